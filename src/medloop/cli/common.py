@@ -1,0 +1,57 @@
+"""What the commands share: settings from the global flags, and plain printing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from medloop.settings import Resolved, Settings
+
+_flags: dict[str, Any] = {}  # what stood before the command: `medloop --home DIR --set seed=7 data prepare`
+
+
+def remember_flags(home: Path | None, pairs: list[str]) -> None:
+    from medloop.errors import ConfigError
+
+    _flags.clear()
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise ConfigError(f"--set {pair} is not NAME=VALUE", "Example: --set seed=7")
+        _flags[name] = value
+    if home is not None:
+        _flags["home"] = home
+
+
+def resolved(*, must_exist: bool = True) -> Resolved:
+    from medloop.settings import resolve
+
+    return resolve(_flags, must_exist=must_exist)
+
+
+def settings() -> Settings:
+    return resolved().settings
+
+
+def console() -> Console:
+    """Results go to stdout; progress and messages to stderr."""
+    from rich.console import Console
+
+    return Console(soft_wrap=True, highlight=False)
+
+
+def say(text: str = "") -> None:
+    typer.echo(text)
+
+
+def shown(path: Path) -> str:
+    """A path as a person would type it: relative to the current folder where that is shorter."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,63 @@
+"""`medloop init` and `medloop config`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medloop.cli import common
+
+config_app = typer.Typer(no_args_is_help=True, help="Settings: what they are and where each value came from.")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("init")(init)
+    app.add_typer(config_app, name="config")
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make (or complete).")],
+) -> None:
+    """Lay out a workspace: folders, medloop.yaml, an encryption key, an empty store. Safe to repeat.
+
+    Example:  medloop init clinic && cd clinic
+    """
+    from medloop.loop import init_workspace
+
+    made = init_workspace(folder)
+    common.say(f"Workspace {common.shown(folder.absolute())} is ready ({'new' if made else 'already there, nothing changed'}).")
+    common.say(f"Next: cd {common.shown(folder.absolute())} && medloop data import FILE --name NAME")
+
+
+@config_app.command("show")
+def show(
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Print every setting, its value and where the value came from; secrets are masked.
+
+    Example:  medloop --set seed=7 config show
+    """
+    from pydantic import SecretStr
+
+    from medloop.settings import Settings
+
+    found = common.resolved()
+    rows = []
+    for name, field in Settings.model_fields.items():
+        value = getattr(found.settings, name)
+        if isinstance(value, SecretStr):
+            value = "********" if value.get_secret_value() else ""
+        rows.append({"name": name, "value": "" if value is None else str(value), "from": found.origins[name], "about": field.description})
+    if json_:
+        import json
+
+        common.say(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    from rich.table import Table
+
+    table = Table("setting", "value", "from", "about", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(row["name"], row["value"], row["from"], row["about"])
+    common.console().print(table)

@@ -1,0 +1,68 @@
+"""What all nouns share: frozen values, one canonical JSON form, an id that is the hash of that form.
+
+Canonical JSON: keys sorted, no spaces, UTF-8 as it is, `None` left out (so a new optional field does not change
+old ids), no NaN or infinity. The id carries its scheme: `sha256:<64 hex>`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def canonical_json(value: Any) -> str:
+    """The one text form of a JSON value; raises ValueError on NaN and infinity."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def sha256_id(data: bytes | str) -> str:
+    raw = data.encode() if isinstance(data, str) else data
+    return "sha256:" + hashlib.sha256(raw).hexdigest()
+
+
+def uuid7() -> str:
+    """A time-sortable random id (RFC 9562): 48 bits of milliseconds, then 74 random bits."""
+    millis = time.time_ns() // 1_000_000
+    rand = int.from_bytes(os.urandom(10), "big")
+    value = (millis & (2**48 - 1)) << 80 | 7 << 76 | (rand >> 68 & 0xFFF) << 64 | 0b10 << 62 | rand & (2**62 - 1)
+    return str(uuid.UUID(int=value))
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _require_zone(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError("a time needs a zone, for example 2026-02-03T12:00:00Z")
+    return value.astimezone(UTC)
+
+
+Timestamp = Annotated[datetime, AfterValidator(_require_zone)]
+Text = Annotated[str, Field(min_length=1)]
+Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+Unit = Annotated[float, Field(ge=0.0, le=1.0)]
+Json = dict[str, Any]
+
+
+class Contract(BaseModel):
+    """A frozen noun. Two equal values have the same canonical JSON and so the same id."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+    def canonical_json(self) -> str:
+        return canonical_json(self.model_dump(mode="json", exclude_none=True))
+
+    def content_id(self) -> str:
+        return sha256_id(self.canonical_json())
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls.model_validate_json(text)

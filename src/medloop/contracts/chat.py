@@ -1,0 +1,76 @@
+"""Conversations, and what a model said."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from medloop.contracts.base import Contract, Hash, Json, Text, Timestamp, Unit, utc_now, uuid7
+
+Role = Literal["system", "user", "assistant"]
+
+
+class Message(Contract):
+    role: Role
+    content: Text
+
+
+class Conversation(Contract):
+    """System message first if there is one, then user and assistant in turn."""
+
+    messages: tuple[Message, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _turns_alternate(self) -> Conversation:
+        turns = [m.role for m in self.messages]
+        body = turns[1:] if turns[0] == "system" else turns
+        for at, role in enumerate(body):
+            wanted = "assistant" if at % 2 else "user"
+            if role != wanted:
+                raise ValueError(f"turn {at + 1} is {role}, expected {wanted}")
+        return self
+
+    @property
+    def question(self) -> str:
+        """The last thing the user said."""
+        return next((m.content for m in reversed(self.messages) if m.role == "user"), "")
+
+    @property
+    def answer(self) -> str | None:
+        last = self.messages[-1]
+        return last.content if last.role == "assistant" else None
+
+    @property
+    def prompt(self) -> tuple[Message, ...]:
+        """What the model sees: everything before the last answer."""
+        return self.messages[:-1] if self.messages[-1].role == "assistant" else self.messages
+
+
+class Completion(Contract):
+    """One answer to one prompt, with enough beside it to make it again."""
+
+    prompt_id: Text
+    model: Text
+    text: str
+    adapter: Hash | None = None
+    seed: int | None = None
+    temperature: float = Field(0.0, ge=0)
+    finish_reason: Literal["stop", "length", "error"] = "stop"
+    n_tokens: int = Field(0, ge=0)
+
+
+class Trace(Contract):
+    """One exchange in production; `snapshot` is the hash of model, adapter, codebook, prompt and index together."""
+
+    trace_id: Text = Field(default_factory=uuid7)
+    session_id: Text
+    agent_name: Text
+    conversation: Conversation
+    model_version: Text
+    snapshot: Hash | None = None
+    contexts: tuple[Text, ...] = ()
+    user_hash: str | None = None
+    sampling_share: Unit | None = None
+    timestamp: Timestamp = Field(default_factory=utc_now)
+    meta: Json = Field(default_factory=dict)

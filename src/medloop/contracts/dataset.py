@@ -1,0 +1,105 @@
+"""Records, prompts, pairs, and the card that says where a dataset came from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from medloop.contracts.base import Contract, Hash, Json, Text, Timestamp
+from medloop.contracts.chat import Conversation, Message
+
+Language = Literal["zh", "en", "mixed", "other"]
+Stratum = Literal["emergency", "medication", "pregnancy", "child", "elderly", "routine"]
+Split = Literal["train", "dev", "test", "gold", "red"]
+HIGH_RISK: frozenset[str] = frozenset({"emergency", "medication", "pregnancy", "child", "elderly"})
+DropReason = Literal[
+    "empty", "no_answer", "broken_turns", "too_short", "too_long", "not_text", "debris", "phi",
+    "exact_duplicate", "near_duplicate", "contaminated",
+]  # fmt: skip
+
+
+class Origin(Contract):
+    """Where a record came from: which source and which line of it."""
+
+    source: Text
+    line: int = Field(ge=1)
+    licence: str = "unknown"
+
+
+class Record(Contract):
+    """One cleaned example. Its id is the hash of what was said, so the same conversation has the same id anywhere."""
+
+    record_id: Hash
+    conversation: Conversation
+    language: Language
+    strata: tuple[Stratum, ...] = Field(min_length=1)
+    origin: Origin
+    reviewed: bool = False
+    meta: Json = Field(default_factory=dict)
+
+    @property
+    def stratum(self) -> Stratum:
+        """The gravest of its strata (they are kept in order of gravity)."""
+        return self.strata[0]
+
+    @property
+    def high_risk(self) -> bool:
+        return self.stratum in HIGH_RISK
+
+
+class Prompt(Contract):
+    """What a policy is asked during RL; no answer."""
+
+    prompt_id: Hash
+    messages: tuple[Message, ...] = Field(min_length=1)
+    language: Language
+    strata: tuple[Stratum, ...] = Field(min_length=1)
+    red_team: bool = False
+    context: str | None = None
+    origin: Origin
+
+
+class PreferencePair(Contract):
+    """A line of `preferences.jsonl` (document 002)."""
+
+    prompt: Text | tuple[Message, ...]
+    chosen: Text
+    rejected: Text
+    metadata: Json = Field(default_factory=dict)
+
+
+class Source(Contract):
+    """One imported file, kept as it came, with its hash and licence."""
+
+    name: Text
+    path: Text
+    sha256: Hash
+    format: Text
+    encoding: Text
+    rows: int = Field(ge=0)
+    rejected_rows: int = Field(0, ge=0)
+    licence: str = "unknown"
+    imported: Timestamp
+
+
+class FileEntry(Contract):
+    path: Text
+    rows: int = Field(ge=0)
+    sha256: Hash
+
+
+class DatasetCard(Contract):
+    """Everything a reader needs to trust a dataset; its content id is the dataset hash."""
+
+    name: Text
+    seed: int
+    sources: tuple[Source, ...]
+    files: dict[Split, FileEntry]
+    rows_in: int = Field(ge=0)
+    drops: dict[str, dict[DropReason, int]] = Field(default_factory=dict)
+    languages: dict[str, dict[Language, int]] = Field(default_factory=dict)
+    strata: dict[str, dict[Stratum, int]] = Field(default_factory=dict)
+    config: Json = Field(default_factory=dict)
+    parents: tuple[Hash, ...] = ()
+    versions: dict[str, str] = Field(default_factory=dict)

@@ -1,0 +1,96 @@
+"""What people say about answers: ratings, choices, corrections, and their consent. Append-only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from medloop.contracts.base import Contract, Text, Timestamp, utc_now, uuid7
+
+FeedbackType = Literal["positive", "negative", "neutral"]
+Purpose = Literal["training", "evaluation", "teacher", "publication"]
+Stars = Annotated[int, Field(ge=1, le=5)]
+
+
+class Consent(Contract):
+    """Who allowed what; a withdrawal is a new record with `granted=False`."""
+
+    consent_id: Text = Field(default_factory=uuid7)
+    subject: Text
+    purposes: tuple[Purpose, ...] = Field(min_length=1)
+    granted: bool = True
+    text_version: Text
+    timestamp: Timestamp = Field(default_factory=utc_now)
+
+
+class Feedback(Contract):
+    """One person's rating of one answer (document 002, table `rlhf_feedback`)."""
+
+    feedback_id: Text = Field(default_factory=lambda: f"fb_{uuid7()}")
+    session_id: Text
+    agent_name: Text
+    user_query: Text
+    agent_response: Text
+    rating: Stars | None = None
+    thumb: Literal["up", "down"] | None = None
+    feedback_type: FeedbackType | None = None
+    axes: dict[str, Stars] = Field(default_factory=dict)
+    critical: bool = False
+    clinician_id: Text | None = None
+    comments: str | None = None
+    consent: tuple[Purpose, ...] = ()
+    model_version: Text | None = None
+    trace_id: Text | None = None
+    supersedes: Text | None = None
+    timestamp: Timestamp = Field(default_factory=utc_now)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Feedback:
+        said = (self.rating, self.thumb, self.feedback_type, self.comments)
+        if all(x is None for x in said) and not self.axes and not self.critical:
+            raise ValueError("feedback needs a rating, a thumb, a type, an axis, a comment or the critical flag")
+        return self
+
+
+class Preference(Contract):
+    """One person's choice between two answers (document 002, table `rlhf_preferences`)."""
+
+    preference_id: Text = Field(default_factory=lambda: f"pref_{uuid7()}")
+    prompt: Text
+    response_a: Text
+    response_b: Text
+    preferred: Literal["a", "b"]
+    shown_first: Literal["a", "b"] | None = None
+    clinician_id: Text | None = None
+    comments: str | None = None
+    consent: tuple[Purpose, ...] = ()
+    trace_id: Text | None = None
+    supersedes: Text | None = None
+    timestamp: Timestamp = Field(default_factory=utc_now)
+
+
+class Correction(Contract):
+    """The answer an expert would have given."""
+
+    correction_id: Text = Field(default_factory=lambda: f"cor_{uuid7()}")
+    feedback_id: Text | None = None
+    trace_id: Text | None = None
+    prompt: Text
+    original: Text
+    golden: Text
+    reason: str | None = None
+    clinician_id: Text | None = None
+    consent: tuple[Purpose, ...] = ()
+    supersedes: Text | None = None
+    timestamp: Timestamp = Field(default_factory=utc_now)
+
+
+class AuditEvent(Contract):
+    """Who did what to which thing; chained by hash in the store."""
+
+    actor: Text
+    action: Text
+    subject: Text
+    detail: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    timestamp: Timestamp = Field(default_factory=utc_now)

@@ -1,0 +1,58 @@
+"""Models by reference, and the card beside trained weights."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from medloop.contracts.base import Contract, Hash, Json, Text, Timestamp
+
+Method = Literal["sft", "reward", "dpo", "kto", "ppo", "grpo", "irs", "pretrain"]
+
+
+class ModelRef(Contract):
+    """A base model (`embedded:tiny`, a folder, a hub id) and an adapter folder on it, if any."""
+
+    base: Text
+    adapter: Text | None = None
+
+    @property
+    def label(self) -> str:
+        return self.base if self.adapter is None else f"{self.base}+{self.adapter.rstrip('/').rsplit('/', 1)[-1]}"
+
+
+class TrainingCard(Contract):
+    """`card.json`: what went in (by hash), how, what came out."""
+
+    name: Text
+    method: Method
+    base: Text
+    base_sha256: Hash
+    parent: Hash | None = None
+    inputs: dict[str, Hash]
+    config: Json
+    seed: int
+    metrics: dict[str, float] = Field(default_factory=dict)
+    trainable_parameters: int = Field(ge=0)
+    total_parameters: int = Field(ge=0)
+    versions: dict[str, str]
+    commit: str | None = None
+    started: Timestamp
+    finished: Timestamp
+
+
+class RegisteredModel(Contract):
+    """A version in the registry; promotion reads this and the gate, never somebody's memory."""
+
+    name: Text
+    version: int = Field(ge=1)
+    card: Hash
+    dataset: Hash
+    evaluation: Hash
+    reward_version: Text | None = None
+    prompt_version: Text | None = None
+    parent: int | None = None
+    aliases: tuple[Literal["champion", "challenger"], ...] = ()
+    gate_passed: bool = False
+    timestamp: Timestamp

@@ -1,0 +1,69 @@
+"""A score has a value, a reason, an author and a version, or it is missing. Missing is never 0."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from medloop.contracts.base import Contract, Hash, Text, Timestamp, Unit, utc_now
+
+
+class Span(Contract):
+    """What a rule looked at: characters `start` to `end` of the question or the answer."""
+
+    where: Literal["question", "answer"]
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    label: Text
+
+
+class Score(Contract):
+    """One number with its reason. `applies=False`: the rule has nothing to say about this sample (no red flag asked)."""
+
+    name: Text
+    value: Unit
+    reason: Text
+    author: Text
+    version: Text
+    applies: bool = True
+    spans: tuple[Span, ...] = ()
+
+
+class Missing(Contract):
+    """No number could be had: timeout, refusal, unreadable reply, no key."""
+
+    name: Text
+    reason: Text
+    author: Text
+    version: Text
+
+
+class Reward(Contract):
+    """The mix of several scores, or nothing when a required one is missing."""
+
+    value: float | None
+    parts: tuple[Score | Missing, ...]
+    weights: dict[str, float]
+    version: Text
+
+
+class Judgement(Contract):
+    """A teacher's verdict (document 000), as kept in `teacher_judgements.jsonl`."""
+
+    key: Hash
+    prompt_id: Text
+    teacher_score: Unit
+    safety_flag: bool
+    critique: str
+    suggested_answer: str | None = None
+    rubric: dict[str, bool] = Field(default_factory=dict)
+    evidence: dict[str, str] = Field(default_factory=dict)
+    model: Text
+    served_model: Text
+    template: Text
+    template_version: Text
+    prompt_tokens: int = Field(0, ge=0)
+    completion_tokens: int = Field(0, ge=0)
+    cost: float = Field(0.0, ge=0)
+    timestamp: Timestamp = Field(default_factory=utc_now)
