@@ -1,0 +1,141 @@
+"""Single files that are either the old one or the new one, and the locks that keep two processes apart.
+
+A write counts when `fsync` of the file and of its folder came back without an error. A failed `fsync` is a failed
+write: it is never tried again and called a success. Needs a local file system (locks are `flock`).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from medloop.errors import BusyError, NoSpaceError, from_os, speaking_of
+
+TEMP_MARK = ".tmp-"  # `.train.jsonl.tmp-1f2e…`: half a file or folder, never to be read
+
+
+def file_sha256(path: Path) -> str:
+    """`sha256:<hex>` of a file's bytes."""
+    with speaking_of(path), path.open("rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fsync_folder(path: Path) -> None:
+    """Make new, renamed and removed names in a folder survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, each name durable before something is put inside."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        fsync_folder(path.parent)
+
+
+def atomic_write(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
+    """Write one whole file: readers see the old content or the new one, also after a crash. `mode` obeys the umask."""
+    with atomic_open(path, mode=mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def atomic_open(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file to write into; it takes the place of `path` when the block ends well, and vanishes otherwise."""
+    with speaking_of(path):
+        make_folder(path.parent)
+        temp, fd = claim_temp(path, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+    file = os.fdopen(fd, "wb")
+    try:
+        yield file
+        with speaking_of(path):
+            file.flush()
+            os.fsync(fd)
+            os.replace(temp, path)
+            fsync_folder(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            temp.unlink(missing_ok=True)
+        raise_if_full(error, path)
+        raise
+    finally:
+        with suppress(OSError):  # after a failed flush, close() tries to flush again
+            file.close()
+
+
+def claim_temp(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+    """A fresh hidden sibling of `path`, locked for as long as this process holds the descriptor.
+
+    The kernel drops the lock when the process dies, however it dies. So `sweep` can tell a leftover from work in
+    progress without trusting process ids, which are reused and differ between containers.
+    """
+    while True:
+        temp = path.with_name(f".{path.name}{TEMP_MARK}{secrets.token_hex(6)}")
+        fd = make(temp)
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        if temp.exists():
+            return temp, fd
+        os.close(fd)  # a sweep came between the two lines above: take another name
+
+
+def remove_abandoned(temp: Path) -> bool:
+    """Remove a temporary file or folder that no living process holds; True if it was one."""
+    try:
+        fd = os.open(temp, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        # Held until the name is gone, so that a process which has just made it sees that it lost it.
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            shutil.rmtree(temp)
+        else:
+            temp.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+@contextmanager
+def locked(fd: int, *, wait_s: float, what: str) -> Iterator[None]:
+    """Hold the one lock of an open file or folder; BusyError when it is not free within `wait_s` seconds."""
+    deadline = time.monotonic() + wait_s
+    pause = 0.0005
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise from_os(error, what) from error
+        if time.monotonic() >= deadline:
+            raise BusyError(f"{what} is in use by another process (waited {wait_s:g} s)", "Try again when it has finished")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.01)
+    try:
+        yield
+    finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def raise_if_full(error: BaseException, path: Path) -> None:
+    """Name the full disk, also where a library hides the error number in a text (safetensors does)."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or (isinstance(error, Exception) and not isinstance(error, NoSpaceError) and os.strerror(errno.ENOSPC) in str(error)):
+        raise from_os(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), os.fspath(path)) from error
