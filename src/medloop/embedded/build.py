@@ -1,0 +1,177 @@
+"""Train `embedded:tiny` from nothing: tokenizer and model, on the generated corpus. `medloop embedded build`.
+
+A Llama-style model of a few million parameters, small enough for a laptop to train SFT and RL on in minutes. The
+recipe is one straight loop: generate rows, train a byte-level BPE, batch by length, AdamW with a cosine, save
+bf16 safetensors. Same seed, versions and device: same weights. A GPU shortens it; a CPU does it too.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from medloop.contracts.base import Contract, canonical_json, sha256_id
+from medloop.embedded.corpus import generate
+
+START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+# Words with their space, single digits, punctuation, line ends; BPE never merges across these borders.
+SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+class BuildConfig(Contract):
+    """The recipe. Defaults are what `assets/tiny` was made with."""
+
+    seed: int = Field(20261115, description="Seed of corpus, weights and batch order.")
+    rows: int = Field(80_000, ge=100, description="Generated conversations.")
+    epochs: int = Field(3, ge=1, description="Passes over them.")
+    batch_rows: int = Field(64, ge=1, description="Conversations a step.")
+    learning_rate: float = Field(2e-3, gt=0, description="Peak; linear warm-up over 3 % of the steps, then cosine to a tenth.")
+    weight_decay: float = Field(0.05, ge=0)
+    vocabulary: int = Field(4096, ge=400, description="BPE tokens, special ones included.")
+    hidden: int = Field(256, ge=16)
+    layers: int = Field(5, ge=1)
+    heads: int = Field(4, ge=1)
+    kv_heads: int = Field(2, ge=1)
+    feed_forward: int = Field(704, ge=16)
+    context: int = Field(1024, ge=64, description="Longest sequence the model accepts, tokens.")
+
+
+def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[int, int, float], None]) -> dict[str, Any]:
+    """Write model and tokenizer into `folder` (which exists and is empty); returns what a card should say.
+
+    `report(step, steps, loss)` is called every 20 steps.
+    """
+    torch.manual_seed(config.seed)
+    began = time.monotonic()
+    texts = [render(row["messages"]) for row in generate(config.rows, seed=config.seed, part="base")]
+    tokenizer = train_tokenizer(texts, config.vocabulary)
+    rows = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    model = new_model(config, tokenizer).to(device)
+    loss = fit(model, rows, config, report)
+    save(model, tokenizer, folder)
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "tokens_seen": sum(map(len, rows)) * config.epochs,
+        "mean_row_tokens": round(sum(map(len, rows)) / len(rows), 1),
+        "final_loss": round(loss, 4),
+        "seconds": round(time.monotonic() - began, 1),
+        "device": device,
+        "corpus": sha256_id("\n".join(texts)),
+        "recipe": sha256_id(canonical_json(config.model_dump())),
+    }
+
+
+def render(messages: list[dict[str, str]]) -> str:
+    """The chat template by hand (a test holds the two equal); only for our own text, which has no role tokens in it."""
+    return "".join(f"{START}{m['role']}\n{m['content']}{END}\n" for m in messages)
+
+
+def train_tokenizer(texts: list[str], vocabulary: int) -> Tokenizer:
+    """Byte-level BPE; no token spans more than 12 bytes (four Chinese characters), so new wordings still fit."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - 2,  # <think> and </think> join below
+        special_tokens=[PAD, START, END],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        max_token_length=12,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((t.replace(START, "\n").replace(END, "\n") for t in texts), trainer)
+    tokenizer.add_tokens(["<think>", "</think>"])  # plain tokens: they survive decoding
+    return tokenizer
+
+
+def new_model(config: BuildConfig, tokenizer: Tokenizer) -> LlamaForCausalLM:
+    end, pad = tokenizer.token_to_id(END), tokenizer.token_to_id(PAD)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=-(-tokenizer.get_vocab_size() // 64) * 64,  # a multiple of 64 is kind to matmuls and to vLLM
+            hidden_size=config.hidden,
+            intermediate_size=config.feed_forward,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            num_key_value_heads=config.kv_heads,
+            max_position_embeddings=config.context,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=end,
+            pad_token_id=pad,
+        )
+    )
+
+
+def fit(model: LlamaForCausalLM, rows: list[list[int]], config: BuildConfig, report: Callable[[int, int, float], None]) -> float:
+    """Next-token loss on every token, in fp32 (bf16 autocast on a GPU); returns the mean loss of the last 50 steps."""
+    device = model.device
+    steps = config.epochs * math.ceil(len(rows) / config.batch_rows)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, steps))
+    last: list[float] = []
+    model.train()
+    for step, batch in enumerate(batches(rows, config, model.config.pad_token_id), start=1):
+        ids = batch.to(device)  # (B, T)
+        labels = ids.masked_fill(ids == model.config.pad_token_id, -100)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
+            loss = model(input_ids=ids, attention_mask=(labels != -100).long(), labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad(set_to_none=True)
+        if step % 20 == 0 or step == steps:
+            last = [*last[-2:], loss.item()]
+            report(step, steps, last[-1])
+    return sum(last) / len(last)
+
+
+def batches(rows: list[list[int]], config: BuildConfig, pad: int) -> Iterator[torch.Tensor]:
+    """Every row once an epoch, in batches of similar length, the order of batches drawn anew each epoch."""
+    draw = torch.Generator().manual_seed(config.seed)
+    for _ in range(config.epochs):
+        order = torch.randperm(len(rows), generator=draw).tolist()
+        pool = 50 * config.batch_rows  # sort within pools, so that an epoch does not run from short to long
+        chunks = []
+        for at in range(0, len(order), pool):
+            near = sorted(order[at : at + pool], key=lambda i: len(rows[i]))
+            chunks += [near[i : i + config.batch_rows] for i in range(0, len(near), config.batch_rows)]
+        for at in torch.randperm(len(chunks), generator=draw).tolist():
+            longest = max(len(rows[i]) for i in chunks[at])
+            yield torch.tensor([rows[i] + [pad] * (longest - len(rows[i])) for i in chunks[at]])
+
+
+def learning_rate_factor(step: int, steps: int) -> float:
+    warm = max(1, int(0.03 * steps))
+    if step < warm:
+        return (step + 1) / warm
+    return 0.1 + 0.45 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+def save(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=[START],
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=model.config.max_position_embeddings,
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+    )
+    wrapped.save_pretrained(folder)
+    model.to(torch.bfloat16).save_pretrained(folder)
