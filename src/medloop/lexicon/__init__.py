@@ -1,0 +1,139 @@
+"""Medical words, zh and en, that several stages need alike: red flags, urgent advice, drugs and doses, vulnerable groups.
+
+    find_red_flags("I have crushing chest pain but no fever")   -> (Mention(kind="red_flag", id="cardiac_chest_pain", ...),)
+
+Pure and offline. The lists are YAML files beside this module; `match.py` explains how a pattern is written. Every
+function takes any text and returns mentions by position; `negated` says that the text denies the finding, or forbids the
+drug or the advice. VERSION changes with every change of a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from medloop.lexicon.load import Drug, Entry, lexicon
+from medloop.lexicon.match import Hit, fold
+from medloop.lexicon.negation import Negation
+from medloop.lexicon.numbers import Dose, find_ages
+from medloop.lexicon.numbers import find_doses as _find_doses
+
+__all__ = [
+    "VERSION", "Dose", "Drug", "Entry", "Mention", "describe", "drugs", "find_conditions", "find_doses", "find_groups",
+    "find_medication", "find_reasoning", "find_red_flags", "find_urgent_advice", "red_flags",
+]  # fmt: skip
+
+VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Characters `start` to `end` speak of `id`; `negated` when the text denies or forbids it."""
+
+    kind: str
+    id: str
+    start: int
+    end: int
+    text: str
+    negated: bool
+
+
+def find_red_flags(text: str) -> tuple[Mention, ...]:
+    """Signs that need help now, for example "pain spreading to my jaw"."""
+    return _mentions(text, "red_flag", lexicon().finding)
+
+
+def find_urgent_advice(text: str) -> tuple[Mention, ...]:
+    """Advice to get help at once; "no need for an ambulance" is negated."""
+    return _mentions(text, "urgent", lexicon().advice)
+
+
+def find_medication(text: str) -> tuple[Mention, ...]:
+    """Drugs (kind "drug", the id of drugs.yaml) and doses (kind "dose", id such as "400 mg"); "avoid X" is negated."""
+    found = _mentions(text, "drug", lexicon().advice)
+    doses = tuple(
+        Mention("dose", f"{d.amount:g} {d.unit}", d.start, d.end, text[d.start : d.end], False) for d in find_doses(text)
+    )
+    return tuple(sorted((*found, *doses), key=lambda mention: (mention.start, mention.end)))
+
+
+def find_groups(text: str) -> tuple[Mention, ...]:
+    """Vulnerable groups: pregnancy, child, elderly; by word or by age."""
+    words = lexicon()
+    found = list(_mentions(text, "group", words.finding))
+    for age in find_ages(fold(text)):
+        group = "child" if age.years < words.child_below else "elderly" if age.years >= words.elderly_from else None
+        if group and age.years <= 120:
+            found.append(Mention("group", group, age.start, age.end, text[age.start : age.end], False))
+    return tuple(sorted(found, key=lambda mention: (mention.start, mention.end)))
+
+
+def find_conditions(text: str) -> tuple[Mention, ...]:
+    """Conditions that make some drugs unsafe: ulcer, kidney disease, asthma, ..."""
+    return _mentions(text, "condition", lexicon().finding)
+
+
+def find_reasoning(text: str, part: str) -> tuple[Mention, ...]:
+    """Words of one part of clinical reasoning: red_flags, differential, group or plan."""
+    return _mentions(text, f"reasoning_{part}", None)
+
+
+def find_doses(text: str) -> tuple[Dose, ...]:
+    """Amounts with a unit, in mg where the unit is a weight."""
+    return _find_doses(fold(text))
+
+
+def drugs() -> dict[str, Drug]:
+    """Every drug and family word by id."""
+    return dict(lexicon().drugs)
+
+
+def red_flags() -> tuple[Entry, ...]:
+    """Every red flag with its names."""
+    return tuple(entry for (kind, _), entry in lexicon().entries.items() if kind == "red_flag")
+
+
+def describe(kind: str, id: str) -> Entry:
+    """The entry behind a mention."""
+    return lexicon().entries[(kind, id)]
+
+
+@lru_cache(maxsize=64)
+def _scan(text: str) -> tuple[str, dict[str, list[Hit]]]:
+    """One pass over a text for all lists; kept for the few texts in hand, because callers ask several questions of each."""
+    folded = fold(text)
+    found: dict[str, list[Hit]] = {}
+    for hit in lexicon().matcher.find(folded):
+        found.setdefault(hit.kind, []).append(hit)
+    return folded, found
+
+
+def _mentions(text: str, kind: str, negation: Negation | None) -> tuple[Mention, ...]:
+    folded, found = _scan(text)
+    hits = _without_excluded(found.get(kind, ()), found.get(f"-{kind}", ()))
+    mentions = []
+    for hit in _longest(hits):
+        negated = negation is not None and any(negation.denies(folded, start, end) for start, end in hit.places)
+        mentions.append(Mention(kind, hit.id, hit.start, hit.end, text[hit.start : hit.end], negated))
+    return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end, mention.id)))
+
+
+def _without_excluded(hits: Iterable[Hit], excluded: Iterable[Hit]) -> list[Hit]:
+    places = [(hit.id, hit.start, hit.end) for hit in excluded]
+    return [hit for hit in hits if not any(id == hit.id and start < hit.end and hit.start < end for id, start, end in places)]
+
+
+def _longest(hits: Iterable[Hit]) -> list[Hit]:
+    """Without hits that lie inside a longer one: of the same id, or of any id when both are single phrases."""
+    kept: list[Hit] = []
+    for hit in sorted(hits, key=lambda hit: (hit.start - hit.end, hit.start)):
+        inside = (
+            other.start <= hit.start
+            and hit.end <= other.end
+            and (other.id == hit.id or len(hit.places) == len(other.places) == 1)
+            for other in kept
+        )
+        if not any(inside):
+            kept.append(hit)
+    return kept

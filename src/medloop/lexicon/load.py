@@ -1,0 +1,112 @@
+"""The word lists as compiled objects, read once from the YAML files beside this module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from medloop.lexicon.match import Matcher, Pattern, parse_pattern
+from medloop.lexicon.negation import Negation, compile_negation
+
+FILES = ("red_flags.yaml", "urgent_advice.yaml", "groups.yaml", "drugs.yaml", "reasoning.yaml", "negation.yaml")
+
+
+@dataclass(frozen=True)
+class Drug:
+    """One drug; doses in mg, None where a single number would mislead. `family_word`: names a family, not a drug."""
+
+    id: str
+    family: str
+    access: str
+    en: tuple[str, ...]
+    zh: tuple[str, ...]
+    usual: float | None
+    max_single: float | None
+    max_daily: float | None
+    child_single: float | None
+    avoid: frozenset[str]
+    family_word: bool
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A red flag, group or condition as a reader knows it."""
+
+    kind: str
+    id: str
+    en_name: str
+    zh_name: str
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    matcher: Matcher
+    finding: Negation
+    advice: Negation
+    drugs: Mapping[str, Drug]
+    entries: Mapping[tuple[str, str], Entry]
+    child_below: float
+    elderly_from: float
+
+
+@lru_cache(maxsize=1)
+def lexicon() -> Lexicon:
+    flags, urgent, groups, drugs, reasoning, negation = (_read(name) for name in FILES)
+    sections = [
+        ("red_flag", flags, flags["entries"]),
+        ("urgent", urgent, urgent["entries"]),
+        ("group", groups, groups["groups"]),
+        ("condition", groups, groups["conditions"]),
+        ("drug", drugs, (*drugs["drugs"], *drugs["families"])),
+        *((f"reasoning_{part}", reasoning, entries) for part, entries in reasoning["parts"].items()),
+    ]
+    patterns = [pattern for kind, file, entries in sections for pattern in _patterns(kind, entries, file.get("words", {}))]
+    return Lexicon(
+        matcher=Matcher(patterns),
+        finding=compile_negation(negation["finding"]),
+        advice=compile_negation(negation["advice"]),
+        drugs={entry["id"]: _drug(entry, word) for key, word in (("drugs", False), ("families", True)) for entry in drugs[key]},
+        entries={(kind, entry["id"]): _entry(kind, entry) for kind, _, entries in sections for entry in entries},
+        child_below=float(groups["child_below_years"]),
+        elderly_from=float(groups["elderly_from_years"]),
+    )
+
+
+def _read(name: str) -> Any:
+    return yaml.safe_load((files("medloop.lexicon") / name).read_text(encoding="utf-8"))
+
+
+def _patterns(kind: str, entries: Any, words: Mapping[str, str]) -> Iterator[Pattern]:
+    """Patterns of all entries; what an entry excludes gets the kind `-kind`, to be taken away again."""
+    for entry in entries:
+        for language in ("en", "zh"):
+            for source in entry.get(language, ()):
+                yield parse_pattern(kind, entry["id"], source, words)
+        for source in entry.get("exclude", ()):
+            yield parse_pattern(f"-{kind}", entry["id"], source, words)
+
+
+def _drug(entry: Mapping[str, Any], word: bool) -> Drug:
+    return Drug(
+        id=entry["id"],
+        family=entry["family"],
+        access=entry["access"],
+        en=tuple(entry["en"]),
+        zh=tuple(entry["zh"]),
+        usual=entry.get("usual"),
+        max_single=entry.get("max_single"),
+        max_daily=entry.get("max_daily"),
+        child_single=entry.get("child_single"),
+        avoid=frozenset(entry.get("avoid", ())),
+        family_word=word,
+    )
+
+
+def _entry(kind: str, entry: Mapping[str, Any]) -> Entry:
+    name = entry["id"].replace("_", " ")
+    return Entry(kind, entry["id"], entry.get("en_name", name), entry.get("zh_name", entry.get("en_name", name)))

@@ -1,0 +1,240 @@
+"""One matcher for every word list: a trie finds all phrases in one pass, then patterns join them.
+
+A pattern is written as people read it:
+
+    chest pain                 a phrase; English needs whole words, '-' and any white space count as one blank
+    (lips|face) [turning] blue alternatives in round brackets, an optional part in square ones
+    {sudden} weakness          {name} is a word list of the same file
+    chest pain ~ left arm      the second follows the first in the same sentence, at most GAP characters later (~6: at most 6)
+    fever & stiff neck         both in any order, at most NEAR characters apart, even across sentences
+
+The cost grows with the length of the text, not with the number of patterns.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+GAP = 40  # characters between the parts of `a ~ b`
+NEAR = 90  # characters between the parts of `a & b`
+MAX_PHRASES = 1500  # phrases one part may expand to: more is a slip in the word list
+
+_FOLD = {c: c + 0x20 for c in range(ord("A"), ord("Z") + 1)}
+_FOLD |= {c: c - 0xFEE0 for c in range(0xFF01, 0xFF5F)}  # full-width forms
+_FOLD |= {c: c - 0xFEE0 + 0x20 for c in range(0xFF21, 0xFF3B)}  # full-width capitals
+_FOLD |= {0x3000: 0x20, 0x2018: 0x27, 0x2019: 0x27, 0x2010: 0x2D, 0x2011: 0x2D, 0x2013: 0x2D, 0x2014: 0x2D}
+SENTENCE_END = re.compile(r"[!?。\n]|\.(?=\s|$)")  # on folded text
+_LATIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+def fold(text: str) -> str:
+    """Lower case, half width, plain quotes; every character keeps its place, so offsets stay true."""
+    return text.translate(_FOLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """`parts` in order (`near=False`) or in any order (`near=True`); each part is a set of phrases."""
+
+    kind: str
+    id: str
+    parts: tuple[frozenset[str], ...]
+    near: bool
+    gaps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A found pattern with the place of each of its parts."""
+
+    kind: str
+    id: str
+    places: tuple[tuple[int, int], ...]
+
+    @property
+    def start(self) -> int:
+        return min(s for s, _ in self.places)
+
+    @property
+    def end(self) -> int:
+        return max(e for _, e in self.places)
+
+
+def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> Pattern:
+    """Expand one written pattern; raises ValueError with the pattern when it is malformed."""
+    source = re.sub(r"\{(\w+)\}", lambda found: f"({words[found[1]]})", source)
+    near = " & " in source
+    if near and "~" in source:
+        raise ValueError(f"{id}: '~' and '&' cannot be mixed in '{source}'")
+    if found := re.search(r"[*+?^$\\{}]", source):
+        raise ValueError(f"{id}: '{found[0]}' means nothing in the pattern '{source}'")
+    pieces = re.split(" & " if near else r"~\d*", source)
+    parts = tuple(frozenset(_expand(piece)) for piece in pieces)
+    if any("" in part or len(part) > MAX_PHRASES for part in parts):
+        raise ValueError(f"{id}: '{source}' has an empty part or expands too far")
+    return Pattern(kind, id, parts, near, tuple(int(gap or GAP) for gap in re.findall(r"~(\d*)", source)))
+
+
+def _expand(source: str) -> Iterator[str]:
+    """Every phrase that alternatives and optional parts allow, folded, single blanks."""
+    found, at = _alternatives(source, 0)
+    if at != len(source):
+        raise ValueError(f"unbalanced bracket in '{source}'")
+    for phrase in found:
+        yield " ".join(fold(phrase).replace("-", " ").split())
+
+
+def _alternatives(source: str, at: int) -> tuple[list[str], int]:
+    """Phrases of `a|b|c` from `at` to the closing bracket or the end, and where that is."""
+    done: list[str] = []
+    current = [""]
+    while at < len(source) and source[at] not in ")]":
+        if source[at] == "|":
+            done, current, at = done + current, [""], at + 1
+        elif source[at] in "([":
+            optional = source[at] == "["
+            inner, at = _alternatives(source, at + 1)
+            if at >= len(source):
+                raise ValueError(f"unbalanced bracket in '{source}'")
+            current = [left + right for left in current for right in (*inner, *([""] if optional else []))]
+            at += 1
+        else:
+            current, at = [left + source[at] for left in current], at + 1
+    return done + current, at
+
+
+class Matcher:
+    """All patterns compiled into one trie."""
+
+    def __init__(self, patterns: Iterable[Pattern]) -> None:
+        self.patterns = tuple(patterns)
+        self._slots: dict[frozenset[str], int] = {}
+        self._uses: list[list[int]] = []  # slot -> patterns whose first listed part it is
+        self._parts: list[tuple[int, ...]] = []
+        slots_of: dict[str, list[int]] = {}
+        for number, pattern in enumerate(self.patterns):
+            ids = tuple(self._slot(part, slots_of) for part in pattern.parts)
+            self._parts.append(ids)
+            self._uses[ids[0]].append(number)
+        self._trie = _build_trie({phrase: tuple(slots) for phrase, slots in slots_of.items()})
+        self._starts = _start_finder(slots_of)
+
+    def _slot(self, part: frozenset[str], slots_of: dict[str, list[int]]) -> int:
+        if part not in self._slots:
+            self._slots[part] = len(self._uses)
+            self._uses.append([])
+            for phrase in part:
+                slots_of.setdefault(phrase, []).append(self._slots[part])
+        return self._slots[part]
+
+    def find(self, folded: str) -> list[Hit]:
+        """Every pattern in `folded` (see `fold`), unsorted; overlaps are kept."""
+        places = self._scan(folded)
+        ends: list[int] | None = None
+        hits: list[Hit] = []
+        for slot in list(places):
+            for number in self._uses[slot]:
+                pattern, slots = self.patterns[number], self._parts[number]
+                if len(slots) == 1:
+                    hits += [Hit(pattern.kind, pattern.id, (place,)) for place in places[slot]]
+                elif all(s in places for s in slots):
+                    if ends is None:
+                        ends = [found.start() for found in SENTENCE_END.finditer(folded)]
+                    columns = [places[s] for s in slots]
+                    joined = _join_near(columns) if pattern.near else _join_ordered(columns, pattern.gaps, ends)
+                    hits += [Hit(pattern.kind, pattern.id, way) for way in joined]
+        return hits
+
+    def _scan(self, folded: str) -> dict[int, list[tuple[int, int]]]:
+        """Slot -> places of its phrases, by position."""
+        places: dict[int, list[tuple[int, int]]] = {}
+        for found in self._starts.finditer(folded):
+            for end, slots in _walk(self._trie, folded, found.start()):
+                for slot in slots:
+                    places.setdefault(slot, []).append((found.start(), end))
+        return places
+
+
+Trie = dict[str, "Trie | tuple[int, ...]"]  # a letter -> deeper; "" -> the slots of the phrase that ends here
+
+
+def _build_trie(slots_of: Mapping[str, tuple[int, ...]]) -> Trie:
+    root: Trie = {}
+    for phrase, slots in slots_of.items():
+        node = root
+        for letter in phrase:
+            deeper = node.setdefault(letter, {})
+            assert isinstance(deeper, dict)
+            node = deeper
+        node[""] = slots
+    return root
+
+
+def _start_finder(phrases: Iterable[str]) -> re.Pattern[str]:
+    """Where a phrase may begin: at a Latin word's first letter, or at any other first character."""
+    first = {phrase[0] for phrase in phrases}
+    latin = "".join(sorted(first & _LATIN)) or "a"
+    other = "".join(re.escape(c) for c in sorted(first - _LATIN)) or "\0"
+    return re.compile(f"(?<![a-z0-9])[{latin}]|[{other}]")
+
+
+def _walk(trie: Trie, text: str, at: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    node = trie
+    size = len(text)
+    while at < size:
+        letter = text[at]
+        if letter == "-" or letter.isspace():
+            letter = " "
+            while at + 1 < size and (text[at + 1] == "-" or text[at + 1].isspace()):
+                at += 1
+        deeper = node.get(letter)
+        if not isinstance(deeper, dict):
+            return
+        node, at = deeper, at + 1
+        slots = node.get("")
+        whole = letter not in _LATIN or at >= size or text[at] not in _LATIN
+        if whole and isinstance(slots, tuple):
+            yield at, slots
+
+
+def _join_ordered(
+    columns: Sequence[list[tuple[int, int]]], gaps: Sequence[int], ends: list[int]
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    """For each first part the nearest following parts, within the gap and the same sentence."""
+    for first in columns[0]:
+        way = [first]
+        for column, gap in zip(columns[1:], gaps, strict=True):
+            here = way[-1][1]
+            at = bisect_left(column, (here, 0))
+            if at == len(column) or column[at][0] - here > gap or _crosses(ends, here, column[at][0]):
+                break
+            way.append(column[at])
+        else:
+            yield tuple(way)
+
+
+def _join_near(columns: Sequence[list[tuple[int, int]]]) -> Iterator[tuple[tuple[int, int], ...]]:
+    """For each first part the nearest of the other parts, on either side."""
+    for first in columns[0]:
+        way = [first]
+        for column in columns[1:]:
+            at = bisect_left(column, first)
+            around = [place for place in column[max(0, at - 2) : at + 2] if place[0] >= first[1] or place[1] <= first[0]]
+            nearest = min(around, key=lambda place: _distance(first, place), default=None)
+            if nearest is None or _distance(first, nearest) > NEAR:
+                break
+            way.append(nearest)
+        else:
+            yield tuple(way)
+
+
+def _distance(a: tuple[int, int], b: tuple[int, int]) -> int:
+    return max(b[0] - a[1], a[0] - b[1])
+
+
+def _crosses(ends: list[int], start: int, stop: int) -> bool:
+    at = bisect_left(ends, start)
+    return at < len(ends) and ends[at] < stop

@@ -1,0 +1,83 @@
+"""Is what was found denied? Cues before it in the same clause ("no chest pain", "没有胸痛") or after it ("胸痛已消失").
+
+A cue reaches forward to the end of its clause: a contrast ("but", "但是"), the end of the sentence, or a comma that
+does not continue a list ends it. "No fever but chest pain" denies the fever only. The cues are data: negation.yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from medloop.lexicon.match import SENTENCE_END
+
+LOOK_BACK = 70  # characters: a cue further away denies something else
+LOOK_AHEAD = 30
+
+
+@dataclass(frozen=True)
+class Negation:
+    """Compiled cues: `before` and `after` deny (their group "none" only looks like it), `contrast` ends their reach."""
+
+    before: re.Pattern[str]
+    list_before: re.Pattern[str]
+    after: re.Pattern[str]
+    contrast: re.Pattern[str]
+
+    def denies(self, folded: str, start: int, end: int) -> bool:
+        return self._before(folded, start) or self._after(folded, end)
+
+    def _before(self, folded: str, start: int) -> bool:
+        back = folded[max(0, start - LOOK_BACK) : start]
+        begin = 0
+        for found in SENTENCE_END.finditer(back):
+            begin = found.end()
+        for found in self.contrast.finditer(back, begin):
+            begin = found.end()
+        cues = list(self.before.finditer(back, begin))
+        cues = [cue for cue in cues if cue.lastgroup != "none"]
+        if not cues:
+            return False
+        cue = cues[-1]
+        between = back[cue.end() :]
+        if not _BREAK.search(between):
+            return True
+        return bool(self.list_before.fullmatch(cue[0])) or _continues_list(between, folded[start : start + LOOK_BACK])
+
+    def _after(self, folded: str, end: int) -> bool:
+        found = self.after.match(folded, end, end + LOOK_AHEAD)
+        return found is not None and found.lastgroup != "none"
+
+
+_BREAK = re.compile(r"[,;:]")
+_OR = re.compile(r"\b(?:or|nor)\b|或|以及")
+
+
+def _continues_list(between: str, following: str) -> bool:
+    """A comma goes on with a list when an 'or' joins it: "no fever, chest pain or cough"."""
+    if ";" in between or ":" in between:
+        return False
+    stop = SENTENCE_END.search(following)
+    return bool(_OR.search(between) or _OR.search(following[: stop.start()] if stop else following))
+
+
+def compile_negation(cues: Mapping[str, Sequence[str]]) -> Negation:
+    """`cues` has the lists before, list_before, not_before, after, not_after, contrast; each line is a regular expression."""
+    before = (*cues["list_before"], *cues["before"])
+    return Negation(
+        # What only looks like a cue stands first, so that it wins at the same place.
+        before=re.compile(rf"(?P<none>{_join(cues['not_before'])})|(?:{_join(before)})"),
+        list_before=re.compile(_join(cues["list_before"])),
+        after=re.compile(rf"(?P<none>{'|'.join(cues['not_after'])})|(?:(?:{'|'.join(cues['after'])})(?![a-z]))"),
+        contrast=re.compile(_join(cues["contrast"])),
+    )
+
+
+def _join(parts: Sequence[str]) -> str:
+    return "|".join(_bounded(part) for part in parts)
+
+
+def _bounded(part: str) -> str:
+    """Latin cues match whole words; Chinese ones have no word ends."""
+    return rf"(?<![a-z])(?:{part})(?![a-z])" if re.search("[a-z]{2}", part) else f"(?:{part})"

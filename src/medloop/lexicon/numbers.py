@@ -1,0 +1,69 @@
+"""Numbers in medical text: doses with their unit ("400 mg", "每次0.5克", "two tablets") and ages ("3-year-old", "两岁半")."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_WORDS = {"half": 0.5, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
+          "nine": 9, "ten": 10, "twelve": 12, "半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8,
+          "九": 9, "十": 10}  # fmt: skip
+_NUMBER = (
+    r"(?:\d+(?:,\d{3})*(?:\.\d+)?|half|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|[半一两二三四五六七八九十]+)"
+)
+_MG = {"mg": 1.0, "milligram": 1.0, "milligrams": 1.0, "毫克": 1.0, "g": 1000.0, "gram": 1000.0, "grams": 1000.0, "克": 1000.0,
+       "mcg": 0.001, "ug": 0.001, "μg": 0.001, "µg": 0.001, "microgram": 0.001, "micrograms": 0.001, "微克": 0.001}  # fmt: skip
+_COUNTED = ("tablets", "tablet", "pills", "pill", "capsules", "capsule", "puffs", "puff", "drops", "sachets", "sachet",
+            "ml", "millilitres", "milliliters", "毫升", "片", "粒", "颗", "袋", "支", "units", "iu", "单位", "喷")  # fmt: skip
+_UNIT = "|".join(sorted((*_MG, *_COUNTED), key=len, reverse=True))
+_DOSE = re.compile(rf"(?<![a-z0-9.])({_NUMBER})(?:\s*(?:-|~|to|至|到)\s*({_NUMBER}))?\s*-?({_UNIT})(?![a-z/])")
+_YEARS = re.compile(
+    r"(?<![0-9.])(\d{1,3}|[一两二三四五六七八九十]{1,3})\s*(?:周?岁|(?:years?|yrs?)[ -]old|[- ]year[- ]old|yo\b|y/o)"
+)
+_AGED = re.compile(r"\b(?:aged?|age of|turned)\s+(\d{1,3})\b(?!\s*(?:months?|weeks?|days?))")
+_MONTHS = re.compile(
+    r"(\d{1,2}|[一两二三四五六七八九十]{1,3})\s*(?:个半?月(?:大|的|了)?(?:宝宝|婴儿|孩子|小孩|宝贝)|个半?月大|[- ]months?[- ]old|[- ]weeks?[- ]old)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dose:
+    """The larger end of a range; `mg` is None for counted units such as tablets."""
+
+    start: int
+    end: int
+    amount: float
+    unit: str
+    mg: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    start: int
+    end: int
+    years: float
+
+
+def find_doses(folded: str) -> tuple[Dose, ...]:
+    found = []
+    for match in _DOSE.finditer(folded):
+        amount = number(match[2] or match[1])
+        unit = match[3]
+        found.append(Dose(match.start(), match.end(), amount, unit, amount * _MG[unit] if unit in _MG else None))
+    return tuple(found)
+
+
+def find_ages(folded: str) -> tuple[Age, ...]:
+    years = [Age(m.start(), m.end(), number(m[1])) for pattern in (_YEARS, _AGED) for m in pattern.finditer(folded)]
+    months = [Age(m.start(), m.end(), number(m[1]) / 12) for m in _MONTHS.finditer(folded)]
+    return tuple(sorted((*years, *months), key=lambda age: age.start))
+
+
+def number(text: str) -> float:
+    """A written number: digits, an English word, or Chinese numerals below one hundred."""
+    if text[0].isdigit():
+        return float(text.replace(",", ""))
+    if text in _WORDS:
+        return _WORDS[text]
+    tens, ten, ones = text.partition("十")
+    return (_WORDS.get(tens, 1) * 10 if ten else _WORDS.get(tens, 0)) + _WORDS.get(ones, 0)
