@@ -46,12 +46,12 @@ def find_red_flags(text: str) -> tuple[Mention, ...]:
 
 def find_urgent_advice(text: str) -> tuple[Mention, ...]:
     """Advice to get help at once; "no need for an ambulance" is negated."""
-    return _mentions(text, "urgent", lexicon().advice)
+    return _mentions(text, "urgent", lexicon().urgent)
 
 
 def find_medication(text: str) -> tuple[Mention, ...]:
     """Drugs (kind "drug", the id of drugs.yaml) and doses (kind "dose", id such as "400 mg"); "avoid X" is negated."""
-    found = _mentions(text, "drug", lexicon().advice)
+    found = _mentions(text, "drug", lexicon().drug)
     doses = tuple(
         Mention("dose", f"{d.amount:g} {d.unit}", d.start, d.end, text[d.start : d.end], False) for d in find_doses(text)
     )
@@ -114,7 +114,7 @@ def _mentions(text: str, kind: str, negation: Negation | None) -> tuple[Mention,
     hits = _without_excluded(found.get(kind, ()), found.get(f"-{kind}", ()))
     mentions = []
     for hit in _longest(hits):
-        negated = negation is not None and any(negation.denies(folded, start, end) for start, end in hit.places)
+        negated = negation is not None and negation.denies(folded, hit.places)
         mentions.append(Mention(kind, hit.id, hit.start, hit.end, text[hit.start : hit.end], negated))
     return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end, mention.id)))
 

@@ -47,7 +47,8 @@ class Entry:
 class Lexicon:
     matcher: Matcher
     finding: Negation
-    advice: Negation
+    drug: Negation
+    urgent: Negation
     drugs: Mapping[str, Drug]
     entries: Mapping[tuple[str, str], Entry]
     child_below: float
@@ -69,7 +70,8 @@ def lexicon() -> Lexicon:
     return Lexicon(
         matcher=Matcher(patterns),
         finding=compile_negation(negation["finding"]),
-        advice=compile_negation(negation["advice"]),
+        drug=compile_negation(negation["drug"]),
+        urgent=compile_negation(negation["urgent"]),
         drugs={entry["id"]: _drug(entry, word) for key, word in (("drugs", False), ("families", True)) for entry in drugs[key]},
         entries={(kind, entry["id"]): _entry(kind, entry) for kind, _, entries in sections for entry in entries},
         child_below=float(groups["child_below_years"]),

@@ -25,18 +25,21 @@ class Negation:
     after: re.Pattern[str]
     contrast: re.Pattern[str]
 
-    def denies(self, folded: str, start: int, end: int) -> bool:
-        return self._before(folded, start) or self._after(folded, end)
+    def denies(self, folded: str, places: Sequence[tuple[int, int]]) -> bool:
+        """Is one of the places of a finding denied? A cue that is part of the finding ("does not fade") does not count."""
+        return any(self._before(folded, start, places) or self._after(folded, end) for start, end in places)
 
-    def _before(self, folded: str, start: int) -> bool:
-        back = folded[max(0, start - LOOK_BACK) : start]
+    def _before(self, folded: str, start: int, places: Sequence[tuple[int, int]]) -> bool:
+        first = min(s for s, _ in places)  # what stands before the whole finding is judged once, at its first place
+        offset = max(0 if start == first else first, start - LOOK_BACK)
+        back = folded[offset:start]
         begin = 0
         for found in SENTENCE_END.finditer(back):
             begin = found.end()
         for found in self.contrast.finditer(back, begin):
             begin = found.end()
-        cues = list(self.before.finditer(back, begin))
-        cues = [cue for cue in cues if cue.lastgroup != "none"]
+        cues = [cue for cue in self.before.finditer(back, begin) if cue.lastgroup != "none"]
+        cues = [cue for cue in cues if not _part_of(offset + cue.start(), offset + cue.end(), places)]
         if not cues:
             return False
         cue = cues[-1]
@@ -48,6 +51,10 @@ class Negation:
     def _after(self, folded: str, end: int) -> bool:
         found = self.after.match(folded, end, end + LOOK_AHEAD)
         return found is not None and found.lastgroup != "none"
+
+
+def _part_of(start: int, end: int, places: Sequence[tuple[int, int]]) -> bool:
+    return any(s <= start and end < e for s, e in places)
 
 
 _BREAK = re.compile(r"[,;:]")

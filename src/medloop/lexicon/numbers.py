@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_WORDS = {"half": 0.5, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
-          "nine": 9, "ten": 10, "twelve": 12, "半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8,
-          "九": 9, "十": 10}  # fmt: skip
+_WORDS = {"half": 0.5, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+          "eight": 8, "nine": 9, "ten": 10, "twelve": 12}  # fmt: skip
+_WORDS |= {"半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10}
 _NUMBER = (
     r"(?:\d+(?:,\d{3})*(?:\.\d+)?|half|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|[半一两二三四五六七八九十]+)"
 )
@@ -22,8 +22,9 @@ _YEARS = re.compile(
 )
 _AGED = re.compile(r"\b(?:aged?|age of|turned)\s+(\d{1,3})\b(?!\s*(?:months?|weeks?|days?))")
 _MONTHS = re.compile(
-    r"(\d{1,2}|[一两二三四五六七八九十]{1,3})\s*(?:个半?月(?:大|的|了)?(?:宝宝|婴儿|孩子|小孩|宝贝)|个半?月大|[- ]months?[- ]old|[- ]weeks?[- ]old)"
+    r"(\d{1,2}|[一两二三四五六七八九十]{1,3})\s*(?:个半?月(?:大|(?:的|了)?(?:宝宝|婴儿|孩子|小孩|宝贝))|[- ]months?[- ]old)"
 )
+_WEEKS = re.compile(r"(\d{1,2})[- ]weeks?[- ]old")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,12 @@ def find_doses(folded: str) -> tuple[Dose, ...]:
 
 def find_ages(folded: str) -> tuple[Age, ...]:
     years = [Age(m.start(), m.end(), number(m[1])) for pattern in (_YEARS, _AGED) for m in pattern.finditer(folded)]
-    months = [Age(m.start(), m.end(), number(m[1]) / 12) for m in _MONTHS.finditer(folded)]
-    return tuple(sorted((*years, *months), key=lambda age: age.start))
+    younger = [
+        Age(m.start(), m.end(), number(m[1]) / per)
+        for pattern, per in ((_MONTHS, 12), (_WEEKS, 52))
+        for m in pattern.finditer(folded)
+    ]
+    return tuple(sorted((*years, *younger), key=lambda age: age.start))
 
 
 def number(text: str) -> float:
