@@ -26,7 +26,7 @@ app = typer.Typer(
     epilog="First steps:  medloop init clinic  |  cd clinic  |  medloop data import FILE  |  medloop data prepare",
 )
 
-for _stage in ("workspace",):
+for _stage in ("workspace", "store"):
     importlib.import_module(f"medloop.cli.{_stage}").register(app)
 
 
@@ -38,10 +38,16 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _global(
-    home: Annotated[Path | None, typer.Option(help="Workspace folder (else MEDLOOP_HOME, else the nearest medloop.yaml).")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override one setting; may be repeated.")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Workspace folder (else MEDLOOP_HOME, else the nearest medloop.yaml).")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override one setting; may be repeated.")
+    ] = None,
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     common.remember_flags(home, set_ or [])
 

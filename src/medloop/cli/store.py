@@ -1,0 +1,214 @@
+"""`medloop db`, `medloop keys` and `medloop audit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from medloop.cli import common
+
+if TYPE_CHECKING:
+    from medloop.store.crypto import MasterKey
+    from medloop.store.db import Store
+
+db_app = typer.Typer(no_args_is_help=True, help="The store: bring its schema up to date, check it.")
+keys_app = typer.Typer(no_args_is_help=True, help="Encryption keys: what there is, and new ones. Never prints a key.")
+audit_app = typer.Typer(no_args_is_help=True, help="The audit log: who did what, and proof that nobody changed it.")
+
+ACTOR = "cli"
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(db_app, name="db")
+    app.add_typer(keys_app, name="keys")
+    app.add_typer(audit_app, name="audit")
+
+
+@db_app.command("upgrade")
+def upgrade() -> None:
+    """Make the store, or bring its schema to the version this medloop needs. Safe to repeat; whole or not at all.
+
+    Example:  medloop db upgrade
+    """
+    from medloop.store.db import ensure_master_key
+    from medloop.store.db import upgrade as run
+
+    settings = common.settings()
+    ensure_master_key(settings)
+    before, after = run(settings)
+    if before == after:
+        common.say(f"The store is up to date (schema {after}).")
+    else:
+        common.say(f"The store now has schema {after} ({'new' if before is None else f'before: {before}'}).")
+
+
+@db_app.command("check")
+def check() -> None:
+    """Read everything back: the database file, and every encrypted text with its seal. Exit code 6 if something is damaged.
+
+    Example:  medloop db check
+    """
+    from medloop.errors import IntegrityError
+    from medloop.store.check import check as run
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        report = run(store)
+        name = store.name
+    common.say(f"{name}, schema {report.schema}")
+    for table, rows in sorted(report.rows.items()):
+        common.say(f"  {table:<18}{rows:>10,} rows")
+    if report.problems:
+        for problem in report.problems:
+            common.say(f"  damaged: {problem}")
+        raise IntegrityError(f"{name} has {len(report.problems)} problem(s), see above", "Restore what is damaged from a backup")
+    common.say("No damage found.")
+
+
+@keys_app.command("show")
+def show_keys() -> None:
+    """List the keys by id, with the number of rows each one opens.
+
+    Example:  medloop keys show
+    """
+    from rich.table import Table
+
+    from medloop.store.db import open_store
+    from medloop.store.rotate import list_keys
+
+    with open_store(common.settings()) as store:
+        master, keys = list_keys(store)
+    common.say(f"Master key {master.id}, from {master.origin}")
+    table = Table("key", "for", "made", "rows", "new rows", box=None, pad_edge=False)
+    for key in keys:
+        table.add_row(key.key_id, key.purpose, f"{key.created:%Y-%m-%d %H:%M:%S}Z", f"{key.rows:,}", "yes" if key.in_use else "")
+    common.console().print(table)
+
+
+@keys_app.command("rotate")
+def rotate_keys(
+    what: Annotated[Literal["both", "data", "master"], typer.Option(help="Which keys to make anew.")] = "both",
+    reencrypt: Annotated[
+        bool, typer.Option("--reencrypt", help="Also bring old rows to the new data key, then destroy the old one.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Make no new key; go on with a --reencrypt that was stopped.")] = False,
+    new_key_env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Environment variable with the new master key, when you keep that key yourself."),
+    ] = None,
+) -> None:
+    """Make new keys. Old rows stay readable at every moment; a stopped run loses nothing.
+
+    The key file is replaced by medloop. A master key from MEDLOOP_ENCRYPTION_KEY is yours: put a new one (base64 of 32
+    bytes) in another variable, name it with --new-key-env, and set MEDLOOP_ENCRYPTION_KEY to it afterwards.
+
+    Example:  medloop keys rotate --reencrypt
+    """
+    from medloop.errors import ConfigError
+    from medloop.store.db import open_store
+    from medloop.store.rotate import rotate
+
+    if new_key_env and (what == "data" or resume):
+        raise ConfigError("--new-key-env gives a new master key, but none is asked for", "Use it with --what master or both")
+    with open_store(common.settings()) as store:
+        if not resume:
+            new_master = _master_from(new_key_env) if new_key_env else None
+            done = rotate(store, data=what != "master", master=what != "data", new_master=new_master, actor=ACTOR)
+            common.say(f"Master key {done.master_id}" + (f", new rows use data key {done.data_key}" if done.data_key else ""))
+            if new_key_env:
+                common.say(f"Now set MEDLOOP_ENCRYPTION_KEY to the value of {new_key_env}, here and for every running service.")
+        if reencrypt or resume:
+            common.say(f"{_reencrypt(store):,} rows re-encrypted.")
+
+
+@audit_app.command("verify")
+def verify_audit(
+    new_head: Annotated[
+        bool,
+        typer.Option(
+            "--new-head", help="Accept the log as it is: first use of a shared database here, or one restored on purpose."
+        ),
+    ] = False,
+) -> None:
+    """Check the chain of the audit log and its head. Exit code 6 if a row was changed, removed, moved or cut off.
+
+    Example:  medloop audit verify
+    """
+    from medloop.errors import IntegrityError
+    from medloop.store import audit
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        report = audit.verify(store)
+        if new_head and report.chain_ok:
+            audit.start_new_head(store, ACTOR)
+            report = audit.verify(store)
+    if not report.ok:
+        raise IntegrityError(
+            f"The audit log is damaged: {report.problem}. Rows 1 to {report.rows:,} are as they were written",
+            "Compare with a backup; if this database is new to this workspace or was restored on purpose, add --new-head",
+        )
+    lag = report.rows - (report.head_seq or 0)
+    common.say(f"The audit log is intact: {report.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
+    common.say(f"Newest hash {report.last_hash}")
+
+
+@audit_app.command("show")
+def show_audit(
+    last: Annotated[int, typer.Option(min=1, help="How many of the newest rows.")] = 20,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object per line instead of a table.")] = False,
+) -> None:
+    """Print the newest rows of the audit log, oldest first.
+
+    Example:  medloop audit show --last 5
+    """
+    import json
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from medloop.store import audit
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        rows = audit.show(store, last)
+    if json_:
+        for row in rows:
+            common.say(json.dumps(row, ensure_ascii=False))
+        return
+    table = Table("row", "time", "actor", "action", "subject", "detail", box=None, pad_edge=False)
+    for row in rows:
+        detail = ", ".join(f"{name}={value}" for name, value in row["detail"].items())
+        cells = (str(row["seq"]), row["timestamp"], row["actor"], row["action"], row["subject"], detail)
+        table.add_row(*(Text(_printable(cell)) for cell in cells))
+    common.console().print(table)
+
+
+def _printable(text: str) -> str:
+    """Ids come from clients: what could steer a terminal is shown as a box."""
+    return "".join(char if char.isprintable() else "\N{WHITE SQUARE}" for char in text)
+
+
+def _master_from(variable: str) -> MasterKey:
+    import os
+
+    from medloop.errors import ConfigError
+    from medloop.store.crypto import MasterKey, decode_key
+
+    text = os.environ.get(variable)
+    if not text:
+        raise ConfigError(f"--new-key-env {variable}: there is no such variable, or it is empty", "Export it first")
+    return MasterKey(decode_key(text, variable), f"environment {variable}")
+
+
+def _reencrypt(store: Store) -> int:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from medloop.store.rotate import reencrypt, rows_to_reencrypt
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Re-encrypting", total=rows_to_reencrypt(store))
+        return reencrypt(store, actor=ACTOR, progress=lambda rows: bar.update(task, advance=rows))

@@ -1,0 +1,249 @@
+"""Who did what, chained: each row's hash covers the row before it, so no past row can change unseen.
+
+    h(i) = SHA-256( h(i-1) || canonical(row i) ),   h(0) = 32 zero bytes
+
+Cutting rows off the end leaves a sound chain, so the newest number and hash are also kept outside the database, in
+`logs/audit.head`, signed with a key that only the master key opens. The head is written after the commit: a crash
+between the two leaves it behind the log, which is no alarm; a head ahead of the log is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, insert, select
+
+from medloop.contracts import AuditEvent, canonical_json
+from medloop.errors import InputError, MedloopError, speaking_of
+from medloop.store.files import atomic_write, locked, make_folder
+from medloop.store.tables import audit_log
+
+if TYPE_CHECKING:
+    from medloop.settings import Settings
+    from medloop.store.db import Store
+
+GENESIS = "0" * 64
+_APPENDED = "medloop.audit"  # in conn.info: what this transaction added, until it is committed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest row as kept outside the database."""
+
+    seq: int
+    hash: str
+    mac: str
+
+    def render(self) -> str:
+        return canonical_json({"seq": self.seq, "hash": self.hash, "mac": self.mac}) + "\n"
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What `verify` found: `rows` good ones from the start, and the first problem, if any.
+
+    `chain_ok` with a problem means that each row follows the one before, but the end is not what the head says.
+    """
+
+    rows: int
+    last_hash: str
+    head_seq: int | None = None
+    problem: str | None = None
+    bad_row: int | None = None
+    chain_ok: bool = True
+
+    @property
+    def ok(self) -> bool:
+        return self.problem is None
+
+
+@dataclass(frozen=True)
+class _Appended:
+    first: int
+    seq: int
+    hash: str
+
+
+def append(conn: Connection, events: AuditEvent | Iterable[AuditEvent]) -> int:
+    """Add events to the chain inside a `store.write()` transaction; returns the number of the last row."""
+    assert _APPENDED in conn.info, "audit.append needs the connection of store.write()"
+    before: _Appended | None = conn.info[_APPENDED]
+    seq, last = (before.seq, before.hash) if before else _end(conn)
+    first = before.first if before else seq + 1
+    rows = []
+    for event in [events] if isinstance(events, AuditEvent) else events:
+        seq += 1
+        row = _row(seq, event)
+        last = _hash(last, row)
+        rows.append({**row, "hash": last})
+    if rows:
+        conn.execute(insert(audit_log), rows)
+        conn.info[_APPENDED] = _Appended(first, seq, last)
+    return seq
+
+
+def verify(store: Store) -> AuditReport:
+    """Walk the whole chain and compare its end with the head; names the first row that is not as it was written."""
+    kept = _read_head(store.settings)  # before the rows: a writer may add some meanwhile, and then the head only lags
+    seq, last, at_head = 0, GENESIS, GENESIS
+    with store.read() as conn:
+        for row in conn.execution_options(yield_per=1000).execute(select(audit_log).order_by(audit_log.c.seq)):
+            if row.seq != seq + 1:
+                return _broken(seq, last, seq + 1, f"row {seq + 1} is missing (the next one there is {row.seq})")
+            expected = _hash(last, {name: value for name, value in row._mapping.items() if name != "hash"})
+            if row.hash != expected:
+                return AuditReport(
+                    seq, last, None, f"row {row.seq} is not as it was written, or does not follow row {seq}", row.seq
+                )
+            seq, last = row.seq, row.hash
+            if isinstance(kept, Head) and seq == kept.seq:
+                at_head = last
+        return _against_head(store, conn, kept, AuditReport(seq, last), at_head)
+
+
+def show(store: Store, last: int) -> list[dict[str, Any]]:
+    """The newest `last` rows, oldest first."""
+    with store.read() as conn:
+        rows = conn.execute(select(audit_log).order_by(audit_log.c.seq.desc()).limit(last)).all()
+    return [{**row._mapping, "detail": json.loads(row.detail)} for row in reversed(rows)]
+
+
+def start_new_head(store: Store, actor: str) -> None:
+    """Accept the log as it is: for a second workspace on one database, or a database restored on purpose. Leaves a trace."""
+    kept = _read_head(store.settings)
+    old = kept.seq if isinstance(kept, Head) else -1
+    with store.write() as conn:
+        head_file(store.settings).unlink(missing_ok=True)
+        append(conn, AuditEvent(actor=actor, action="audit.new_head", subject="audit_log", detail={"old_head": old}))
+        seq, last = _end(conn)
+        conn.info[_APPENDED] = _Appended(1, seq, last)
+
+
+def head_file(settings: Settings) -> Path:
+    return settings.workspace.logs / "audit.head"
+
+
+def begin(conn: Connection) -> None:
+    """A write transaction starts: nothing appended yet (a rolled-back one may have left its mark on the connection)."""
+    conn.info[_APPENDED] = None
+
+
+def sign_head(store: Store, conn: Connection) -> Head | None:
+    """The head that will hold once this transaction is committed; None if nothing was appended.
+
+    Also None when the head on the disk does not lie on the chain: it is the evidence of a cut, and a newer one must
+    not take its place.
+    """
+    appended: _Appended | None = conn.info.pop(_APPENDED)
+    if appended is None:
+        return None
+    key = store.keys.auditing(conn).raw
+    kept = _read_head(store.settings)
+    if kept is None and appended.first == 1:
+        _write_head(store.settings, _sign(key, 0, GENESIS))  # so that a missing head is an alarm from the first row on
+    elif not isinstance(kept, Head) or not _signed(key, kept) or not _on_chain(conn, kept):
+        log.error("%s does not fit the audit log and is left as it is; run: medloop audit verify", head_file(store.settings))
+        return None
+    return _sign(key, appended.seq, appended.hash)
+
+
+def keep_head(settings: Settings, head: Head) -> None:
+    """After the commit. A failure here is logged, not raised: the data is safe, the head only lags."""
+    try:
+        _write_head(settings, head)
+    except MedloopError as error:
+        log.error("the audit head lags behind the log: %s", error)
+
+
+def _broken(rows: int, last: str, bad_row: int, problem: str) -> AuditReport:
+    return AuditReport(rows, last, problem=problem, bad_row=bad_row, chain_ok=False)
+
+
+def _against_head(store: Store, conn: Connection, kept: Head | str | None, found: AuditReport, at_head: str) -> AuditReport:
+    path = head_file(store.settings)
+    if kept is None:
+        if found.rows == 0:
+            return found
+        return replace(found, problem=f"{path} is missing, so rows cut off the end cannot be found")
+    if not store.keys.exists(conn, "audit"):
+        return replace(found, problem=f"the key that signs {path} is gone from the store")
+    if isinstance(kept, str) or not _signed(store.keys.auditing(conn).raw, kept):
+        return replace(found, problem=f"{path} was changed")
+    found = replace(found, head_seq=kept.seq)
+    if kept.seq > found.rows:
+        return replace(found, problem=f"rows {found.rows + 1} to {kept.seq} were cut off the end", bad_row=found.rows + 1)
+    if at_head != kept.hash:
+        return replace(found, problem=f"rows up to {kept.seq} were rewritten: their end differs from {path}", bad_row=kept.seq)
+    return found
+
+
+def _end(conn: Connection) -> tuple[int, str]:
+    row = conn.execute(select(audit_log.c.seq, audit_log.c.hash).order_by(audit_log.c.seq.desc()).limit(1)).first()
+    return (0, GENESIS) if row is None else (row.seq, row.hash)
+
+
+def _row(seq: int, event: AuditEvent) -> dict[str, str | int]:
+    said = event.model_dump(mode="json")
+    row = {
+        "seq": seq,
+        **{name: said[name] for name in ("timestamp", "actor", "action", "subject")},
+        "detail": canonical_json(said["detail"]),
+    }
+    if any("\0" in str(value) for value in row.values()):
+        raise InputError("An audit event holds a NUL character", "Remove it from the id or name that is given")
+    return row
+
+
+def _hash(before: str, row: Mapping[str, Any]) -> str:
+    return hashlib.sha256(bytes.fromhex(before) + canonical_json(dict(row)).encode()).hexdigest()
+
+
+def _sign(key: bytes, seq: int, last: str) -> Head:
+    return Head(seq, last, hmac.new(key, f"audit head {seq} {last}".encode(), "sha256").hexdigest())
+
+
+def _signed(key: bytes, head: Head) -> bool:
+    return hmac.compare_digest(_sign(key, head.seq, head.hash).mac, head.mac)
+
+
+def _on_chain(conn: Connection, head: Head) -> bool:
+    return head.seq == 0 or conn.execute(select(audit_log.c.hash).where(audit_log.c.seq == head.seq)).scalar() == head.hash
+
+
+def _read_head(settings: Settings) -> Head | str | None:
+    """The head, None if there is none, or the text of one that cannot be read."""
+    path = head_file(settings)
+    with speaking_of(path):
+        if not path.exists():
+            return None
+        text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        head = Head(**json.loads(text))
+        return head if head.render() == text and type(head.seq) is int else text
+    except (ValueError, TypeError):
+        return text
+
+
+def _write_head(settings: Settings, head: Head) -> None:
+    """Never backwards: with PostgreSQL two writers may come here in either order."""
+    path = head_file(settings)
+    with speaking_of(path):
+        make_folder(path.parent)
+        fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with locked(fd, wait_s=5.0, what=str(path)):
+                kept = _read_head(settings)
+                if not isinstance(kept, Head) or kept.seq < head.seq:
+                    atomic_write(path, head.render(), mode=0o600)
+        finally:
+            os.close(fd)

@@ -1,0 +1,60 @@
+"""Which artifacts there are, by kind and hash. A row is added after the folder is durable, never before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Row, insert, select
+
+from medloop.contracts import AuditEvent, utc_now
+from medloop.store import audit
+from medloop.store.artifacts import verify_artifact
+from medloop.store.db import Store
+from medloop.store.tables import artifacts
+
+
+@dataclass(frozen=True)
+class Entry:
+    kind: str
+    path: Path
+    sha256: str
+    card: dict[str, Any]
+    created: datetime
+
+
+def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor: str) -> Entry:
+    """Verify the folder and enter it; entering the same content at the same path again is a no-op."""
+    sha256 = verify_artifact(path).sha256
+    home = store.settings.workspace.home
+    shown = path.absolute().relative_to(home).as_posix() if path.absolute().is_relative_to(home) else str(path.absolute())
+    same = select(artifacts).where(artifacts.c.kind == kind, artifacts.c.path == shown, artifacts.c.sha256 == sha256)
+    with store.write() as conn:
+        if conn.execute(same).first() is None:
+            conn.execute(insert(artifacts).values(kind=kind, path=shown, sha256=sha256, card=card, created=utc_now()))
+            audit.append(
+                conn, AuditEvent(actor=actor, action="artifacts.add", subject=shown, detail={"kind": kind, "sha256": sha256})
+            )
+        return _entry(store, conn.execute(same).one())
+
+
+def newest(store: Store, kind: str) -> Entry | None:
+    """The last entry of a kind."""
+    return _first(store, select(artifacts).where(artifacts.c.kind == kind).order_by(artifacts.c.id.desc()).limit(1))
+
+
+def find(store: Store, sha256: str) -> Entry | None:
+    """The last entry with this content."""
+    return _first(store, select(artifacts).where(artifacts.c.sha256 == sha256).order_by(artifacts.c.id.desc()).limit(1))
+
+
+def _first(store: Store, query: Any) -> Entry | None:
+    with store.read() as conn:
+        row = conn.execute(query).first()
+    return None if row is None else _entry(store, row)
+
+
+def _entry(store: Store, row: Row[Any]) -> Entry:
+    return Entry(row.kind, store.settings.workspace.home / row.path, row.sha256, row.card, row.created)

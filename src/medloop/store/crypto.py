@@ -1,0 +1,215 @@
+"""Envelope encryption: text is sealed with a data key, data keys with the master key, the master key stays outside.
+
+    master key   MEDLOOP_ENCRYPTION_KEY (base64 of 32 bytes), else the key file (mode 0600)
+    data keys    random; kept in the table `data_keys`, each wrapped by the master key; each row names its own
+    a column     AES-256-GCM; the associated data is table|row id|column|key id, so a value cannot be moved elsewhere
+
+Without the right master key nothing is written or read: KeyUnavailableError, never plain text, never a new key.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+import secrets
+import stat
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from sqlalchemy import Connection, select
+
+from medloop.contracts import utc_now, uuid7
+from medloop.errors import IntegrityError, KeyUnavailableError, speaking_of
+from medloop.settings import Settings
+from medloop.store.files import atomic_write, fsync_folder, make_folder
+from medloop.store.tables import data_keys
+
+KEY_BYTES = 32
+NONCE_BYTES = 12  # random; below 2**32 values per data key the chance of a repeat stays under 2**-32
+FORMAT = b"\x01"  # AES-256-GCM: format byte, nonce, ciphertext with its 16-byte tag
+MAKE_ONE = "openssl rand -base64 32"
+
+
+@dataclass(frozen=True)
+class MasterKey:
+    raw: bytes = field(repr=False)
+    origin: str
+
+    @property
+    def id(self) -> str:
+        """A name that says nothing about the key."""
+        return hmac.new(self.raw, b"medloop master key id", "sha256").hexdigest()[:16]
+
+
+def load_master_key(settings: Settings) -> MasterKey:
+    """The master key from the environment or the key file; KeyUnavailableError when there is none or it is unsafe."""
+    if given := settings.encryption_key.get_secret_value():
+        return MasterKey(decode_key(given, "MEDLOOP_ENCRYPTION_KEY"), "environment MEDLOOP_ENCRYPTION_KEY")
+    path = settings.master_key_file
+    if not path.exists():
+        raise KeyUnavailableError(
+            f"There is no encryption key: {path} does not exist and MEDLOOP_ENCRYPTION_KEY is not set",
+            "Restore the key file from your backup, or set the variable; a new workspace gets its key from 'medloop init'",
+        )
+    return read_key_file(path)
+
+
+def read_key_file(path: Path) -> MasterKey:
+    with speaking_of(path):
+        info = path.stat()
+        if info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise KeyUnavailableError(
+                f"{path} can be read by other users (mode {info.st_mode & 0o777:04o})", f"Run: chmod 600 {path}"
+            )
+        text = path.read_bytes()
+    return MasterKey(decode_key(text, str(path)), f"file {path}")
+
+
+def decode_key(text: str | bytes, source: str) -> bytes:
+    with suppress(binascii.Error, ValueError):
+        raw = base64.b64decode(text.strip(), validate=True)
+        if len(raw) == KEY_BYTES:
+            return raw
+    raise KeyUnavailableError(f"{source} does not hold a key: expected base64 of {KEY_BYTES} bytes", f"Make one with: {MAKE_ONE}")
+
+
+def encode_key(raw: bytes) -> bytes:
+    return base64.b64encode(raw) + b"\n"
+
+
+def create_key_file(path: Path) -> MasterKey:
+    """Make the key file if it is not there; when two processes try, both end with the same key."""
+    with speaking_of(path):
+        make_folder(path.parent)
+        fresh = path.with_name(f".{path.name}.new-{secrets.token_hex(6)}")
+        atomic_write(fresh, encode_key(secrets.token_bytes(KEY_BYTES)), mode=0o600)
+        try:
+            os.link(fresh, path)  # unlike a rename, this never takes the place of an existing key
+            fsync_folder(path.parent)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return read_key_file(path)
+
+
+def next_key_file(settings: Settings) -> Path:
+    """Where rotation puts the coming master key until the database is wrapped with it."""
+    return settings.master_key_file.with_name(settings.master_key_file.name + ".next")
+
+
+def seal(cipher: AESGCM, plain: bytes, bound_to: bytes) -> bytes:
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    return FORMAT + nonce + cipher.encrypt(nonce, plain, bound_to)
+
+
+def unseal(cipher: AESGCM, blob: bytes, bound_to: bytes) -> bytes:
+    """The plain bytes; InvalidTag when the blob, its place or the key is not the one it was sealed with."""
+    if blob[:1] != FORMAT or len(blob) < 1 + NONCE_BYTES + 16:
+        raise InvalidTag
+    return cipher.decrypt(blob[1 : 1 + NONCE_BYTES], blob[1 + NONCE_BYTES :], bound_to)
+
+
+def place(table: str, row_id: str, column: str, key_id: str) -> bytes:
+    """What a column's ciphertext is bound to. Only the row id is free text, so the four parts cannot be confused."""
+    return f"{table}|{row_id}|{column}|{key_id}".encode()
+
+
+class DataKey:
+    """One unwrapped data key; what it seals is bound to its place and to this key's id."""
+
+    def __init__(self, key_id: str, raw: bytes) -> None:
+        self.key_id = key_id
+        self.raw = raw
+        self._cipher = AESGCM(raw)
+
+    def encrypt(self, plain: bytes, table: str, row_id: str, column: str) -> bytes:
+        return seal(self._cipher, plain, place(table, row_id, column, self.key_id))
+
+    def decrypt(self, blob: bytes, table: str, row_id: str, column: str) -> bytes:
+        try:
+            return unseal(self._cipher, blob, place(table, row_id, column, self.key_id))
+        except InvalidTag:
+            raise IntegrityError(
+                f"{table}.{column} of {row_id} was changed or damaged: it does not decrypt with its key {self.key_id}",
+                "Restore the row from a backup",
+            ) from None
+
+
+class Keyring:
+    """The unwrapped data keys of one open store; asks for the master key only when it meets a key it does not know."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[str, DataKey] = {}
+
+    def writing(self, conn: Connection) -> DataKey:
+        """The newest data key, made if there is none; looked up in each transaction, since it may have been rotated."""
+        return self._newest(conn, "data")
+
+    def auditing(self, conn: Connection) -> DataKey:
+        """Signs the head of the audit log. Kept wrapped rather than derived, so that a new master key does not change it."""
+        return self._newest(conn, "audit")
+
+    def reading(self, conn: Connection, key_id: str) -> DataKey:
+        if key_id not in self._known:
+            row = conn.execute(select(data_keys).where(data_keys.c.key_id == key_id)).first()
+            if row is None:
+                raise KeyUnavailableError(f"Data key {key_id} is not in the store", "Restore the table data_keys from a backup")
+            self._known[key_id] = DataKey(key_id, self._unwrap(conn, row.key_id, row.master_id, row.wrapped))
+        return self._known[key_id]
+
+    def exists(self, conn: Connection, purpose: str) -> bool:
+        return conn.execute(select(data_keys.c.id).where(data_keys.c.purpose == purpose).limit(1)).first() is not None
+
+    def add(self, conn: Connection, purpose: str) -> DataKey:
+        """A new data key; from now on the one that `writing` or `auditing` gives."""
+        master = self.master(conn)
+        key = DataKey(f"{purpose[0]}k_{uuid7()}", secrets.token_bytes(KEY_BYTES))
+        row = {"key_id": key.key_id, "purpose": purpose, "master_id": master.id, "created": utc_now()}
+        conn.execute(data_keys.insert().values(**row, wrapped=wrap(master, key.key_id, key.raw)))
+        self._known[key.key_id] = key
+        return key
+
+    def master(self, conn: Connection) -> MasterKey:
+        """The master key that fits the store.
+
+        A rotation killed after the database took the new key leaves that key in the `.next` file; it is used from
+        there until the next rotation puts it in place.
+        """
+        wanted = conn.execute(select(data_keys.c.master_id).limit(1)).scalar()
+        coming = next_key_file(self._settings)
+        if wanted and not self._settings.encryption_key.get_secret_value() and coming.exists():
+            key = read_key_file(coming)
+            if key.id == wanted:
+                return key
+        master = load_master_key(self._settings)
+        if wanted not in (None, master.id):
+            raise KeyUnavailableError(
+                f"The encryption key from {master.origin} has id {master.id}, but the store was encrypted under {wanted}",
+                "Restore that key; nothing was changed",
+            )
+        return master
+
+    def _newest(self, conn: Connection, purpose: str) -> DataKey:
+        query = select(data_keys.c.key_id).where(data_keys.c.purpose == purpose).order_by(data_keys.c.id.desc()).limit(1)
+        key_id = conn.execute(query).scalar()
+        return self.add(conn, purpose) if key_id is None else self.reading(conn, key_id)
+
+    def _unwrap(self, conn: Connection, key_id: str, master_id: str, wrapped: bytes) -> bytes:
+        master = self.master(conn)
+        try:
+            return unseal(AESGCM(master.raw), wrapped, place("data_keys", key_id, "wrapped", master_id))
+        except InvalidTag:
+            raise IntegrityError(
+                f"Data key {key_id} was changed or damaged", "Restore the table data_keys from a backup"
+            ) from None
+
+
+def wrap(master: MasterKey, key_id: str, raw: bytes) -> bytes:
+    return seal(AESGCM(master.raw), raw, place("data_keys", key_id, "wrapped", master.id))

@@ -1,0 +1,306 @@
+"""One store behind one URL: SQLite in the workspace, or PostgreSQL.
+
+    with open_store(settings) as store:
+        with store.write() as conn: ...     # one transaction, one writer at a time across processes; committed at the end
+        with store.read() as conn: ...      # a consistent snapshot; the database itself refuses to write
+
+When `write` returns, the data is on the disk. On an exception nothing of it is there. SQLite up to 3.51.2 can corrupt
+a database when two connections write or checkpoint at the same moment, so a lock file beside the database keeps
+writers apart (docs/decisions/one-writer.md); PostgreSQL uses an advisory lock, so both behave alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, table, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from medloop.errors import (
+    BusyError,
+    ConfigError,
+    IntegrityError,
+    KeyUnavailableError,
+    MedloopError,
+    MissingExtraError,
+    NoSpaceError,
+    StoreError,
+    speaking_of,
+)
+from medloop.settings import Settings
+from medloop.store import audit
+from medloop.store.crypto import Keyring, MasterKey, create_key_file, load_master_key
+from medloop.store.files import locked, make_folder
+from medloop.store.tables import data_keys
+
+WAIT_S = 10.0  # how long a writer waits for the one before it, and a lost connection for its server
+MIGRATIONS = Path(__file__).parent / "migrations"
+_PG_WRITER = int.from_bytes(hashlib.sha256(b"medloop writer").digest()[:8], "big", signed=True)
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", "mmap_size=0", "trusted_schema=OFF")
+
+log = logging.getLogger(__name__)
+
+
+class Store:
+    """An open store; made by `open_store`."""
+
+    def __init__(self, settings: Settings, engine: Engine, wait_s: float) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.keys = Keyring(settings)
+        self.wait_s = wait_s
+        self._pid = os.getpid()
+
+    @property
+    def name(self) -> str:
+        """The URL without its password and options, for messages."""
+        return shown_url(self.engine.url)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with _speaking(self.engine.url):
+            conn = self._connect()
+            try:
+                options: dict[str, Any] = (
+                    {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+                )
+                with conn.execution_options(**options).begin():
+                    yield conn
+            finally:
+                conn.close()
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        with self._writer_lock(), _speaking(self.engine.url):
+            conn = self._connect()
+            try:
+                with conn.execution_options(medloop_write=True).begin():
+                    if not self.is_sqlite:
+                        conn.exec_driver_sql(f"SET LOCAL lock_timeout = {int(self.wait_s * 1000)}")
+                        conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_PG_WRITER})")
+                    audit.begin(conn)
+                    yield conn
+                    head = audit.sign_head(self, conn)
+            finally:
+                conn.close()
+            if head is not None:
+                audit.keep_head(self.settings, head)
+
+    def checkpoint(self) -> None:
+        """Move SQLite's write-ahead log into the database and empty it, so that no old page stays readable there."""
+        if self.is_sqlite:
+            with self._writer_lock(), _speaking(self.engine.url), closing(self.engine.raw_connection()) as raw:
+                raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def _connect(self) -> Connection:
+        """A connection; while a server restarts, try again for a bounded time. Nothing has been sent yet, so that is safe."""
+        if os.getpid() != self._pid:  # a forked child must not speak on its parent's connections
+            self.engine.dispose(close=False)
+            self._pid = os.getpid()
+        deadline = time.monotonic() + self.wait_s
+        pause = 0.05
+        while True:
+            try:
+                return self.engine.connect()
+            except OperationalError:
+                if self.is_sqlite or time.monotonic() + pause >= deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+
+    @contextmanager
+    def _writer_lock(self) -> Iterator[None]:
+        if not self.is_sqlite:  # there the transaction itself takes the lock
+            yield
+            return
+        path = f"{self.engine.url.database}.lock"
+        with speaking_of(path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            with locked(fd, wait_s=self.wait_s, what=self.name):
+                yield
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def open_store(settings: Settings, *, wait_s: float = WAIT_S) -> Iterator[Store]:
+    """The store of a workspace, if its schema is the one this medloop knows."""
+    engine = _engine(settings, wait_s=wait_s)
+    try:
+        store = Store(settings, engine, wait_s)
+        with _speaking(engine.url), engine.connect() as conn:
+            _check_schema(schema_version(conn), store.name)
+        yield store
+    finally:
+        engine.dispose()
+
+
+def upgrade(settings: Settings) -> tuple[str | None, str]:
+    """Bring the schema to the newest version in one transaction; returns the version before and after."""
+    from alembic import command
+    from alembic.config import Config
+
+    engine = _engine(settings, create=True)
+    try:
+        with Store(settings, engine, WAIT_S).write() as conn:
+            before = schema_version(conn)
+            if before not in (None, *known_versions()):
+                _check_schema(before, shown_url(engine.url))
+            config = Config()
+            config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+            config.attributes["connection"] = conn
+            command.upgrade(config, "head")
+            return before, known_versions()[-1]
+    finally:
+        engine.dispose()
+
+
+def ensure_master_key(settings: Settings) -> MasterKey:
+    """The master key; a new key file only where no data waits for an old one."""
+    if settings.encryption_key.get_secret_value() or settings.master_key_file.exists():
+        return load_master_key(settings)
+    if _has_encrypted_data(settings):
+        raise KeyUnavailableError(
+            f"{settings.master_key_file} is missing, but the store holds data encrypted with it",
+            "Restore the key file from your backup; a new key could not read that data",
+        )
+    return create_key_file(settings.master_key_file)
+
+
+def known_versions() -> list[str]:
+    """The migrations of this medloop, oldest first; their file names start with their number."""
+    return sorted(path.name.split("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+
+
+def schema_version(conn: Connection) -> str | None:
+    if not inspect(conn).has_table("alembic_version"):
+        return None
+    version = conn.execute(select(text("version_num")).select_from(table("alembic_version"))).scalar()
+    return None if version is None else str(version)
+
+
+def shown_url(url: URL) -> str:
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def _check_schema(version: str | None, name: str) -> None:
+    known = known_versions()
+    if version is None:
+        raise StoreError(f"There is no medloop store in {name} yet", "Make it with: medloop db upgrade")
+    if version not in known:
+        raise StoreError(f"{name} was made by a newer medloop (schema {version}, this one knows {known[-1]})", "Upgrade medloop")
+    if version != known[-1]:
+        raise StoreError(f"{name} has the older schema {version} (this medloop needs {known[-1]})", "Run: medloop db upgrade")
+
+
+def _has_encrypted_data(settings: Settings) -> bool:
+    url = _parse(settings.url)
+    if url.drivername == "sqlite" and not os.path.exists(str(url.database)):
+        return False
+    engine = _engine(settings)
+    try:
+        with _speaking(engine.url), engine.connect() as conn:
+            return inspect(conn).has_table("data_keys") and conn.execute(select(data_keys.c.id).limit(1)).first() is not None
+    finally:
+        engine.dispose()
+
+
+def _engine(settings: Settings, *, create: bool = False, wait_s: float = WAIT_S) -> Engine:
+    url = _parse(settings.url)
+    options: dict[str, Any] = {"hide_parameters": True}  # parameters are what people wrote
+    if url.get_backend_name() == "sqlite":
+        _prepare_file(Path(str(url.database)), create)
+        engine = create_engine(url, connect_args={"timeout": wait_s}, **options)
+        event.listen(engine, "connect", _set_pragmas)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        # Whatever the server's default is, an acknowledged commit is on its disk.
+        return create_engine(
+            url, pool_pre_ping=True, connect_args={"options": "-c synchronous_commit=on", "connect_timeout": 5}, **options
+        )
+    except ModuleNotFoundError:
+        raise MissingExtraError.of("A PostgreSQL store", "ops") from None
+
+
+def _parse(text_url: str) -> URL:
+    try:
+        url = make_url(text_url)
+    except ArgumentError:
+        raise ConfigError("database_url is not a database URL", "Example: postgresql+psycopg://user@host/medloop") from None
+    if url.drivername in ("postgres", "postgresql"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise ConfigError(f"database_url names '{url.drivername}'", "Use sqlite:///FILE or postgresql+psycopg://user@host/name")
+    if url.drivername == "sqlite" and (not url.database or url.database.startswith((":memory:", "file:"))):
+        raise ConfigError("database_url names no file", "Example: sqlite:////srv/medloop/medloop.db")
+    return url
+
+
+def _prepare_file(path: Path, create: bool) -> None:
+    """SQLite makes its files readable for all; make this one first, for its owner alone (its log files take the same mode)."""
+    if path.exists():
+        return
+    if not create:
+        raise StoreError(f"There is no medloop store in {path} yet", "Make it with: medloop db upgrade")
+    with speaking_of(path):
+        make_folder(path.parent)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _set_pragmas(dbapi_connection: Any, _record: object) -> None:
+    dbapi_connection.isolation_level = None  # transactions begin where we say, see _begin_sqlite
+    cursor = dbapi_connection.cursor()
+    for pragma in _PRAGMAS:
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(conn: Connection) -> None:
+    writing = bool(conn.get_execution_options().get("medloop_write"))
+    conn.exec_driver_sql(f"PRAGMA query_only={'OFF' if writing else 'ON'}")
+    conn.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+@contextmanager
+def _speaking(url: URL) -> Iterator[None]:
+    """Turn the database's errors into sentences."""
+    try:
+        yield
+    except MedloopError:
+        raise
+    except DBAPIError as error:
+        raise _explain(error, shown_url(url)) from error
+    except PoolTimeout as error:
+        raise BusyError(f"All connections to {shown_url(url)} are in use", "Try again later") from error
+
+
+def _explain(error: DBAPIError, name: str) -> StoreError:
+    said = str(error.orig).lower()
+    state = getattr(error.orig, "sqlstate", None)
+    if state in ("55P03", "40P01", "40001") or "is locked" in said or "is busy" in said:
+        return BusyError(f"{name} is in use by another process", "Try again when it has finished")
+    if state == "53100" or "disk is full" in said:
+        return NoSpaceError(f"No space left on the disk that holds {name}", "Free some space and run the same command again")
+    if "malformed" in said or "not a database" in said:
+        return IntegrityError(f"{name} is damaged or not a database", "Restore it from a backup")
+    if error.connection_invalidated or isinstance(error, OperationalError):
+        return StoreError(
+            f"{name} cannot be reached or used", "Check that it is there, that it runs, and the user and password in database_url"
+        )
+    return StoreError(f"{name} refused the operation ({type(error.orig).__name__})", "Run: medloop db check")

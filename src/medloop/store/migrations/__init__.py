@@ -1,0 +1,1 @@
+"""Alembic migrations, carried inside the package and run by `medloop db upgrade`."""

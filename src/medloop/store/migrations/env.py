@@ -1,0 +1,14 @@
+"""Alembic's entry point; `db.upgrade` hands over an open connection inside a transaction."""
+
+from alembic import context
+
+from medloop.store.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    render_as_batch=True,  # SQLite alters a table by copying it
+    transactional_ddl=True,  # both databases can; so a killed upgrade leaves the old schema
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,169 @@
+"""Feedback, preferences, corrections and traces in the store: added once, read back as they were, text encrypted.
+
+    add(store, [feedback, trace], actor="api")       # one transaction; returns how many were new
+    get(store, Feedback, "fb_…")                     # or None
+    for feedback in iterate(store, Feedback): ...    # in the order they came, in bounded memory
+
+Adding is idempotent by id: the same record again is a no-op, another one under the same id a StoreError. So a caller
+who does not know whether a write went through simply repeats it. Each new record leaves a line in the audit log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Row, Table, func, insert, select, update
+
+from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, Trace, canonical_json
+from medloop.errors import InputError, StoreError
+from medloop.store import audit, tables
+from medloop.store.crypto import DataKey
+from medloop.store.db import Store
+
+C = TypeVar("C", bound=Contract)
+
+TABLES: dict[type[Contract], Table] = {
+    Feedback: tables.rlhf_feedback,
+    Preference: tables.rlhf_preferences,
+    Correction: tables.rlhf_corrections,
+    Trace: tables.traces,
+}
+PAGE = 500  # rows per query; far below SQLite's limit on variables
+_OWN = {"id", "processed", "key_id"}  # columns that are not part of the record
+
+
+def add(store: Store, records: Iterable[Contract], *, actor: str) -> int:
+    """Add records of any of the four kinds in one transaction; returns how many were new."""
+    with store.write() as conn:
+        return add_in(store, conn, records, actor=actor)
+
+
+def add_in(store: Store, conn: Connection, records: Iterable[Contract], *, actor: str) -> int:
+    """`add` as part of a larger `store.write()` transaction."""
+    new = 0
+    for kind, given in _by_kind(records).items():
+        fresh = _without_known(store, conn, kind, given)
+        if not fresh:
+            continue
+        table, key = TABLES[kind], store.keys.writing(conn)
+        conn.execute(insert(table), [_to_row(table, key, record) for record in fresh.values()])
+        audit.append(conn, (AuditEvent(actor=actor, action=f"{table.name}.add", subject=id_) for id_ in fresh))
+        new += len(fresh)
+    return new
+
+
+def get(store: Store, kind: type[C], record_id: str) -> C | None:
+    table = TABLES[kind]
+    with store.read() as conn:
+        row = conn.execute(select(table).where(_id_column(table) == record_id)).first()
+        return None if row is None else _from_row(store, conn, kind, row)
+
+
+def page(store: Store, kind: type[C], *, after: int = 0, limit: int = PAGE, unprocessed: bool = False) -> list[tuple[int, C]]:
+    """Up to `limit` records that came after row number `after`, each with its own row number."""
+    table = TABLES[kind]
+    query = select(table).where(table.c.id > after).order_by(table.c.id).limit(limit)
+    if unprocessed:
+        query = query.where(table.c.processed.is_(False))
+    with store.read() as conn:
+        return [(row.id, _from_row(store, conn, kind, row)) for row in conn.execute(query).all()]
+
+
+def iterate(store: Store, kind: type[C], *, unprocessed: bool = False) -> Iterator[C]:
+    """All records in the order they came. Pages are separate reads, so a slow consumer holds nobody up."""
+    after = 0
+    while rows := page(store, kind, after=after, unprocessed=unprocessed):
+        for after, record in rows:  # noqa: B007
+            yield record
+
+
+def count(store: Store, kind: type[Contract], *, unprocessed: bool = False) -> int:
+    table = TABLES[kind]
+    query = select(func.count()).select_from(table)
+    with store.read() as conn:
+        return int(conn.execute(query.where(table.c.processed.is_(False)) if unprocessed else query).scalar_one())
+
+
+def mark_processed(store: Store, kind: type[Contract], record_ids: Iterable[str], *, actor: str) -> int:
+    """Say that a training set has taken these records; returns how many were not marked before."""
+    table, changed, ids = TABLES[kind], 0, iter(record_ids)
+    with store.write() as conn:
+        while chunk := list(islice(ids, PAGE)):
+            wanted = update(table).where(_id_column(table).in_(chunk), table.c.processed.is_(False)).values(processed=True)
+            changed += conn.execute(wanted).rowcount
+        if changed:
+            audit.append(
+                conn, AuditEvent(actor=actor, action=f"{table.name}.processed", subject=table.name, detail={"rows": changed})
+            )
+    return changed
+
+
+def _by_kind(records: Iterable[Contract]) -> dict[type[Contract], list[Contract]]:
+    groups: dict[type[Contract], list[Contract]] = {}
+    for record in records:
+        assert type(record) in TABLES, f"no table for {type(record).__name__}"
+        groups.setdefault(type(record), []).append(record)
+    return groups
+
+
+def _without_known(store: Store, conn: Connection, kind: type[Contract], given: Sequence[Contract]) -> dict[str, Contract]:
+    """The records by id that are not stored yet; StoreError where an id is taken by other content."""
+    table = TABLES[kind]
+    id_name = tables.natural_id(table)
+    fresh: dict[str, Contract] = {}
+    for record in given:
+        record_id = getattr(record, id_name)
+        _refuse_other(record, fresh.setdefault(record_id, record), id_name)
+    for chunk in _chunks(list(fresh)):
+        for row in conn.execute(select(table).where(_id_column(table).in_(chunk))).all():
+            stored = _from_row(store, conn, kind, row)
+            _refuse_other(fresh.pop(getattr(stored, id_name)), stored, id_name)
+    return fresh
+
+
+def _refuse_other(record: Contract, known: Contract, id_name: str) -> None:
+    if record is not known and record.canonical_json() != known.canonical_json():
+        raise StoreError(
+            f"{id_name} {getattr(record, id_name)} is taken by a record with other content; nothing was added",
+            "Records are not changed: give the new one an id of its own and name the old one in 'supersedes'",
+        )
+
+
+def _chunks(values: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(values), PAGE):
+        yield values[start : start + PAGE]
+
+
+def _id_column(table: Table) -> Any:
+    return table.c[tables.natural_id(table)]
+
+
+def _to_row(table: Table, key: DataKey, record: Contract) -> dict[str, Any]:
+    said = record.model_dump(mode="json")
+    row_id = said[tables.natural_id(table)]
+    row: dict[str, Any] = {"key_id": key.key_id, "processed": False}
+    hidden = tables.encrypted_columns(table)
+    for name, value in said.items():
+        if name in hidden:
+            row[name] = None if value is None else key.encrypt(canonical_json(value).encode(), table.name, row_id, name)
+        else:
+            row[name] = getattr(record, name) if name == "timestamp" else value
+            if isinstance(value, str) and "\0" in value:
+                raise InputError(f"{table.name}: {name} holds a NUL character", "Remove it")
+    return row
+
+
+def _from_row(store: Store, conn: Connection, kind: type[C], row: Row[Any]) -> C:
+    values = {name: value for name, value in row._mapping.items() if name not in _OWN}
+    opened = open_row(TABLES[kind], row, store.keys.reading(conn, row.key_id))
+    return kind.model_validate(values | {name: json.loads(plain) for name, plain in opened.items()})
+
+
+def open_row(table: Table, row: Row[Any], key: DataKey) -> dict[str, bytes]:
+    """The decrypted columns of one row; IntegrityError names the column that does not fit its place."""
+    row_id = row._mapping[tables.natural_id(table)]
+    sealed = {name: row._mapping[name] for name in tables.encrypted_columns(table)}
+    return {name: key.decrypt(blob, table.name, row_id, name) for name, blob in sealed.items() if blob is not None}

@@ -1,0 +1,223 @@
+"""The tables, as they are after the last migration. A change here needs a migration; a test compares the two.
+
+Columns that hold what people wrote are blobs: AES-256-GCM under the data key named in the row's `key_id`
+(`crypto.py`). Ids, names of agents and models, numbers and times stay readable, for queries need them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    false,
+    func,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Times with a zone in, UTC out; SQLite keeps no zone, so none is handed to it."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _serial() -> Column[int]:
+    """Rising numbers; on SQLite only `INTEGER` keys count by themselves."""
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+
+
+def _encrypted(name: str, *, nullable: bool = False) -> Column[bytes]:
+    return Column(name, LargeBinary, nullable=nullable, info={"encrypted": True})
+
+
+def _key_id() -> Column[str]:
+    return Column("key_id", String, ForeignKey("data_keys.key_id"), nullable=False, index=True)
+
+
+def _timestamp() -> Column[datetime]:
+    return Column("timestamp", UtcDateTime, nullable=False, server_default=func.now())
+
+
+def _processed() -> Column[bool]:
+    return Column("processed", Boolean, nullable=False, server_default=false(), index=True)
+
+
+def _table(name: str, *parts: Any) -> Table:
+    return Table(name, metadata, *parts, sqlite_autoincrement=True)  # never hand out a number twice
+
+
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    # Texts, not types: the hash covers exactly what is stored.
+    Column("timestamp", String, nullable=False),
+    Column("actor", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+
+data_keys = _table(
+    "data_keys",
+    _serial(),
+    Column("key_id", String, nullable=False, unique=True),
+    Column("purpose", String, nullable=False),
+    Column("wrapped", LargeBinary, nullable=False),
+    Column("master_id", String, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    CheckConstraint("purpose IN ('data', 'audit')", name="purpose"),
+)
+
+rlhf_feedback = _table(
+    "rlhf_feedback",
+    _serial(),
+    Column("feedback_id", String, nullable=False, unique=True),
+    Column("session_id", String, nullable=False, index=True),
+    Column("agent_name", String, nullable=False),
+    _encrypted("user_query"),
+    _encrypted("agent_response"),
+    Column("rating", Integer),
+    Column("thumb", String),
+    Column("feedback_type", String),
+    Column("axes", JSON, nullable=False),
+    Column("critical", Boolean, nullable=False, server_default=false()),
+    Column("clinician_id", String, index=True),
+    _encrypted("comments", nullable=True),
+    Column("consent", JSON, nullable=False),
+    Column("model_version", String),
+    Column("trace_id", String, index=True),
+    Column("supersedes", String),
+    _timestamp(),
+    _processed(),
+    _key_id(),
+    CheckConstraint("rating >= 1 AND rating <= 5", name="rating"),
+    CheckConstraint("thumb IN ('up', 'down')", name="thumb"),
+    CheckConstraint("feedback_type IN ('positive', 'negative', 'neutral')", name="feedback_type"),
+)
+
+rlhf_preferences = _table(
+    "rlhf_preferences",
+    _serial(),
+    Column("preference_id", String, nullable=False, unique=True),
+    _encrypted("prompt"),
+    _encrypted("response_a"),
+    _encrypted("response_b"),
+    Column("preferred", String(1), nullable=False),
+    Column("shown_first", String(1)),
+    Column("clinician_id", String, index=True),
+    _encrypted("comments", nullable=True),
+    Column("consent", JSON, nullable=False),
+    Column("trace_id", String, index=True),
+    Column("supersedes", String),
+    _timestamp(),
+    _processed(),
+    _key_id(),
+    CheckConstraint("preferred IN ('a', 'b')", name="preferred"),
+    CheckConstraint("shown_first IN ('a', 'b')", name="shown_first"),
+)
+
+rlhf_corrections = _table(
+    "rlhf_corrections",
+    _serial(),
+    Column("correction_id", String, nullable=False, unique=True),
+    Column("feedback_id", String, index=True),
+    Column("trace_id", String, index=True),
+    _encrypted("prompt"),
+    _encrypted("original"),
+    _encrypted("golden"),
+    _encrypted("reason", nullable=True),
+    Column("clinician_id", String, index=True),
+    Column("consent", JSON, nullable=False),
+    Column("supersedes", String),
+    _timestamp(),
+    _processed(),
+    _key_id(),
+)
+
+traces = _table(
+    "traces",
+    _serial(),
+    Column("trace_id", String, nullable=False, unique=True),
+    Column("session_id", String, nullable=False, index=True),
+    Column("agent_name", String, nullable=False),
+    _encrypted("conversation"),
+    Column("model_version", String, nullable=False),
+    Column("snapshot", String),
+    _encrypted("contexts"),
+    Column("user_hash", String, index=True),
+    Column("sampling_share", Float),
+    _timestamp(),
+    _encrypted("meta"),
+    _processed(),
+    _key_id(),
+)
+
+artifacts = _table(
+    "artifacts",
+    _serial(),
+    Column("kind", String, nullable=False),
+    Column("path", String, nullable=False),
+    Column("sha256", String, nullable=False),
+    Column("card", JSON, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    UniqueConstraint("kind", "path", "sha256"),
+    Index(None, "sha256"),
+)
+
+
+@cache
+def encrypted_columns(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if column.info.get("encrypted"))
+
+
+def encrypted_tables() -> tuple[Table, ...]:
+    return tuple(table for table in metadata.sorted_tables if encrypted_columns(table))
+
+
+@cache
+def natural_id(table: Table) -> str:
+    """The id a record carries through the loop (`feedback_id`), the second column of every encrypted table."""
+    return str(table.columns.keys()[1])

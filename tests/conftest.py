@@ -1,0 +1,137 @@
+"""Fixtures for databases: a workspace on SQLite, and the same on a throw-away PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A server of our own: data folder and unix socket in one folder, no TCP port."""
+
+    folder: Path
+    bin: Path
+    as_user: dict[str, Any]  # root may not run PostgreSQL, so the server belongs to somebody else
+
+    def control(self, *args: str) -> None:
+        command = [str(self.bin / "pg_ctl"), "-D", str(self.folder / "data"), "-w", "-t", "60", *args]
+        with (self.folder / "pg_ctl.log").open("ab") as log:  # a pipe would stay open in the server
+            subprocess.run(command, check=True, stdout=log, stderr=log, cwd=self.folder, **self.as_user)
+
+    def start(self) -> None:
+        self.control("-l", str(self.folder / "log"), "-o", f"-k {self.folder} -c listen_addresses=''", "start")
+
+    def stop(self, mode: str) -> None:
+        self.control("-m", mode, "stop")
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql+psycopg://postgres@/{database}?host={self.folder}"
+
+    def new_database(self) -> str:
+        """The URL of a fresh database."""
+        import psycopg
+
+        name = f"t_{uuid.uuid4().hex}"
+        with psycopg.connect(f"host={self.folder} user=postgres dbname=postgres", autocommit=True) as conn:
+            conn.execute(f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+
+def find_postgres_binaries() -> Path | None:
+    on_path = [Path(found).resolve().parent for name in ("initdb", "pg_ctl") if (found := shutil.which(name))]
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((path for path in (*on_path, *installed) if (path / "initdb").exists() and (path / "postgres").exists()), None)
+
+
+def unprivileged() -> dict[str, Any]:
+    if os.geteuid() != 0:
+        return {}
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = known.get("postgres") or known["nobody"]
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    binaries = find_postgres_binaries()
+    if binaries is None:
+        reason = "PostgreSQL is not installed (no initdb in PATH or /usr/lib/postgresql)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="medloop-pg-"))  # short: a socket's path has at most 107 characters
+    server = Postgres(folder, binaries, unprivileged())
+    try:
+        if "user" in server.as_user:
+            os.chown(folder, server.as_user["user"], server.as_user["group"])
+        initdb = [
+            str(binaries / "initdb"),
+            "-D",
+            str(folder / "data"),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        ]
+        subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **server.as_user)
+        server.start()
+        yield server
+        server.stop("fast")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    from medloop.loop import init_workspace
+
+    init_workspace(tmp_path / "clinic")
+    return tmp_path / "clinic"
+
+
+@pytest.fixture
+def sqlite_settings(workspace: Path) -> Any:
+    return prepared(workspace, "")
+
+
+@pytest.fixture
+def postgres_settings(workspace: Path, postgres: Postgres) -> Any:
+    return prepared(workspace, postgres.new_database())
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request: pytest.FixtureRequest) -> Any:
+    """Settings of a workspace with an empty store, on both databases."""
+    return request.getfixturevalue({"sqlite": "sqlite_settings", "postgresql": "postgres_settings"}[request.param])
+
+
+def prepared(home: Path, url: str) -> Any:
+    from medloop.settings import Settings
+    from medloop.store.db import ensure_master_key, upgrade
+
+    settings = Settings(home=home, database_url=url)
+    ensure_master_key(settings)
+    upgrade(settings)
+    return settings
+
+
+@pytest.fixture
+def store(settings: Any) -> Iterator[Any]:
+    from medloop.store.db import open_store
+
+    with open_store(settings, wait_s=5.0) as opened:
+        yield opened
