@@ -62,7 +62,7 @@ def find_groups(text: str) -> tuple[Mention, ...]:
     """Vulnerable groups: pregnancy, child, elderly; by word or by age."""
     words = lexicon()
     found = list(_mentions(text, "group", words.finding))
-    for age in find_ages(fold(text)):
+    for age in find_ages(_scan(text)[0]):
         group = "child" if age.years < words.child_below else "elderly" if age.years >= words.elderly_from else None
         if group and age.years <= 120:
             found.append(Mention("group", group, age.start, age.end, text[age.start : age.end], False))
@@ -81,7 +81,7 @@ def find_reasoning(text: str, part: str) -> tuple[Mention, ...]:
 
 def find_doses(text: str) -> tuple[Dose, ...]:
     """Amounts with a unit, in mg where the unit is a weight."""
-    return _find_doses(fold(text))
+    return _find_doses(_scan(text)[0])
 
 
 def drugs() -> dict[str, Drug]:
@@ -113,7 +113,7 @@ def _mentions(text: str, kind: str, negation: Negation | None) -> tuple[Mention,
     folded, found = _scan(text)
     hits = _without_excluded(found.get(kind, ()), found.get(f"-{kind}", ()))
     mentions = []
-    for hit in _longest(hits):
+    for hit in _distinct(hits):
         negated = negation is not None and negation.denies(folded, hit.places)
         mentions.append(Mention(kind, hit.id, hit.start, hit.end, text[hit.start : hit.end], negated))
     return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end, mention.id)))
@@ -124,16 +124,20 @@ def _without_excluded(hits: Iterable[Hit], excluded: Iterable[Hit]) -> list[Hit]
     return [hit for hit in hits if not any(id == hit.id and start < hit.end and hit.start < end for id, start, end in places)]
 
 
-def _longest(hits: Iterable[Hit]) -> list[Hit]:
-    """Without hits that lie inside a longer one: of the same id, or of any id when both are single phrases."""
+def _distinct(hits: list[Hit]) -> list[Hit]:
+    """One hit for one thing said: of phrases inside one another the longest, of overlapping joins of an id the tightest."""
     kept: list[Hit] = []
-    for hit in sorted(hits, key=lambda hit: (hit.start - hit.end, hit.start)):
-        inside = (
-            other.start <= hit.start
-            and hit.end <= other.end
-            and (other.id == hit.id or len(hit.places) == len(other.places) == 1)
-            for other in kept
-        )
-        if not any(inside):
+    furthest = -1
+    for hit in sorted((hit for hit in hits if len(hit.places) == 1), key=lambda hit: (hit.start, -hit.end)):
+        if hit.end > furthest:
+            kept.append(hit)
+            furthest = hit.end
+    known: dict[str, list[Hit]] = {}
+    for hit in kept:
+        known.setdefault(hit.id, []).append(hit)
+    for hit in sorted((hit for hit in hits if len(hit.places) > 1), key=lambda hit: (hit.end - hit.start, hit.start)):
+        same = known.setdefault(hit.id, [])
+        if all(other.end <= hit.start or hit.end <= other.start for other in same):
+            same.append(hit)
             kept.append(hit)
     return kept

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 GAP = 40  # characters between the parts of `a ~ b`
 NEAR = 90  # characters between the parts of `a & b`
+MAX_PLACES = 16  # of one word list in a text: more of the same says nothing new, and repeated text must not cost more
 MAX_PHRASES = 1500  # phrases one part may expand to: more is a slip in the word list
 
 _FOLD = {c: c + 0x20 for c in range(ord("A"), ord("Z") + 1)}
@@ -27,7 +28,7 @@ _FOLD |= {c: c - 0xFEE0 for c in range(0xFF01, 0xFF5F)}  # full-width forms
 _FOLD |= {c: c - 0xFEE0 + 0x20 for c in range(0xFF21, 0xFF3B)}  # full-width capitals
 _FOLD |= {0x3000: 0x20, 0x2018: 0x27, 0x2019: 0x27, 0x2010: 0x2D, 0x2011: 0x2D, 0x2013: 0x2D, 0x2014: 0x2D}
 SENTENCE_END = re.compile(r"[!?。\n]|\.(?=\s|$)")  # on folded text
-_LATIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[^\s\-a-z0-9]")  # a word, or one character of anything else
 
 
 def fold(text: str) -> str:
@@ -46,21 +47,17 @@ class Pattern:
     gaps: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Hit:
     """A found pattern with the place of each of its parts."""
 
-    kind: str
-    id: str
-    places: tuple[tuple[int, int], ...]
+    __slots__ = ("end", "id", "kind", "places", "start")
 
-    @property
-    def start(self) -> int:
-        return min(s for s, _ in self.places)
-
-    @property
-    def end(self) -> int:
-        return max(e for _, e in self.places)
+    def __init__(self, kind: str, id: str, places: tuple[tuple[int, int], ...]) -> None:
+        self.kind = kind
+        self.id = id
+        self.places = places
+        self.start = min(places)[0]
+        self.end = max(place[1] for place in places)
 
 
 def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> Pattern:
@@ -119,8 +116,7 @@ class Matcher:
             ids = tuple(self._slot(part, slots_of) for part in pattern.parts)
             self._parts.append(ids)
             self._uses[ids[0]].append(number)
-        self._trie = _build_trie({phrase: tuple(slots) for phrase, slots in slots_of.items()})
-        self._starts = _start_finder(slots_of)
+        self._trie = _build_trie(slots_of)
 
     def _slot(self, part: frozenset[str], slots_of: dict[str, list[int]]) -> int:
         if part not in self._slots:
@@ -135,7 +131,7 @@ class Matcher:
         places = self._scan(folded)
         ends: list[int] | None = None
         hits: list[Hit] = []
-        for slot in list(places):
+        for slot in places:
             for number in self._uses[slot]:
                 pattern, slots = self.patterns[number], self._parts[number]
                 if len(slots) == 1:
@@ -149,55 +145,55 @@ class Matcher:
         return hits
 
     def _scan(self, folded: str) -> dict[int, list[tuple[int, int]]]:
-        """Slot -> places of its phrases, by position."""
+        """Slot -> places of its phrases, by position, at most MAX_PLACES."""
+        found = list(TOKEN.finditer(folded))
+        tokens = [match[0] for match in found]
         places: dict[int, list[tuple[int, int]]] = {}
-        for found in self._starts.finditer(folded):
-            for end, slots in _walk(self._trie, folded, found.start()):
+        first = self._trie.get
+        for at, token in enumerate(tokens):
+            node = first(token)
+            if node is None:
+                continue
+            start = found[at].start()
+            for end, slots in _walk(node, tokens, at):
                 for slot in slots:
-                    places.setdefault(slot, []).append((found.start(), end))
+                    known = places.setdefault(slot, [])
+                    if len(known) < MAX_PLACES:
+                        known.append((start, found[end].end()))
         return places
 
 
-Trie = dict[str, "Trie | tuple[int, ...]"]  # a letter -> deeper; "" -> the slots of the phrase that ends here
+class _Node:
+    """What may follow, by word or Chinese character, and the slots of the phrase that ends here."""
+
+    __slots__ = ("deeper", "slots")
+
+    def __init__(self) -> None:
+        self.deeper: dict[str, _Node] = {}
+        self.slots: tuple[int, ...] = ()
 
 
-def _build_trie(slots_of: Mapping[str, tuple[int, ...]]) -> Trie:
-    root: Trie = {}
+def _build_trie(slots_of: Mapping[str, Sequence[int]]) -> dict[str, _Node]:
+    root = _Node()
     for phrase, slots in slots_of.items():
-        node = root
-        for letter in phrase:
-            deeper = node.setdefault(letter, {})
-            assert isinstance(deeper, dict)
-            node = deeper
-        node[""] = slots
-    return root
+        for spelling in {phrase, phrase.replace("'", "")}:  # patients write "cant" too
+            node = root
+            for token in TOKEN.findall(spelling):
+                node = node.deeper.setdefault(token, _Node())
+            node.slots = (*node.slots, *slots)
+    return root.deeper
 
 
-def _start_finder(phrases: Iterable[str]) -> re.Pattern[str]:
-    """Where a phrase may begin: at a Latin word's first letter, or at any other first character."""
-    first = {phrase[0] for phrase in phrases}
-    latin = "".join(sorted(first & _LATIN)) or "a"
-    other = "".join(re.escape(c) for c in sorted(first - _LATIN)) or "\0"
-    return re.compile(f"(?<![a-z0-9])[{latin}]|[{other}]")
-
-
-def _walk(trie: Trie, text: str, at: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    node = trie
-    size = len(text)
-    while at < size:
-        letter = text[at]
-        if letter == "-" or letter.isspace():
-            letter = " "
-            while at + 1 < size and (text[at + 1] == "-" or text[at + 1].isspace()):
-                at += 1
-        deeper = node.get(letter)
-        if not isinstance(deeper, dict):
+def _walk(node: _Node | None, tokens: Sequence[str], at: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Phrases that begin at token `at`: the index of their last token, and their slots."""
+    size = len(tokens)
+    while node is not None:
+        if node.slots:
+            yield at, node.slots
+        at += 1
+        if at == size:
             return
-        node, at = deeper, at + 1
-        slots = node.get("")
-        whole = letter not in _LATIN or at >= size or text[at] not in _LATIN
-        if whole and isinstance(slots, tuple):
-            yield at, slots
+        node = node.deeper.get(tokens[at])
 
 
 def _join_ordered(

@@ -75,16 +75,18 @@ def compile_negation(cues: Mapping[str, Sequence[str]]) -> Negation:
     return Negation(
         # What only looks like a cue stands first, so that it wins at the same place.
         before=re.compile(rf"(?P<none>{_join(cues['not_before'])})|(?:{_join(before)})"),
-        list_before=re.compile(_join(cues["list_before"])),
+        list_before=re.compile("|".join(cues["list_before"])),
         after=re.compile(rf"(?P<none>{'|'.join(cues['not_after'])})|(?:(?:{'|'.join(cues['after'])})(?![a-z]))"),
         contrast=re.compile(_join(cues["contrast"])),
     )
 
 
 def _join(parts: Sequence[str]) -> str:
-    return "|".join(_bounded(part) for part in parts)
+    """One expression; Latin cues are tried at the start of a word only, Chinese ones at Chinese characters only."""
+    latin = [part for part in parts if re.search("[a-z]{2}", part)]
+    other = [part for part in parts if part not in latin]
+    return rf"(?<![a-z])(?=[a-z])(?:{_alternatives(latin)})(?![a-z])|(?=[^a-z ])(?:{_alternatives(other)})"
 
 
-def _bounded(part: str) -> str:
-    """Latin cues match whole words; Chinese ones have no word ends."""
-    return rf"(?<![a-z])(?:{part})(?![a-z])" if re.search("[a-z]{2}", part) else f"(?:{part})"
+def _alternatives(parts: Sequence[str]) -> str:
+    return "|".join(f"(?:{part})" for part in parts) or "(?!)"
