@@ -1,0 +1,15 @@
+"""The only code that loads or calls models: load, chat template, generation, batch prediction."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from medloop.errors import MissingExtraError
+
+NEEDED = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers")
+
+
+def require_packages(*more: str) -> None:
+    """Raise MissingExtraError, before anything heavy is imported, when the packages that run models are not there."""
+    if any(importlib.util.find_spec(name) is None for name in (*NEEDED, *more)):
+        raise MissingExtraError.of("Running and training models", "train")

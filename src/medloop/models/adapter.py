@@ -1,0 +1,85 @@
+"""LoRA adapters, opened without trusting their configuration.
+
+`adapter_config.json` may name code to import or a base model to fetch. So it is read as plain JSON: the fields that
+describe a LoRA go into a LoraConfig of our own, a field that we do not know and that is set refuses the adapter, and
+the weights come from safetensors. A tensor too many, too few or of the wrong shape refuses it as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from pydantic import ValidationError
+from safetensors.torch import load_file
+
+from medloop.contracts import TrainingCard
+from medloop.errors import ModelError
+from medloop.models.safety import read_json
+
+FIELDS = frozenset(
+    {"r", "lora_alpha", "target_modules", "exclude_modules", "lora_dropout", "bias", "use_rslora", "use_dora", "fan_in_fan_out",
+     "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform", "layers_pattern"}
+)  # fmt: skip
+# Written by peft; never followed here, and without effect on how finished weights are used.
+HARMLESS = frozenset(
+    {"peft_type", "peft_version", "task_type", "inference_mode", "base_model_name_or_path", "revision", "init_lora_weights",
+     "auto_mapping", "megatron_core", "qalora_group_size", "ensure_weight_tying", "lora_ga_config"}
+)  # fmt: skip
+
+log = logging.getLogger(__name__)
+
+
+def put_adapter(model: Any, folder: Path, *, base: str, base_sha256: str) -> Any:
+    """The model with the adapter of `folder` on it, after checking that the two belong together."""
+    written = read_json(folder / "adapter_config.json")
+    _check_base(folder, written, base, base_sha256)
+    try:
+        adapted = get_peft_model(model, _config(folder, written))
+        loaded = set_peft_model_state_dict(adapted, tensors := load_file(folder / "adapter_model.safetensors"))
+    except (ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise _unfit(folder, base) from error
+    if loaded.unexpected_keys or len(tensors) != len(get_peft_model_state_dict(adapted)):
+        raise _unfit(folder, base)
+    return adapted
+
+
+def _config(folder: Path, written: dict[str, Any]) -> LoraConfig:
+    if written.get("peft_type") != "LORA":
+        raise ModelError(f"{folder} is a {written.get('peft_type')} adapter", "Only LoRA adapters can be loaded")
+    strange = sorted(key for key, value in written.items() if key not in FIELDS | HARMLESS and value)
+    if strange:
+        raise ModelError(
+            f"{folder}: its configuration sets {', '.join(strange)}, which is not supported", "Use a plain LoRA adapter"
+        )
+    known = {key: value for key, value in written.items() if key in FIELDS and value is not None}
+    return LoraConfig(**known, task_type="CAUSAL_LM", init_lora_weights=True)
+
+
+def _check_base(folder: Path, written: dict[str, Any], base: str, base_sha256: str) -> None:
+    """Our card names the base by hash, so a mismatch is an error; a stranger's file names it by name, so it is a warning."""
+    card = folder / "card.json"
+    if card.is_file():
+        wanted = _read_card(card)
+        if wanted.base_sha256 != base_sha256:
+            raise ModelError(
+                f"{folder} was trained on {wanted.base} ({wanted.base_sha256[7:19]}), not on {base} ({base_sha256[7:19]})",
+                f"Load it with --model {wanted.base}",
+            )
+        return
+    name = str(written.get("base_model_name_or_path") or "")
+    if name.rstrip("/").rsplit("/", 1)[-1] != base.rstrip("/").rsplit("/", 1)[-1].partition("@")[0]:
+        log.warning("adapter %s says that it was trained on '%s'; it is put on '%s'", folder, name, base)
+
+
+def _read_card(path: Path) -> TrainingCard:
+    try:
+        return TrainingCard.model_validate(read_json(path))
+    except ValidationError:
+        raise ModelError(f"{path} is not a training card", "Train the adapter again, or remove that file") from None
+
+
+def _unfit(folder: Path, base: str) -> ModelError:
+    return ModelError(f"The weights in {folder} do not fit {base}", "Load the adapter on the base model that it was trained on")

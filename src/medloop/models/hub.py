@@ -1,0 +1,69 @@
+"""A model from a hub: look at the list of files first, then fetch only configuration, tokenizer and safetensors.
+
+Pickles and Python files of a repository never reach this disk. `org/name@revision` names a branch, tag or commit. What
+was fetched once is used again without a network; `offline: true` (or HF_HUB_OFFLINE=1) never asks the network at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import (  # type: ignore[attr-defined]
+    GatedRepoError,
+    HfHubHTTPError,
+    HTTPError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from medloop.errors import ModelError
+from medloop.models.safety import WEIGHTS, check_folder, needed_name
+
+TIMEOUT_S = 20.0  # for the first answer of the hub, not for the download
+
+log = logging.getLogger(__name__)
+
+
+def fetch(name: str, *, offline: bool) -> Path:
+    """The checked local folder of hub model `name` (`org/name` or `org/name@revision`)."""
+    repo, _, revision = name.partition("@")
+    try:
+        folder = _cached(repo, revision) if offline else _download(repo, revision)
+    except OfflineModeIsEnabled:
+        folder = _cached(repo, revision)
+    except GatedRepoError:
+        raise ModelError(f"The hub keeps {repo} behind a licence", "Accept it on the model's page and set HF_TOKEN") from None
+    except RepositoryNotFoundError:
+        raise ModelError(f"The hub has no model {repo}, or hides it", "Check the name; a private model needs HF_TOKEN") from None
+    except RevisionNotFoundError:
+        raise ModelError(f"{repo} has no revision {revision}", "Name a branch, tag or commit that exists") from None
+    except (HfHubHTTPError, HTTPError) as error:
+        log.warning("the hub did not answer (%s); looking for an earlier download of %s", type(error).__name__, name)
+        folder = _cached(repo, revision)
+    check_folder(folder, hub_cache=folder.parent.parent)
+    return folder
+
+
+def _download(repo: str, revision: str) -> Path:
+    info = HfApi().model_info(repo, revision=revision or None, timeout=TIMEOUT_S)
+    names = [file.rfilename for file in info.siblings or [] if needed_name(file.rfilename)]
+    if not any(name.endswith(WEIGHTS) for name in names):
+        raise ModelError(f"{repo} has no safetensors weights", "Choose a model that has them; pickled weights are never loaded")
+    small = [name for name in names if not name.endswith(WEIGHTS)]
+    folder = Path(snapshot_download(repo, revision=info.sha, allow_patterns=small))
+    check_folder(folder, hub_cache=folder.parent.parent)  # before the large download
+    return Path(snapshot_download(repo, revision=info.sha, allow_patterns=names))
+
+
+def _cached(repo: str, revision: str) -> Path:
+    try:
+        return Path(snapshot_download(repo, revision=revision or None, local_files_only=True, allow_patterns=["*"]))
+    except LocalEntryNotFoundError:
+        raise ModelError(
+            f"{repo} is not on this machine, and the hub was not asked or did not answer",
+            "Check the name, connect (offline: false) and run this once, or name a local folder or embedded:tiny",
+        ) from None

@@ -1,0 +1,69 @@
+"""Where models run: device, number type, threads, and libraries that keep quiet. One place for all of it.
+
+CPU: float32, because bfloat16 matrix products are tens of times slower there. CUDA: bfloat16 for weights that only
+read, float32 for weights that train (bfloat16 weights do not move at small learning rates).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from medloop.errors import ConfigError
+from medloop.settings import Settings
+
+SMALL_MODEL = 20_000_000  # parameters; below this a second thread costs more than it brings (docs/stages/train.md)
+
+
+def device_of(settings: Settings) -> torch.device:
+    """The device that `settings.device` asks for; `auto` takes a GPU if there is one."""
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is 'cuda', but torch sees no GPU", "Set it to auto or cpu, or install a CUDA build of torch")
+    return torch.device("cuda" if settings.device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def number_type(device: torch.device, *, trainable: bool) -> torch.dtype:
+    return torch.float32 if trainable or device.type == "cpu" else torch.bfloat16
+
+
+def set_threads(settings: Settings, parameters: int) -> int:
+    """Set torch's threads for a model of this size, and return them. An explicit setting wins, then OMP_NUM_THREADS."""
+    cores = len(os.sched_getaffinity(0))
+    wish = settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
+    threads = wish or (1 if parameters < SMALL_MODEL else cores)
+    torch.set_num_threads(threads)
+    return threads
+
+
+def keep_quiet() -> None:
+    """No progress bars or advice from the libraries, and nothing reported to anybody about this run."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def versions() -> dict[str, str]:
+    """The packages that decide a result, for the card beside it."""
+    from importlib.metadata import version
+
+    names = ("medloop", "torch", "transformers", "trl", "peft", "accelerate", "tokenizers", "safetensors")
+    return {name: version(name) for name in names}
+
+
+def obey_umask(folder: Path) -> None:
+    """Safetensors files are born readable by their owner alone; let them be like every other file."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in folder.rglob("*.safetensors"):
+        path.chmod(0o666 & ~umask)
+
+
+def count_parameters(model: Any) -> tuple[int, int]:
+    """Trainable and all parameters; a weight shared by two layers counts once."""
+    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return trainable, sum(p.numel() for p in model.parameters())

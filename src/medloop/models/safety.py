@@ -1,0 +1,157 @@
+"""What may lie in a model folder: an allow-list, checked before any framework opens a file.
+
+A pickle runs code when it is read, and so does a repository that brings its own Python (`auto_map`). Scanners that look
+for known-bad content have been fooled again and again, so nothing is scanned here: a file has an ending from a short
+list, a weight file starts as safetensors must, a configuration asks for no code, a link stays inside. Anything else
+refuses the folder as a whole, with every reason at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import canonical_json, sha256_id
+from medloop.errors import ModelError, speaking_of
+from medloop.store.files import file_sha256
+
+WEIGHTS = ".safetensors"
+PAYLOAD = (WEIGHTS, ".json", ".jinja", ".model", ".txt")  # what decides how a model behaves
+BESIDE = (
+    ".jsonl",
+    ".md",
+    ".yaml",
+    ".yml",
+    ".csv",
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".svg",
+)  # cards and pictures: never opened
+NAMES = ("LICENSE", "LICENCE", "NOTICE", "README", "USE_POLICY", ".gitattributes", ".gitignore")
+NOT_IDENTITY = ("card.json", "MANIFEST.json")  # they carry times: the same weights made twice have the same fingerprint
+LFS_POINTER = b"version https://git-lfs"
+HEADER_LIMIT = 100_000_000  # bytes; the limit of the safetensors format itself
+
+
+def check_folder(folder: Path, *, hub_cache: Path | None = None) -> None:
+    """Raise ModelError unless every file is of an allowed kind and every link stays inside.
+
+    A hub's cache is shared with other programs, which may have fetched other files: there only those that medloop
+    fetches (and opens) are looked at, and links may lead anywhere in that repository's cache.
+    """
+    with speaking_of(folder):
+        files = [(name, path) for name, path in _files(folder) if hub_cache is None or needed_name(name)]
+        root = (hub_cache or folder).resolve()
+        problems = [f"{name}: {why}" for name, path in files for why in _problems(path, root)]
+    if problems:
+        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        raise ModelError(
+            f"{folder} is refused, because a model must be safetensors and JSON only ({shown})",
+            "Use a safetensors copy of the model, without those files",
+        )
+
+
+def allowed_name(name: str) -> bool:
+    """Whether a file of this name may be in a model folder, and is fetched from a hub."""
+    base = name.rsplit("/", 1)[-1]
+    return base in NAMES or base.lower().endswith((*PAYLOAD, *BESIDE))
+
+
+def needed_name(name: str) -> bool:
+    """Whether a file of this name is worth fetching: weights, configuration, tokenizer, licence; top level only."""
+    return "/" not in name and allowed_name(name) and (name.lower().endswith((*PAYLOAD, ".md")) or name in NAMES)
+
+
+def fingerprint(folder: Path) -> str:
+    """`sha256:…` over the names and contents of the files that decide how a model behaves."""
+    with speaking_of(folder):
+        payload = {n: p for n, p in _files(folder) if n.lower().endswith(PAYLOAD) and n not in NOT_IDENTITY}
+    return sha256_id(canonical_json({name: file_sha256(path) for name, path in sorted(payload.items())}))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """One configuration file; ModelError when it is not a JSON object."""
+    with speaking_of(path):
+        raw = path.read_bytes()
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ModelError(f"{path} is not valid JSON", "Fetch the model again") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} should hold a JSON object", "Fetch the model again")
+    return value
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Every file by relative name. Hidden folders (.git, .cache) are passed over: no framework looks into them."""
+    for parent, folders, names in os.walk(folder):
+        links = [n for n in folders if (Path(parent) / n).is_symlink()]
+        folders[:] = sorted(n for n in folders if not n.startswith(".") and n not in links)
+        for name in sorted((*names, *links)):
+            path = Path(parent) / name
+            yield path.relative_to(folder).as_posix(), path
+
+
+def _problems(path: Path, root: Path) -> Iterator[str]:
+    if path.is_symlink() and not path.resolve().is_relative_to(root):
+        yield "a link that leaves the folder"
+    elif not path.is_file():
+        yield "neither a file nor a folder" if path.exists() else "a link to nothing"
+    elif not allowed_name(path.name):
+        yield "not an allowed kind of file (weights in other formats and Python files can run code)"
+    elif path.name.lower().endswith(WEIGHTS):
+        yield from _weight_problems(path)
+    elif path.name.endswith("config.json"):
+        yield from _config_problems(read_json(path))
+    elif path.name.endswith("index.json"):
+        yield from _index_problems(path)
+
+
+def _weight_problems(path: Path) -> Iterator[str]:
+    """The layout of the format: 8 bytes of header length, a JSON header, then exactly the bytes that it describes."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(len(LFS_POINTER))
+        if start == LFS_POINTER:
+            yield "a Git LFS pointer, not the weights (fetch them with: git lfs pull)"
+            return
+        length = int.from_bytes(start[:8], "little")
+        if size < 10 or length > min(size - 8, HEADER_LIMIT):
+            yield "not safetensors, whatever its name says"
+            return
+        file.seek(8)
+        header = file.read(length)
+    try:
+        tensors = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
+        end = max((int(entry["data_offsets"][1]) for entry in tensors.values()), default=0)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        yield "its safetensors header cannot be read"
+        return
+    if end != size - 8 - length:
+        yield "it is cut short or longer than its header says"
+
+
+def _config_problems(value: Any) -> Iterator[str]:
+    """Keys by which a configuration asks for code from a repository, at any depth."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _config_problems(item)
+    elif isinstance(value, dict):
+        if "auto_map" in value:
+            yield "asks to run Python code of its own (auto_map)"
+        for key, item in value.items():
+            if "implementation" in key and isinstance(item, str) and "/" in item:
+                yield f"asks for kernel code from a hub ({key})"
+            yield from _config_problems(item)
+
+
+def _index_problems(path: Path) -> Iterator[str]:
+    names = read_json(path).get("weight_map")
+    if not isinstance(names, dict) or not all(
+        isinstance(n, str) and "/" not in n and n.endswith(WEIGHTS) for n in names.values()
+    ):
+        yield "names weight files that are not safetensors beside it"

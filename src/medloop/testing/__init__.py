@@ -1,0 +1,1 @@
+"""Fakes and factories that tests and users share."""

@@ -1,0 +1,81 @@
+"""Small random models, made on the spot: real folders in the Hugging Face layout, a few hundred kilobytes each.
+
+    folder = tiny_model(tmp_path / "base")                     # ChatML template, byte-level tokenizer, 2 layers
+    folder = tiny_model(tmp_path / "r1", template="thinking")  # a template that opens <think> itself
+
+They know nothing. They are for testing how models are loaded, prompted, trained and sampled, not what they say.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, PreTrainedTokenizerFast
+
+from medloop.models.runtime import keep_quiet
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+TEMPLATES: dict[str, str | None] = {
+    "chatml": CHATML,
+    "none": None,
+    # Opens the reasoning itself, as distilled reasoning models do.
+    "thinking": CHATML.replace("assistant\n' }}{% endif", "assistant\n<think>\n' }}{% endif"),
+    # Cuts the reasoning out of answers.
+    "stripping": CHATML.replace("message['content'] + '<|im_end|>", "message['content'].split('</think>')[-1] + '<|im_end|>"),
+    # Knows no system role.
+    "no-system": "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML,
+}
+SPECIAL = ("<|pad|>", "<|im_start|>", "<|im_end|>", "<|endoftext|>")
+
+
+def tiny_tokenizer(template: str = "chatml", *, special_think: bool = False) -> Any:
+    """One token per byte, so that every text can be written; control tokens of ChatML; `<think>` as added tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(alphabet)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    core.add_tokens([AddedToken(tag, special=special_think, normalized=False) for tag in ("<think>", "</think>")])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, pad_token="<|pad|>", eos_token="<|im_end|>", clean_up_tokenization_spaces=False
+    )
+    tokenizer.chat_template = TEMPLATES[template]
+    return tokenizer
+
+
+def tiny_model(
+    folder: Path,
+    *,
+    template: str = "chatml",
+    seed: int = 0,
+    layers: int = 2,
+    width: int = 32,
+    config: PretrainedConfig | None = None,
+) -> Path:
+    """Write a random model and its tokenizer; `config` takes another architecture than Llama (its vocabulary size is set)."""
+    keep_quiet()
+    tokenizer = tiny_tokenizer(template)
+    config = config or LlamaConfig(
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        initializer_range=0.2,  # wide enough that greedy answers differ from prompt to prompt
+    )
+    config.vocab_size = len(tokenizer)
+    config.bos_token_id, config.eos_token_id, config.pad_token_id = None, tokenizer.eos_token_id, tokenizer.pad_token_id
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
