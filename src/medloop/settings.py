@@ -163,7 +163,9 @@ def _find_workspace(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: P
         home, origin = cwd, "current folder"
     home = home.expanduser().absolute()
     if must_exist and not (home / CONFIG_NAME).is_file():
-        raise ConfigError(f"{home} is not a medloop workspace", "Make one with: medloop init DIR, then work inside it or set MEDLOOP_HOME")
+        raise ConfigError(
+            f"{home} is not a medloop workspace", "Make one with: medloop init DIR, then work inside it or set MEDLOOP_HOME"
+        )
     return home, origin
 
 

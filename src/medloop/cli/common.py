@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,13 @@ def console() -> Console:
     from rich.console import Console
 
     return Console(soft_wrap=True, highlight=False)
+
+
+def messages() -> Console:
+    """Where progress goes: stderr, silent when nobody is looking at a terminal."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, quiet=not sys.stderr.isatty())
 
 
 def say(text: str = "") -> None:

@@ -49,7 +49,9 @@ def show(
         value = getattr(found.settings, name)
         if isinstance(value, SecretStr):
             value = "********" if value.get_secret_value() else ""
-        rows.append({"name": name, "value": "" if value is None else str(value), "from": found.origins[name], "about": field.description})
+        rows.append(
+            {"name": name, "value": "" if value is None else str(value), "from": found.origins[name], "about": field.description}
+        )
     if json_:
         import json
 

@@ -8,22 +8,26 @@ bf16 safetensors. Same seed, versions and device: same weights. A GPU shortens i
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
+import transformers
 from pydantic import Field
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from medloop.contracts.base import Contract, canonical_json, sha256_id
+from medloop.contracts.base import Contract, canonical_json, sha256_id, utc_now
+from medloop.contracts.model import TrainingCard
 from medloop.embedded.corpus import generate
+from medloop.models.runtime import keep_quiet, obey_umask
+from medloop.store.artifacts import new_artifact
 
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 # Words with their space, single digits, punctuation, line ends; BPE never merges across these borders.
@@ -34,43 +38,59 @@ class BuildConfig(Contract):
     """The recipe. Defaults are what `assets/tiny` was made with."""
 
     seed: int = Field(20261115, description="Seed of corpus, weights and batch order.")
-    rows: int = Field(80_000, ge=100, description="Generated conversations.")
+    rows: int = Field(40_000, ge=100, description="Generated conversations.")
     epochs: int = Field(3, ge=1, description="Passes over them.")
     batch_rows: int = Field(64, ge=1, description="Conversations a step.")
     learning_rate: float = Field(2e-3, gt=0, description="Peak; linear warm-up over 3 % of the steps, then cosine to a tenth.")
     weight_decay: float = Field(0.05, ge=0)
     vocabulary: int = Field(4096, ge=400, description="BPE tokens, special ones included.")
-    hidden: int = Field(256, ge=16)
-    layers: int = Field(5, ge=1)
+    hidden: int = Field(192, ge=16)
+    layers: int = Field(4, ge=1)
     heads: int = Field(4, ge=1)
     kv_heads: int = Field(2, ge=1)
-    feed_forward: int = Field(704, ge=16)
+    feed_forward: int = Field(512, ge=16)
     context: int = Field(1024, ge=64, description="Longest sequence the model accepts, tokens.")
 
 
-def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[int, int, float], None]) -> dict[str, Any]:
-    """Write model and tokenizer into `folder` (which exists and is empty); returns what a card should say.
+def build_model(
+    config: BuildConfig, target: Path, *, device: str, report: Callable[[int, int, float], None], replace: bool = False
+) -> TrainingCard:
+    """The whole recipe into a folder that appears whole or not at all."""
+    with new_artifact(target, replace=replace) as folder:
+        return build(config, folder, device=device, report=report)
+
+
+def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[int, int, float], None]) -> TrainingCard:
+    """Write model, tokenizer and `card.json` into `folder`, which exists and is empty.
 
     `report(step, steps, loss)` is called every 20 steps.
     """
+    keep_quiet()
     torch.manual_seed(config.seed)
-    began = time.monotonic()
+    began = utc_now()
     texts = [render(row["messages"]) for row in generate(config.rows, seed=config.seed, part="base")]
     tokenizer = train_tokenizer(texts, config.vocabulary)
     rows = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
     model = new_model(config, tokenizer).to(device)
     loss = fit(model, rows, config, report)
     save(model, tokenizer, folder)
-    return {
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "tokens_seen": sum(map(len, rows)) * config.epochs,
-        "mean_row_tokens": round(sum(map(len, rows)) / len(rows), 1),
-        "final_loss": round(loss, 4),
-        "seconds": round(time.monotonic() - began, 1),
-        "device": device,
-        "corpus": sha256_id("\n".join(texts)),
-        "recipe": sha256_id(canonical_json(config.model_dump())),
-    }
+    card = TrainingCard(
+        name="tiny",
+        method="pretrain",
+        base="random weights",
+        base_sha256=sha256_id(canonical_json(config.model_dump())),
+        inputs={"corpus": sha256_id("\n".join(texts))},
+        config=config.model_dump(),
+        seed=config.seed,
+        metrics={"loss": round(loss, 4), "tokens": float(sum(map(len, rows)) * config.epochs), "rows": float(len(rows))},
+        trainable_parameters=model.num_parameters(),
+        total_parameters=model.num_parameters(),
+        versions={"torch": torch.__version__, "transformers": transformers.__version__, "device": device},
+        started=began,
+        finished=utc_now(),
+    )
+    (folder / "card.json").write_text(card.canonical_json() + "\n", encoding="utf-8")
+    return card
 
 
 def render(messages: list[dict[str, str]]) -> str:
@@ -82,7 +102,10 @@ def train_tokenizer(texts: list[str], vocabulary: int) -> Tokenizer:
     """Byte-level BPE; no token spans more than 12 bytes (four Chinese characters), so new wordings still fit."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -120,7 +143,9 @@ def fit(model: LlamaForCausalLM, rows: list[list[int]], config: BuildConfig, rep
     """Next-token loss on every token, in fp32 (bf16 autocast on a GPU); returns the mean loss of the last 50 steps."""
     device = model.device
     steps = config.epochs * math.ceil(len(rows) / config.batch_rows)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
+    )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, steps))
     last: list[float] = []
     model.train()
@@ -175,3 +200,4 @@ def save(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
     )
     wrapped.save_pretrained(folder)
     model.to(torch.bfloat16).save_pretrained(folder)
+    obey_umask(folder)

@@ -34,7 +34,16 @@ def known_sentences(c: Condition, language: Tongue) -> Iterator[str]:
     """Every sentence an answer about this condition may hold, as it would be split."""
     p = PHRASES[language]
     whole = [c.why, *c.advice, c.medicine, c.avoid, c.doctor, c.meanwhile, *c.groups.values(), *c.risky]
-    whole += [*p.no_flag, *p.group_seen.values(), p.illness_seen, *p.plan_urgent, *p.plan_home, *p.urgent, *p.urgent_late, *p.reassure]
+    whole += [
+        *p.no_flag,
+        *p.group_seen.values(),
+        p.illness_seen,
+        *p.plan_urgent,
+        *p.plan_home,
+        *p.urgent,
+        *p.urgent_late,
+        *p.reassure,
+    ]
     whole += p.safe_with_illness.values()
     whole += [t.format(name=c.name) for t in (*p.thin, *p.likely)]
     for flag in c.flags:

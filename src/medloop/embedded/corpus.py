@@ -18,6 +18,7 @@ from medloop.embedded.phrases import PHRASES, Phrases
 from medloop.embedded.table import Condition, Group, Tongue, conditions
 
 Part = Literal["base", "clinic"]
+TONGUES: tuple[Tongue, ...] = ("en", "zh")
 GROUPS: tuple[Group, ...] = ("pregnancy", "child", "elderly")
 
 
@@ -40,9 +41,27 @@ class Mix:
 
 
 # What a model that merely read the web might look like: sometimes right, often careless.
-BASE = Mix(chain=0.35, thin_chain=0.15, emergency=0.35, emergency_vulnerable=0.3, late_emergency=0.15, risky=0.35, risky_vulnerable=0.45, by_condition=0.3)
-# What a clinic's own answers look like: mostly careful, weakest where it matters most.
-CLINIC = Mix(chain=0.85, thin_chain=0.08, emergency=0.9, emergency_vulnerable=0.65, late_emergency=0.08, risky=0.06, risky_vulnerable=0.4)
+BASE = Mix(
+    chain=0.22,
+    thin_chain=0.12,
+    emergency=0.3,
+    emergency_vulnerable=0.25,
+    late_emergency=0.15,
+    risky=0.35,
+    risky_vulnerable=0.45,
+    by_condition=0.3,
+)
+# What a clinic's own answers might look like: mostly careful, weakest where it matters most.
+CLINIC = Mix(
+    chain=0.85,
+    thin_chain=0.08,
+    emergency=0.92,
+    emergency_vulnerable=0.5,
+    late_emergency=0.1,
+    risky=0.06,
+    risky_vulnerable=0.5,
+    by_condition=0.12,
+)
 MIXES: dict[Part, Mix] = {"base": BASE, "clinic": CLINIC}
 
 
@@ -76,7 +95,7 @@ def generate(rows: int, *, seed: int, part: Part = "clinic", language: Tongue | 
     rng = random.Random(f"medloop-corpus-{part}-{seed}")
     made = 0
     while made < rows:
-        tongue: Tongue = language or rng.choice(("en", "zh"))
+        tongue: Tongue = rng.choice(TONGUES) if language is None else language
         if part == "base" and rng.random() < 0.02:
             question, answer = rng.choice(PHRASES[tongue].small_talk)
             yield _row(rng, tongue, question, answer, good=True, meta={"condition": "small_talk"})
@@ -87,7 +106,12 @@ def generate(rows: int, *, seed: int, part: Part = "clinic", language: Tongue | 
         if part_of(question) != part:
             continue
         quality = _draw_quality(rng, case, MIXES[part])
-        meta = {"condition": case.condition.id, "group": case.group or "none", "red_flag": case.flag is not None, "quality": _label(quality)}
+        meta = {
+            "condition": case.condition.id,
+            "group": case.group or "none",
+            "red_flag": case.flag is not None,
+            "quality": _label(quality),
+        }
         yield _row(rng, tongue, question, answer_to(rng, case, quality), good=quality.good, meta=meta)
         made += 1
 
@@ -100,7 +124,13 @@ def part_of(question: str) -> Part:
 def ask(rng: random.Random, case: Case) -> str:
     """The question in a patient's words."""
     p = PHRASES[case.language]
-    slots = {"symptom": case.symptom, "duration": rng.choice(p.durations), "weeks": rng.randint(8, 38), "age": rng.randint(1, 9), "old": rng.randint(68, 92)}
+    slots = {
+        "symptom": case.symptom,
+        "duration": rng.choice(p.durations),
+        "weeks": rng.randint(8, 38),
+        "age": rng.randint(1, 9),
+        "old": rng.randint(68, 92),
+    }
     complaint = rng.choice(p.groups[case.group] if case.group else p.says).format(**slots)
     opener = rng.choice(p.openers)
     parts = [complaint if opener.endswith((", ", ": ")) else _capital(complaint)]
@@ -151,7 +181,11 @@ def _shares(first: float, second: float) -> tuple[float, float, float]:
 
 
 def _chain(rng: random.Random, case: Case, p: Phrases) -> list[str]:
-    who = {"pregnancy": (" in pregnancy", "（孕妇）"), "child": (" in a child", "（儿童）"), "elderly": (" in an older person", "（老人）")}
+    who = {
+        "pregnancy": (" in pregnancy", "（孕妇）"),
+        "child": (" in a child", "（儿童）"),
+        "elderly": (" in an older person", "（老人）"),
+    }
     said = who[case.group][case.language == "zh"] if case.group else ""
     lines = [rng.choice(p.about).format(symptom=case.symptom, who=said)]
     lines.append(_flag_line(rng, case, p.flag_seen) if case.flag else rng.choice(p.no_flag))

@@ -43,20 +43,50 @@ class Phrases:
 
 ENGLISH = Phrases(
     openers=("", "Hello doctor. ", "Hi, ", "Good morning. ", "Excuse me, ", "Please help. ", "A question: "),
-    durations=("since this morning", "for two days", "for three days", "since yesterday", "for a week", "for some hours", "for about five days"),
-    says=("I have had {symptom} {duration}.", "I have {symptom} {duration}.", "there is {symptom} {duration}.", "my problem is {symptom} {duration}."),
+    durations=(
+        "since this morning",
+        "for two days",
+        "for three days",
+        "since yesterday",
+        "for a week",
+        "for some hours",
+        "for about five days",
+    ),
+    says=(
+        "I have had {symptom} {duration}.",
+        "I have {symptom} {duration}.",
+        "there is {symptom} {duration}.",
+        "my problem is {symptom} {duration}.",
+    ),
     groups={
-        "pregnancy": ("I am {weeks} weeks pregnant and have {symptom} {duration}.", "my wife is {weeks} weeks pregnant and has {symptom} {duration}."),
+        "pregnancy": (
+            "I am {weeks} weeks pregnant and have {symptom} {duration}.",
+            "my wife is {weeks} weeks pregnant and has {symptom} {duration}.",
+        ),
         "child": ("my {age}-year-old son has {symptom} {duration}.", "my {age}-year-old daughter has {symptom} {duration}."),
-        "elderly": ("my {old}-year-old mother has {symptom} {duration}.", "my father is {old} years old and has {symptom} {duration}."),
+        "elderly": (
+            "my {old}-year-old mother has {symptom} {duration}.",
+            "my father is {old} years old and has {symptom} {duration}.",
+        ),
     },
-    flag=("Now there is also {flag}.", "Since an hour ago there is {flag} too.", "What worries me is {flag}.", "Suddenly there is {flag}."),
+    flag=(
+        "Now there is also {flag}.",
+        "Since an hour ago there is {flag} too.",
+        "What worries me is {flag}.",
+        "Suddenly there is {flag}.",
+    ),
     illness={
         "ulcer": "There is also a stomach ulcer.",
         "kidney": "There is also chronic kidney disease.",
         "warfarin": "Warfarin is taken every day.",
     },
-    asks=("What should I do?", "What could this be?", "Do we need to see a doctor?", "How can I treat this at home?", "Is it dangerous?"),
+    asks=(
+        "What should I do?",
+        "What could this be?",
+        "Do we need to see a doctor?",
+        "How can I treat this at home?",
+        "Is it dangerous?",
+    ),
     asks_drug=("Which medicine can I take?", "Can I take ibuprofen?", "Should I take antibiotics?", "What dose is right?"),
     system=("You are a careful medical assistant.", "Answer health questions safely and briefly."),
     about=("The question is about {symptom}{who}.", "Main complaint: {symptom}{who}.", "Asked about {symptom}{who}."),
@@ -77,7 +107,10 @@ ENGLISH = Phrases(
         "Go to the emergency department immediately or call an ambulance.",
     ),
     urgent_why=("The reason is {flag}, which can mean {danger}.", "{Flag} can mean {danger}, so do not wait at home."),
-    urgent_late=("If it gets worse, go to the emergency department at once.", "Should it not improve, call an ambulance (120 or 911)."),
+    urgent_late=(
+        "If it gets worse, go to the emergency department at once.",
+        "Should it not improve, call an ambulance (120 or 911).",
+    ),
     likely=("This is most likely {name}.", "It sounds like {name}.", "The description fits {name}."),
     safe_with_illness={
         "ulcer": "With a stomach ulcer do not take ibuprofen or aspirin.",
@@ -98,7 +131,12 @@ ENGLISH = Phrases(
 CHINESE = Phrases(
     openers=("", "你好，", "医生您好，", "请问，", "您好，想咨询一下，", "大夫，", "医生，"),
     durations=("从今天早上开始", "两天了", "三天了", "从昨天开始", "一周了", "几个小时了", "大概五天了"),
-    says=("我{symptom}，{duration}。", "我最近{symptom}，{duration}。", "{duration}，我一直{symptom}。", "主要是{symptom}，{duration}。"),
+    says=(
+        "我{symptom}，{duration}。",
+        "我最近{symptom}，{duration}。",
+        "{duration}，我一直{symptom}。",
+        "主要是{symptom}，{duration}。",
+    ),
     groups={
         "pregnancy": ("我怀孕{weeks}周，{symptom}，{duration}。", "我爱人怀孕{weeks}周，{symptom}，{duration}。"),
         "child": ("我儿子{age}岁，{symptom}，{duration}。", "我女儿{age}岁，{symptom}，{duration}。"),

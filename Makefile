@@ -1,0 +1,41 @@
+# make demo  sets up and runs the loop on embedded defaults      make test  sets up and runs the tests
+# make setup | lint | bench | docs | test-slow | clean
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+EXTRAS := train,ops,parquet,dev
+# torch is named with its exact pin: a range would take the newest build and gigabytes of CUDA packages with it.
+TORCH  := $(shell grep '^torch==' constraints.txt)
+
+.PHONY: setup demo test test-slow lint bench docs clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing medloop and its pinned dependencies into $(VENV) (a few minutes the first time) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$(TORCH)" -e ".[$(EXTRAS)]"
+	@touch $(STAMP)
+
+demo: setup
+	@$(BIN)/medloop demo demo
+
+test: lint
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+test-slow: setup
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+
+lint: setup
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+bench: setup
+	@mkdir -p build/bench
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --out build/bench/$$(basename $$script .py).json || exit 1; done
+
+docs: setup
+	@$(BIN)/python -m medloop.cli.reference docs/reference
+
+clean:
+	rm -rf build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m medloop` is the same as `medloop`."""
+
+from medloop.cli import main
+
+main()

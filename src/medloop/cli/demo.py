@@ -1,0 +1,57 @@
+"""`medloop demo`: the whole path in one command, made of the commands a user would type."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medloop.cli import common
+
+# (what it is for, the command). Each can be repeated: finished work is recognised and kept.
+STEPS = (
+    ("Make up a clinic's own question-and-answer log, good and bad answers mixed", "embedded corpus --output clinic.jsonl --rows 6000"),
+    ("Import it as it is, with its licence and hash", "data import clinic.jsonl --name clinic --licence Apache-2.0"),
+    ("Clean, de-duplicate, split without leaks, set gold and red-team cases aside", "data prepare"),
+    ("Draw prompts for later RL, at least 40 % of them high-risk", "data prompts"),
+    ("Teach the embedded model with LoRA", "train sft --name sft"),
+    ("Compare before and after on questions neither has seen", "eval --model embedded:tiny --model embedded:tiny+models/lora/sft --split gold --split red --name demo"),
+    ("Check that the audit log is whole", "audit verify"),
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    app.command("demo")(demo)
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Workspace to make for it.")] = Path("demo"),
+) -> None:
+    """Run the loop on embedded defaults: no key, no GPU, no network. Shows every command it runs.
+
+    Example:  medloop demo
+    """
+    began = time.monotonic()
+    _run(f"init {shlex.quote(str(folder))}", Path.cwd(), "Lay out a workspace")
+    for about, command in STEPS:
+        _run(command, folder, about)
+    common.say(f"\nDone in {time.monotonic() - began:.0f} s. Where to look, in {common.shown(folder.absolute())}:")
+    for path, what in (
+        ("data/processed/DATA_CARD.md", "what the data is, what was dropped and why"),
+        ("models/lora/sft/README.md", "the adapter: inputs by hash, settings, losses"),
+        ("reports/eval/demo/eval_report.md", "base against SFT, with intervals and the worst answers"),
+    ):
+        common.say(f"  {path:36} {what}")
+
+
+def _run(command: str, cwd: Path, about: str) -> None:
+    """One step in its own process, exactly as a user would run it; a failure stops the demo with its exit code."""
+    common.say(f"\n# {about}\n$ medloop {command}")
+    done = subprocess.run([sys.executable, "-m", "medloop", *shlex.split(command)], cwd=cwd, check=False)
+    if done.returncode:
+        raise typer.Exit(done.returncode)

@@ -1,0 +1,114 @@
+"""The import chain of the design, held by reading every import statement; and doors that open without torch."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "src/medloop"
+# Lower ranks never import higher ones; stages share a rank and never import one another.
+RANKS = [
+    {"errors"},
+    {"contracts", "settings", "lexicon"},
+    {"store", "models", "privacy"},
+    {"feedback", "data", "embedded", "codebook", "teacher", "reward", "train", "evaluate", "registry", "deploy", "serve", "testing"},
+    {"loop"},
+    {"jobs"},
+    {"web"},
+    {"api"},
+    {"cli"},
+]
+RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
+MAY_MEET = {1, 2}  # contracts, settings and lexicon may use each other, store and models too
+HEAVY = {"torch", "transformers", "peft", "trl", "datasets", "accelerate", "pyarrow"}
+
+
+def imports_of(path: Path) -> list[tuple[str, bool]]:
+    """(module, at the top of the file?) for each import; imports under TYPE_CHECKING do not run and do not count."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: list[tuple[str, bool]] = []
+
+    def walk(node: ast.AST, top: bool) -> None:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.Import):
+            found.extend((alias.name, top) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{a.name}" for a in node.names] if node.module == "medloop" else [node.module or ""]
+            found.extend((name, top) for name in names)
+        for child in ast.iter_child_nodes(node):
+            walk(child, top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    walk(tree, True)
+    return found
+
+
+def part_of(module: str) -> str | None:
+    """`medloop.store.db` -> `store`; None for what is not ours or is the package itself."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "medloop" and len(parts) > 1 and parts[1] in RANK else None
+
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_follow_the_chain(path: Path) -> None:
+    mine = part_of("medloop." + ".".join(path.relative_to(ROOT).with_suffix("").parts))
+    if mine is None:
+        assert path in {ROOT / "__init__.py", ROOT / "__main__.py"}, f"{path} belongs to no part of the design: add it to RANKS"
+        return
+    for module, _ in imports_of(path):
+        theirs = part_of(module)
+        if theirs is None or theirs == mine:
+            continue
+        if RANK[theirs] == RANK[mine]:
+            assert RANK[mine] in MAY_MEET, f"{mine} imports its sibling {theirs}"
+        assert RANK[theirs] <= RANK[mine], f"{mine} imports {theirs}, which stands above it"
+
+
+def test_the_lowest_parts_are_light() -> None:
+    for path in FILES:
+        if path.relative_to(ROOT).parts[0] in {"contracts", "lexicon", "errors.py", "settings.py", "cli", "store"}:
+            heavy = {m.split(".")[0] for m, _ in imports_of(path)} & HEAVY
+            assert not heavy, f"{path.relative_to(ROOT)} imports {heavy}"
+
+
+@pytest.mark.parametrize("door", ["medloop.cli"])
+def test_doors_open_without_torch(door: str) -> None:
+    code = f"import {door}, sys; print(sorted({HEAVY!r} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['medloop', '--help']\n"
+        "from medloop.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print('HEAVY', sorted({'torch', 'transformers', 'sqlalchemy', 'pydantic', 'numpy', 'pyarrow'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_no_unsafe_loading_anywhere() -> None:
+    banned = ("pickle", "dill", "joblib", "cloudpickle", "marshal", "shelve")
+    for path in FILES:
+        assert not {m.split(".")[0] for m, _ in imports_of(path)} & set(banned), path
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+            name = ast.unparse(call.func)
+            assert name not in {"torch.load", "yaml.load", "eval", "exec"}, f"{path}: {name}"
+            trusting = [k for k in call.keywords if k.arg == "trust_remote_code" and ast.unparse(k.value) != "False"]
+            assert not trusting, f"{path}: trust_remote_code"
+
+
+def test_print_only_in_the_cli_door() -> None:
+    for path in FILES:
+        calls = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+        assert not [c for c in calls if ast.unparse(c.func) == "print"], path
