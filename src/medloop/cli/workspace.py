@@ -37,7 +37,7 @@ def show(
 ) -> None:
     """Print every setting, its value and where the value came from; secrets are masked.
 
-    Example:  medloop --set seed=7 config show
+    Example:  medloop config show, or medloop --set seed=7 config show
     """
     from pydantic import SecretStr
 

@@ -1,0 +1,63 @@
+"""The command line as a person meets it: help, one-sentence errors, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from medloop.cli import app
+
+
+def medloop(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MEDLOOP_")}
+    return subprocess.run([sys.executable, "-m", "medloop", *args], cwd=cwd, env=clean | env, capture_output=True, text=True)
+
+
+def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    if not hasattr(group, "commands"):
+        return [(path, group)]
+    return [found for name, sub in group.commands.items() for found in commands(sub, (*path, name))]
+
+
+COMMANDS = commands(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])
+def test_every_command_has_help_with_an_example(path: tuple[str, ...], command: click.Command) -> None:
+    assert command.help and f"medloop {' '.join(path)}" in command.help, "help without an example"
+    for param in command.params:
+        assert getattr(param, "help", None), f"{param.name} has no help"
+
+
+def test_outside_a_workspace_one_sentence_and_no_traceback(tmp_path: Path) -> None:
+    done = medloop("config", "show", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("medloop: ") and "medloop init" in done.stderr and "Traceback" not in done.stderr
+    assert "Traceback" in medloop("--debug", "config", "show", cwd=tmp_path).stderr
+
+
+def test_config_show_masks_secrets_and_names_origins(tmp_path: Path) -> None:
+    assert medloop("init", "ws", cwd=tmp_path).returncode == 0
+    key = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTAwMDE="
+    done = medloop("--set", "seed=7", "config", "show", "--json", cwd=tmp_path / "ws", MEDLOOP_ENCRYPTION_KEY=key)
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert key not in done.stdout and rows["encryption_key"]["value"] == "********"
+    assert rows["seed"] == {**rows["seed"], "value": "7", "from": "flag"}
+    assert rows["encryption_key"]["from"] == "environment MEDLOOP_ENCRYPTION_KEY"
+
+
+def test_init_on_a_file_is_refused_and_the_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "ws").write_text("mine")
+    done = medloop("init", "ws", cwd=tmp_path)
+    assert done.returncode == 2 and "is a file" in done.stderr
+    assert (tmp_path / "ws").read_text() == "mine"
+
+
+def test_a_set_without_a_value_is_explained(tmp_path: Path) -> None:
+    done = medloop("--set", "seed", "config", "show", cwd=tmp_path)
+    assert done.returncode == 2 and "NAME=VALUE" in done.stderr
