@@ -26,7 +26,7 @@ from medloop.contracts.job import (
 )
 from medloop.contracts.model import ModelRef, RegisteredModel, TrainingCard
 from medloop.contracts.rule import CodebookDelta, CodebookRule
-from medloop.contracts.score import Judgement, Missing, Reward, Score, Span
+from medloop.contracts.score import Judgement, Missing, Reward, Rule, Score, Span
 
 __all__ = [
     "AuditEvent",
@@ -67,6 +67,7 @@ __all__ = [
     "Record",
     "RegisteredModel",
     "Reward",
+    "Rule",
     "Score",
     "ScoredSample",
     "Source",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import Field
 
@@ -37,6 +37,18 @@ class Missing(Contract):
     reason: Text
     author: Text
     version: Text
+
+
+class Rule(Protocol):
+    """What gives an answer a number: a name, a version that changes with the rule, and one method."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def score(self, question: str, answer: str) -> Score | Missing: ...
 
 
 class Reward(Contract):

@@ -9,19 +9,21 @@ drug or the advice. VERSION changes with every change of a list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
+from medloop.lexicon import numbers
 from medloop.lexicon.load import Drug, Entry, lexicon
-from medloop.lexicon.match import Hit, fold
+from medloop.lexicon.match import SENTENCE_END, Hit, fold
 from medloop.lexicon.negation import Negation
-from medloop.lexicon.numbers import Dose, find_ages
-from medloop.lexicon.numbers import find_doses as _find_doses
+from medloop.lexicon.numbers import Dose, PerDay
 
 __all__ = [
-    "VERSION", "Dose", "Drug", "Entry", "Mention", "describe", "drugs", "find_conditions", "find_doses", "find_groups",
-    "find_medication", "find_reasoning", "find_red_flags", "find_urgent_advice", "red_flags",
+    "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions", "find_doses",
+    "find_groups", "find_medication", "find_per_day", "find_reasoning", "find_red_flags", "find_urgent_advice", "red_flags",
+    "sentences",
 ]  # fmt: skip
 
 VERSION = "1"
@@ -62,7 +64,7 @@ def find_groups(text: str) -> tuple[Mention, ...]:
     """Vulnerable groups: pregnancy, child, elderly; by word or by age."""
     words = lexicon()
     found = list(_mentions(text, "group", words.finding))
-    for age in find_ages(_scan(text)[0]):
+    for age in numbers.find_ages(_scan(text)[0]):
         group = "child" if age.years < words.child_below else "elderly" if age.years >= words.elderly_from else None
         if group and age.years <= 120:
             found.append(Mention("group", group, age.start, age.end, text[age.start : age.end], False))
@@ -76,17 +78,33 @@ def find_conditions(text: str) -> tuple[Mention, ...]:
 
 def find_reasoning(text: str, part: str) -> tuple[Mention, ...]:
     """Words of one part of clinical reasoning: red_flags, differential, group or plan."""
-    return _mentions(text, f"reasoning_{part}", None)
+    return _mentions(text, f"reasoning_{part}", lexicon().finding)
+
+
+def find_advice(text: str, part: str) -> tuple[Mention, ...]:
+    """Words that advise a drug (advise), leave it to a doctor (defer), or are risky in themselves (risky)."""
+    return _mentions(text, f"advice_{part}", lexicon().drug)
+
+
+def sentences(text: str) -> tuple[tuple[int, int], ...]:
+    """Where sentences begin and end; the end includes the full stop."""
+    bounds = [0, *(found.end() for found in SENTENCE_END.finditer(_scan(text)[0])), len(text)]
+    return tuple((start, end) for start, end in pairwise(bounds) if text[start:end].strip())
 
 
 def find_doses(text: str) -> tuple[Dose, ...]:
     """Amounts with a unit, in mg where the unit is a weight."""
-    return _find_doses(_scan(text)[0])
+    return numbers.find_doses(_scan(text)[0])
 
 
-def drugs() -> dict[str, Drug]:
+def find_per_day(text: str) -> tuple[PerDay, ...]:
+    """How often a day: "three times a day" is 3, "every six hours" is 4."""
+    return numbers.find_per_day(_scan(text)[0])
+
+
+def drugs() -> Mapping[str, Drug]:
     """Every drug and family word by id."""
-    return dict(lexicon().drugs)
+    return lexicon().drugs
 
 
 def red_flags() -> tuple[Entry, ...]:

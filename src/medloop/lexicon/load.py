@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -13,7 +14,7 @@ import yaml
 from medloop.lexicon.match import Matcher, Pattern, parse_pattern
 from medloop.lexicon.negation import Negation, compile_negation
 
-FILES = ("red_flags.yaml", "urgent_advice.yaml", "groups.yaml", "drugs.yaml", "reasoning.yaml", "negation.yaml")
+FILES = ("red_flags.yaml", "urgent_advice.yaml", "groups.yaml", "drugs.yaml", "reasoning.yaml", "advice.yaml", "negation.yaml")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Lexicon:
 
 @lru_cache(maxsize=1)
 def lexicon() -> Lexicon:
-    flags, urgent, groups, drugs, reasoning, negation = (_read(name) for name in FILES)
+    flags, urgent, groups, drugs, reasoning, advice, negation = (_read(name) for name in FILES)
     sections = [
         ("red_flag", flags, flags["entries"]),
         ("urgent", urgent, urgent["entries"]),
@@ -65,6 +66,7 @@ def lexicon() -> Lexicon:
         ("condition", groups, groups["conditions"]),
         ("drug", drugs, (*drugs["drugs"], *drugs["families"])),
         *((f"reasoning_{part}", reasoning, entries) for part, entries in reasoning["parts"].items()),
+        *((f"advice_{part}", advice, entries) for part, entries in advice["parts"].items()),
     ]
     patterns = [pattern for kind, file, entries in sections for pattern in _patterns(kind, entries, file.get("words", {}))]
     return Lexicon(
@@ -72,7 +74,9 @@ def lexicon() -> Lexicon:
         finding=compile_negation(negation["finding"]),
         drug=compile_negation(negation["drug"]),
         urgent=compile_negation(negation["urgent"]),
-        drugs={entry["id"]: _drug(entry, word) for key, word in (("drugs", False), ("families", True)) for entry in drugs[key]},
+        drugs=MappingProxyType(
+            {entry["id"]: _drug(entry, word) for key, word in (("drugs", False), ("families", True)) for entry in drugs[key]}
+        ),
         entries={(kind, entry["id"]): _entry(kind, entry) for kind, _, entries in sections for entry in entries},
         child_below=float(groups["child_below_years"]),
         elderly_from=float(groups["elderly_from_years"]),

@@ -16,7 +16,17 @@ _MG = {"mg": 1.0, "milligram": 1.0, "milligrams": 1.0, "毫克": 1.0, "g": 1000.
 _COUNTED = ("tablets", "tablet", "pills", "pill", "capsules", "capsule", "puffs", "puff", "drops", "sachets", "sachet",
             "ml", "millilitres", "milliliters", "毫升", "片", "粒", "颗", "袋", "支", "units", "iu", "单位", "喷")  # fmt: skip
 _UNIT = "|".join(sorted((*_MG, *_COUNTED), key=len, reverse=True))
-_DOSE = re.compile(rf"(?<![a-z0-9.])({_NUMBER})(?:\s*(?:-|~|to|至|到)\s*({_NUMBER}))?\s*-?({_UNIT})(?![a-z/])")
+_DOSE = re.compile(rf"(?<![a-z0-9.])({_NUMBER})(?:\s*(?:-|~|to|至|到)\s*({_NUMBER}))?\s*-?({_UNIT})(?![a-z])")
+_PER_WEIGHT = re.compile(r"\s*(?:/|per\s|每)\s*(?:kg|kilo|公斤|千克)")  # after a dose
+_BEFORE_WEIGHT = re.compile(r"每(?:公斤|千克)(?:体重)?$")
+_DAILY_AFTER = re.compile(r"\s*(?:/\s*(?:d\b|day|日|天)|(?:a|per|each|every)\s+day|daily|in 24 hours|每[天日])")
+_DAILY_BEFORE = re.compile(r"(?:每天|每日|一天|一日|24小时|daily (?:maximum|limit|dose) (?:is|of))[^次\d,。.]{0,12}$")
+_TIMES = re.compile(
+    rf"(once|twice|({_NUMBER})\s*(?:times|doses|x))\s*(?:a|per|each|every)?\s*(?:day|daily)"
+    rf"|every\s+({_NUMBER})(?:\s*(?:-|to)\s*{_NUMBER})?\s*hours?"
+    rf"|(?:每[天日]|[一1][天日]|日)\D{{0,5}}?({_NUMBER})\s*次"
+    rf"|每隔?({_NUMBER})(?:\s*[-~至到]\s*{_NUMBER})?\s*个?小时"
+)
 _YEARS = re.compile(
     r"(?<![0-9.])(\d{1,3}|[一两二三四五六七八九十]{1,3})\s*(?:周?岁|(?:years?|yrs?)[ -]old|[- ]year[- ]old|yo\b|y/o)"
 )
@@ -29,13 +39,21 @@ _WEEKS = re.compile(r"(\d{1,2})[- ]weeks?[- ]old")
 
 @dataclass(frozen=True, slots=True)
 class Dose:
-    """The larger end of a range; `mg` is None for counted units such as tablets."""
+    """The larger end of a range; `mg` is None for counted units such as tablets; `daily` when it is a whole day's amount."""
 
     start: int
     end: int
     amount: float
     unit: str
     mg: float | None
+    daily: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PerDay:
+    start: int
+    end: int
+    times: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +64,25 @@ class Age:
 
 
 def find_doses(folded: str) -> tuple[Dose, ...]:
+    """Doses by position; amounts per kilogram are left out, they say nothing without a weight."""
     found = []
     for match in _DOSE.finditer(folded):
-        amount = number(match[2] or match[1])
-        unit = match[3]
-        found.append(Dose(match.start(), match.end(), amount, unit, amount * _MG[unit] if unit in _MG else None))
+        before = folded[max(0, match.start() - 20) : match.start()]
+        if _PER_WEIGHT.match(folded, match.end()) or _BEFORE_WEIGHT.search(before):
+            continue
+        amount, unit = number(match[2] or match[1]), match[3]
+        daily = bool(_DAILY_AFTER.match(folded, match.end()) or _DAILY_BEFORE.search(before))
+        found.append(Dose(match.start(), match.end(), amount, unit, amount * _MG[unit] if unit in _MG else None, daily))
+    return tuple(found)
+
+
+def find_per_day(folded: str) -> tuple[PerDay, ...]:
+    found = []
+    for match in _TIMES.finditer(folded):
+        word, times, hours, zh_times, zh_hours = match.groups()
+        gap = hours or zh_hours
+        often = 24 / max(number(gap), 1) if gap else {"once": 1, "twice": 2}.get(word) or number(times or zh_times)
+        found.append(PerDay(match.start(), match.end(), often))
     return tuple(found)
 
 

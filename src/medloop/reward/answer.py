@@ -1,0 +1,92 @@
+"""An answer as the rules read it: the chain of thought apart from what the patient sees, and checks against cheap tricks.
+
+Text in `<think>` or in an HTML comment is hidden from the patient. `visible` keeps its length, hidden text blanked out,
+so that a place in it is a place in the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from medloop import lexicon
+from medloop.contracts import Span
+
+_HIDDEN = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
+_CHAIN = re.compile(r"\s*<think>(.*?)</think>", re.IGNORECASE | re.DOTALL)
+_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[\u3400-\u9fff]")
+_LATIN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+_CJK = re.compile(r"[\u3400-\u9fff]+")
+# Words that say nothing about what was asked.
+_COMMON = frozenset(
+    """a about after again all also am an and any are as at be been but by can could day days do does doctor for from get give had
+    has have having he hello help her hi him his how i if in is it its just me more my need no not now of on or our please she
+    should since so some take than thank thanks that the their them then there these they this to too two three very was we week
+    weeks were what when which who why will with would year years you your old feel feeling hours morning yesterday today
+    question dangerous medicine problem since ask""".split()
+)
+_COMMON_PAIRS = frozenset(
+    "问题 症状 开始 咨询 处理 在家 主要 最近 一直 出现 担心 危险 今天 昨天 早上 小时 儿子 女儿 妈妈 父亲 突然 大概".split()
+)
+_COMMON_ZH = frozenset(
+    "的了是我你他她它这那有在和就不人都一上也很到说要去会着没看好自己医生您请问什么怎怎么办天可以吗呢吧啊能现吃药来因为所以还"
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """`chain` is the text of a leading, closed `<think>`; None when there is none."""
+
+    chain: str | None
+    chain_start: int
+    visible: str
+
+    @property
+    def says_something(self) -> bool:
+        return len(_WORD.findall(self.visible.lower())) >= 3
+
+
+def split_answer(answer: str) -> Parts:
+    visible = _HIDDEN.sub(lambda found: " " * len(found[0]), answer)
+    found = _CHAIN.match(answer)
+    return Parts(found[1] if found else None, found.start(1) if found else 0, visible)
+
+
+def words(text: str) -> list[str]:
+    """Latin words and single Chinese characters, lower case."""
+    return _WORD.findall(text.lower())
+
+
+def content(text: str) -> set[str]:
+    """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""
+    latin = {word for word in _LATIN.findall(text.lower()) if (len(word) > 2 or word.isdigit()) and word not in _COMMON}
+    pairs = {a + b for run in _CJK.findall(text) for a, b in pairwise(run)}
+    return latin | {pair for pair in pairs if not (pair in _COMMON_PAIRS or pair[0] in _COMMON_ZH or pair[1] in _COMMON_ZH)}
+
+
+def copied_share(text: str, source: str, size: int = 4) -> float:
+    """How much of a text stands word for word in another: the share of its runs of `size` words, 0–1."""
+    runs = _runs(words(text), size)
+    if not runs:
+        return 1.0 if words(text) and " ".join(words(text)) in " ".join(words(source)) else 0.0
+    known = set(_runs(words(source), size))
+    return sum(run in known for run in runs) / len(runs)
+
+
+def is_repetitive(text: str) -> bool:
+    """Does it say the same again and again? By runs of three words; short texts are never called repetitive."""
+    runs = _runs(words(text), 3)
+    return len(runs) >= 12 and len(set(runs)) < 0.5 * len(runs)
+
+
+def _runs(found: list[str], size: int) -> list[tuple[str, ...]]:
+    return [tuple(found[at : at + size]) for at in range(len(found) - size + 1)]
+
+
+def question_spans(mentions: tuple[lexicon.Mention, ...]) -> tuple[Span, ...]:
+    return tuple(Span(where="question", start=m.start, end=m.end, label=m.id) for m in mentions)
+
+
+def answer_spans(mentions: tuple[lexicon.Mention, ...], offset: int = 0) -> tuple[Span, ...]:
+    return tuple(Span(where="answer", start=m.start + offset, end=m.end + offset, label=m.id) for m in mentions)

@@ -1,0 +1,39 @@
+"""The rules by name. A new one is a file here and a line in RULES; one of your own is named `module:object`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+
+from medloop.contracts import Rule
+from medloop.errors import ConfigError
+from medloop.reward.rules.chain import Chain
+from medloop.reward.rules.emergency import Emergency
+from medloop.reward.rules.risk import Risk
+
+RULES: dict[str, Rule] = {
+    "chain": Chain(),
+    "emergency": Emergency(),
+    "risk": Risk(),
+}
+
+
+def load_rules(names: Iterable[str] = tuple(RULES)) -> tuple[Rule, ...]:
+    """Rules by name or as `module:object`, for example `clinic.rules:Politeness`."""
+    return tuple(_load(name) for name in names)
+
+
+def _load(name: str) -> Rule:
+    if name in RULES:
+        return RULES[name]
+    module, sign, attribute = name.partition(":")
+    if not sign:
+        raise ConfigError(f"There is no rule '{name}'", f"Rules are {', '.join(RULES)}, or your own as module:object")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError):
+        raise ConfigError(f"The rule '{name}' cannot be imported", "Check the module and the name after the colon") from None
+    rule: Rule = found() if isinstance(found, type) else found
+    if not all(hasattr(rule, part) for part in ("name", "version", "score")):
+        raise ConfigError(f"'{name}' is not a rule", "A rule has a name, a version and score(question, answer)")
+    return rule

@@ -1,0 +1,124 @@
+"""Reasoning-chain coverage: a closed `<think>` before the answer that thinks about this question.
+
+The value is the share of parts found: what was asked (`topic`), danger signs (`danger`), possible causes (`causes`), what
+to do (`plan`), and, when the question names a vulnerable group, an illness or another medicine, that too (`person`).
+A danger sign in the question must be seen: "no red flags" then counts as not found.
+
+Nothing is earned without an answer after the chain, or by a chain that is empty, off topic, copied from the question or
+from the answer, repeated, or a mere list of keywords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from medloop import lexicon
+from medloop.contracts import Score, Span
+from medloop.reward.answer import Parts, answer_spans, content, copied_share, is_repetitive, split_answer, words
+
+MIN_WORDS = 8
+COPIED = 0.6  # share of the chain that stands word for word elsewhere
+STUFFED = 0.75  # share of a sentence that is nothing but keywords
+ON_TOPIC = 2  # content words shared with the question; one is enough for a question of one or two
+
+
+@dataclass(frozen=True)
+class Chain:
+    name: str = "chain"
+    version: str = f"1/lexicon-{lexicon.VERSION}"
+
+    def score(self, question: str, answer: str) -> Score:
+        parts = split_answer(answer)
+        if problem := _problem(question, parts):
+            return self._score(0.0, problem)
+        assert parts.chain is not None
+        text = "".join(_sentences_that_say_something(parts.chain))
+        found = {name: spans for name, spans in _look(question, text) if spans is not None}
+        wanted = ["topic", "danger", "causes", "plan", *(["person"] if _named_person(question) else [])]
+        seen = [name for name in wanted if name in found]
+        spans = tuple(span for name in seen for span in answer_spans(found[name], parts.chain_start))
+        lacking = [name for name in wanted if name not in found]
+        reason = f"The chain covers {', '.join(seen) or 'nothing'}" + (f"; it lacks {', '.join(lacking)}." if lacking else ".")
+        return self._score(len(seen) / len(wanted), reason, spans)
+
+    def _score(self, value: float, reason: str, spans: tuple[Span, ...] = ()) -> Score:
+        author = f"rule:{self.name}"
+        return Score(name=self.name, value=value, reason=reason, author=author, version=self.version, spans=spans)
+
+
+def _problem(question: str, parts: Parts) -> str | None:
+    """Why the chain earns nothing at all, if so."""
+    chain = parts.chain
+    if chain is None or not chain.strip():
+        return "There is no chain of thought before the answer." if chain is None else "The chain of thought is empty."
+    if not parts.says_something:
+        return "There is no answer after the chain of thought."
+    if len(words(chain)) < MIN_WORDS:
+        return "The chain of thought is too short to be one."
+    if is_repetitive(chain):
+        return "The chain of thought repeats itself."
+    if copied_share(chain, question) >= COPIED:
+        return "The chain of thought copies the question."
+    if copied_share(chain, parts.visible) >= COPIED:
+        return "The chain of thought copies the answer."
+    asked = content(question)
+    if len(asked & content(chain)) < min(ON_TOPIC, max(1, len(asked) // 2)):
+        return "The chain of thought is not about this question."
+    return None
+
+
+def _sentences_that_say_something(chain: str) -> Iterator[str]:
+    """The chain with keyword lists blanked out; every character keeps its place."""
+    keywords = [m for part in ("red_flags", "differential", "group", "plan") for m in lexicon.find_reasoning(chain, part)]
+    for start, end in _whole(chain):
+        letters = sum(len(word) for word in words(chain[start:end]))
+        covered = {at for m in keywords if start <= m.start < end for at in range(m.start, m.end) if not chain[at].isspace()}
+        yield chain[start:end] if len(covered) < STUFFED * max(letters, 1) else " " * (end - start)
+
+
+def _whole(text: str) -> Iterator[tuple[int, int]]:
+    """Sentence bounds without gaps between them."""
+    at = 0
+    for _, end in lexicon.sentences(text):
+        yield at, end
+        at = end
+    if at < len(text):
+        yield at, len(text)
+
+
+def _look(question: str, chain: str) -> Iterator[tuple[str, tuple[lexicon.Mention, ...] | None]]:
+    """Each part with what was found for it, or None."""
+    yield "topic", () if content(question) & content(chain) else None
+    yield "danger", _danger(question, chain)
+    yield "causes", lexicon.find_reasoning(chain, "differential")[:1] or None
+    yield "plan", lexicon.find_reasoning(chain, "plan")[-1:] or None
+    yield "person", _person(question, chain)
+
+
+def _danger(question: str, chain: str) -> tuple[lexicon.Mention, ...] | None:
+    asked = {flag.id for flag in lexicon.find_red_flags(question) if not flag.negated}
+    said = lexicon.find_reasoning(chain, "red_flags")
+    if not asked:
+        return said[:1] or None
+    named = tuple(flag for flag in lexicon.find_red_flags(chain) if flag.id in asked and not flag.negated)
+    if any(word.negated for word in said) and not named:
+        return None
+    return (*named, *(word for word in said if not word.negated))[:2] or None
+
+
+def _named_person(question: str) -> set[str]:
+    """Vulnerable groups, illnesses and medicines that the question names."""
+    groups = {m.id for m in (*lexicon.find_groups(question), *lexicon.find_conditions(question)) if not m.negated}
+    taken = {m.id for m in lexicon.find_medication(question) if m.kind == "drug" and lexicon.drugs()[m.id].access == "rx"}
+    return groups | {drug for drug in taken if not lexicon.drugs()[drug].family_word}
+
+
+def _person(question: str, chain: str) -> tuple[lexicon.Mention, ...] | None:
+    named = _named_person(question)
+    groups = {m.id for m in lexicon.find_groups(question) if not m.negated}
+    seen = (*lexicon.find_groups(chain), *lexicon.find_conditions(chain), *lexicon.find_medication(chain))
+    same = tuple(m for m in seen if m.id in named)
+    if groups:
+        return tuple(m for m in same if m.id in groups)[:2] or None
+    return same[:2] or lexicon.find_reasoning(chain, "group")[:1] or None
