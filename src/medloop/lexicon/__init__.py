@@ -43,17 +43,17 @@ class Mention:
 
 def find_red_flags(text: str) -> tuple[Mention, ...]:
     """Signs that need help now, for example "pain spreading to my jaw"."""
-    return _mentions(text, "red_flag", lexicon().finding)
+    return _mentions(text, "red_flag")
 
 
 def find_urgent_advice(text: str) -> tuple[Mention, ...]:
     """Advice to get help at once; "no need for an ambulance" is negated."""
-    return _mentions(text, "urgent", lexicon().urgent)
+    return _mentions(text, "urgent")
 
 
 def find_medication(text: str) -> tuple[Mention, ...]:
     """Drugs (kind "drug", the id of drugs.yaml) and doses (kind "dose", id such as "400 mg"); "avoid X" is negated."""
-    found = _mentions(text, "drug", lexicon().drug)
+    found = _mentions(text, "drug")
     doses = tuple(
         Mention("dose", f"{d.amount:g} {d.unit}", d.start, d.end, text[d.start : d.end], False) for d in find_doses(text)
     )
@@ -63,7 +63,7 @@ def find_medication(text: str) -> tuple[Mention, ...]:
 def find_groups(text: str) -> tuple[Mention, ...]:
     """Vulnerable groups: pregnancy, child, elderly; by word or by age."""
     words = lexicon()
-    found = list(_mentions(text, "group", words.finding))
+    found = list(_mentions(text, "group"))
     for age in numbers.find_ages(_scan(text)[0]):
         group = "child" if age.years < words.child_below else "elderly" if age.years >= words.elderly_from else None
         if group and age.years <= 120:
@@ -73,17 +73,17 @@ def find_groups(text: str) -> tuple[Mention, ...]:
 
 def find_conditions(text: str) -> tuple[Mention, ...]:
     """Conditions that make some drugs unsafe: ulcer, kidney disease, asthma, ..."""
-    return _mentions(text, "condition", lexicon().finding)
+    return _mentions(text, "condition")
 
 
 def find_reasoning(text: str, part: str) -> tuple[Mention, ...]:
     """Words of one part of clinical reasoning: red_flags, differential, group or plan."""
-    return _mentions(text, f"reasoning_{part}", lexicon().finding)
+    return _mentions(text, f"reasoning_{part}")
 
 
 def find_advice(text: str, part: str) -> tuple[Mention, ...]:
     """Words that advise a drug (advise), leave it to a doctor (defer), or are risky in themselves (risky)."""
-    return _mentions(text, f"advice_{part}", lexicon().drug)
+    return _mentions(text, f"advice_{part}")
 
 
 def sentences(text: str) -> tuple[tuple[int, int], ...]:
@@ -127,7 +127,9 @@ def _scan(text: str) -> tuple[str, dict[str, list[Hit]]]:
     return folded, found
 
 
-def _mentions(text: str, kind: str, negation: Negation | None) -> tuple[Mention, ...]:
+@lru_cache(maxsize=512)
+def _mentions(text: str, kind: str) -> tuple[Mention, ...]:
+    negation = _negation(kind)
     folded, found = _scan(text)
     hits = _without_excluded(found.get(kind, ()), found.get(f"-{kind}", ()))
     mentions = []
@@ -135,6 +137,16 @@ def _mentions(text: str, kind: str, negation: Negation | None) -> tuple[Mention,
         negated = negation is not None and negation.denies(folded, hit.places)
         mentions.append(Mention(kind, hit.id, hit.start, hit.end, text[hit.start : hit.end], negated))
     return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end, mention.id)))
+
+
+def _negation(kind: str) -> Negation | None:
+    """Who denies what: findings are denied, drugs forbidden, urgent advice unsaid; words of thinking need no denial."""
+    words = lexicon()
+    if kind in ("red_flag", "group", "condition", "reasoning_red_flags"):
+        return words.finding
+    if kind.startswith("reasoning_"):
+        return None
+    return words.urgent if kind == "urgent" else words.drug
 
 
 def _without_excluded(hits: Iterable[Hit], excluded: Iterable[Hit]) -> list[Hit]:

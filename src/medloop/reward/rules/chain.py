@@ -73,8 +73,9 @@ def _sentences_that_say_something(chain: str) -> Iterator[str]:
     keywords = [m for part in ("red_flags", "differential", "group", "plan") for m in lexicon.find_reasoning(chain, part)]
     for start, end in _whole(chain):
         letters = sum(len(word) for word in words(chain[start:end]))
-        covered = {at for m in keywords if start <= m.start < end for at in range(m.start, m.end) if not chain[at].isspace()}
-        yield chain[start:end] if len(covered) < STUFFED * max(letters, 1) else " " * (end - start)
+        inside = [m for m in keywords if start <= m.start < end]
+        covered = sum(len(word) for m in inside for word in words(m.text)) if inside else 0
+        yield chain[start:end] if covered < STUFFED * max(letters, 1) else " " * (end - start)
 
 
 def _whole(text: str) -> Iterator[tuple[int, int]]:
