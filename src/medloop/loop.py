@@ -5,10 +5,19 @@ Stages are siblings and never import one another; what one needs of another is p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from medloop.errors import ConfigError, speaking_of
-from medloop.settings import Workspace
+from medloop.settings import Settings, Workspace
+
+if TYPE_CHECKING:
+    from medloop.contracts import ModelRef
+    from medloop.evaluate.answers import EvalConfig, Generate, Progress
+    from medloop.evaluate.side_by_side import Evaluation
+
+    OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], Generate]]]
 
 CONFIG_TEMPLATE = """\
 # Settings of this workspace. Each line can also be given as an environment variable (MEDLOOP_SEED=7)
@@ -35,3 +44,51 @@ def init_workspace(folder: Path) -> bool:
         if new:
             workspace.config.write_text(CONFIG_TEMPLATE, encoding="utf-8")
     return new
+
+
+def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | None], Callable[[], Generate]]:
+    """What a model is, by hash, and how to load it; it is loaded only when there is something to ask it."""
+    from medloop.models import require_packages
+
+    require_packages()
+    from medloop.models.generate import load_generator
+    from medloop.models.load import resolve
+
+    found = resolve(ref, settings)
+    return {"base": found.sha256, "adapter": found.adapter_sha256}, lambda: load_generator(ref, settings)
+
+
+def evaluate_models(
+    settings: Settings,
+    *,
+    models: Sequence[ModelRef],
+    predictions: Sequence[Path] = (),
+    rules: Sequence[str] = ("chain", "emergency", "risk"),
+    config: EvalConfig,
+    name: str,
+    markdown: Path,
+    open_model: OpenModel = open_model,
+    progress: Callable[[str], Progress] | None = None,
+) -> Evaluation:
+    """Models and prediction files on the same questions, scored by the same rules; report and answers stay on disk."""
+    from medloop.evaluate import answers
+    from medloop.evaluate.report import REFERENCE
+    from medloop.evaluate.side_by_side import Contender, labelled, predictions_path, side_by_side
+    from medloop.reward.rules import load_rules
+    from medloop.store.files import file_sha256
+
+    scorers = load_rules(rules)
+    splits = answers.read_splits(settings.workspace.processed, config)
+    inputs = {f"data {split}": file_sha256(settings.workspace.processed / answers.FILE_OF[split]) for split in splits}
+    made = [Contender(path.stem, answers.read_predictions(path, splits)) for path in predictions]
+    inputs.update({f"predictions {path.stem}": file_sha256(path) for path in predictions})
+    asked = []
+    opened = [(label, ref, *open_model(ref, settings)) for label, ref in labelled(models).items()]
+    for label, ref, identity, load in opened:
+        inputs.update({f"{kind} of {label}": sha for kind, sha in identity.items() if sha is not None})
+        kept = predictions_path(markdown, label)
+        asked.append(
+            Contender(label, answers.answer_all(splits, load, identity, kept, config, progress and progress(label)), ref)
+        )
+    reference = [Contender(REFERENCE, samples)] if (samples := answers.references(splits)) else []
+    return side_by_side([*asked, *made, *reference], scorers, inputs=inputs, config=config, name=name, markdown=markdown)

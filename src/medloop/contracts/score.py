@@ -40,13 +40,16 @@ class Missing(Contract):
 
 
 class Rule(Protocol):
-    """What gives an answer a number: a name, a version that changes with the rule, and one method."""
+    """What gives an answer a number. `version` changes with the rule; of a `penalty` a high value is bad."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def version(self) -> str: ...
+
+    @property
+    def penalty(self) -> bool: ...
 
     def score(self, question: str, answer: str) -> Score | Missing: ...
 

@@ -27,6 +27,7 @@ ON_TOPIC = 2  # content words shared with the question; one is enough for a ques
 class Chain:
     name: str = "chain"
     version: str = f"1/lexicon-{lexicon.VERSION}"
+    penalty: bool = False
 
     def score(self, question: str, answer: str) -> Score:
         parts = split_answer(answer)

@@ -39,6 +39,7 @@ class _Advice(NamedTuple):
 class Emergency:
     name: str = "emergency"
     version: str = f"1/lexicon-{lexicon.VERSION}"
+    penalty: bool = False
 
     def score(self, question: str, answer: str) -> Score:
         flags = tuple(flag for flag in lexicon.find_red_flags(question) if not flag.negated)

@@ -47,6 +47,7 @@ class Finding:
 class Risk:
     name: str = "risk"
     version: str = f"1/lexicon-{lexicon.VERSION}"
+    penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
         visible = split_answer(answer).visible

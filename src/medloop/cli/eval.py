@@ -1,0 +1,150 @@
+"""`medloop eval`: models side by side on the held-out questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medloop.cli import common
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from medloop.contracts import EvalReport, ModelRef
+    from medloop.settings import Settings
+
+
+def register(app: typer.Typer) -> None:
+    app.command("eval")(evaluate)
+
+
+def evaluate(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="BASE or BASE+ADAPTER_DIR; may be repeated, the first is what the others are compared with."),
+    ] = None,
+    predictions: Annotated[
+        list[Path] | None,
+        typer.Option(help="Answers made elsewhere: JSON lines with record_id and text; may be repeated.", metavar="FILE"),
+    ] = None,
+    split: Annotated[
+        list[str] | None, typer.Option(help="dev, test, gold, red or train; may be repeated (default: dev, test, gold, red).")
+    ] = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="Questions per split.")] = 100,
+    rule: Annotated[
+        list[str] | None, typer.Option(help="Rule by name, or module:object; may be repeated (default: chain, emergency, risk).")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Folder under reports/eval (default: made from the models).")] = "",
+    output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; the JSON lies beside it.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")] = 256,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 answers greedily, the same every time.")] = 0.0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
+) -> None:
+    """Ask models the held-out questions, score the answers by rules, and write a report with intervals.
+
+    Answers are kept: a second run with the same model and settings asks only what is still open.
+
+    Example:  medloop eval --model embedded:tiny --model embedded:tiny+models/lora/sft --split gold --split red
+    """
+    from medloop import loop
+    from medloop.errors import ConfigError
+    from medloop.evaluate.answers import DEFAULT_SPLITS, EvalConfig
+
+    settings = common.settings()
+    if not model and not predictions:
+        raise ConfigError("There is nothing to evaluate", "Name a model (--model embedded:tiny) or a file (--predictions FILE)")
+    config = EvalConfig(
+        splits=tuple(dict.fromkeys(split or DEFAULT_SPLITS)),
+        n=n,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        batch_size=batch_size,
+        seed=settings.seed,
+    )
+    models, files = [_model(spec) for spec in model or ()], predictions or []
+    title, markdown = _where(settings, name, output, models, files)
+    with _progress() as bar:
+        done = loop.evaluate_models(
+            settings,
+            models=models,
+            predictions=files,
+            rules=tuple(rule or ("chain", "emergency", "risk")),
+            config=config,
+            name=title,
+            markdown=markdown,
+            progress=lambda label: _task(bar, label),
+        )
+    _show(done.report)
+    common.say(f"Report: {common.shown(done.markdown)} (and {done.json.name})")
+
+
+def _model(spec: str) -> ModelRef:
+    """`BASE+ADAPTER`; a folder whose own name has a plus sign is taken as it is."""
+    from medloop.contracts import ModelRef
+    from medloop.errors import ConfigError
+
+    base, plus, adapter = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.rpartition("+")
+    if not plus:
+        base, adapter = spec, ""
+    if not base or (plus and not adapter):
+        raise ConfigError(f"--model {spec} is not BASE or BASE+ADAPTER_DIR", "Example: --model embedded:tiny+models/lora/sft")
+    return ModelRef(base=base, adapter=adapter or None)
+
+
+def _where(settings: Settings, name: str, output: Path | None, models: list[ModelRef], files: list[Path]) -> tuple[str, Path]:
+    """The report's title and file."""
+    from medloop.errors import ConfigError
+    from medloop.evaluate.side_by_side import file_name
+
+    if output is not None:
+        if output.suffix != ".md":
+            raise ConfigError(
+                f"--output {output} does not end in .md", "Example: --output reports/rl_stage/eval_report_round1.md"
+            )
+        return name or output.stem, output.expanduser().absolute()
+    made = name or "_vs_".join([*(ref.label for ref in models), *(path.stem for path in files)])
+    folder = file_name(made)[:100]
+    if not folder:
+        raise ConfigError(f"--name {name} leaves no folder name", "Use letters and digits")
+    return made, settings.workspace.reports / "eval" / folder / "eval_report.md"
+
+
+def _progress() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=common.messages(), transient=True)
+
+
+def _task(bar: Progress, label: str) -> Callable[[int, int], None]:
+    task = bar.add_task(label, total=None)
+    return lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _show(report: EvalReport) -> None:
+    """The results and the verdicts as tables."""
+    from rich.table import Table
+
+    from medloop.evaluate.report import cell
+
+    penalties = report.config["penalties"]
+    table = Table(
+        "split", "model", *(f"{name} {'↓' if name in penalties else '↑'}" for name in report.rules), "n", box=None, pad_edge=False
+    )
+    for split in dict.fromkeys(split for result in report.results for split in result.metrics):
+        for result in (result for result in report.results if split in result.metrics):
+            found = result.metrics[split]
+            asked = max((interval.n + interval.missing for interval in found.values()), default=0)
+            table.add_row(split, result.label, *(cell(found.get(name)) for name in report.rules), str(asked))
+    console = common.console()
+    console.width = max(console.width, 120)  # intervals that break over two lines cannot be read
+    console.print(table)
+    for difference in report.differences:
+        change = difference.difference.mean
+        if change is not None and difference.verdict != "no clear difference":
+            where = f"{difference.split} {difference.metric}"
+            sure = ", intervals separated" if difference.separated else ""
+            common.say(f"{difference.second} is {difference.verdict} than {difference.first} on {where} ({change:+.2f}{sure})")

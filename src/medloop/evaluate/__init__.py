@@ -1,0 +1,1 @@
+"""Measured quality: rules over answers, intervals, comparisons between models, a report."""

@@ -1,0 +1,200 @@
+"""The report: `eval_report.md` for people, `eval_report.json` (EvalReport) for the gate and the registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from medloop.contracts import Difference, EvalReport, Interval, Missing, ModelResult, ScoredSample
+
+SHOWN = 600  # characters of a question or an answer
+REFERENCE = "reference answers"
+
+MEANING = """\
+## What the numbers mean
+
+- Each cell is a mean with its 95 % interval: `0.62 [0.55, 0.70]`. The interval says how far the mean would move if other
+  questions of the same kind had been drawn (percentile bootstrap, {resamples} resamples, seed {seed}). It says nothing about
+  questions of another kind, nor whether the rule itself is right. When all samples score alike, the interval has no width.
+- `n` counts the samples a metric applies to, `missing` those for which no score could be had. Missing is never counted as 0.
+- **better** and **worse** come from the same questions answered by both models: the interval of the paired differences leaves
+  out 0. "yes" under *separated* means that the models' own intervals do not even touch.
+- {penalties}
+- *{reference}* are the answers that stand in the data, scored by the same rules: what imitation alone could reach.
+"""
+
+
+def render(report: EvalReport, worse: Mapping[str, Sequence[tuple[ScoredSample, ScoredSample]]] | None = None) -> str:
+    """The Markdown of a report; `worse` holds, per model, samples that lost most against the first model."""
+    config, penalties = report.config, set(report.config.get("penalties", ()))
+    bad = ", ".join(f"`{name}`" for name in sorted(penalties))
+    about = f"Lower is better for {bad}; higher is better for the others." if bad else "Higher is better for every metric."
+    meaning = MEANING.format(resamples=config.get("resamples"), seed=config.get("seed"), penalties=about, reference=REFERENCE)
+    parts = [
+        f"# Evaluation: {_line(report.name)}\n",
+        f"{report.timestamp:%Y-%m-%d %H:%M} UTC. Report {report.content_id()[:19]}….\n",
+        *_summary(report),
+        "## Results\n",
+        *(_split_table(report, split) for split in _splits(report)),
+        *_cut_off(report),
+        *_difference_section(report),
+        meaning,
+        *_part_section(report),
+        *(_worst_section(result) for result in report.results if result.label != REFERENCE),
+        *(_worse_section(label, pairs) for label, pairs in (worse or {}).items() if pairs),
+        _inputs_section(report),
+    ]
+    return "\n".join(parts)
+
+
+def cell(interval: Interval | None) -> str:
+    """`0.62 [0.55, 0.70]`, or a dash when there is nothing to average."""
+    if interval is None or interval.mean is None:
+        return "–"
+    return f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def counts(result: ModelResult, split: str) -> str:
+    """`emergency 38, others 100` samples, and how many are missing."""
+    found = result.metrics[split]
+    missing = max((interval.missing for interval in found.values()), default=0)
+    said = ", ".join(f"{name} {interval.n}" for name, interval in found.items())
+    return said + (f"; {missing} missing" if missing else "")
+
+
+def _splits(report: EvalReport) -> list[str]:
+    return list(dict.fromkeys(split for result in report.results for split in result.metrics))
+
+
+def _metrics(report: EvalReport) -> list[str]:
+    return list(report.rules)
+
+
+def _summary(report: EvalReport) -> Iterator[str]:
+    """One sentence per model against the first."""
+    first = report.results[0].label
+    for label in dict.fromkeys(difference.second for difference in report.differences):
+        mine = [difference for difference in report.differences if difference.second == label]
+        said = [
+            f"**{verdict}** on {', '.join(_place(d) for d in mine if d.verdict == verdict)}"
+            for verdict in ("better", "worse")
+            if any(d.verdict == verdict for d in mine)
+        ]
+        yield f"Against `{first}`, `{label}` is {' and '.join(said) or 'not clearly different anywhere'}.\n"
+
+
+def _place(difference: Difference) -> str:
+    return f"{difference.split} {difference.metric}"
+
+
+def _split_table(report: EvalReport, split: str) -> str:
+    head = ["model", *(_headed(report, name) for name in _metrics(report)), "n"]
+    rows = [
+        [f"`{_line(result.label)}`", *(cell(result.metrics[split].get(name)) for name in _metrics(report)), counts(result, split)]
+        for result in report.results
+        if split in result.metrics
+    ]
+    return f"### {split}\n\n{table(head, rows)}\n"
+
+
+def _cut_off(report: EvalReport) -> Iterator[str]:
+    for label, cut in report.config.get("cut_off", {}).items():
+        limit = report.config.get("max_new_tokens")
+        yield f"{cut} answers of `{_line(label)}` ran into the limit of {limit} tokens and are scored as they stand.\n"
+
+
+def _headed(report: EvalReport, name: str) -> str:
+    return f"{name} ↓" if name in report.config.get("penalties", ()) else f"{name} ↑"
+
+
+def _difference_section(report: EvalReport) -> Iterator[str]:
+    if not report.differences:
+        return
+    rows = [
+        [d.split, d.metric, f"`{_line(d.second)}` − `{_line(d.first)}`", _signed(d.difference), str(d.difference.n),
+         "yes" if d.separated else "no", f"**{d.verdict}**" if d.verdict != "no clear difference" else d.verdict]
+        for d in report.differences
+    ]  # fmt: skip
+    head = ["split", "metric", "difference", "mean", "pairs", "separated", "verdict"]
+    yield f"## Differences on the same questions\n\n{table(head, rows)}\n"
+
+
+def _signed(interval: Interval) -> str:
+    if interval.mean is None:
+        return "–"
+    return f"{interval.mean:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]"
+
+
+def _part_section(report: EvalReport) -> Iterator[str]:
+    yield "## By risk stratum and language\n"
+    for split in _splits(report):
+        rows = [
+            [part, f"`{_line(result.label)}`", *(cell(found.get(name)) for name in _metrics(report)), str(_most(found))]
+            for part in sorted({part for result in report.results for part in result.by_stratum.get(split, {})})
+            for result in report.results
+            if _most(found := result.by_stratum.get(split, {}).get(part, {}))
+        ]
+        yield f"### {split}\n\n{table(['part', 'model', *(_headed(report, name) for name in _metrics(report)), 'n'], rows)}\n"
+
+
+def _most(found: Mapping[str, Interval]) -> int:
+    return max((interval.n for interval in found.values()), default=0)
+
+
+def _worst_section(result: ModelResult) -> str:
+    if not result.worst:
+        return f"## Worst answers of `{_line(result.label)}`\n\nNone: every answer is flawless by these rules.\n"
+    shown = "\n".join(_quoted(sample) for sample in result.worst)
+    return f"## Worst answers of `{_line(result.label)}`\n\n{shown}"
+
+
+def _worse_section(label: str, pairs: Sequence[tuple[ScoredSample, ScoredSample]]) -> str:
+    shown = "\n".join(f"{_quoted(after)}\nBefore:\n\n{_quote(before.answer)}\n\n{_reasons(before)}\n" for before, after in pairs)
+    return f"## Answers that got worse with `{_line(label)}`\n\n{shown}"
+
+
+def _quoted(sample: ScoredSample) -> str:
+    head = f"**{sample.split}** {sample.prompt_id[:19]}…"
+    return f"{head}\n\n{_quote(sample.question)}\n\n{_quote(sample.answer)}\n\n{_reasons(sample)}\n"
+
+
+def _reasons(sample: ScoredSample) -> str:
+    lines = []
+    for score in sample.scores:
+        if isinstance(score, Missing):
+            lines.append(f"- {score.name}: missing ({_line(score.reason)})")
+        elif score.applies:
+            lines.append(f"- {score.name}: {score.value:.2f}, {_line(score.reason)}")
+    return "\n".join(lines)
+
+
+def _quote(text: str) -> str:
+    """A block quote in which nothing of the text is Markdown or HTML; long text is cut in the middle."""
+    if not text.strip():
+        return "> *(empty)*"
+    if len(text) > SHOWN:
+        text = f"{text[: SHOWN * 2 // 3].rstrip()} … {text[-SHOWN // 3 :].lstrip()}"
+    return "\n".join(f"> {escape(line)}" for line in text.splitlines() if line.strip())
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_{}\[\]()#+!|~$-])", r"\\\1", text)
+
+
+def _line(text: str) -> str:
+    """One line, safe inside a table or a code span."""
+    return " ".join(text.replace("|", "\\|").replace("`", "'").replace("<", "&lt;").split())
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _inputs_section(report: EvalReport) -> str:
+    rules = "\n".join(f"- rule `{name}` version `{version}`" for name, version in report.rules.items())
+    inputs = "\n".join(f"- {_line(name)}: `{value}`" for name, value in report.inputs.items())
+    config = "\n".join(f"- {name}: `{value}`" for name, value in report.config.items())
+    return f"## Inputs, rules and settings\n\n{inputs}\n{rules}\n{config}\n"

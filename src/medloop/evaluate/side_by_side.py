@@ -1,0 +1,93 @@
+"""Several sets of answers to the same questions, scored by the same rules, against the first of them; written as a report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from medloop.contracts import EvalReport, ModelRef, Rule, utc_now
+from medloop.errors import ConfigError
+from medloop.evaluate.answers import EvalConfig
+from medloop.evaluate.compare import compare, degraded
+from medloop.evaluate.report import REFERENCE, render
+from medloop.evaluate.run import Sample, penalties_of, score_samples, summarise
+from medloop.store.files import atomic_write
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One column of the report: a model or a file of predictions, with its answers."""
+
+    label: str
+    samples: Sequence[Sample]
+    model: ModelRef | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    report: EvalReport
+    markdown: Path
+    json: Path
+
+
+def side_by_side(
+    contenders: Sequence[Contender],
+    rules: Sequence[Rule],
+    *,
+    inputs: Mapping[str, str],
+    config: EvalConfig,
+    name: str,
+    markdown: Path,
+    progress: Callable[[str], None] = lambda label: None,
+) -> Evaluation:
+    """Score, compare with the first contender, and write `markdown` and the JSON beside it."""
+    penalties = penalties_of(rules)
+    scored, results = {}, {}
+    for one in contenders:
+        progress(one.label)
+        scored[one.label] = score_samples(one.samples, rules)
+        results[one.label] = summarise(
+            scored[one.label], penalties=penalties, label=one.label, model=one.model, seed=config.seed, resamples=config.resamples
+        )
+    first, *others = [one.label for one in contenders if one.label != REFERENCE]
+    pairs = [(results[first], scored[first], results[label], scored[label]) for label in others]
+    options = {"penalties": penalties, "seed": config.seed, "resamples": config.resamples}
+    report = EvalReport(
+        name=name,
+        results=tuple(results.values()),
+        differences=tuple(found for pair in pairs for found in compare(*pair, **options)),  # type: ignore[arg-type]
+        inputs=dict(inputs),
+        rules={rule.name: rule.version for rule in rules},
+        config={**config.model_dump(), "penalties": sorted(penalties), "cut_off": _cut_off(contenders)},
+        timestamp=utc_now(),
+    )
+    worse = {label: degraded(scored[first], scored[label], penalties) for label in others}
+    atomic_write(markdown.with_suffix(".json"), report.model_dump_json(indent=2, exclude_none=True) + "\n")
+    atomic_write(markdown, render(report, worse))
+    return Evaluation(report, markdown, markdown.with_suffix(".json"))
+
+
+def _cut_off(contenders: Sequence[Contender]) -> dict[str, int]:
+    return {one.label: cut for one in contenders if (cut := sum(sample.cut_off for sample in one.samples))}
+
+
+def labelled(models: Sequence[ModelRef]) -> dict[str, ModelRef]:
+    """Models by short name; by their full path where two share the short one."""
+    short = [ref.label for ref in models]
+    named = {ref.label if short.count(ref.label) == 1 else f"{ref.base}+{ref.adapter}": ref for ref in models}
+    if len(named) < len(models):
+        raise ConfigError("The same model is given twice", "Name each model once")
+    return named
+
+
+def file_name(label: str) -> str:
+    """A label as part of a file name."""
+    return re.sub(r"[^\w.+-]+", "_", label).strip("_.")
+
+
+def predictions_path(markdown: Path, label: str) -> Path:
+    """`predictions_<label>.jsonl` beside the report; with the report's own name where several share a folder."""
+    prefix = "" if markdown.name == "eval_report.md" else f"{markdown.stem}_"
+    return markdown.with_name(f"{prefix}predictions_{file_name(label)}.jsonl")

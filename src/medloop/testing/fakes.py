@@ -1,0 +1,46 @@
+"""Stand-ins with the same face as the real thing, for tests and for trying a pipeline without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from medloop.contracts import Completion, Message, ModelRef, canonical_json, sha256_id
+from medloop.settings import Settings
+
+
+class FakeGenerate:
+    """Answers from a dictionary by the last thing the user said; `calls` counts the prompts it was asked."""
+
+    def __init__(self, answers: Mapping[str, str], default: str | None = None, name: str = "fake") -> None:
+        self.answers = dict(answers)
+        self.default = default
+        self.name = name
+        self.calls = 0
+
+    def __call__(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        seed: int = 0,
+        batch_size: int = 16,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Completion]:
+        """A question it has no answer to ends in `finish_reason="error"`, like a prompt that does not fit."""
+        self.calls += len(prompts)
+        return [self._answer(prompt, temperature) for prompt in prompts]
+
+    def _answer(self, prompt: Sequence[Message], temperature: float) -> Completion:
+        question = next(message.content for message in reversed(prompt) if message.role == "user")
+        text = self.answers.get(question, self.default)
+        name = sha256_id(canonical_json([message.model_dump() for message in prompt]))
+        reason = "error" if text is None else "stop"
+        return Completion.model_validate(
+            {"prompt_id": name, "model": self.name, "text": text or "", "finish_reason": reason, "temperature": temperature}
+        )
+
+    def opener(self) -> Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], FakeGenerate]]]:
+        """What `loop.evaluate_models` takes as `open_model`; the identity is the hash of the answers."""
+        identity = {"base": sha256_id(canonical_json([self.answers, self.default])), "adapter": None}
+        return lambda ref, settings: (identity, lambda: self)
