@@ -91,6 +91,22 @@ def test_replace_killed_between_its_renames_is_undone_on_read(tmp_path: Path) ->
     assert verify_artifact(tmp_path / "a") and (tmp_path / "a/card").read_text() == "old"
 
 
+def test_folder_that_another_process_made_meanwhile_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="already exists"), new_artifact(tmp_path / "a") as folder:
+        (folder / "card").write_text("late")
+        make(tmp_path / "a", card="first")
+    assert (tmp_path / "a/card").read_text() == "first" and names(tmp_path) == ["a"]
+
+
+def test_second_replace_after_a_killed_one_keeps_only_the_newest(tmp_path: Path) -> None:
+    make(tmp_path / "a", card="second")
+    make(tmp_path / ".a.old-0123456789ab", card="first")  # the first replacement was killed before it cleaned up
+    make(tmp_path / "a", card="third", replace=True)
+    os.rename(tmp_path / "a", tmp_path / "lost")
+    with pytest.raises(InputError):
+        verify_artifact(tmp_path / "a")  # and not the first one again
+
+
 def test_old_folder_left_behind_a_finished_replace_is_swept(tmp_path: Path) -> None:
     make(tmp_path / "a", card="new")
     make(tmp_path / ".a.old-0123456789ab", card="old")

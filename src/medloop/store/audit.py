@@ -97,17 +97,16 @@ def verify(store: Store) -> AuditReport:
     kept = _read_head(store.settings)  # before the rows: a writer may add some meanwhile, and then the head only lags
     seq, last, at_head = 0, GENESIS, GENESIS
     with store.read() as conn:
-        for row in conn.execution_options(yield_per=1000).execute(select(audit_log).order_by(audit_log.c.seq)):
-            if row.seq != seq + 1:
-                return _broken(seq, last, seq + 1, f"row {seq + 1} is missing (the next one there is {row.seq})")
-            expected = _hash(last, {name: value for name, value in row._mapping.items() if name != "hash"})
-            if row.hash != expected:
-                return AuditReport(
-                    seq, last, None, f"row {row.seq} is not as it was written, or does not follow row {seq}", row.seq
-                )
-            seq, last = row.seq, row.hash
-            if isinstance(kept, Head) and seq == kept.seq:
-                at_head = last
+        query = select(audit_log).order_by(audit_log.c.seq)
+        with conn.execution_options(yield_per=1000).execute(query) as rows:
+            for row in rows:
+                if row.seq != seq + 1:
+                    return _broken(seq, last, seq + 1, f"row {seq + 1} is missing (the next one there is {row.seq})")
+                if row.hash != _hash(last, {name: value for name, value in row._mapping.items() if name != "hash"}):
+                    return _broken(seq, last, row.seq, f"row {row.seq} is not as it was written, or does not follow row {seq}")
+                seq, last = row.seq, row.hash
+                if isinstance(kept, Head) and seq == kept.seq:
+                    at_head = last
         return _against_head(store, conn, kept, AuditReport(seq, last), at_head)
 
 

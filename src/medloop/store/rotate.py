@@ -127,9 +127,11 @@ def _put_in_place(store: Store) -> None:
 
 
 def _rewrap(store: Store, conn: Connection, master: MasterKey) -> None:
-    for (key_id,) in conn.execute(select(data_keys.c.key_id)).all():
-        wrapped = wrap(master, key_id, store.keys.reading(conn, key_id).raw)
-        conn.execute(update(data_keys).where(data_keys.c.key_id == key_id).values(wrapped=wrapped, master_id=master.id))
+    # All are opened before the first is wrapped anew: afterwards two master keys would be in the table.
+    keys = [store.keys.reading(conn, key_id) for key_id in conn.execute(select(data_keys.c.key_id)).scalars().all()]
+    for key in keys:
+        wrapped = wrap(master, key.key_id, key.raw)
+        conn.execute(update(data_keys).where(data_keys.c.key_id == key.key_id).values(wrapped=wrapped, master_id=master.id))
 
 
 def _reencrypt_batch(store: Store, conn: Connection, table: Table, after: int, batch: int) -> tuple[int, int]:
