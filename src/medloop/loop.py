@@ -5,15 +5,16 @@ Stages are siblings and never import one another; what one needs of another is p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medloop.errors import ConfigError, speaking_of
-from medloop.settings import Settings, Workspace
+from medloop.settings import Settings, Workspace, resolve
 
 if TYPE_CHECKING:
-    from medloop.contracts import ModelRef
+    from medloop.contracts import Contract, ModelRef
     from medloop.evaluate.answers import EvalConfig, Generate, Progress
     from medloop.evaluate.side_by_side import Evaluation
 
@@ -43,7 +44,40 @@ def init_workspace(folder: Path) -> bool:
         workspace.keys.chmod(0o700)
         if new:
             workspace.config.write_text(CONFIG_TEMPLATE, encoding="utf-8")
+    _open_books(resolve({"home": home}).settings)
     return new
+
+
+def _open_books(settings: Settings) -> None:
+    """The encryption key and the store at its newest schema; the audit log's first row is the workspace's birth."""
+    from medloop.contracts import AuditEvent
+    from medloop.store import audit
+    from medloop.store.db import ensure_master_key, open_store, upgrade
+
+    ensure_master_key(settings)
+    before, _ = upgrade(settings)
+    if before is None:
+        with open_store(settings) as store, store.write() as conn:
+            audit.append(conn, AuditEvent(actor=actor(), action="workspace.init", subject=settings.home.name))
+
+
+def actor() -> str:
+    """Who is at the keyboard, for the audit log."""
+    import getpass
+
+    try:
+        return f"user:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container may run under a number without a name
+        return f"uid:{os.getuid()}"
+
+
+def enter(settings: Settings, kind: str, path: Path, card: Contract) -> None:
+    """Write a finished folder into the store's catalog and the audit log; the same content twice is one entry."""
+    from medloop.store.catalog import register
+    from medloop.store.db import open_store
+
+    with open_store(settings) as store:
+        register(store, kind, path, card.model_dump(mode="json", exclude_none=True), actor=actor())
 
 
 def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | None], Callable[[], Generate]]:
@@ -52,9 +86,9 @@ def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | No
 
     require_packages()
     from medloop.models.generate import load_generator
-    from medloop.models.load import resolve
+    from medloop.models.load import resolve as find_model
 
-    found = resolve(ref, settings)
+    found = find_model(ref, settings)
     return {"base": found.sha256, "adapter": found.adapter_sha256}, lambda: load_generator(ref, settings)
 
 

@@ -15,14 +15,35 @@ from medloop.cli import common
 
 # (what it is for, the command). Each can be repeated: finished work is recognised and kept.
 STEPS = (
-    ("Make up a clinic's own question-and-answer log, good and bad answers mixed", "embedded corpus --output clinic.jsonl --rows 6000"),
-    ("Import it as it is, with its licence and hash", "data import clinic.jsonl --name clinic --licence Apache-2.0"),
-    ("Clean, de-duplicate, split without leaks, set gold and red-team cases aside", "data prepare"),
-    ("Draw prompts for later RL, at least 40 % of them high-risk", "data prompts"),
-    ("Teach the embedded model with LoRA", "train sft --name sft"),
-    ("Compare before and after on questions neither has seen", "eval --model embedded:tiny --model embedded:tiny+models/lora/sft --split gold --split red --name demo"),
-    ("Check that the audit log is whole", "audit verify"),
-)  # fmt: skip
+    (
+        "Make up a clinic's own log of questions and answers, good and bad mixed",
+        "embedded corpus --output clinic.jsonl --rows 6000",
+    ),
+    (
+        "Import it as it is, with its licence and hash",
+        "data import clinic.jsonl --name clinic --licence Apache-2.0",
+    ),
+    (
+        "Clean, de-duplicate, split without leaks, set gold and red-team cases aside",
+        "data prepare",
+    ),
+    (
+        "Draw prompts for later RL, at least 40 % of them high-risk",
+        "data prompts",
+    ),
+    (
+        "Teach the embedded model with LoRA",
+        "train sft --name sft",
+    ),
+    (
+        "Compare before and after on questions that neither has seen",
+        "eval --model embedded:tiny --model embedded:tiny+models/lora/sft --split gold --split red --name demo",
+    ),
+    (
+        "Check that the audit log is whole",
+        "audit verify",
+    ),
+)
 
 
 def register(app: typer.Typer) -> None:
