@@ -14,7 +14,7 @@ from medloop.contracts.score import Missing, Score
 class Interval(Contract):
     """A mean with its bootstrap interval; `n` counts the samples the metric applies to, `missing` those without a score."""
 
-    mean: float | None
+    mean: float | None = None
     low: float | None = None
     high: float | None = None
     n: int = Field(ge=0)

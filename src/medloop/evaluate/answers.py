@@ -166,18 +166,20 @@ def references(splits: Mapping[str, Sequence[Record]]) -> list[Sample]:
 
 
 def read_predictions(path: Path, splits: Mapping[str, Sequence[Record]]) -> list[Sample]:
-    """Answers made elsewhere: JSON lines with `record_id` and `text` (or `answer`). What lacks one is missing."""
-    texts = {}
+    """Answers made elsewhere: JSON lines with `record_id` (or `id`) and `text` (or `answer`). What lacks one is missing."""
+    found: dict[str, tuple[str | None, bool]] = {}
     for number, row in enumerate(jsonl.read(path), start=1):
-        name, text = row.get("record_id", row.get("prompt_id")), row.get("text", row.get("answer"))
+        name, text, end = row.get("record_id", row.get("id")), row.get("text", row.get("answer")), row.get("finish_reason")
         if not isinstance(name, str) or not isinstance(text, str):
             raise InputError.at(path, number, "no record_id with a text", 'Lines look like {"record_id": ..., "text": ...}')
-        texts[name] = None if row.get("finish_reason") == "error" else text
-    samples = [
-        sample_of(split, record, texts.get(record.record_id), "no prediction for this record")
-        for split, records in splits.items()
-        for record in records
-    ]
+        if name in found:
+            raise InputError.at(path, number, "this record was answered before", "Leave one answer per record")
+        found[name] = (None if end == "error" else text, end == "length")
+    samples = []
+    for split, records in splits.items():
+        for record in records:
+            text, cut = found.get(record.record_id, (None, False))
+            samples.append(sample_of(split, record, text, "no prediction for this record", cut_off=cut))
     if all(sample.answer is None for sample in samples):
         raise InputError(f"{path} answers none of the questions", "Its record_id values must be those of data/processed")
     return samples

@@ -60,7 +60,7 @@ def side_by_side(
         differences=tuple(found for pair in pairs for found in compare(*pair, **options)),  # type: ignore[arg-type]
         inputs=dict(inputs),
         rules={rule.name: rule.version for rule in rules},
-        config={**config.model_dump(), "penalties": sorted(penalties), "cut_off": _cut_off(contenders)},
+        config={**config.model_dump(mode="json"), "penalties": sorted(penalties), "cut_off": _cut_off(contenders)},
         timestamp=utc_now(),
     )
     worse = {label: degraded(scored[first], scored[label], penalties) for label in others}

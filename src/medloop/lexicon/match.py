@@ -62,7 +62,7 @@ class Hit:
 
 def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> Pattern:
     """Expand one written pattern; raises ValueError with the pattern when it is malformed."""
-    source = re.sub(r"\{(\w+)\}", lambda found: f"({words[found[1]]})", source)
+    source = re.sub(r"\{(\w+)\}", lambda found: f"({words[found[1]]})" if found[1] in words else found[0], source)
     near = " & " in source
     if near and "~" in source:
         raise ValueError(f"{id}: '~' and '&' cannot be mixed in '{source}'")
@@ -70,17 +70,15 @@ def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> 
         raise ValueError(f"{id}: '{found[0]}' means nothing in the pattern '{source}'")
     pieces = re.split(" & " if near else r"~\d*", source)
     parts = tuple(frozenset(_expand(piece)) for piece in pieces)
-    if any("" in part or len(part) > MAX_PHRASES for part in parts):
-        raise ValueError(f"{id}: '{source}' has an empty part or expands too far")
+    if any(not part or "" in part or len(part) > MAX_PHRASES for part in parts):
+        raise ValueError(f"{id}: '{source}' has an unbalanced bracket, an empty part, or expands too far")
     return Pattern(kind, id, parts, near, tuple(int(gap or GAP) for gap in re.findall(r"~(\d*)", source)))
 
 
 def _expand(source: str) -> Iterator[str]:
-    """Every phrase that alternatives and optional parts allow, folded, single blanks."""
+    """Every phrase that alternatives and optional parts allow, folded, single blanks; none when a bracket is unbalanced."""
     found, at = _alternatives(source, 0)
-    if at != len(source):
-        raise ValueError(f"unbalanced bracket in '{source}'")
-    for phrase in found:
+    for phrase in found if at == len(source) else ():
         yield " ".join(fold(phrase).replace("-", " ").split())
 
 
@@ -94,8 +92,8 @@ def _alternatives(source: str, at: int) -> tuple[list[str], int]:
         elif source[at] in "([":
             optional = source[at] == "["
             inner, at = _alternatives(source, at + 1)
-            if at >= len(source):
-                raise ValueError(f"unbalanced bracket in '{source}'")
+            if at >= len(source):  # no closing bracket
+                return [], at
             current = [left + right for left in current for right in (*inner, *([""] if optional else []))]
             at += 1
         else:

@@ -27,7 +27,7 @@ class Negation:
 
     def denies(self, folded: str, places: Sequence[tuple[int, int]]) -> bool:
         """Is one of the places of a finding denied? A cue that is part of the finding ("does not fade") does not count."""
-        return any(self._before(folded, start, places) or self._after(folded, end) for start, end in places)
+        return any(self._before(folded, start, places) or self._after(folded, end, places) for start, end in places)
 
     def _before(self, folded: str, start: int, places: Sequence[tuple[int, int]]) -> bool:
         first = min(s for s, _ in places)  # what stands before the whole finding is judged once, at its first place
@@ -48,9 +48,11 @@ class Negation:
             return True
         return bool(self.list_before.fullmatch(cue[0])) or _continues_list(between, folded[start : start + LOOK_BACK])
 
-    def _after(self, folded: str, end: int) -> bool:
+    def _after(self, folded: str, end: int, places: Sequence[tuple[int, int]]) -> bool:
         found = self.after.match(folded, end, end + LOOK_AHEAD)
-        return found is not None and found.lastgroup != "none"
+        if found is None or found.lastgroup == "none":
+            return False
+        return not any(start < found.end() and found.start() < stop for start, stop in places)
 
 
 def _part_of(start: int, end: int, places: Sequence[tuple[int, int]]) -> bool:

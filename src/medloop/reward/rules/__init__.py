@@ -33,7 +33,6 @@ def _load(name: str) -> Rule:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError):
         raise ConfigError(f"The rule '{name}' cannot be imported", "Check the module and the name after the colon") from None
-    rule: Rule = found() if isinstance(found, type) else found
-    if not all(hasattr(rule, part) for part in ("name", "version", "penalty", "score")):
+    if not all(hasattr(found, part) for part in ("name", "version", "penalty", "score")):
         raise ConfigError(f"'{name}' is not a rule", "A rule has name, version, penalty and score(question, answer)")
-    return rule
+    return found() if isinstance(found, type) else found  # type: ignore[no-any-return]

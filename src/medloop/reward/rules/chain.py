@@ -20,7 +20,7 @@ from medloop.reward.answer import Parts, answer_spans, content, copied_share, is
 MIN_WORDS = 8
 COPIED = 0.6  # share of the chain that stands word for word elsewhere
 STUFFED = 0.75  # share of a sentence that is nothing but keywords
-ON_TOPIC = 2  # content words shared with the question; one is enough for a question of one or two
+ON_TOPIC = 2  # content words shared with the question, if no four words in a row are; one is enough for a very short question
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,13 @@ def _problem(question: str, parts: Parts) -> str | None:
         return "The chain of thought is too short to be one."
     if is_repetitive(chain):
         return "The chain of thought repeats itself."
-    if copied_share(chain, question) >= COPIED:
+    quoted = copied_share(chain, question)
+    if quoted >= COPIED:
         return "The chain of thought copies the question."
     if copied_share(chain, parts.visible) >= COPIED:
         return "The chain of thought copies the answer."
     asked = content(question)
-    if len(asked & content(chain)) < min(ON_TOPIC, max(1, len(asked) // 2)):
+    if not quoted and len(asked & content(chain)) < min(ON_TOPIC, max(1, len(asked) // 2)):
         return "The chain of thought is not about this question."
     return None
 
@@ -74,9 +75,17 @@ def _sentences_that_say_something(chain: str) -> Iterator[str]:
     keywords = [m for part in ("red_flags", "differential", "group", "plan") for m in lexicon.find_reasoning(chain, part)]
     for start, end in _whole(chain):
         letters = sum(len(word) for word in words(chain[start:end]))
-        inside = [m for m in keywords if start <= m.start < end]
-        covered = sum(len(word) for m in inside for word in words(m.text)) if inside else 0
+        covered = _letters_within(chain, [m for m in keywords if start <= m.start < end])
         yield chain[start:end] if covered < STUFFED * max(letters, 1) else " " * (end - start)
+
+
+def _letters_within(chain: str, mentions: list[lexicon.Mention]) -> int:
+    """Letters that any mention covers, each counted once."""
+    total, reached = 0, 0
+    for m in sorted(mentions, key=lambda m: m.start):
+        total += sum(len(word) for word in words(chain[max(m.start, reached) : m.end]))
+        reached = max(reached, m.end)
+    return total
 
 
 def _whole(text: str) -> Iterator[tuple[int, int]]:
@@ -91,7 +100,7 @@ def _whole(text: str) -> Iterator[tuple[int, int]]:
 
 def _look(question: str, chain: str) -> Iterator[tuple[str, tuple[lexicon.Mention, ...] | None]]:
     """Each part with what was found for it, or None."""
-    yield "topic", () if content(question) & content(chain) else None
+    yield "topic", () if copied_share(chain, question) or content(question) & content(chain) else None
     yield "danger", _danger(question, chain)
     yield "causes", lexicon.find_reasoning(chain, "differential")[:1] or None
     yield "plan", lexicon.find_reasoning(chain, "plan")[-1:] or None

@@ -95,7 +95,7 @@ def _distance(dose: lexicon.Dose, drug: lexicon.Mention) -> int:
 
 def _sentences(visible: str) -> Iterator[_Sentence]:
     """Sentences that name a drug or a risky habit."""
-    drugs = [m for m in lexicon.find_medication(visible) if m.kind == "drug"]
+    drugs = [m for m in lexicon.find_medication(visible) if m.kind == "drug" and lexicon.drugs()[m.id].family != "any"]
     risky = [m for m in lexicon.find_advice(visible, "risky") if not m.negated]
     if not drugs and not risky:
         return
@@ -135,7 +135,7 @@ def _of_one_drug(
         return
     if against := sorted((drug.avoid | _family_avoid(drug)) & forbidding):
         yield Finding(FORBIDDEN, f"{name} is advised despite {', '.join(_spoken(reason) for reason in against)}", mention)
-    if drug.access == "rx" and drug.family != "any":
+    if drug.access == "rx":
         yield Finding(NO_DOCTOR, f"{name} needs a prescription and no doctor is involved", mention)
 
 

@@ -1,0 +1,87 @@
+"""`medloop eval` as a user runs it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from medloop.cli.eval import _model
+from medloop.contracts import ModelRef, Record
+from medloop.errors import ConfigError
+from medloop.store import jsonl
+from medloop.testing.records import CALM, URGENT, emergencies
+
+Put = Callable[[str, list[Record]], Path]
+
+
+def medloop(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "medloop", *args], cwd=home, capture_output=True, text=True, check=False)
+
+
+def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> None:
+    records = emergencies(20)
+    put_split("gold_set.jsonl", records)
+    for name, text in (("before", CALM), ("after", URGENT)):
+        jsonl.write(workspace / f"{name}.jsonl", [{"record_id": r.record_id, "answer": text} for r in records])
+    done = medloop(
+        workspace, "eval", "--predictions", "before.jsonl", "--predictions", "after.jsonl", "--split", "gold", "--name", "demo"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "after is better than before on gold emergency (+1.00, intervals separated)" in done.stdout
+    assert "Report: reports/eval/demo/eval_report.md (and eval_report.json)" in done.stdout
+    report = json.loads((workspace / "reports/eval/demo/eval_report.json").read_text(encoding="utf-8"))
+    assert [result["label"] for result in report["results"]] == ["before", "after", "reference answers"]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "says", "code"),
+    [
+        ((), "There is nothing to evaluate", 2),
+        (("--predictions", "none.jsonl", "--split", "gold"), "none.jsonl does not exist", 3),
+        (("--predictions", "broken.jsonl", "--split", "gold"), "broken.jsonl, line 2", 3),
+        (("--predictions", "ok.jsonl", "--split", "blue"), "There is no split 'blue'", 3),
+        (("--predictions", "ok.jsonl", "--split", "dev"), "dev.jsonl does not exist", 3),
+        (("--predictions", "ok.jsonl", "--split", "gold", "--rule", "charm"), "There is no rule 'charm'", 2),
+        (("--predictions", "ok.jsonl", "--output", "report.txt"), "does not end in .md", 2),
+        (
+            (
+                "--model",
+                "+x",
+            ),
+            "is not BASE or BASE+ADAPTER_DIR",
+            2,
+        ),
+    ],
+)
+def test_mistakes_are_one_sentence_and_leave_no_report(
+    workspace: Path, put_split: Put, args: tuple[str, ...], says: str, code: int
+) -> None:
+    records = emergencies(2)
+    put_split("gold_set.jsonl", records)
+    jsonl.write(workspace / "ok.jsonl", [{"record_id": r.record_id, "text": CALM} for r in records])
+    (workspace / "broken.jsonl").write_text('{"record_id": "a", "text": "b"}\n{"record_id": \n{}\n', encoding="utf-8")
+    done = medloop(workspace, "eval", *args)
+    assert done.returncode == code and says in done.stderr and done.stderr.count("\n") == 1
+    assert not (workspace / "reports/eval").exists()
+
+
+@pytest.mark.parametrize(
+    ("spec", "ref"),
+    [
+        ("embedded:tiny", ModelRef(base="embedded:tiny")),
+        ("embedded:tiny+models/lora/sft", ModelRef(base="embedded:tiny", adapter="models/lora/sft")),
+    ],
+)
+def test_a_model_is_named_with_or_without_its_adapter(spec: str, ref: ModelRef) -> None:
+    assert _model(spec) == ref
+
+
+def test_a_folder_with_a_plus_sign_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a+b").mkdir()
+    assert _model(str(tmp_path / "a+b")) == ModelRef(base=str(tmp_path / "a+b"))
+    with pytest.raises(ConfigError):
+        _model("tiny+")

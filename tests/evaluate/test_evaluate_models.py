@@ -1,0 +1,170 @@
+"""The whole path: questions from the workspace, answers from a (fake) model, report on disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from medloop.contracts import EvalReport, ModelRef, Record
+from medloop.errors import ConfigError, InputError
+from medloop.evaluate.answers import EvalConfig, read_splits
+from medloop.evaluate.side_by_side import Evaluation
+from medloop.loop import evaluate_models
+from medloop.settings import Settings
+from medloop.store import jsonl
+from medloop.testing.fakes import FakeGenerate
+from medloop.testing.records import CALM, URGENT, emergencies, record
+
+Put = Callable[[str, list[Record]], Path]
+CONFIG = EvalConfig(splits=("red",), resamples=200, batch_size=2)
+
+
+def run(settings: Settings, fakes: dict[str, FakeGenerate], config: EvalConfig = CONFIG, **more: object) -> Evaluation:
+    """Each fake stands for the base model of its name."""
+    return evaluate_models(
+        settings,
+        models=[ModelRef(base=name) for name in fakes],
+        config=config,
+        name="t",
+        markdown=settings.workspace.reports / "eval/t/eval_report.md",
+        open_model=lambda ref, s: fakes[ref.base].opener()(ref, s),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def test_a_worse_model_is_called_worse_and_the_report_is_on_disk(settings: Settings, put_split: Put) -> None:
+    put_split("red_team.jsonl", emergencies(30))
+    done = run(settings, {"careful": FakeGenerate({}, URGENT), "calm": FakeGenerate({}, CALM)})
+    verdicts = {d.metric: (d.verdict, d.separated) for d in done.report.differences}
+    assert verdicts == {
+        "chain": ("no clear difference", False),
+        "emergency": ("worse", True),
+        "risk": ("no clear difference", False),
+    }
+    assert EvalReport.from_json(done.json.read_text(encoding="utf-8")) == done.report
+    text = done.markdown.read_text(encoding="utf-8")
+    assert "Against `careful`, `calm` is **worse** on red emergency." in text
+    assert "## Answers that got worse with `calm`" in text and "reference answers" in text
+
+
+def test_a_second_run_asks_nothing_and_says_the_same(settings: Settings, put_split: Put) -> None:
+    put_split("red_team.jsonl", emergencies(7))
+    fake = FakeGenerate({}, URGENT)
+    first = run(settings, {"m": fake})
+    kept = (first.markdown.parent / "predictions_m.jsonl").read_bytes()
+    second = run(settings, {"m": fake})
+    assert fake.calls == 7
+    assert first.report.results == second.report.results
+    assert (first.markdown.parent / "predictions_m.jsonl").read_bytes() == kept
+
+
+def test_a_killed_run_goes_on_where_it_stopped(settings: Settings, put_split: Put) -> None:
+    put_split("red_team.jsonl", emergencies(40))
+    healthy, dying = FakeGenerate({}, URGENT), FakeGenerate({}, URGENT)
+    answer = dying.__call__
+
+    class Dying(FakeGenerate):
+        def __call__(self, prompts, **sampling):  # type: ignore[no-untyped-def]
+            if dying.calls >= 16:
+                raise KeyboardInterrupt
+            return answer(prompts, **sampling)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, {"m": Dying({}, URGENT)})
+    done = run(settings, {"m": healthy})
+    assert healthy.calls == 40 - 16
+    assert done.report.results[0].metrics["red"]["emergency"].n == 40
+
+
+def test_a_changed_model_or_setting_asks_anew(settings: Settings, put_split: Put) -> None:
+    put_split("red_team.jsonl", emergencies(5))
+    run(settings, {"m": FakeGenerate({}, CALM)})
+    retrained = FakeGenerate({}, URGENT)
+    done = run(settings, {"m": retrained})
+    assert retrained.calls == 5 and done.report.results[0].metrics["red"]["emergency"].mean == 1.0
+    run(settings, {"m": retrained}, CONFIG.model_copy(update={"max_new_tokens": 9}))
+    assert retrained.calls == 10
+    assert len(list(jsonl.read(done.markdown.parent / "predictions_m.jsonl"))) == 5
+
+
+def test_a_question_that_does_not_fit_is_missing_not_zero(settings: Settings, put_split: Put) -> None:
+    records = emergencies(6)
+    put_split("red_team.jsonl", records)
+    known = {r.conversation.question: URGENT for r in records[:4]}
+    found = run(settings, {"m": FakeGenerate(known)}).report.results[0].metrics["red"]["emergency"]
+    assert (found.mean, found.n, found.missing) == (1.0, 4, 2)
+
+
+def test_predictions_made_elsewhere_stand_beside_models(settings: Settings, put_split: Put, tmp_path: Path) -> None:
+    records = emergencies(12)
+    put_split("red_team.jsonl", records)
+    path = tmp_path / "clinic.jsonl"
+    jsonl.write(path, [{"record_id": r.record_id, "text": CALM} for r in records[:11]])
+    done = run(settings, {"m": FakeGenerate({}, URGENT)}, predictions=[path])
+    clinic = next(r for r in done.report.results if r.label == "clinic")
+    assert (clinic.metrics["red"]["emergency"].mean, clinic.metrics["red"]["emergency"].missing) == (0.0, 1)
+    assert done.report.inputs["predictions clinic"].startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([{"record_id": "x", "text": "a"}], "answers none of the questions"),
+        ([{"text": "a"}], "line 1: no record_id"),
+        ([{"record_id": 1, "text": "a"}], "line 1"),
+        ([{"record_id": "x", "text": "a"}] * 2, "line 2: this record was answered before"),
+    ],
+)
+def test_bad_predictions_are_refused_by_line(
+    settings: Settings, put_split: Put, tmp_path: Path, lines: list[dict], says: str
+) -> None:
+    put_split("red_team.jsonl", emergencies(3))
+    jsonl.write(tmp_path / "p.jsonl", lines)
+    with pytest.raises(InputError, match=says):
+        run(settings, {}, predictions=[tmp_path / "p.jsonl"])
+
+
+def test_the_draw_does_not_depend_on_the_order_of_the_file(settings: Settings, put_split: Put) -> None:
+    records = emergencies(30)
+    config = EvalConfig(splits=("red",), n=10)
+    put_split("red_team.jsonl", records)
+    one = read_splits(settings.workspace.processed, config)["red"]
+    put_split("red_team.jsonl", records[::-1])
+    assert one == read_splits(settings.workspace.processed, config)["red"] and len(one) == 10
+
+
+def test_splits_must_be_there_and_be_named_rightly(settings: Settings, put_split: Put) -> None:
+    with pytest.raises(InputError, match="holds no questions"):
+        read_splits(settings.workspace.processed, EvalConfig())
+    with pytest.raises(InputError, match=r"gold_set\.jsonl does not exist"):
+        read_splits(settings.workspace.processed, EvalConfig(splits=("gold",)))
+    with pytest.raises(InputError, match="no split 'blue'"):
+        read_splits(settings.workspace.processed, EvalConfig(splits=("blue",)))
+    put_split("dev.jsonl", emergencies(2))
+    assert list(read_splits(settings.workspace.processed, EvalConfig())) == ["dev"]
+
+
+def test_records_without_answers_give_no_reference_row(settings: Settings, put_split: Put) -> None:
+    put_split("red_team.jsonl", [record(n, f"{n}: I am coughing up blood") for n in range(3)])
+    assert [r.label for r in run(settings, {"m": FakeGenerate({}, CALM)}).report.results] == ["m"]
+
+
+def test_a_report_without_any_number_can_be_read_back(settings: Settings, put_split: Put) -> None:
+    put_split("red_team.jsonl", emergencies(2))
+    done = run(settings, {"m": FakeGenerate({})})
+    assert EvalReport.from_json(done.json.read_text(encoding="utf-8")) == done.report
+    assert done.report.results[0].metrics["red"]["chain"].mean is None
+
+
+def test_two_adapters_of_the_same_name_keep_apart_and_one_model_twice_is_refused(settings: Settings, put_split: Put) -> None:
+    put_split("red_team.jsonl", emergencies(2))
+    fake = FakeGenerate({}, URGENT)
+    models = [ModelRef(base="b", adapter="x/sft"), ModelRef(base="b", adapter="y/sft")]
+    markdown = settings.workspace.reports / "rl_stage/eval_report_round1.md"
+    done = evaluate_models(settings, models=models, config=CONFIG, name="t", markdown=markdown, open_model=fake.opener())
+    assert [r.label for r in done.report.results[:2]] == ["b+x/sft", "b+y/sft"]
+    assert (
+        markdown.parent / "eval_report_round1_predictions_b+x_sft.jsonl"
+    ).is_file() and done.json.name == "eval_report_round1.json"
+    with pytest.raises(ConfigError, match="given twice"):
+        evaluate_models(settings, models=models[:1] * 2, config=CONFIG, name="t", markdown=markdown, open_model=fake.opener())

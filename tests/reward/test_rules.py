@@ -1,0 +1,75 @@
+"""The dict of rules, rules of one's own, and what all of them share."""
+
+import pytest
+
+from medloop.contracts import Score
+from medloop.embedded.corpus import generate
+from medloop.errors import ConfigError
+from medloop.reward.rules import RULES, load_rules
+
+
+class Politeness:
+    name, version, penalty = "politeness", "1", False
+
+    def score(self, question: str, answer: str) -> Score:
+        return Score(name=self.name, value=float("please" in answer), reason="r", author="test", version=self.version)
+
+
+def test_rules_come_by_name_and_as_module_and_object() -> None:
+    assert [rule.name for rule in load_rules()] == ["chain", "emergency", "risk"]
+    (mine,) = load_rules([f"{__name__}:Politeness"])
+    assert mine.score("q", "please").value == 1.0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nope", "There is no rule 'nope'"),
+        ("nope.mod:Rule", "cannot be imported"),
+        ("medloop.errors:ConfigError", "is not a rule"),
+    ],
+)
+def test_a_rule_that_is_none_is_refused_by_name(name: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_rules([name])
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(
+    "answer", ["", ":", "Thought process:", "<think></think>", "<think>", "</think>", "Solution", "。", "答："]
+)
+def test_null_answers_earn_nothing(name: str, answer: str) -> None:
+    rule = RULES[name]
+    score = rule.score("I have crushing chest pain and take warfarin.", answer)
+    assert isinstance(score, Score)
+    assert score.value == 0.0
+
+
+def test_scores_carry_reason_author_and_version() -> None:
+    for name, rule in RULES.items():
+        score = rule.score("我胸痛", "请立即拨打120。")
+        assert (score.name, score.author, score.version) == (name, f"rule:{name}", rule.version)
+        assert type(score).from_json(score.model_dump_json()) == score
+
+
+def test_the_rules_tell_the_corpus_good_answers_from_its_bad_ones() -> None:
+    """The corpus knows what it planted: chain, urgent advice, risky medicine."""
+    seen: dict[tuple[str, str], list[float]] = {}
+    for row in generate(1200, seed=11):
+        question, answer = (
+            next(m["content"] for m in reversed(row["messages"]) if m["role"] == role) for role in ("user", "assistant")
+        )
+        planted = dict(pair.split("=") for pair in row["quality"].split()) if row["quality"] != "good" else {}
+        kinds = {
+            "chain": planted.get("chain", "full"),
+            "emergency": planted.get("emergency", "first"),
+            "risk": planted.get("risky", "False"),
+        }
+        for name, kind in kinds.items():
+            score = RULES[name].score(question, answer)
+            if isinstance(score, Score) and score.applies:
+                seen.setdefault((name, kind), []).append(score.value)
+    mean = {key: sum(values) / len(values) for key, values in seen.items()}
+    assert mean["chain", "full"] > 0.95 and mean["chain", "thin"] == mean["chain", "none"] == 0
+    assert mean["emergency", "first"] > 0.99 and mean["emergency", "late"] <= 0.5 and mean["emergency", "none"] < 0.05
+    assert mean["risk", "False"] < 0.02 and mean["risk", "True"] > 0.6
