@@ -70,17 +70,22 @@ class PreferencePair(Contract):
 
 
 class Source(Contract):
-    """One imported file, kept as it came, with its hash and licence."""
+    """One imported file, kept as it came, with its hash, its licence and how to read it.
+
+    A dataset card leaves `imported` out: the same data gives the same card wherever and whenever it was imported.
+    """
 
     name: Text
     path: Text
     sha256: Hash
     format: Text
     encoding: Text
+    shape: str | None = None
+    columns: dict[str, str] | None = None
     rows: int = Field(ge=0)
     rejected_rows: int = Field(0, ge=0)
     licence: str = "unknown"
-    imported: Timestamp
+    imported: Timestamp | None = None
 
 
 class FileEntry(Contract):
@@ -100,6 +105,7 @@ class DatasetCard(Contract):
     drops: dict[str, dict[DropReason, int]] = Field(default_factory=dict)
     languages: dict[str, dict[Language, int]] = Field(default_factory=dict)
     strata: dict[str, dict[Stratum, int]] = Field(default_factory=dict)
+    decontamination: dict[str, int] = Field(default_factory=dict)
     config: Json = Field(default_factory=dict)
     parents: tuple[Hash, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)

@@ -1,0 +1,257 @@
+"""`medloop data`: from files somebody has to data a model may learn from."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from medloop.cli import common
+
+if TYPE_CHECKING:
+    from medloop.data.prepare import PrepareConfig
+    from medloop.data.progress import Step
+
+data_app = typer.Typer(no_args_is_help=True, help="Import, clean, split and describe data; draw RL prompts; export.")
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(data_app, name="data")
+
+
+class Format(enum.StrEnum):
+    auto = "auto"
+    jsonl = "jsonl"
+    csv = "csv"
+    parquet = "parquet"
+
+
+class Encoding(enum.StrEnum):
+    auto = "auto"
+    utf8 = "utf-8"
+    gb18030 = "gb18030"
+
+
+class OnError(enum.StrEnum):
+    stop = "stop"
+    skip = "skip"
+
+
+class Split(enum.StrEnum):
+    train = "train"
+    dev = "dev"
+    test = "test"
+    gold = "gold"
+    red = "red"
+
+
+class Shape(enum.StrEnum):
+    sharegpt = "sharegpt"
+    alpaca = "alpaca"
+
+
+@data_app.command("import")
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSONL, JSON array, CSV, TSV or Parquet; may be gzipped.")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Name of the source (else the file's name; with several files a prefix).")
+    ] = None,
+    licence: Annotated[str, typer.Option(help="Licence of the data, as the card should say it.")] = "unknown",
+    format: Annotated[Format, typer.Option(help="File format; auto looks at the name and the first bytes.")] = Format.auto,
+    encoding: Annotated[
+        Encoding, typer.Option(help="Text encoding; auto tells UTF-8, UTF-16 and GB18030 apart.")
+    ] = Encoding.auto,
+    map_: Annotated[
+        list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from this column; repeatable.")
+    ] = None,
+    on_error: Annotated[OnError, typer.Option(help="A bad line stops the import, or is skipped and listed.")] = OnError.stop,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a source of this name that holds something else.")] = False,
+) -> None:
+    """Copy files into data/raw, unchanged, with hash, licence and how to read them.
+
+    Known shapes: messages, ShareGPT, Alpaca, question/answer, prompt/response; found by their column names.
+
+    Example:  medloop data import visits.csv --name visits --licence CC-BY-4.0 --map question=title
+    """
+    from medloop.data.intake import Options, import_files
+
+    options = Options(licence, format.value, encoding.value, _pairs("--map", map_ or []), on_error is OnError.skip)
+    for source, outcome in import_files(files, common.settings().workspace.raw, name=name, options=options, replace=replace):
+        if outcome == "unchanged":
+            common.say(f"{source.name}: the same bytes are already imported, nothing changed.")
+            continue
+        skipped = f", {source.rejected_rows:,} skipped (listed in rejected.jsonl)" if source.rejected_rows else ""
+        how = f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
+        common.say(f"{source.name}: {outcome}, {source.rows:,} rows{skipped} ({how}, licence {source.licence}).")
+
+
+@data_app.command("list")
+def list_() -> None:
+    """Show the imported sources and the prepared files.
+
+    Example:  medloop data list
+    """
+    from medloop.data.intake import list_sources
+    from medloop.data.prepare import CARD, read_card
+    from medloop.data.split import SPLITS
+
+    workspace = common.settings().workspace
+    sources = list_sources(workspace.raw)
+    if not sources:
+        common.say("No sources yet. Import some with: medloop data import FILE --name NAME")
+        return
+    lines = [("source", "rows", "rejected", "sha256", "licence", "read as")]
+    for source in sources:
+        how = f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
+        lines.append((source.name, f"{source.rows:,}", f"{source.rejected_rows:,}", source.sha256[7:19], source.licence, how))
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    for line in lines:
+        common.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    if (workspace.processed / CARD).is_file():
+        card = read_card(workspace)
+        files = ", ".join(f"{split} {card.files[split].rows:,}" for split in SPLITS)
+        common.say(f"\nPrepared ({card.content_id()[:19]}): {files}. See: medloop data card")
+
+
+@data_app.command("prepare")
+def prepare(
+    source: Annotated[list[str] | None, typer.Option(help="Only this source; may be repeated (all by default).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every draw (the workspace's seed by default).")] = None,
+    dev: Annotated[float | None, typer.Option(help="Share of rows for dev  [default: 0.1]")] = None,
+    test: Annotated[float | None, typer.Option(help="Share of rows for test  [default: 0.1]")] = None,
+    gold: Annotated[int | None, typer.Option(help="Rows of the gold set  [default: 200]")] = None,
+    red: Annotated[int | None, typer.Option(help="Rows of the red-team set  [default: 200]")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Settings of the preparation.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting, for example text_threshold=0.9.")
+    ] = None,
+) -> None:
+    """Clean, drop duplicates, tag, split, decontaminate and describe: data/processed, whole or not at all.
+
+    Example:  medloop data prepare --gold 100 --red 100 --set text_threshold=0.9
+    """
+    from medloop.data.prepare import prepare as run
+
+    settings = common.settings()
+    flags = {name: value for name, value in (("dev", dev), ("test", test), ("gold", gold), ("red", red)) if value is not None}
+    chosen = _config(config, _pairs("--set", set_ or []), flags)
+    card = run(settings.workspace, chosen, seed=settings.seed if seed is None else seed, names=source or (), progress=_bar)
+    for split, entry in card.files.items():
+        common.say(f"{entry.rows:>9,}  {entry.path:<16}{_shares(card.languages[split], entry.rows)}")
+    dropped = sum(sum(counts.values()) for counts in card.drops.values())
+    removed = sum(counts.get("contaminated", 0) for counts in card.drops.values())
+    common.say(f"{dropped:>9,}  dropped ({removed:,} of them near-copies of held-out questions; 0 left in train)")
+    common.say(f"Read the card: {common.shown(settings.workspace.processed / 'DATA_CARD.md')}")
+
+
+@data_app.command("prompts")
+def prompts(
+    n: Annotated[int, typer.Option("--n", help="How many prompts.")] = 500,
+    high_risk: Annotated[float, typer.Option(help="Least share of high-risk prompts.")] = 0.4,
+    seed: Annotated[int | None, typer.Option(help="Seed of the draw (the workspace's seed by default).")] = None,
+) -> None:
+    """Draw RL prompts from the train set into data/rl/training_prompts.jsonl, by language and stratum.
+
+    Example:  medloop data prompts --n 300 --high-risk 0.5
+    """
+    from medloop.data.prompts import PROMPTS, make_prompts
+
+    settings = common.settings()
+    card = make_prompts(settings.workspace, count=n, high_risk=high_risk, seed=settings.seed if seed is None else seed)
+    strata = ", ".join(f"{name} {count:,}" for name, count in card["strata"].items())
+    common.say(f"{n:,} prompts, {card['high_risk_share']:.0%} high-risk ({card['red_team']:,} red-team): {strata}.")
+    common.say(f"Written to {common.shown(settings.workspace.rl / PROMPTS)}")
+
+
+@data_app.command("export")
+def export(
+    to: Annotated[Shape, typer.Option(help="Shape of the rows.")],
+    output: Annotated[Path, typer.Option(metavar="FILE", help="JSONL file to write.")],
+    split: Annotated[Split, typer.Option(help="Which split.")] = Split.train,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite the file if it exists.")] = False,
+) -> None:
+    """Write a split as ShareGPT or Alpaca rows for other tools; importing it again gives the same conversations.
+
+    Example:  medloop data export --to sharegpt --split train --output train_sharegpt.jsonl
+    """
+    from medloop.data.export import export as run
+
+    rows = run(common.settings().workspace, split=split.value, to=to.value, output=output, replace=replace)
+    common.say(f"{rows:,} rows in {common.shown(output.absolute())}")
+
+
+@data_app.command("card")
+def card(
+    json_: Annotated[bool, typer.Option("--json", help="Print card.json instead of the readable card.")] = False,
+) -> None:
+    """Print the card of the prepared data: what it is, where it came from, what was left out.
+
+    Example:  medloop data card | less
+    """
+    from medloop.data.prepare import CARD, READABLE, read_card
+
+    workspace = common.settings().workspace
+    read_card(workspace)
+    common.say((workspace.processed / (CARD if json_ else READABLE)).read_text(encoding="utf-8").rstrip())
+
+
+def _pairs(flag: str, texts: list[str]) -> dict[str, str]:
+    from medloop.errors import ConfigError
+
+    pairs = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise ConfigError(f"{flag} {text} is not NAME=VALUE", f"Example: {flag} NAME=VALUE")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _config(path: Path | None, pairs: dict[str, str], flags: dict[str, Any]) -> PrepareConfig:
+    """Defaults, then the file, then --set, then the flags; every problem in one sentence."""
+    import yaml
+    from pydantic import ValidationError
+
+    from medloop.data.prepare import PrepareConfig
+    from medloop.errors import ConfigError, speaking_of
+
+    values: Any = {}
+    if path is not None:
+        with speaking_of(path):
+            text = path.read_text(encoding="utf-8")
+        try:
+            values = yaml.safe_load(text) or {}
+        except yaml.YAMLError:
+            values = None
+        if not isinstance(values, dict):
+            raise ConfigError(f"{path} is not a YAML file of settings", "Settings are lines like 'gold: 100'")
+    try:
+        return PrepareConfig.model_validate({**values, **pairs, **flags})
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, p['loc'])) or 'settings'}: {p['msg'].lower()}" for p in error.errors())
+        raise ConfigError(
+            f"The preparation cannot be set up: {problems}", f"Settings: {', '.join(PrepareConfig.model_fields)}"
+        ) from None
+
+
+def _shares(languages: dict[Any, int], rows: int) -> str:
+    return ", ".join(f"{language} {count / rows:.0%}" for language, count in languages.items() if count)
+
+
+@contextmanager
+def _bar(phase: str, total: int) -> Iterator[Step]:
+    """A bar on stderr, where somebody is looking at it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, refresh_per_second=4) as progress:
+        task = progress.add_task(phase, total=total)
+        yield lambda count: progress.advance(task, count)

@@ -1,0 +1,1 @@
+"""From files somebody has to data a model may learn from: import, clean, dedupe, split, hold out, check, describe."""

@@ -1,0 +1,178 @@
+"""Nothing in train may repeat what is held out: found here, and looked for again in the finished files.
+
+`find_copies` is quick (an index) and says which held-out row a train row repeats; the caller removes those rows.
+`verify_files` trusts nothing of that: it reads the written files and holds every held-out question against every question
+in train, one by one, and every whole text by fresh MinHash signatures. Only the definition of a near-copy is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medloop.contracts import Conversation, Record
+from medloop.data.dedupe import PERMUTATIONS, Signer, candidate_pairs
+from medloop.data.gather import Rows, opening, whole_text
+from medloop.data.near import Floats, Indexes, Measured, NearIndex, Nearness, Questions, Vocabulary
+from medloop.data.progress import Progress
+from medloop.data.shingles import Hashes, is_single, jaccard, question_features, question_key, text_marks, text_shingles
+from medloop.errors import ResultError
+
+VERIFY_SEED = 2  # other permutations than the ones that found the duplicates
+
+
+def find_copies(
+    rows: Rows, train: Indexes, held_out: Indexes, vocabulary: Vocabulary, nearness: Nearness, progress: Progress
+) -> dict[int, int]:
+    """Train rows whose question, or any turn, is a near-copy of a held-out question; with that held-out row."""
+    units, owners = _train_units(rows, train)
+    asked = NearIndex(rows.questions.take(held_out), vocabulary, nearness)
+    known = NearIndex(units, vocabulary, nearness)
+    copies = _same_key(rows, train, held_out)
+    with progress("Comparing train with held-out questions", len(units) + len(held_out)) as step:
+        for at in range(len(units)):
+            step(1)
+            if len(found := asked.holding(known, at)):
+                copies.setdefault(int(owners[at]), int(held_out[found[0]]))
+        for at in range(len(held_out)):
+            step(1)
+            for unit in known.holding(asked, at):
+                copies.setdefault(int(owners[unit]), int(held_out[at]))
+    return copies
+
+
+def verify_files(
+    train: Path, held_out: Sequence[Path], vocabulary: Vocabulary, nearness: Nearness, text_threshold: float, progress: Progress
+) -> dict[str, int]:
+    """How much was compared; ResultError when a near-copy of a held-out row is left in train."""
+    known, unseen = _read([train]), _read(held_out)
+    left = _left_by_key(known, unseen)
+    left += _left_by_question(
+        Measured(known.units, vocabulary, nearness), Measured(unseen.openings, vocabulary, nearness), progress
+    )
+    left += _left_by_text(known, unseen, text_threshold)
+    if left:
+        raise ResultError(
+            f"{left} near-copies of held-out records were still in the train set, so nothing was written",
+            "This should not happen: please report it; meanwhile another --seed may help",
+        )
+    return {"train_questions": len(known.units), "held_out_questions": len(unseen.openings), "left": 0}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What a set of finished files holds, read back from disk."""
+
+    openings: Questions
+    units: Questions
+    question_keys: NDArray[np.uint64]
+    text_keys: NDArray[np.uint64]
+    signatures: NDArray[np.uint32]
+    places: list[tuple[Path, int]]
+
+    def shingles(self, at: int) -> Hashes:
+        path, offset = self.places[at]
+        with path.open("rb") as file:
+            file.seek(offset)
+            return text_shingles(whole_text(Record.model_validate_json(file.readline()).conversation))
+
+
+def _read(paths: Sequence[Path]) -> _Side:
+    signer = Signer(VERIFY_SEED)
+    openings: list[Hashes] = []
+    units: list[Hashes] = []
+    keys: list[tuple[int, int]] = []
+    signatures: list[NDArray[np.uint32]] = []
+    places: list[tuple[Path, int]] = []
+    for path in paths:
+        with path.open("rb") as file:
+            offset = 0
+            for line in file:
+                talk = Record.model_validate_json(line).conversation
+                text_key, shingles = text_marks(whole_text(talk))
+                openings.append(question_features(opening(talk)))
+                units += [openings[-1], *turn_features(talk)]
+                keys.append((question_key(opening(talk)), text_key))
+                signatures.append(signer.sign(shingles))
+                places.append((path, offset))
+                offset += len(line)
+    both = np.array(keys, dtype=np.uint64).reshape(-1, 2)
+    stacked = np.array(signatures, dtype=np.uint32).reshape(-1, PERMUTATIONS)
+    return _Side(Questions.of(openings), Questions.of(units), both[:, 0], both[:, 1], stacked, places)
+
+
+def _left_by_key(known: _Side, unseen: _Side) -> int:
+    return len(np.intersect1d(known.question_keys, unseen.question_keys)) + len(np.intersect1d(known.text_keys, unseen.text_keys))
+
+
+def _left_by_question(known: Measured, unseen: Measured, progress: Progress) -> int:
+    """Every held-out opening against every train unit, by shared weight; then the definition for those that share enough."""
+    postings = _Postings(known.questions)
+    near, left = known.nearness, 0
+    with progress("Verifying the finished files", len(unseen.questions)) as step:
+        for at in range(len(unseen.questions)):
+            step(1)
+            asked = unseen.questions.row(at)
+            weights, single = known.vocabulary.weights(asked), is_single(asked)
+            both = postings.shared(asked, weights) / np.minimum(known.sums[1], unseen.sums[1, at])
+            words = postings.shared(asked[single], weights[single]) / np.minimum(known.sums[3], unseen.sums[3, at])
+            likely = np.flatnonzero((both >= near.both_when_words - 1e-6) | (words >= near.words - 1e-6))
+            left += int(known.near(unseen, at, likely).sum())
+    return left
+
+
+class _Postings:
+    """Which rows have a feature, for all features."""
+
+    def __init__(self, questions: Questions) -> None:
+        self._size = len(questions)
+        order = np.argsort(questions.features, kind="stable")
+        self._names, self._begins, self._counts = np.unique(questions.features[order], return_index=True, return_counts=True)
+        self._owners = np.repeat(np.arange(self._size, dtype=np.int32), np.diff(questions.starts))[order]
+
+    def shared(self, features: Hashes, weights: Floats) -> Floats:
+        """Per row, the weight of these features that it has too."""
+        at = np.minimum(np.searchsorted(self._names, features), max(len(self._names) - 1, 0))
+        here = self._names[at] == features if len(self._names) else np.zeros(len(features), dtype=np.bool_)
+        counts = self._counts[at[here]]
+        parts = [self._owners[b : b + n] for b, n in zip(self._begins[at[here]], counts, strict=True)]
+        rows = np.concatenate([np.empty(0, dtype=np.int32), *parts])
+        return np.bincount(rows, np.repeat(weights[here], counts), minlength=self._size).astype(np.float64)
+
+
+def _left_by_text(known: _Side, unseen: _Side, threshold: float) -> int:
+    both = np.concatenate((known.signatures, unseen.signatures))
+    pairs = candidate_pairs(both, np.arange(len(both)), threshold)
+    border = len(known.places)
+    across = pairs[(pairs[:, 0] < border) & (pairs[:, 1] >= border)]
+    mine, theirs = lru_cache(4_096)(known.shingles), lru_cache(4_096)(unseen.shingles)
+    return sum(jaccard(mine(a), theirs(b - border)) >= threshold for a, b in across.tolist())
+
+
+def _same_key(rows: Rows, train: Indexes, held_out: Indexes) -> dict[int, int]:
+    first: dict[int, int] = {}
+    for row in held_out.tolist():
+        first.setdefault(int(rows.question_keys[row]), row)
+    return {row: first[key] for row in train.tolist() if (key := int(rows.question_keys[row])) in first}
+
+
+def _train_units(rows: Rows, train: Indexes) -> tuple[Questions, Indexes]:
+    """The opening of every train row and the single turns of longer ones; and the row each belongs to."""
+    units, owners = [rows.questions.row(row) for row in train.tolist()], train.tolist()
+    for row in train[rows.turns[train] > 3].tolist():
+        for features in turn_features(rows.spool.record(row).conversation):
+            units.append(features)
+            owners.append(row)
+    return Questions.of(units), np.array(owners, dtype=np.int64)
+
+
+def turn_features(conversation: Conversation) -> list[Hashes]:
+    """Features of each user turn of a longer conversation: any of them may repeat somebody else's question."""
+    asked = [message.content for message in conversation.messages if message.role == "user"]
+    found = [question_features(text) for text in asked] if len(asked) > 1 else []
+    return [features for features in found if len(features)]

@@ -1,0 +1,200 @@
+"""When two questions are near-copies of each other, and a quick way to find all such pairs.
+
+A question is a set of features: its words (characters in Chinese) and pairs of neighbouring words. The set with fewer
+words, S, is held against the other, L. They are near-copies when L holds most of S, counted two ways at once:
+
+- plainly, so that questions with one rare word in common ("treatments of X", "symptoms of X") stay apart;
+- weighted by rarity (squared log of inverse frequency), so that one template over two diseases stays apart.
+
+`Most` is 0.75 of words and pairs. Or, for changed word order, 0.9 of the words with 0.35 of words and pairs, or 0.9 of
+the words of both. What L has on top (greetings, thanks, another sentence) does not count as long as L is not more than
+half as long again plus 30 words. Numbers are all alike. Two very short or generic questions are near only when their
+features are the same.
+
+Finding is exact, not probabilistic: L holds `most` of S by weight, so it holds at least one of the rarest features that
+make up the rest of S and a bit more (prefix filtering). Only rows with such a feature are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medloop.data.shingles import Hashes, is_single
+
+Indexes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """The thresholds; see the top of the file."""
+
+    both: float = 0.75
+    words: float = 0.9
+    both_when_words: float = 0.35
+    longer: float = 1.5
+    slack: int = 30
+    min_words: int = 3
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Feature sets of many questions, one after the other: row i is `features[starts[i]:starts[i + 1]]`, never empty."""
+
+    features: Hashes
+    starts: Indexes
+
+    @classmethod
+    def of(cls, rows: Sequence[Hashes]) -> Questions:
+        starts = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
+        return cls(np.concatenate([np.empty(0, dtype=np.uint32), *rows]), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def row(self, at: int) -> Hashes:
+        return self.features[self.starts[at] : self.starts[at + 1]]
+
+    def take(self, rows: Indexes) -> Questions:
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        at = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
+        return Questions(self.features[at], starts)
+
+    def sums(self, values: Floats) -> Floats:
+        """Per row, the sum of one value per feature."""
+        return np.add.reduceat(values, self.starts[:-1]) if len(self) else np.empty(0)
+
+
+class Vocabulary:
+    """How rare each feature is among the questions it was counted over."""
+
+    def __init__(self, questions: Questions) -> None:
+        self._known, self._counts = np.unique(questions.features, return_counts=True)
+        self._rows = len(questions)
+        self._weights = np.log((self._rows + 1) / (self._counts + 0.5)) ** 2
+        self._unknown = float(np.log((self._rows + 1) / 0.5) ** 2)
+
+    def weights(self, features: Hashes) -> Floats:
+        at, found = self._places(features)
+        return np.where(found, self._weights[at], self._unknown)
+
+    def generic(self, questions: Questions) -> Mask:
+        """Questions of common words only: even the rarest feature is in more than 100 questions, or one in 500."""
+        at, found = self._places(questions.features)
+        counts = np.where(found, self._counts[at], 0)
+        rarest = np.minimum.reduceat(counts, questions.starts[:-1]) if len(questions) else counts
+        return np.asarray(rarest > max(100, self._rows // 500))
+
+    def _places(self, features: Hashes) -> tuple[Indexes, Mask]:
+        at = np.minimum(np.searchsorted(self._known, features), len(self._known) - 1)
+        return at, self._known[at] == features
+
+
+class Measured:
+    """Questions with what comparing needs of each: features, their weight, words, their weight (`sums`, shape (4, rows))."""
+
+    def __init__(self, questions: Questions, vocabulary: Vocabulary, nearness: Nearness) -> None:
+        weights, single = vocabulary.weights(questions.features), is_single(questions.features)
+        self.questions, self.vocabulary, self.nearness = questions, vocabulary, nearness
+        values = (np.ones(len(weights)), weights, single.astype(np.float64), weights * single)
+        self.sums = np.stack([questions.sums(value) for value in values])
+        self.strict = (self.sums[2] < nearness.min_words) | vocabulary.generic(questions)
+
+    def shared(self, one: Hashes, rows: Indexes) -> Floats:
+        """The same four sums over the features that each of `rows` has in common with `one`."""
+        some = self.questions.take(rows)
+        at = np.minimum(np.searchsorted(one, some.features), len(one) - 1)
+        hit = (one[at] == some.features).astype(np.float64)
+        heavy, single = hit * self.vocabulary.weights(one)[at], is_single(one)[at]
+        return np.stack([some.sums(value) for value in (hit, heavy, hit * single, heavy * single)])
+
+    def near(self, other: Measured, at: int, rows: Indexes) -> Mask:
+        """Which of `rows` are near-copies of row `at` of `other`, whichever of the two is smaller."""
+        shared = self.shared(other.questions.row(at), rows)
+        mine, theirs = self.sums[:, rows], other.sums[:, at : at + 1]
+        smaller = covers(theirs, mine, shared, other.strict[at : at + 1], self.nearness)
+        return smaller | covers(mine, theirs, shared, self.strict[rows], self.nearness)
+
+
+class NearIndex(Measured):
+    """Questions made searchable: `holding` gives the rows that hold most of a smaller question."""
+
+    def __init__(self, questions: Questions, vocabulary: Vocabulary, nearness: Nearness) -> None:
+        super().__init__(questions, vocabulary, nearness)
+        order = np.argsort(questions.features, kind="stable")
+        self._sorted = questions.features[order]
+        self._rows = np.repeat(np.arange(len(questions), dtype=np.int32), np.diff(questions.starts))[order]
+
+    def holding(self, other: Measured, at: int) -> Indexes:
+        """Rows with at least as many words that are near-copies of row `at` of `other`, in order."""
+        small, sums, near = other.questions.row(at), other.sums[:, at : at + 1], self.nearness
+        weights, single = self.vocabulary.weights(small), is_single(small)
+        found = self._sharing(rarest_first(small, weights, 1 - near.both))
+        if not other.strict[at]:
+            found = np.union1d(found, self._sharing(rarest_first(small[single], weights[single], 1 - near.words)))
+        words = self.sums[2][found]
+        found = found[(words >= sums[2]) & (words <= near.longer * sums[2] + near.slack)]
+        if len(found):
+            found = found[covers(sums, self.sums[:, found], self.shared(small, found), other.strict[at : at + 1], near)]
+        return np.asarray(found)
+
+    def _sharing(self, features: Hashes) -> Indexes:
+        """Rows with at least one of these features."""
+        begin = np.searchsorted(self._sorted, features, side="left")
+        end = np.searchsorted(self._sorted, features, side="right")
+        parts = [self._rows[b:e] for b, e in zip(begin, end, strict=True)]
+        return np.asarray(np.unique(np.concatenate([np.empty(0, dtype=np.int64), *parts])))
+
+
+def covers(small: Floats, large: Floats, shared: Floats, strict: Mask, near: Nearness) -> Mask:
+    """The definition: whether the larger question holds most of the smaller one. Sums of shape (4, rows) or (4, 1)."""
+    share = np.round(shared / small, 9)  # the order of adding up must not decide
+    back = np.round(np.minimum(shared[2] / large[2], shared[3] / large[3]), 9)
+    both, words = np.minimum(share[0], share[1]), np.minimum(share[2], share[3])
+    reordered = (words >= near.words) & ((both >= near.both_when_words) | (back >= near.words))
+    fits = (large[2] >= small[2]) & (large[2] <= near.longer * small[2] + near.slack)
+    same = (shared[0] == small[0]) & (large[0] == small[0])
+    return np.asarray(np.where(strict, same, fits & ((both >= near.both) | reordered)))
+
+
+def rarest_first(features: Hashes, weights: Floats, missing: float) -> Hashes:
+    """The rarest features, until they outweigh the share that may be missing: a near-copy holds one of them."""
+    order = np.argsort(-weights, kind="stable")
+    before = np.cumsum(weights[order]) - weights[order]
+    return np.asarray(features[order[before <= missing * weights.sum() * (1 + 1e-9)]])
+
+
+def near_pairs(questions: Questions, vocabulary: Vocabulary, nearness: Nearness) -> Iterator[tuple[int, Indexes]]:
+    """Every question in turn with its near-copies of the same size or larger."""
+    index = NearIndex(questions, vocabulary, nearness)
+    for at in range(len(questions)):
+        found = index.holding(index, at)
+        yield at, found[found != at]
+
+
+class Clusters:
+    """Who belongs together: union-find over row numbers."""
+
+    def __init__(self, size: int) -> None:
+        self._parent = list(range(size))
+
+    def join(self, a: int, b: int) -> None:
+        a, b = self.find(a), self.find(b)
+        self._parent[max(a, b)] = min(a, b)
+
+    def find(self, at: int) -> int:
+        parent = self._parent
+        while parent[at] != at:
+            parent[at] = parent[parent[at]]
+            at = parent[at]
+        return at
+
+    def labels(self) -> Indexes:
+        """The smallest row of each row's cluster."""
+        return np.array([self.find(at) for at in range(len(self._parent))], dtype=np.int64)

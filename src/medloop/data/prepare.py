@@ -1,0 +1,216 @@
+"""`medloop data prepare`: sources in, one finished dataset out, all files at once or none.
+
+    gather -> drop duplicates -> cluster near-copies -> split -> decontaminate -> write -> verify -> describe
+
+The same sources, seed and configuration give the same bytes. Texts wait in a file beside the result; memory holds
+about two kilobytes per row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from medloop.contracts import DatasetCard, FileEntry, Source
+from medloop.contracts.dataset import DropReason, Language, Split, Stratum
+from medloop.data.card import Facts, make_card, render_card
+from medloop.data.clean import Limits
+from medloop.data.decontaminate import find_copies, verify_files
+from medloop.data.dedupe import exact_duplicates, near_duplicates
+from medloop.data.gather import LANGUAGES, Drop, Rows, gather, whole_text
+from medloop.data.intake import list_sources, read_source
+from medloop.data.near import Clusters, Indexes, Nearness, Vocabulary, near_pairs
+from medloop.data.progress import Progress, silent
+from medloop.data.shingles import Hashes, text_shingles
+from medloop.data.split import SPLITS, TRAIN, Population, Sizes, assign, strata_in
+from medloop.data.spool import Spool
+from medloop.errors import InputError
+from medloop.settings import Workspace
+from medloop.store.artifacts import file_sha256, new_artifact, sweep
+from medloop.store.jsonl import write
+
+FILES: dict[Split, str] = {
+    "train": "train.jsonl",
+    "dev": "dev.jsonl",
+    "test": "test.jsonl",
+    "gold": "gold_set.jsonl",
+    "red": "red_team.jsonl",
+}
+CARD, READABLE, DROPPED = "card.json", "DATA_CARD.md", "dropped.jsonl"
+MIN_ROWS = 10
+
+
+class PrepareConfig(BaseModel):
+    """How to prepare; `--config FILE.yaml` or `--set NAME=VALUE`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field("processed", min_length=1, description="Name of the dataset on its card.")
+    dev: float = Field(0.1, ge=0, le=0.4, description="Share of the rows for dev.")
+    test: float = Field(0.1, ge=0, le=0.4, description="Share of the rows for test.")
+    gold: int = Field(200, ge=0, description="Rows of the gold set; at most a tenth of all rows.")
+    red: int = Field(200, ge=0, description="Rows of the red-team set; at most a tenth of all rows and half of the candidates.")
+    text_threshold: float = Field(
+        0.8, gt=0.5, le=1, description="Jaccard similarity from which two whole texts are near-duplicates."
+    )
+    question_threshold: float = Field(
+        0.75, gt=0.5, le=1, description="Share of words and pairs from which two questions are near-copies."
+    )
+    min_question_letters: int = Field(12, ge=1, description="Letters a question needs; a Chinese character counts as three.")
+    min_answer_letters: int = Field(3, ge=1, description="Letters an answer needs; a Chinese character counts as three.")
+    max_chars: int = Field(20_000, ge=100, description="Characters of the longest conversation.")
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.min_question_letters, self.min_answer_letters, self.max_chars)
+
+    @property
+    def nearness(self) -> Nearness:
+        return Nearness(both=self.question_threshold)
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.dev, self.test, self.gold, self.red)
+
+    @model_validator(mode="after")
+    def _leave_some_to_train(self) -> PrepareConfig:
+        if self.dev + self.test > 0.5:
+            raise ValueError(f"dev and test together take {self.dev + self.test:g} of the rows, at most 0.5 is possible")
+        return self
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of every row: its place in SPLITS, and for dropped rows why and which row they repeat."""
+
+    places: NDArray[np.uint8]
+    kept: NDArray[np.bool_]
+    reasons: dict[int, tuple[DropReason, int]]
+
+
+def prepare(
+    workspace: Workspace, config: PrepareConfig, *, seed: int, names: Sequence[str] = (), progress: Progress = silent
+) -> DatasetCard:
+    """Build `data/processed` anew from the named sources (all of them by default)."""
+    sources = [read_source(workspace.raw, name) for name in sorted(set(names))] if names else list_sources(workspace.raw)
+    if not sources:
+        raise InputError("There is no data to prepare", "Import some first: medloop data import FILE --name NAME")
+    sweep(workspace.processed.parent)
+    with new_artifact(workspace.processed, replace=True) as folder:
+        with Spool(folder / ".spool") as spool:
+            rows, drops = gather(sources, workspace.raw, spool, limits=config.limits, seed=seed, progress=progress)
+            _check_enough(rows, drops)
+            vocabulary = Vocabulary(rows.questions)
+            outcome = _sort_out(rows, vocabulary, config, progress)
+            files = _write_splits(folder, rows, outcome)
+            drops = sorted([*drops, *_dropped(rows, outcome, sources)], key=lambda drop: (drop.source, drop.line))
+        write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in drops))
+        held_out = [folder / FILES[split] for split in SPLITS[1:]]
+        checked = verify_files(folder / FILES["train"], held_out, vocabulary, config.nearness, config.text_threshold, progress)
+        kept = Counter(sources[number].name for number in rows.source[outcome.kept])
+        facts = Facts(config.model_dump(), seed, sources, files, _cells(rows, outcome), kept, drops, checked)
+        card = make_card(facts)
+        (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
+        (folder / READABLE).write_text(render_card(card, facts), encoding="utf-8")
+    return card
+
+
+def read_card(workspace: Workspace) -> DatasetCard:
+    path = workspace.processed / CARD
+    if not path.is_file():
+        raise InputError("There is no prepared data yet", "Make it with: medloop data prepare")
+    return DatasetCard.from_json(path.read_text(encoding="utf-8"))
+
+
+def _check_enough(rows: Rows, drops: Sequence[Drop]) -> None:
+    if len(rows) < MIN_ROWS:
+        why = ", ".join(f"{count} {reason}" for reason, count in Counter(drop.reason for drop in drops).most_common())
+        raise InputError(
+            f"Only {len(rows)} of {len(rows) + len(drops)} rows can be used, at least {MIN_ROWS} are needed",
+            f"Dropped: {why}" if why else "Import more data",
+        )
+
+
+def _sort_out(rows: Rows, vocabulary: Vocabulary, config: PrepareConfig, progress: Progress) -> Outcome:
+    """Duplicates out, clusters split, copies of held-out questions out of train."""
+    reasons: dict[int, tuple[DropReason, int]] = {}
+    same = exact_duplicates(rows.text_keys, rows.reviewed)
+    reasons |= {int(row): ("exact_duplicate", int(same[row])) for row in np.flatnonzero(same >= 0)}
+    with progress("Looking for near-duplicates", 1) as step:
+        near = near_duplicates(
+            rows.signatures, np.flatnonzero(same < 0), rows.reviewed, _shingles_of(rows), config.text_threshold
+        )
+        step(1)
+    reasons |= {int(row): ("near_duplicate", int(near[row])) for row in np.flatnonzero(near >= 0)}
+    kept = (same < 0) & (near < 0)
+    if kept.sum() < MIN_ROWS:
+        raise InputError(
+            f"Only {kept.sum()} different rows are left without duplicates, at least {MIN_ROWS} are needed", "Import more data"
+        )
+    labels = _clusters(rows, vocabulary, config.nearness, progress)
+    generic = vocabulary.generic(rows.questions)
+    places = assign(Population(labels, kept, rows.priorities, rows.reviewed, rows.language, rows.strata, generic), config.sizes)
+    train, held_out = np.flatnonzero(kept & (places == TRAIN)), np.flatnonzero(kept & (places != TRAIN))
+    copies = find_copies(rows, train, held_out, vocabulary, config.nearness, progress)
+    reasons |= {row: ("contaminated", match) for row, match in copies.items()}
+    kept[list(copies)] = False
+    return Outcome(places, kept, reasons)
+
+
+def _shingles_of(rows: Rows) -> Callable[[int], Hashes]:
+    return lambda row: text_shingles(whole_text(rows.spool.record(row).conversation))
+
+
+def _clusters(rows: Rows, vocabulary: Vocabulary, nearness: Nearness, progress: Progress) -> Indexes:
+    clusters = Clusters(len(rows))
+    first: dict[int, int] = {}
+    for row, key in enumerate(rows.question_keys.tolist()):
+        clusters.join(row, first.setdefault(key, row))
+    with progress("Clustering near-copies of questions", len(rows)) as step:
+        for row, found in near_pairs(rows.questions, vocabulary, nearness):
+            step(1)
+            for other in found.tolist():
+                clusters.join(row, other)
+    return clusters.labels()
+
+
+def _write_splits(folder: Path, rows: Rows, outcome: Outcome) -> dict[Split, FileEntry]:
+    files: dict[Split, FileEntry] = {}
+    for place, split in enumerate(SPLITS):
+        chosen = np.flatnonzero(outcome.kept & (outcome.places == place)).tolist()
+        path = folder / FILES[split]
+        with path.open("wb") as file:
+            file.writelines(rows.spool.lines(chosen))
+        files[split] = FileEntry(path=path.name, rows=len(chosen), sha256=file_sha256(path))
+    return files
+
+
+def _dropped(rows: Rows, outcome: Outcome, sources: Sequence[Source]) -> list[Drop]:
+    drops = []
+    for row, (reason, match) in outcome.reasons.items():
+        kept = outcome.kept[match]
+        drops.append(
+            Drop(
+                source=sources[rows.source[row]].name,
+                line=int(rows.line[row]),
+                reason=reason,
+                record_id=rows.spool.record(row).record_id,
+                matched=rows.spool.record(match).record_id,
+                split=SPLITS[outcome.places[match]] if kept else None,
+            )
+        )
+    return drops
+
+
+def _cells(rows: Rows, outcome: Outcome) -> Counter[tuple[Split, Language, Stratum]]:
+    """Rows per split, language and gravest stratum."""
+    return Counter(
+        (SPLITS[outcome.places[row]], LANGUAGES[rows.language[row]], strata_in(int(rows.strata[row]))[0])
+        for row in np.flatnonzero(outcome.kept).tolist()
+    )

@@ -1,0 +1,14 @@
+"""How a long stage says where it is: `with progress("Reading", total) as step: step(1)`. The CLI draws bars from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+Step = Callable[[int], None]
+Progress = Callable[[str, int], AbstractContextManager[Step]]
+
+
+@contextmanager
+def silent(phase: str, total: int) -> Iterator[Step]:
+    yield lambda count: None

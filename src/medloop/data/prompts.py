@@ -1,0 +1,119 @@
+"""`medloop data prompts`: the questions a policy is asked during RL, at least 40 % of them high-risk.
+
+They come from the train set alone. Document 000 would also sample the gold and red-team sets; those stay unseen here,
+because a policy that was rewarded on them could no longer be measured by them. The high-risk rows of train are the same
+kind of question.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import Prompt, Record, canonical_json, sha256_id
+from medloop.contracts.dataset import HIGH_RISK
+from medloop.data.gather import priority
+from medloop.data.prepare import FILES, read_card
+from medloop.data.risk import is_red_team
+from medloop.data.split import Cell, allocate
+from medloop.errors import ConfigError, InputError
+from medloop.settings import Workspace
+from medloop.store.artifacts import atomic_write, file_sha256, verify_artifact
+from medloop.store.jsonl import read, write
+
+PROMPTS, PROMPTS_CARD = "training_prompts.jsonl", "training_prompts.card.json"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A train row as far as drawing needs it; `line` finds it again."""
+
+    line: int
+    cell: Cell
+    priority: int
+
+
+def make_prompts(workspace: Workspace, *, count: int, high_risk: float, seed: int) -> dict[str, Any]:
+    """Write `data/rl/training_prompts.jsonl` and its card; returns the card."""
+    if count < 1 or not 0 <= high_risk <= 1:
+        raise ConfigError(
+            f"{count} prompts with a high-risk share of {high_risk:g} cannot be drawn", "Use --n 1 or more, --high-risk 0 to 1"
+        )
+    dataset = read_card(workspace).content_id()
+    verify_artifact(workspace.processed)
+    train = workspace.processed / FILES["train"]
+    risky, routine = _candidates(train, seed)
+    wanted = max(math.ceil(count * high_risk), count - len(routine))
+    if len(risky) < wanted:
+        raise InputError(
+            f"{count} prompts need {wanted} high-risk ones, but the train set has {len(risky)} (and {len(routine)} routine ones)",
+            "Ask for fewer with --n, lower --high-risk, or import and prepare more data",
+        )
+    chosen = sorted([*draw(risky, wanted), *draw(routine, count - wanted)], key=lambda one: (one.priority, one.line))
+    path = workspace.rl / PROMPTS
+    lines = {one.line: at for at, one in enumerate(chosen)}
+    prompts = sorted(_prompts(train, lines), key=lambda found: found[0])
+    write(path, (prompt for _, prompt in prompts))
+    card = _card([prompt for _, prompt in prompts], path, dataset, seed)
+    atomic_write(workspace.rl / PROMPTS_CARD, canonical_json(card) + "\n")
+    return card
+
+
+def draw(pool: Sequence[Candidate], total: int) -> list[Candidate]:
+    """Languages in proportion, strata by the square root of their size, the first by priority in each."""
+    cells = Counter(one.cell for one in pool)
+    tongues: Counter[str] = Counter(one.cell[0] for one in pool)
+    chosen: list[Candidate] = []
+    for tongue, seats in allocate(total, {k: float(v) for k, v in tongues.items()}, tongues).items():
+        weights = {cell: math.sqrt(number) for cell, number in cells.items() if cell[0] == tongue}
+        for cell, places in allocate(seats, weights, cells).items():
+            chosen += sorted((one for one in pool if one.cell == cell), key=lambda one: (one.priority, one.line))[:places]
+    return chosen
+
+
+def _candidates(train: Path, seed: int) -> tuple[list[Candidate], list[Candidate]]:
+    """High-risk and routine rows of train, each prompt once."""
+    seen: set[int] = set()
+    risky: list[Candidate] = []
+    routine: list[Candidate] = []
+    for line, record in enumerate(read(train, Record)):
+        key = int(_prompt_id(record)[7:23], 16)
+        if key not in seen:
+            seen.add(key)
+            pool = risky if record.stratum in HIGH_RISK else routine
+            pool.append(Candidate(line, (record.language, record.stratum), priority(seed, key)))
+    return risky, routine
+
+
+def _prompts(train: Path, lines: dict[int, int]) -> Iterator[tuple[int, Prompt]]:
+    for line, record in enumerate(read(train, Record)):
+        if line in lines:
+            yield (
+                lines[line],
+                Prompt(
+                    prompt_id=_prompt_id(record), messages=record.conversation.prompt, language=record.language,
+                    strata=record.strata, red_team=is_red_team(record.strata), origin=record.origin,
+                ),
+            )  # fmt: skip
+
+
+def _prompt_id(record: Record) -> str:
+    return sha256_id(canonical_json([message.model_dump() for message in record.conversation.prompt]))
+
+
+def _card(prompts: Sequence[Prompt], path: Path, dataset: str, seed: int) -> dict[str, Any]:
+    risky = sum(prompt.strata[0] in HIGH_RISK for prompt in prompts)
+    return {
+        "file": {"path": path.name, "rows": len(prompts), "sha256": file_sha256(path)},
+        "seed": seed,
+        "dataset": dataset,
+        "high_risk": risky,
+        "high_risk_share": round(risky / len(prompts), 4),
+        "red_team": sum(prompt.red_team for prompt in prompts),
+        "languages": dict(sorted(Counter(prompt.language for prompt in prompts).items())),
+        "strata": dict(sorted(Counter(prompt.strata[0] for prompt in prompts).items())),
+    }

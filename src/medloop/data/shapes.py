@@ -1,0 +1,181 @@
+"""The shapes that conversations come in, and the two they leave in.
+
+| shape | columns |
+|---|---|
+| messages | `messages`: list of {role, content} |
+| sharegpt | `conversations`: list of {from, value} |
+| alpaca | `instruction`, `output`, perhaps `input`, `history` (list of [question, answer]) |
+| question-answer | `question`, `answer`, perhaps `reasoning` |
+| prompt-response | `prompt`, `response` or `completion`; each a text or a list of {role, content} |
+
+Every shape may carry `system`. Column names are compared without case; `--map question=title` names a column by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medloop.contracts import Conversation, Record
+from medloop.errors import ConfigError
+
+Turn = tuple[str, str]  # role (user, assistant, system) and content, uncleaned
+
+_ROLES = {
+    "user": "user", "human": "user", "patient": "user", "prompter": "user", "患者": "user", "用户": "user",
+    "assistant": "assistant", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant",
+    "doctor": "assistant", "医生": "assistant", "助手": "assistant", "system": "system",
+}  # fmt: skip
+
+
+class ShapeProblem(Exception):
+    """Why a row does not fit its shape; names columns, never content."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`needs` and `may` map a field to the column names it is known under."""
+
+    name: str
+    needs: Mapping[str, tuple[str, ...]]
+    may: Mapping[str, tuple[str, ...]]
+
+    @property
+    def fields(self) -> dict[str, tuple[str, ...]]:
+        return {**self.needs, **self.may}
+
+
+_SYSTEM = {"system": ("system", "system_prompt")}
+SHAPES: dict[str, Shape] = {
+    shape.name: shape
+    for shape in (
+        Shape("messages", {"messages": ("messages",)}, _SYSTEM),
+        Shape("sharegpt", {"conversations": ("conversations", "conversation")}, _SYSTEM),
+        Shape(
+            "alpaca",
+            {"instruction": ("instruction",), "output": ("output", "response")},
+            {"input": ("input",), "history": ("history",), **_SYSTEM},
+        ),
+        Shape(
+            "question-answer",
+            {"question": ("question", "query"), "answer": ("answer", "response", "output")},
+            {"reasoning": ("reasoning", "complex_cot"), **_SYSTEM},
+        ),
+        Shape("prompt-response", {"prompt": ("prompt",), "response": ("response", "completion", "answer", "output")}, _SYSTEM),
+    )
+}
+
+
+def fit(names: Iterable[str], mapping: Mapping[str, str]) -> tuple[Shape, dict[str, str]] | None:
+    """The first shape whose needed fields are all among `names`, with the column of each field; None if none fits."""
+    by_lower = {name.lower(): name for name in names}
+    for shape in SHAPES.values():
+        if not mapping.keys() <= shape.fields.keys():
+            continue
+        columns = {
+            field: mapping.get(field) or next((by_lower[alias] for alias in aliases if alias in by_lower), "")
+            for field, aliases in shape.fields.items()
+        }
+        if all(columns[field] in by_lower.values() for field in {*shape.needs, *mapping}):
+            return shape, {field: column for field, column in columns.items() if column}
+    return None
+
+
+def check_mapping(mapping: Mapping[str, str]) -> None:
+    known = sorted({field for shape in SHAPES.values() for field in shape.fields})
+    for field in mapping:
+        if field not in known:
+            raise ConfigError(f"--map {field}={mapping[field]}: there is no field '{field}'", f"Fields: {', '.join(known)}")
+
+
+def turns_of(values: Mapping[str, Any], shape: str, columns: Mapping[str, str]) -> list[Turn]:
+    """The turns of one row, in order; ShapeProblem when a needed column is absent or is not what it should be."""
+    for field in SHAPES[shape].needs:
+        if columns[field] not in values:
+            raise ShapeProblem(f"has no '{columns[field]}'")
+    row = {field: values.get(column) for field, column in columns.items()}
+    head: list[Turn] = [("system", system)] if (system := _text(row, "system")) else []
+    match shape:
+        case "messages":
+            return head + _listed(row["messages"], "messages", "role", "content")
+        case "sharegpt":
+            return head + _listed(row["conversations"], "conversations", "from", "value")
+        case "alpaca":
+            question = "\n".join(part for part in (_text(row, "instruction"), _text(row, "input")) if part)
+            return [*head, *_history(row), ("user", question), ("assistant", _text(row, "output"))]
+        case "prompt-response":
+            return head + _either(row, "prompt", "user") + _either(row, "response", "assistant")
+    reasoning = _text(row, "reasoning")
+    answer = f"<think>\n{reasoning}\n</think>\n{_text(row, 'answer')}" if reasoning else _text(row, "answer")
+    return [*head, ("user", _text(row, "question")), ("assistant", answer)]
+
+
+def is_reviewed(values: Mapping[str, Any]) -> bool:
+    """Whether the row, or its `meta`, says that somebody reviewed it."""
+    for place in (values, values.get("meta"), values.get("metadata")):
+        if isinstance(place, Mapping) and str(place.get("reviewed", "")).strip().lower() in ("true", "1", "yes"):
+            return True
+    return False
+
+
+def to_sharegpt(record: Record) -> dict[str, Any]:
+    names = {"user": "human", "assistant": "gpt", "system": "system"}
+    turns = [{"from": names[m.role], "value": m.content} for m in record.conversation.messages]
+    return {"id": record.record_id, "conversations": turns}
+
+
+def to_alpaca(record: Record) -> dict[str, Any]:
+    """The last exchange is instruction and output; earlier ones are `history`."""
+    conversation: Conversation = record.conversation
+    system = [m.content for m in conversation.messages if m.role == "system"]
+    said = [m.content for m in conversation.messages if m.role != "system"]
+    pairs = [[said[at], said[at + 1]] for at in range(0, len(said) - 1, 2)]
+    question, answer = pairs[-1]
+    row: dict[str, Any] = {"id": record.record_id, "instruction": question, "input": "", "output": answer, "history": pairs[:-1]}
+    return row | ({"system": system[0]} if system else {})
+
+
+def _text(row: Mapping[str, Any], field: str) -> str:
+    value = row.get(field)
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ShapeProblem(f"'{field}' is not a text")
+    return str(value)
+
+
+def _either(row: Mapping[str, Any], field: str, role: str) -> list[Turn]:
+    value = row.get(field)
+    return _listed(value, field, "role", "content") if isinstance(value, list) else [(role, _text(row, field))]
+
+
+def _listed(value: Any, field: str, role_key: str, text_key: str) -> list[Turn]:
+    if not isinstance(value, list) or not value:
+        raise ShapeProblem(f"'{field}' is not a list of turns")
+    return [_turn(item, field, role_key, text_key) for item in value]
+
+
+def _turn(item: Any, field: str, role_key: str, text_key: str) -> Turn:
+    if not isinstance(item, Mapping):
+        raise ShapeProblem(f"'{field}' holds something that is not a turn")
+    # Both spellings occur under both names in the wild: {role, content} under `conversations` is common.
+    said_by = item.get(role_key, item.get("role", item.get("from")))
+    role = _ROLES.get(str(said_by).strip().lower())
+    if role is None:
+        raise ShapeProblem(f"'{field}' has a turn without a known role")
+    content = item.get(text_key, item.get("content", item.get("value")))
+    if isinstance(content, list):  # parts, as in the OpenAI format; only text is kept
+        content = "\n".join(str(part["text"]) for part in content if isinstance(part, Mapping) and "text" in part)
+    if content is not None and not isinstance(content, str):
+        raise ShapeProblem(f"'{field}' has a turn that is not a text")
+    return role, content or ""
+
+
+def _history(row: Mapping[str, Any]) -> list[Turn]:
+    turns: list[Turn] = []
+    for pair in row.get("history") or []:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise ShapeProblem("'history' is not a list of [question, answer] pairs")
+        turns += [("user", str(pair[0] or "")), ("assistant", str(pair[1] or ""))]
+    return turns

@@ -1,0 +1,75 @@
+"""JSON: one object per line, or one array of objects (read piece by piece, never as a whole)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from medloop.data.sources.text import MAX_LINE, Row, bad_bytes, text_lines
+from medloop.errors import InputError
+
+
+def lines(path: Path, encoding: str) -> Iterator[Row]:
+    """One row per line; blank lines are passed over."""
+    for number, text in text_lines(path, encoding):
+        if text is None:
+            yield Row(number, problem=bad_bytes(encoding))
+        elif text.strip():
+            yield _row(number, text)
+
+
+def array(path: Path, encoding: str) -> Iterator[Row]:
+    """One row per element; `line` is the element's number. A broken element ends the file: the next cannot be found."""
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    chunks = _chunks(path, encoding)
+    buffer = next(chunks, "").lstrip()[1:]
+    number = 0
+    while True:
+        buffer = buffer.lstrip(" \t\r\n,")
+        if buffer.startswith("]"):
+            return
+        try:
+            value, end = decoder.raw_decode(buffer)
+        except (ValueError, RecursionError):
+            more = next(chunks, None)
+            if more is None or len(buffer) > MAX_LINE:
+                raise InputError(
+                    f"{path}, element {number + 1}: not valid JSON", "Repair the file, or write one object per line"
+                ) from None
+            buffer += more
+            continue
+        number, buffer = number + 1, buffer[end:]
+        yield Row(number, value) if isinstance(value, dict) else Row(number, problem=_not_object(value))
+
+
+def _row(number: int, text: str) -> Row:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return Row(number, problem="is not valid JSON")
+    return Row(number, value) if isinstance(value, dict) else Row(number, problem=_not_object(value))
+
+
+def _chunks(path: Path, encoding: str) -> Iterator[str]:
+    """The file's text in pieces that double in size, so that a long element costs no more than twice its length."""
+    size, held, length = 2**16, [], 0
+    for number, text in text_lines(path, encoding):
+        if text is None:
+            raise InputError.at(path, number, bad_bytes(encoding), "Save the file again as UTF-8, or name its --encoding")
+        held.append(text)
+        length += len(text)
+        if length >= size:
+            yield "".join(held)
+            size, held, length = min(size * 2, 2**22), [], 0
+    yield "".join(held)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _not_object(value: Any) -> str:
+    kinds = {list: "an array", str: "a text", bool: "a truth value", int: "a number", float: "a number", type(None): "null"}
+    return f"is {kinds[type(value)]}, expected an object"

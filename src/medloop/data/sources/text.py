@@ -1,0 +1,112 @@
+"""Bytes to lines of text, strictly: a byte that does not fit the encoding is a bad line, never a guess.
+
+GB18030 accepts most byte strings, damaged UTF-8 included, and would turn it into nonsense without a word. So
+`detect_encoding` looks at every line that is not plain ASCII: text in GB18030 hardly ever forms valid UTF-8, while a
+damaged UTF-8 file is still valid nearly everywhere.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from medloop.errors import InputError, speaking_of
+
+MAX_LINE = 64 * 2**20  # bytes; a longer line is no record but a file without line ends
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record of a file, or the reason (without content) why it cannot be read. `line` counts from 1."""
+
+    line: int
+    values: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """The file's bytes, unzipped where it is gzip; a damaged or missing file is an InputError."""
+    with speaking_of(path):
+        raw = path.open("rb")
+    with raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        try:
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            raise InputError(f"{path} is a damaged gzip file", "Copy or download it again") from None
+
+
+def first_bytes(path: Path, count: int = 64) -> bytes:
+    with open_bytes(path) as file:
+        return file.read(count).lstrip(b" \r\n\t") or file.read(4096).lstrip(b" \r\n\t")
+
+
+def detect_encoding(path: Path, wanted: str = "auto") -> str:
+    """`utf-8-sig` (UTF-8 with or without its mark), `utf-16` or `gb18030`."""
+    with open_bytes(path) as file:
+        head = file.read(2)
+        if head in _UTF16:
+            return "utf-16"
+        if wanted != "auto":
+            return "utf-8-sig" if wanted == "utf-8" else wanted
+        fits, fails = 0, 0
+        for raw in _raw_lines(path, file, head):
+            if not raw.isascii():
+                ok = _decodes(raw, "utf-8")
+                fits, fails = fits + ok, fails + (not ok)
+    return "gb18030" if fails > fits else "utf-8-sig"
+
+
+def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str | None]]:
+    """Line number and text with its line end; None for a line whose bytes do not fit `encoding`."""
+    with open_bytes(path) as file:
+        if encoding == "utf-16":
+            yield from _utf16_lines(path, file)
+            return
+        for number, raw in enumerate(_raw_lines(path, file), 1):
+            try:
+                yield number, raw.decode(encoding if number == 1 else encoding.removesuffix("-sig"))
+            except UnicodeDecodeError:
+                yield number, None
+
+
+def bad_bytes(encoding: str) -> str:
+    """The reason for a line that `text_lines` could not decode."""
+    return f"has bytes that are not {encoding.removesuffix('-sig').upper()}"
+
+
+def _raw_lines(path: Path, file: BinaryIO, head: bytes = b"") -> Iterator[bytes]:
+    number = 0
+    while raw := file.readline(MAX_LINE):
+        number += 1
+        if len(raw) == MAX_LINE:
+            raise InputError.at(path, number, f"the line is longer than {MAX_LINE // 2**20} MiB", "Write one record per line")
+        yield head + raw
+        head = b""
+
+
+def _decodes(raw: bytes, encoding: str) -> bool:
+    try:
+        raw.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _utf16_lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, str | None]]:
+    # Line ends are two bytes here, so Python's own decoder has to split; after a bad byte it cannot find the next line.
+    number = 0
+    try:
+        for number, line in enumerate(io.TextIOWrapper(file, encoding="utf-16", newline=""), 1):
+            yield number, line
+    except UnicodeError:
+        raise InputError.at(path, number + 1, "has bytes that are not UTF-16", "Save the file again as UTF-8") from None
