@@ -179,7 +179,7 @@ def test_head_never_leads_a_rolled_back_transaction(store: Store) -> None:
 def test_head_that_cannot_be_written_does_not_fail_the_write(store: Store, monkeypatch, caplog) -> None:
     fill(store, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("medloop.store.files.os.fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(audit, "_put_head", lambda *args: (_ for _ in ()).throw(OSError(28, "full")))
         fill(store, 2)
     assert "audit head lags" in caplog.text
     report = audit.verify(store)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import stat
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,28 @@ def test_second_writer_waits_a_bounded_time_then_is_told_busy(settings: Settings
         assert 0.25 < time.monotonic() - started < 3
     with open_store(settings) as third, third.write() as conn:
         audit.append(conn, EVENT)
+
+
+def test_sqlite_writers_queue_at_the_lock_file_before_they_touch_the_database(sqlite_settings: Settings) -> None:
+    """SQLite's own lock is not enough: checkpoints run outside of it (docs/decisions/0003-one-writer.md)."""
+    with open_store(sqlite_settings, wait_s=0.3) as store, open(f"{sqlite_settings.workspace.database}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for attempt in (store.write, store.transaction, lambda: nullcontext(store.checkpoint())):
+            with pytest.raises(BusyError), attempt():
+                pass
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        with store.write():
+            assert held(lock)
+        assert not held(lock)
+
+
+def held(lock) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return False
 
 
 def test_many_writers_take_turns_and_none_is_lost(settings: Settings) -> None:
@@ -211,7 +235,7 @@ def test_url_of_another_kind_is_refused(workspace: Path, url: str) -> None:
 
 
 def test_restarted_server_is_found_again(postgres_settings: Settings, postgres) -> None:
-    with open_store(postgres_settings) as store:
+    with open_store(postgres_settings, wait_s=60) as store:
         with store.write() as conn:
             audit.append(conn, EVENT)
         restart = threading.Thread(target=lambda: (postgres.stop("immediate"), time.sleep(0.3), postgres.start()))
@@ -221,9 +245,11 @@ def test_restarted_server_is_found_again(postgres_settings: Settings, postgres) 
             while True:  # the server dies under us
                 conn.execute(audit_log.select())
                 time.sleep(0.02)
-        with store.write() as conn:  # waits for the server to come back
-            audit.append(conn, EVENT)
-        restart.join()
+        try:
+            with store.write() as conn:  # waits for the server to come back
+                audit.append(conn, EVENT)
+        finally:
+            restart.join()
         assert audit.verify(store).ok and rows(store) == 2
 
 

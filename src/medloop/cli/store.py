@@ -16,8 +16,6 @@ db_app = typer.Typer(no_args_is_help=True, help="The store: bring its schema up 
 keys_app = typer.Typer(no_args_is_help=True, help="Encryption keys: what there is, and new ones. Never prints a key.")
 audit_app = typer.Typer(no_args_is_help=True, help="The audit log: who did what, and proof that nobody changed it.")
 
-ACTOR = "cli"
-
 
 def register(app: typer.Typer) -> None:
     app.add_typer(db_app, name="db")
@@ -106,6 +104,7 @@ def rotate_keys(
     Example:  medloop keys rotate --reencrypt
     """
     from medloop.errors import ConfigError
+    from medloop.loop import actor
     from medloop.store.db import open_store
     from medloop.store.rotate import rotate
 
@@ -114,7 +113,7 @@ def rotate_keys(
     with open_store(common.settings()) as store:
         if not resume:
             new_master = _master_from(new_key_env) if new_key_env else None
-            done = rotate(store, data=what != "master", master=what != "data", new_master=new_master, actor=ACTOR)
+            done = rotate(store, data=what != "master", master=what != "data", new_master=new_master, actor=actor())
             common.say(f"Master key {done.master_id}" + (f", new rows use data key {done.data_key}" if done.data_key else ""))
             if new_key_env:
                 common.say(f"Now set MEDLOOP_ENCRYPTION_KEY to the value of {new_key_env}, here and for every running service.")
@@ -136,13 +135,14 @@ def verify_audit(
     Example:  medloop audit verify
     """
     from medloop.errors import IntegrityError
+    from medloop.loop import actor
     from medloop.store import audit
     from medloop.store.db import open_store
 
     with open_store(common.settings()) as store:
         report = audit.verify(store)
         if new_head and report.chain_ok:
-            audit.start_new_head(store, ACTOR)
+            audit.start_new_head(store, actor())
             report = audit.verify(store)
     if not report.ok:
         raise IntegrityError(
@@ -206,9 +206,10 @@ def _reencrypt(store: Store) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
+    from medloop.loop import actor
     from medloop.store.rotate import reencrypt, rows_to_reencrypt
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("Re-encrypting", total=rows_to_reencrypt(store))
-        return reencrypt(store, actor=ACTOR, progress=lambda rows: bar.update(task, advance=rows))
+        return reencrypt(store, actor=actor(), progress=lambda rows: bar.update(task, advance=rows))

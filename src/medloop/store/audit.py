@@ -14,7 +14,8 @@ import hmac
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from medloop.store.db import Store
 
 GENESIS = "0" * 64
+HEAD_BYTES = 256  # less than a disk sector, which is written whole or not at all
 _APPENDED = "medloop.audit"  # in conn.info: what this transaction added, until it is committed
 
 log = logging.getLogger(__name__)
@@ -45,7 +47,8 @@ class Head:
     mac: str
 
     def render(self) -> str:
-        return canonical_json({"seq": self.seq, "hash": self.hash, "mac": self.mac}) + "\n"
+        """Always the same length, see `_put_head`."""
+        return canonical_json({"seq": self.seq, "hash": self.hash, "mac": self.mac}).ljust(HEAD_BYTES - 1) + "\n"
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,6 @@ class AuditReport:
 
 @dataclass(frozen=True)
 class _Appended:
-    first: int
     seq: int
     hash: str
 
@@ -79,7 +81,6 @@ def append(conn: Connection, events: AuditEvent | Iterable[AuditEvent]) -> int:
     assert _APPENDED in conn.info, "audit.append needs the connection of store.write()"
     before: _Appended | None = conn.info[_APPENDED]
     seq, last = (before.seq, before.hash) if before else _end(conn)
-    first = before.first if before else seq + 1
     rows = []
     for event in [events] if isinstance(events, AuditEvent) else events:
         seq += 1
@@ -88,7 +89,7 @@ def append(conn: Connection, events: AuditEvent | Iterable[AuditEvent]) -> int:
         rows.append({**row, "hash": last})
     if rows:
         conn.execute(insert(audit_log), rows)
-        conn.info[_APPENDED] = _Appended(first, seq, last)
+        conn.info[_APPENDED] = _Appended(seq, last)
     return seq
 
 
@@ -122,14 +123,29 @@ def start_new_head(store: Store, actor: str) -> None:
     kept = _read_head(store.settings)
     old = kept.seq if isinstance(kept, Head) else -1
     with store.write() as conn:
-        head_file(store.settings).unlink(missing_ok=True)
         append(conn, AuditEvent(actor=actor, action="audit.new_head", subject="audit_log", detail={"old_head": old}))
-        seq, last = _end(conn)
-        conn.info[_APPENDED] = _Appended(1, seq, last)
+        appended: _Appended = conn.info[_APPENDED]
+        conn.info[_APPENDED] = None  # its head is not weighed against the one on the disk, but takes its place
+        head = _sign(store.keys.auditing(conn).raw, appended.seq, appended.hash)
+    _write_head(store.settings, head, force=True)
 
 
 def head_file(settings: Settings) -> Path:
     return settings.workspace.logs / "audit.head"
+
+
+def prepare(store: Store) -> None:
+    """Before the first row there is a head for row 0, so that a missing head is an alarm from then on.
+
+    Its key is committed before the head is written: a head signed with a key that a crash took back would be one too.
+    """
+    if head_file(store.settings).exists():
+        return
+    with store.transaction() as conn:
+        if _end(conn)[0] > 0:
+            return
+        key = store.keys.auditing(conn).raw
+    _write_head(store.settings, _sign(key, 0, GENESIS))
 
 
 def begin(conn: Connection) -> None:
@@ -148,9 +164,7 @@ def sign_head(store: Store, conn: Connection) -> Head | None:
         return None
     key = store.keys.auditing(conn).raw
     kept = _read_head(store.settings)
-    if kept is None and appended.first == 1:
-        _write_head(store.settings, _sign(key, 0, GENESIS))  # so that a missing head is an alarm from the first row on
-    elif not isinstance(kept, Head) or not _signed(key, kept) or not _on_chain(conn, kept):
+    if not isinstance(kept, Head) or not _signed(key, kept) or not _on_chain(conn, kept):
         log.error("%s does not fit the audit log and is left as it is; run: medloop audit verify", head_file(store.settings))
         return None
     return _sign(key, appended.seq, appended.hash)
@@ -219,13 +233,30 @@ def _on_chain(conn: Connection, head: Head) -> bool:
     return head.seq == 0 or conn.execute(select(audit_log.c.hash).where(audit_log.c.seq == head.seq)).scalar() == head.hash
 
 
-def _read_head(settings: Settings) -> Head | str | None:
-    """The head, None if there is none, or the text of one that cannot be read."""
+@contextmanager
+def _head_lock(settings: Settings) -> Iterator[Path]:
+    """The head's path, while nobody else reads or writes it."""
     path = head_file(settings)
     with speaking_of(path):
-        if not path.exists():
-            return None
-        text = path.read_text(encoding="utf-8", errors="replace")
+        make_folder(path.parent)
+        fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with locked(fd, wait_s=5.0, what=str(path)):
+                yield path
+        finally:
+            os.close(fd)
+
+
+def _read_head(settings: Settings) -> Head | str | None:
+    """The head, None if there is none, or the text of one that cannot be read."""
+    with _head_lock(settings) as path:
+        return _parse_head(path)
+
+
+def _parse_head(path: Path) -> Head | str | None:
+    if not path.exists():
+        return None
+    text = path.read_text(encoding="utf-8", errors="replace")
     try:
         head = Head(**json.loads(text))
         return head if head.render() == text and type(head.seq) is int else text
@@ -233,16 +264,17 @@ def _read_head(settings: Settings) -> Head | str | None:
         return text
 
 
-def _write_head(settings: Settings, head: Head) -> None:
-    """Never backwards: with PostgreSQL two writers may come here in either order."""
-    path = head_file(settings)
-    with speaking_of(path):
-        make_folder(path.parent)
-        fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with locked(fd, wait_s=5.0, what=str(path)):
-                kept = _read_head(settings)
-                if not isinstance(kept, Head) or kept.seq < head.seq:
-                    atomic_write(path, head.render(), mode=0o600)
-        finally:
-            os.close(fd)
+def _write_head(settings: Settings, head: Head, *, force: bool = False) -> None:
+    """Never backwards, unless forced: two writers may come here in either order, after their commits."""
+    with _head_lock(settings) as path:
+        kept = _parse_head(path)
+        if force or not isinstance(kept, Head):
+            atomic_write(path, head.render(), mode=0o600)
+        elif kept.seq < head.seq:
+            _put_head(path, head)
+
+
+def _put_head(path: Path, head: Head) -> None:
+    """Overwrite it in place, without fsync: costs no time, survives a kill, and a power cut can only make it lag."""
+    with path.open("r+b", buffering=0) as file:
+        file.write(head.render().encode())

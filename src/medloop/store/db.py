@@ -6,7 +6,7 @@
 
 When `write` returns, the data is on the disk. On an exception nothing of it is there. SQLite up to 3.51.2 can corrupt
 a database when two connections write or checkpoint at the same moment, so a lock file beside the database keeps
-writers apart (docs/decisions/one-writer.md); PostgreSQL uses an advisory lock, so both behave alike.
+writers apart (docs/decisions/0003-one-writer.md); PostgreSQL uses an advisory lock, so both behave alike.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -79,6 +80,17 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
+        audit.prepare(self)
+        with self.transaction() as conn:
+            audit.begin(conn)
+            yield conn
+            head = audit.sign_head(self, conn)
+        if head is not None:
+            audit.keep_head(self.settings, head)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A write without the audit log; for the schema and the log itself. Everything else uses `write`."""
         with self._writer_lock(), _speaking(self.engine.url):
             conn = self._connect()
             try:
@@ -86,13 +98,9 @@ class Store:
                     if not self.is_sqlite:
                         conn.exec_driver_sql(f"SET LOCAL lock_timeout = {int(self.wait_s * 1000)}")
                         conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_PG_WRITER})")
-                    audit.begin(conn)
                     yield conn
-                    head = audit.sign_head(self, conn)
             finally:
                 conn.close()
-            if head is not None:
-                audit.keep_head(self.settings, head)
 
     def checkpoint(self) -> None:
         """Move SQLite's write-ahead log into the database and empty it, so that no old page stays readable there."""
@@ -155,7 +163,7 @@ def upgrade(settings: Settings) -> tuple[str | None, str]:
 
     engine = _engine(settings, create=True)
     try:
-        with Store(settings, engine, WAIT_S).write() as conn:
+        with Store(settings, engine, WAIT_S).transaction() as conn:
             before = schema_version(conn)
             if before not in (None, *known_versions()):
                 _check_schema(before, shown_url(engine.url))
@@ -296,11 +304,24 @@ def _explain(error: DBAPIError, name: str) -> StoreError:
     if state in ("55P03", "40P01", "40001") or "is locked" in said or "is busy" in said:
         return BusyError(f"{name} is in use by another process", "Try again when it has finished")
     if state == "53100" or "disk is full" in said:
-        return NoSpaceError(f"No space left on the disk that holds {name}", "Free some space and run the same command again")
+        return _no_space(name)
     if "malformed" in said or "not a database" in said:
         return IntegrityError(f"{name} is damaged or not a database", "Restore it from a backup")
-    if error.connection_invalidated or isinstance(error, OperationalError):
-        return StoreError(
-            f"{name} cannot be reached or used", "Check that it is there, that it runs, and the user and password in database_url"
-        )
+    if name.startswith("postgresql") and (error.connection_invalidated or isinstance(error, OperationalError)):
+        return StoreError(f"{name} cannot be reached", "Check that it runs, and the host, user and password in database_url")
+    if "i/o error" in said and _is_full(name):  # SQLite says "full" of its main file only
+        return _no_space(name)
+    if isinstance(error, OperationalError):  # SQLite's own words, which never quote a value
+        return StoreError(f"{name} cannot be used: {error.orig}", "Check the disk and who may write there")
     return StoreError(f"{name} refused the operation ({type(error.orig).__name__})", "Run: medloop db check")
+
+
+def _no_space(name: str) -> NoSpaceError:
+    return NoSpaceError(f"No space left on the disk that holds {name}", "Free some space and run the same command again")
+
+
+def _is_full(path: str) -> bool:
+    try:
+        return shutil.disk_usage(os.path.dirname(path) or ".").free < 64 * 1024  # SQLite's shared index grows by 32 kB
+    except OSError:
+        return False

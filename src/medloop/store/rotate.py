@@ -5,7 +5,7 @@ data keys in one transaction. Re-encryption moves rows to the newest data key, b
 again, it goes on where it was, and data keys that no row names any more are destroyed.
 
 The new master key waits in `master.key.next` until the database has taken it, so a kill at any moment leaves a key
-that fits (docs/decisions/envelope-keys.md).
+that fits (docs/decisions/0004-envelope-keys.md).
 """
 
 from __future__ import annotations
