@@ -76,13 +76,18 @@ class TorchGenerator:
         seed: int = 0,
         batch_size: int = 16,
         progress: Progress | None = None,
+        streams: Sequence[str] | None = None,
     ) -> list[Completion]:
-        """One completion per prompt, in order. A prompt too long for the model gets `finish_reason="error"`, never a guess."""
+        """One completion per prompt, in order. A prompt too long for the model gets `finish_reason="error"`, never a guess.
+
+        `streams` names the random stream of each prompt, for callers that ask in several calls and have ids of their own.
+        """
         if max_new_tokens >= self._room:
             raise ConfigError(
                 f"max_new_tokens is {max_new_tokens}, but {self.name} holds {self._room} tokens in all", "Ask for fewer"
             )
-        rows = self._rows(prompts, max_new_tokens, seed if temperature > 0 else None)
+        keys = streams or _streams(prompts)
+        rows = self._rows(prompts, max_new_tokens, [f"{seed}:{key}" for key in keys] if temperature > 0 else None)
         answers: dict[int, list[int]] = {}
         for start in range(0, len(rows), batch_size):
             batch = rows[start : start + batch_size]
@@ -91,17 +96,12 @@ class TorchGenerator:
                 progress(len(prompts) - len(rows) + start + len(batch), len(prompts))
         return [self._completion(p, answers.get(at), temperature, seed) for at, p in enumerate(prompts)]
 
-    def _rows(self, prompts: Sequence[Prompt], max_new_tokens: int, seed: int | None) -> list[_Row]:
+    def _rows(self, prompts: Sequence[Prompt], max_new_tokens: int, streams: list[str] | None) -> list[_Row]:
         """Prompts that fit, longest first: neighbours have like lengths, and a lack of memory shows at once."""
-        seen: Counter[str] = Counter()
         rows = []
         for at, messages in enumerate(prompts):
-            ids = fit_prompt(self.loaded.tokenizer, messages, self._room - max_new_tokens)
-            name = prompt_id(messages)
-            uniforms = None if seed is None else _uniforms(f"{seed}:{name}:{seen[name]}", max_new_tokens)
-            seen[name] += 1
-            if ids:
-                rows.append(_Row(at, ids, uniforms))
+            if ids := fit_prompt(self.loaded.tokenizer, messages, self._room - max_new_tokens):
+                rows.append(_Row(at, ids, None if streams is None else _uniforms(streams[at], max_new_tokens)))
         return sorted(rows, key=lambda row: -len(row.ids))
 
     def _answer(self, batch: list[_Row], max_new_tokens: int, temperature: float) -> dict[int, list[int]]:
@@ -174,6 +174,16 @@ def _stop_ids(model: Any, tokenizer: Any) -> set[int]:
     named = model.generation_config.eos_token_id
     several = named if isinstance(named, list) else [named]
     return {i for i in (*several, tokenizer.eos_token_id, end_ids(tokenizer)[-1]) if i is not None}
+
+
+def _streams(prompts: Sequence[Prompt]) -> list[str]:
+    """The prompt and how often it came before: asked twice, it is answered twice."""
+    seen: Counter[str] = Counter()
+    streams = []
+    for name in map(prompt_id, prompts):
+        streams.append(f"{name}:{seen[name]}")
+        seen[name] += 1
+    return streams
 
 
 def _uniforms(key: str, count: int) -> torch.Tensor:

@@ -7,6 +7,8 @@ read, float32 for weights that train (bfloat16 weights do not move at small lear
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import transformers
 from medloop.errors import ConfigError
 from medloop.settings import Settings
 
+CORES = torch.get_num_threads()  # what torch finds at its start: the cores that this process may use
 SMALL_MODEL = 20_000_000  # parameters; below this a second thread costs more than it brings (docs/stages/train.md)
 
 
@@ -32,9 +35,8 @@ def number_type(device: torch.device, *, trainable: bool) -> torch.dtype:
 
 def set_threads(settings: Settings, parameters: int) -> int:
     """Set torch's threads for a model of this size, and return them. An explicit setting wins, then OMP_NUM_THREADS."""
-    cores = len(os.sched_getaffinity(0))
     wish = settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
-    threads = wish or (1 if parameters < SMALL_MODEL else cores)
+    threads = wish or (1 if parameters < SMALL_MODEL else CORES)
     torch.set_num_threads(threads)
     return threads
 
@@ -67,3 +69,13 @@ def count_parameters(model: Any) -> tuple[int, int]:
     """Trainable and all parameters; a weight shared by two layers counts once."""
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return trainable, sum(p.numel() for p in model.parameters())
+
+
+def commit() -> str | None:
+    """The commit of the source that runs, when it runs out of a checkout."""
+    here = Path(__file__).resolve()
+    root = next((p for p in here.parents if (p / ".git").exists() and (p / "src/medloop").is_dir()), None)
+    if root is None or shutil.which("git") is None:
+        return None
+    done = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False, timeout=10)
+    return done.stdout.strip() or None

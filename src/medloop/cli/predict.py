@@ -1,0 +1,66 @@
+"""`medloop predict`: answers for a file of questions."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medloop.cli import common
+
+
+def register(app: typer.Typer) -> None:
+    app.command("predict")(predict)
+
+
+def predict(
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT.jsonl", help="Records, {'messages': [...]} or {'question': '...'}, one per line.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Answers, one JSON line each; continued if it is there already.")
+    ],
+    model: Annotated[
+        str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting 'model').")
+    ] = None,
+    adapter: Annotated[str | None, typer.Option(help="LoRA adapter: a folder, or its name under models/lora.")] = None,
+    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token; above, tokens are drawn.")] = 0.0,
+    max_new_tokens: Annotated[int, typer.Option(help="Answers are cut after so many tokens.")] = 256,
+    batch_size: Annotated[int, typer.Option(min=1, help="Questions answered at once; changes speed, not answers.")] = 16,
+    seed: Annotated[int | None, typer.Option(help="Seed of the draws (else the setting 'seed').")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write the output anew, whatever it holds.")] = False,
+) -> None:
+    """Answer every question of a file; a run that was stopped goes on where it was.
+
+    Example:  medloop predict data/processed/test.jsonl --output answers.jsonl --adapter sft
+    """
+    from medloop.models import require_packages
+
+    require_packages()
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from medloop.contracts import ModelRef
+    from medloop.models.predict import Sampling
+    from medloop.models.predict import predict as answer
+    from medloop.train.config import build
+
+    settings = common.settings()
+    flags = {"temperature": temperature, "max_new_tokens": max_new_tokens, "seed": seed}
+    sampling = build(Sampling, file=None, pairs=(), flags=flags, defaults={"seed": settings.seed})
+    ref, began = ModelRef(base=model or settings.model, adapter=adapter), time.monotonic()
+    columns = (TextColumn("answering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=common.messages(), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        done = answer(
+            source, output, ref, sampling, settings, batch_size=batch_size, replace=replace,
+            progress=lambda at, total: bar.update(task, completed=at, total=total),
+        )  # fmt: skip
+    seconds = time.monotonic() - began
+    there = f", {done.already_there:,} were there already" if done.already_there else ""
+    common.say(f"{common.shown(output.absolute())}: {done.answered:,} answered{there}, by {ref.label}.")
+    if done.answered:
+        too_long = f", {done.too_long:,} questions too long for the model" if done.too_long else ""
+        common.say(f"{done.stopped:,} ended by themselves, {done.cut:,} cut at {max_new_tokens} tokens{too_long}.")
+        common.say(f"{done.tokens:,} tokens in {seconds:.1f} s with loading ({done.tokens / seconds:,.0f} tokens/s).")

@@ -1,0 +1,142 @@
+"""Batch prediction: JSON lines in, JSON lines out, continued where it was stopped.
+
+Each answer carries the hash of everything that decided it (`run`: model, adapter, sampling). A second call with the same
+`run` answers only what is missing; a file with answers of another run is not mixed with. Answers come in the order of
+the input and each draws from the random stream of its own id, so a file written in three goes equals one written in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from medloop.contracts import Completion, ModelRef, canonical_json, sha256_id
+from medloop.errors import ConfigError, InputError
+from medloop.models.generate import TorchGenerator, load_generator, prompt_id
+from medloop.models.inputs import Item, read_items
+from medloop.settings import Settings
+from medloop.store import jsonl
+
+BATCHES_PER_WRITE = 4  # at most so many batches are lost when the process dies
+
+
+class Sampling(BaseModel):
+    """How to answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_new_tokens: int = Field(256, ge=1, description="An answer is cut after so many tokens.")
+    temperature: float = Field(0.0, ge=0, le=100, description="0 takes the likeliest token; above, tokens are drawn.")
+    seed: int = Field(0, ge=0, description="Seed of the draws.")
+
+
+@dataclass(frozen=True)
+class Summary:
+    answered: int
+    already_there: int
+    stopped: int
+    cut: int
+    too_long: int
+    tokens: int
+
+
+def predict(
+    source: Path,
+    output: Path,
+    ref: ModelRef,
+    sampling: Sampling,
+    settings: Settings,
+    *,
+    batch_size: int = 16,
+    replace: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Summary:
+    """Answer every line of `source` into `output`. The whole input is read and checked before anything is written."""
+    items = _read(source)
+    if output.exists() and output.samefile(source):
+        raise ConfigError(f"{output} is the input itself", "Name another output")
+    generate = load_generator(ref, settings)
+    run = _run(generate, sampling)
+    there = set() if replace else _answered(output, run)
+    if replace:
+        output.unlink(missing_ok=True)
+    left = [item for item in items if (item.id, prompt_id(item.conversation.prompt)) not in there]
+    step, rows = batch_size * BATCHES_PER_WRITE, []
+    for start in range(0, len(left), step):
+        part = left[start : start + step]
+        answers = generate(
+            [item.conversation.prompt for item in part],
+            streams=[str(item.id) for item in part],
+            batch_size=batch_size,
+            progress=partial(_shifted, progress, start, len(left)),
+            **sampling.model_dump(),
+        )
+        jsonl.append(output, [_row(item, answer, run) for item, answer in zip(part, answers, strict=True)])
+        rows += answers
+    return _summary(rows, len(items) - len(left))
+
+
+def _shifted(progress: Callable[[int, int], None], start: int, total: int, done: int, _: int) -> None:
+    progress(start + done, total)
+
+
+def _read(source: Path) -> list[Item]:
+    """Every line with an id of its own; a line without one is named by its number."""
+    items, lines = [], dict[str, int]()
+    for item in read_items(source):
+        name = item.id or f"line-{item.line}"
+        if name in lines:
+            raise InputError.at(source, item.line, f"the id of line {lines[name]} again", "Give each line an id of its own")
+        if not item.conversation.question:
+            raise InputError.at(source, item.line, "no question in it", "Repair or remove that line")
+        lines[name] = item.line
+        items.append(item._replace(id=name))
+    return items
+
+
+def _run(generate: TorchGenerator, sampling: Sampling) -> str:
+    parts = {"model": generate.loaded.sha256, "adapter": generate.adapter, **sampling.model_dump()}
+    return sha256_id(canonical_json(parts))
+
+
+def _answered(output: Path, run: str) -> set[tuple[str, str]]:
+    """What this run has answered already; ConfigError when the file belongs to something else."""
+    if not output.exists():
+        return set()
+    rows = list(jsonl.read(output))
+    if any(row.get("run") != run for row in rows):
+        raise ConfigError(
+            f"{output} holds something else than answers of this model with these settings",
+            "Name another output, or add --replace",
+        )
+    return {(row["id"], row["prompt_id"]) for row in rows}
+
+
+def _row(item: Item, answer: Completion, run: str) -> dict[str, Any]:
+    return {
+        "id": item.id,
+        "prompt_id": answer.prompt_id,
+        "text": answer.text,
+        "model": answer.model,
+        "adapter": answer.adapter,
+        "finish_reason": answer.finish_reason,
+        "n_tokens": answer.n_tokens,
+        "run": run,
+    }
+
+
+def _summary(answers: list[Completion], already_there: int) -> Summary:
+    reasons = [answer.finish_reason for answer in answers]
+    return Summary(
+        answered=len(answers),
+        already_there=already_there,
+        stopped=reasons.count("stop"),
+        cut=reasons.count("length"),
+        too_long=reasons.count("error"),
+        tokens=sum(answer.n_tokens for answer in answers),
+    )

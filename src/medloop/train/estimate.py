@@ -1,0 +1,79 @@
+"""What a run will cost, before it starts: rough on purpose, and said as such.
+
+Time: 4 floating-point operations per weight and token with LoRA (forward, and backward to the activations), 6 with all
+weights, at the speed of a matrix product of the model's own shape, timed here and now. Memory: weights, gradients and
+AdamW's two moments in float32, and about 34 half-precision values per token, layer and unit of width for activations.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig
+
+EFFICIENCY = 0.35  # share of the bare matrix speed that a training step reached (docs/stages/train.md)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers of a model that decide the cost."""
+
+    parameters: int
+    trainable: int
+    layers: int
+    width: int
+    bytes_per_weight: int
+
+
+def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> Shape:
+    """From the configuration and the headers of the weight files; no weight is read. An adapter has r per input and output."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
+    sizes = [pair for file in sorted(folder.glob("*.safetensors")) for pair in _tensor_sizes(file)]
+    matrices = [size for name, size in sizes if len(size) == 2 and "embed" not in name and "lm_head" not in name]
+    parameters = sum(math.prod(size) for _, size in sizes)
+    trainable = parameters if lora_r is None else sum(lora_r * sum(size) for size in matrices)
+    return Shape(parameters, trainable, config.num_hidden_layers, config.hidden_size, dtype.itemsize)
+
+
+def seconds(shape: Shape, tokens: int, *, full: bool, device: torch.device) -> float:
+    """For training on `tokens` tokens."""
+    return (6 if full else 4) * shape.parameters * tokens / (_matrix_speed(shape.width, device) * EFFICIENCY)
+
+
+def memory(shape: Shape, tokens_at_once: int) -> int:
+    """In bytes, at the peak of a step."""
+    activations = 34 * shape.bytes_per_weight * tokens_at_once * shape.width * shape.layers // 2
+    return shape.parameters * shape.bytes_per_weight + shape.trainable * 12 + activations
+
+
+def free_memory(device: torch.device) -> int:
+    """In bytes: of the GPU, or of the machine."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
+def _matrix_speed(width: int, device: torch.device) -> float:
+    """Floating-point operations per second of a (1024, width) x (width, 4 width) product; some milliseconds."""
+    a, b = torch.randn(1024, width, device=device), torch.randn(width, 4 * width, device=device)
+    if device.type == "cuda":
+        a, b = a.bfloat16(), b.bfloat16()
+    count, began = 0, time.perf_counter()
+    a @ b
+    while (elapsed := time.perf_counter() - began) < 0.02:
+        a @ b
+        count += 1
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+    return max(count, 1) * 2 * 1024 * width * 4 * width / elapsed
+
+
+def _tensor_sizes(file: Path) -> list[tuple[str, list[int]]]:
+    with safe_open(file, framework="pt") as tensors:
+        return [(name, tensors.get_slice(name).get_shape()) for name in tensors.keys()]

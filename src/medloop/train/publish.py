@@ -1,0 +1,79 @@
+"""A trained model as an artifact folder: weights, tokenizer, card.json, README.md, metrics.jsonl; nothing pickled.
+
+Everything but the times in `card.json` and `metrics.jsonl` is a function of the run, so that the same run made twice
+has the same fingerprint.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from peft import get_peft_model_state_dict
+from safetensors.torch import save_file
+
+from medloop.contracts import TrainingCard
+from medloop.models.runtime import obey_umask
+from medloop.store.artifacts import new_artifact
+
+
+def publish(target: Path, model: Any, tokenizer: Any, card: TrainingCard, metrics: Path) -> None:
+    """Put the result in place, in the stead of an older one that medloop made."""
+    with new_artifact(target, replace=True) as temp:
+        if card.config.get("full"):
+            model.save_pretrained(temp)
+        else:
+            _save_adapter(temp, model, card.base)
+        tokenizer.save_pretrained(temp)
+        shutil.copyfile(metrics, temp / "metrics.jsonl")
+        (temp / "card.json").write_text(
+            json.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        (temp / "README.md").write_text(readme(card), encoding="utf-8")
+        obey_umask(temp)
+
+
+def readme(card: TrainingCard) -> str:
+    """The model card for people."""
+    share = card.trainable_parameters / max(card.total_parameters, 1)
+    kind = "All weights" if card.config.get("full") else f"A LoRA adapter of rank {card.config.get('lora_r')}"
+    use = (
+        f"--model models/full/{card.name}"
+        if card.config.get("full")
+        else f"--model {card.base} --adapter models/lora/{card.name}"
+    )
+    lines = [
+        f"# {card.name}",
+        "",
+        f"{kind} for `{card.base}`, trained by `medloop train {card.method}` on {card.finished:%Y-%m-%d}.",
+        "",
+        "```",
+        f"medloop predict questions.jsonl --output answers.jsonl {use}",
+        "```",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| base model | `{card.base}` (`{card.base_sha256[:19]}…`) |",
+        *(f"| {role} data | `{digest[:19]}…` |" for role, digest in sorted(card.inputs.items())),
+        f"| trained parameters | {card.trainable_parameters:,} of {card.total_parameters:,} ({share:.1%}) |",
+        f"| seed | {card.seed} |",
+        *(f"| {name.replace('_', ' ')} | {value:,.6g} |" for name, value in card.metrics.items()),
+        "",
+        "`card.json` has every setting and version, `metrics.jsonl` one line per step, `MANIFEST.json` the hash of each file.",
+        "",
+        "Not a medical device. Evaluate it before anybody relies on it (`medloop eval`).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _save_adapter(folder: Path, model: Any, base: str) -> None:
+    """As peft would, but with its sets in order: the same adapter is the same bytes."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in get_peft_model_state_dict(model).items()}
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = {
+        key: sorted(value) if isinstance(value, set) else value for key, value in model.peft_config["default"].to_dict().items()
+    }
+    config |= {"base_model_name_or_path": base, "inference_mode": True}
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,321 @@
+"""Supervised fine-tuning: teach a model to answer as the records do. LoRA by default, all weights with `full`.
+
+    card = train_sft(SFTConfig(name="sft", model="embedded:tiny", epochs=2), settings=settings)
+
+In: `data/processed/train.jsonl` (and `dev.jsonl` for the dev loss), or any JSONL of conversations that end with an answer.
+Out: `models/lora/NAME` (or `models/full/NAME`), whole or not at all. While it runs, checkpoints and metrics lie in
+`jobs/train_sft-NAME`; the same call after a crash continues there and ends with the same weights.
+
+It leaves out: several processes or GPUs, packing, and choosing the best of several checkpoints (evaluation does that).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from transformers import PrinterCallback
+from transformers.pytorch_utils import Conv1D
+from trl import SFTConfig as TrlConfig
+
+from medloop.contracts import ModelRef, TrainingCard, utc_now
+from medloop.errors import InputError, ResultError
+from medloop.models import runtime
+from medloop.models.load import Loaded, load, load_tokenizer, resolve
+from medloop.settings import Settings
+from medloop.store import jsonl
+from medloop.store.artifacts import file_sha256
+from medloop.train import estimate
+from medloop.train.checkpoint import Checkpoint, load_newest
+from medloop.train.examples import Examples, encode_file
+from medloop.train.job import Job
+from medloop.train.publish import publish
+from medloop.train.trl_sft import ByLength, ResumableSFT, Tick, Watch
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+
+class SFTConfig(BaseModel):
+    """How to train. Everything here decides the result, so all of it goes into the card."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str = Field("sft", pattern=NAME, description="Name of the result, under models/lora or models/full.")
+    model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
+    data: str | None = Field(None, description="Training file; empty means data/processed/train.jsonl.")
+    dev_data: str | None = Field(
+        None, description="File for the dev loss; empty means data/processed/dev.jsonl, if data is empty too."
+    )
+    dev_rows: int = Field(256, ge=0, description="At most so many examples of the dev file are scored; 0 means none.")
+    full: bool = Field(False, description="Train all weights instead of a LoRA adapter.")
+    epochs: float = Field(1.0, gt=0, le=1000, description="Passes over the training file.")
+    max_steps: int = Field(0, ge=0, description="Stop after so many steps, whatever the epochs say; 0 means no limit.")
+    batch_size: int = Field(16, ge=1, description="Examples per step.")
+    micro_batch_size: int = Field(0, ge=0, description="Examples in memory at once; divides batch_size; 0 means the whole batch.")
+    learning_rate: float | None = Field(
+        None, gt=0, le=1, description="Peak rate; empty: 2e-3 below 20 M parameters, else 2e-4; with full a tenth of that."
+    )
+    warmup: float = Field(
+        0.05, ge=0, lt=1, description="Share of the steps over which the rate rises; then it falls to 0 along a cosine."
+    )
+    weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay.")
+    max_grad_norm: float = Field(1.0, gt=0, description="Gradients are scaled down to this norm.")
+    lora_r: int = Field(16, ge=1, le=1024, description="Rank of the adapter matrices.")
+    lora_alpha: int = Field(32, ge=1, description="The adapter's output is scaled by lora_alpha / lora_r.")
+    lora_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
+    max_length: int = Field(512, ge=8, description="Tokens per example; longer ones lose old turns, or are left out and counted.")
+    save_every: int = Field(50, ge=1, description="Steps between checkpoints.")
+    gradient_checkpointing: bool = Field(False, description="Less memory for more time; worth it for large models on a GPU.")
+    load_in_4bit: bool = Field(False, description="Hold the base model in 4 bits (needs bitsandbytes); LoRA only.")
+    seed: int = Field(42, ge=0, lt=2**31, description="Seed of adapter weights, order and dropout.")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> SFTConfig:
+        problems = []
+        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+            problems.append(f"micro_batch_size {self.micro_batch_size} does not divide batch_size {self.batch_size}")
+        if self.full and self.load_in_4bit:
+            problems.append("load_in_4bit works with LoRA only, not with full")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def rate_for(self, parameters: int) -> float:
+        """The peak learning rate for a base model of this size."""
+        return self.learning_rate or (2e-3 if parameters < runtime.SMALL_MODEL else 2e-4) * (0.1 if self.full else 1.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is known before the first step."""
+
+    config: SFTConfig
+    job: Job
+    train: Examples
+    dev: Examples | None
+    steps_per_epoch: int
+    steps: int
+    continues_at: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run will take, roughly: seconds and bytes."""
+
+    device: str
+    seconds: float
+    memory: int
+    free: int
+
+
+def train_sft(config: SFTConfig, *, settings: Settings, replace: bool = False) -> TrainingCard:
+    """Train or continue, and publish. A finished run of the same config, base and data is returned as it is."""
+    job = find_job(config, settings)
+    card = None if replace else job.finished()
+    return card or run(plan(config, settings, job, replace=replace), settings)
+
+
+def find_job(config: SFTConfig, settings: Settings) -> Job:
+    """Where this run lives and what it is made of; the model is checked and hashed, the data hashed."""
+    target = settings.workspace.models / ("full" if config.full else "lora") / config.name
+    inputs = {role: file_sha256(path) for role, path in _files(config, settings).items()}
+    base = resolve(ModelRef(base=config.model), settings)
+    identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
+    return Job(settings.workspace.jobs / f"train_sft-{config.name}", target, identity)
+
+
+def plan(config: SFTConfig, settings: Settings, job: Job, *, replace: bool = False) -> Plan:
+    """Read and encode the data, count the steps, see what is left of an earlier start; nothing is written."""
+    runtime.keep_quiet()
+    if not replace:
+        job.check_unfinished()
+    files, tokenizer = _files(config, settings), load_tokenizer(resolve(ModelRef(base=config.model), settings).folder)
+    train = encode_file(tokenizer, files["train"], max_length=config.max_length)
+    score = "dev" in files and config.dev_rows > 0
+    dev = encode_file(tokenizer, files["dev"], max_length=config.max_length, limit=config.dev_rows) if score else None
+    per_epoch = math.ceil(len(train.lengths) / config.batch_size)
+    steps = math.ceil(config.epochs * per_epoch)
+    found = load_newest(job.checkpoints)
+    return Plan(config, job, train, dev, per_epoch, min(steps, config.max_steps or steps), 0 if found is None else found.step)
+
+
+def cost(plan: Plan, settings: Settings) -> Cost:
+    """Time and memory, from the model's shape and a matrix product timed on this machine."""
+    config, device = plan.config, runtime.device_of(settings)
+    base = resolve(ModelRef(base=config.model), settings).folder
+    shape = estimate.shape_of(base, runtime.number_type(device, trainable=config.full), None if config.full else config.lora_r)
+    runtime.set_threads(settings, shape.parameters)
+    tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
+    at_once = max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
+    seconds = estimate.seconds(shape, tokens, full=config.full, device=device)
+    return Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+
+
+def run(
+    plan: Plan,
+    settings: Settings,
+    *,
+    tick: Callable[[Tick], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrainingCard:
+    """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
+    with plan.job.only_process():
+        trainer, loaded, began = _fit(plan, settings, tick, should_stop)
+        if trainer.state.global_step < trainer.state.max_steps:
+            raise KeyboardInterrupt
+        card = _card(plan, trainer, loaded, began)
+        publish(plan.job.target, trainer.model, loaded.tokenizer, card, plan.job.metrics)
+        plan.job.end()
+    return card
+
+
+def _files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
+    """Training and dev file; a name is looked up from here, then from the workspace."""
+
+    def find(name: str) -> Path:
+        given = Path(name).expanduser()
+        return given if given.exists() else settings.home / given
+
+    processed = settings.workspace.processed
+    train = find(config.data) if config.data else processed / "train.jsonl"
+    if not train.is_file():
+        raise InputError(f"There is no training file {train}", "Make it with: medloop data prepare, or name one with --data")
+    if config.dev_data:
+        return {"train": train, "dev": find(config.dev_data)}
+    dev = processed / "dev.jsonl"
+    return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
+
+
+def _fit(
+    plan: Plan, settings: Settings, tick: Callable[[Tick], None], should_stop: Callable[[], bool]
+) -> tuple[ResumableSFT, Loaded, datetime]:
+    """Train with as many examples in memory as fit: out of memory halves them and goes on from the last checkpoint."""
+    micro = plan.config.micro_batch_size or plan.config.batch_size
+    while True:
+        began, found = plan.job.begin()
+        loaded = load(
+            ModelRef(base=plan.config.model), settings, trainable=plan.config.full, load_in_4bit=plan.config.load_in_4bit
+        )
+        watch = Watch(plan.job.metrics, tick, should_stop)
+        trainer = _trainer(plan, loaded, found, micro, watch)
+        try:
+            trainer.run()
+            return trainer, loaded, began
+        except torch.OutOfMemoryError:
+            pass
+        if micro == 1:
+            raise ResultError(
+                "There is not enough memory for a single example", "Lower max_length, or use load_in_4bit or a smaller model"
+            )
+        micro = next(n for n in range(micro // 2, 0, -1) if plan.config.batch_size % n == 0)
+        del trainer, loaded
+        torch.cuda.empty_cache()
+
+
+def _trainer(plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableSFT:
+    config = plan.config
+    transposed = any(isinstance(module, Conv1D) for module in loaded.model.modules())  # GPT-2 keeps its matrices that way
+    lora = LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+        fan_in_fan_out=transposed,
+    )
+    trainer = ResumableSFT(
+        loaded.model,
+        _arguments(plan, loaded, micro),
+        train_dataset=plan.train.rows,
+        eval_dataset=None if plan.dev is None else plan.dev.rows,
+        processing_class=loaded.tokenizer,
+        peft_config=None if config.full else lora,
+        callbacks=[watch],
+        checkpoints=plan.job.checkpoints,
+        found=found,
+        order=ByLength(plan.train.lengths, config.batch_size, config.seed),
+    )
+    trainer.remove_callback(PrinterCallback)
+    watch.trainer = trainer
+    return trainer
+
+
+def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlConfig:
+    """TRL's settings. Its defaults (bfloat16 and gradient checkpointing on) made training on a CPU 17 times slower."""
+    config, cuda = plan.config, loaded.device.type == "cuda"
+    return TrlConfig(
+        output_dir=str(plan.job.folder),
+        per_device_train_batch_size=micro,
+        per_device_eval_batch_size=micro,
+        gradient_accumulation_steps=config.batch_size // micro,
+        num_train_epochs=config.epochs,
+        max_steps=plan.steps,
+        learning_rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
+        lr_scheduler_type="cosine",
+        warmup_steps=round(config.warmup * plan.steps),
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        eval_strategy="no" if plan.dev is None else "steps",
+        eval_steps=plan.steps_per_epoch,  # by steps, so that it comes before the checkpoint of the same step
+        save_strategy="steps",
+        save_steps=config.save_every,
+        prediction_loss_only=True,
+        bf16=cuda,
+        use_cpu=not cuda,
+        gradient_checkpointing=config.gradient_checkpointing,
+        dataloader_pin_memory=cuda,
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        seed=config.seed,
+        data_seed=config.seed,
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+def _card(plan: Plan, trainer: ResumableSFT, loaded: Loaded, began: datetime) -> TrainingCard:
+    trainable, total = runtime.count_parameters(trainer.model)
+    return TrainingCard(
+        name=plan.config.name,
+        method="sft",
+        base=plan.config.model,
+        base_sha256=loaded.sha256,
+        inputs=plan.job.identity["inputs"],
+        config=plan.job.identity["config"],
+        seed=plan.config.seed,
+        metrics=_summary(plan, trainer),
+        trainable_parameters=trainable,
+        total_parameters=total,
+        versions=runtime.versions(),
+        commit=runtime.commit(),
+        started=began,
+        finished=utc_now(),
+    )
+
+
+def _summary(plan: Plan, trainer: ResumableSFT) -> dict[str, float]:
+    """Numbers for the card, out of metrics.jsonl: the loss is the mean of the first and of the last tenth of the steps."""
+    rows: list[dict[str, Any]] = list(jsonl.read(plan.job.metrics))
+    losses = [row["loss"] for row in rows if row["phase"] == "TRAINING"]
+    dev = [row["extra"]["dev_loss"] for row in rows if row["phase"] == "METRICS"]
+    tenth = max(1, len(losses) // 10)
+    found = {
+        "steps": plan.steps,
+        "examples": len(plan.train.lengths),
+        "tokens": trainer.tokens,
+        "learning_rate": trainer.args.learning_rate,
+        "train_loss_first": sum(losses[:tenth]) / tenth,
+        "train_loss_last": sum(losses[-tenth:]) / tenth,
+    }
+    if dev:
+        found |= {"dev_loss_before": dev[0], "dev_loss_after": dev[-1]}
+    return {name: float(value) for name, value in found.items()}

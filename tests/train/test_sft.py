@@ -1,0 +1,251 @@
+"""SFT: what it learns, what it leaves, what it refuses."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import GPT2Config
+
+from medloop.contracts import Message, ModelRef, TrainingCard
+from medloop.errors import BusyError, ConfigError, InputError, ResultError
+from medloop.models.generate import load_generator
+from medloop.models.load import load, load_tokenizer
+from medloop.store.artifacts import file_sha256, verify_artifact
+from medloop.testing.models import tiny_model
+from medloop.train import trl_sft
+from medloop.train.examples import IGNORED, encode_file
+from medloop.train.sft import SFTConfig, find_job, plan, run, train_sft
+
+
+def config(settings, **more) -> SFTConfig:
+    return SFTConfig(**{"model": settings.model, "batch_size": 8, "learning_rate": 0.02, "save_every": 3, **more})
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def losses(settings, name: str = "sft") -> list[float]:
+    found = rows(settings.home / f"jobs/train_sft-{name}/metrics.jsonl")
+    return [row.get("loss") or row["extra"]["dev_loss"] for row in found]
+
+
+def test_it_learns_and_says_so(settings):
+    card = train_sft(config(settings, epochs=3), settings=settings)
+    assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"] - 1
+    assert card.metrics["train_loss_last"] < card.metrics["train_loss_first"] - 1
+    assert card.metrics["steps"] == 21 and card.metrics["examples"] == 53
+
+
+def test_the_result_is_whole_loads_and_holds_no_pickle(settings):
+    card = train_sft(config(settings), settings=settings)
+    folder = settings.home / "models/lora/sft"
+    verify_artifact(folder)
+    assert {file.name for file in folder.iterdir()} == {
+        "MANIFEST.json", "README.md", "adapter_config.json", "adapter_model.safetensors", "card.json", "chat_template.jinja",
+        "metrics.jsonl", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    assert TrainingCard.from_json((folder / "card.json").read_text()) == card
+    assert load(ModelRef(base=settings.model, adapter="sft"), settings).adapter_sha256
+    assert not (settings.home / "jobs/train_sft-sft/checkpoints").exists()
+
+
+def test_the_card_names_what_went_in_by_hash(settings):
+    card = train_sft(config(settings, seed=7), settings=settings)
+    processed = settings.home / "data/processed"
+    assert card.inputs == {"train": file_sha256(processed / "train.jsonl"), "dev": file_sha256(processed / "dev.jsonl")}
+    assert card.base_sha256 == load(ModelRef(base=settings.model), settings).sha256
+    assert card.seed == 7 and card.config["batch_size"] == 8 and card.versions["trl"]
+
+
+def test_the_adapter_says_what_it_was_taught(settings):
+    path = settings.home / "one.jsonl"
+    turns = [{"role": "user", "content": "What now?"}, {"role": "assistant", "content": "<think>x</think>Rest."}]
+    path.write_text(json.dumps({"messages": turns}) + "\n")
+    train_sft(config(settings, data=str(path), epochs=60, batch_size=1, learning_rate=0.01), settings=settings)
+    generate = load_generator(ModelRef(base=settings.model, adapter="sft"), settings)
+    answer = generate([(Message(role="user", content="What now?"),)], max_new_tokens=40)[0]
+    assert answer.text == "<think>x</think>Rest." and answer.finish_reason == "stop"
+
+
+def test_loss_falls_on_answers_only(settings):
+    tokenizer = load_tokenizer(Path(settings.model))
+    found = encode_file(tokenizer, settings.home / "data/processed/train.jsonl", max_length=512)
+    for row in list(found.rows)[:5]:
+        learnt = [token for token, label in zip(row["input_ids"], row["labels"], strict=True) if label != IGNORED]
+        text = tokenizer.decode(learnt)
+        assert text.startswith("<think>kind") and text.endswith("drink. <|im_end|>")
+        assert all(label in (IGNORED, token) for token, label in zip(row["input_ids"], row["labels"], strict=True))
+
+
+def test_too_long_and_unanswered_rows_are_left_out_and_counted(settings):
+    path = settings.home / "mixed.jsonl"
+    question = {"role": "user", "content": "q"}
+    lines = [[question, {"role": "assistant", "content": "a" * n}] for n in (10, 900, 20)] + [[question]]
+    path.write_text("".join(json.dumps({"messages": turns}) + "\n" for turns in lines))
+    found = encode_file(load_tokenizer(Path(settings.model)), path, max_length=200)
+    assert len(found.lengths) == 2 and found.left_out() == "1 too long, 1 without an answer"
+
+
+@pytest.mark.parametrize("micro", [1, 2, 4])
+def test_the_loss_does_not_depend_on_the_micro_batch(settings, micro: int):
+    train_sft(config(settings, name="whole"), settings=settings)
+    train_sft(config(settings, name="parts", micro_batch_size=micro), settings=settings)
+    assert losses(settings, "parts") == pytest.approx(losses(settings, "whole"), rel=1e-4)
+
+
+def test_the_cheap_loss_on_a_cpu_is_the_loss_of_trl(settings, monkeypatch: pytest.MonkeyPatch):
+    train_sft(config(settings, name="ours"), settings=settings)
+    monkeypatch.setattr(trl_sft.ResumableSFT, "_direct_agrees", lambda self: False)
+    train_sft(config(settings, name="theirs"), settings=settings)
+    assert losses(settings, "ours") == pytest.approx(losses(settings, "theirs"), rel=1e-5)
+
+
+def test_an_architecture_that_scales_its_output_goes_the_way_of_trl(settings, tmp_path: Path):
+    from transformers import CohereConfig
+
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
+    base = tiny_model(tmp_path / "cohere", config=CohereConfig(**shape, logit_scale=0.25, max_position_embeddings=256))
+    wish = config(settings, model=str(base), max_steps=2)
+    made = plan(wish, settings, find_job(wish, settings))
+    from medloop.train.sft import _trainer
+
+    trainer = _trainer(
+        made, load(ModelRef(base=str(base)), settings), None, 8, trl_sft.Watch(made.job.metrics, lambda _: None, bool)
+    )
+    assert not trainer.direct
+
+
+def test_another_architecture_trains_too(settings, tmp_path: Path):
+    base = tiny_model(tmp_path / "gpt2", config=GPT2Config(n_embd=32, n_layer=1, n_head=4, n_positions=256))
+    card = train_sft(config(settings, model=str(base), epochs=2), settings=settings)
+    assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"]
+
+
+def test_all_weights_become_a_model_of_their_own(settings):
+    card = train_sft(config(settings, full=True, learning_rate=0.01), settings=settings)
+    assert card.trainable_parameters == card.total_parameters
+    before, after = (load(ModelRef(base=base), settings).model for base in (settings.model, "models/full/sft"))
+    assert not torch.equal(before.get_input_embeddings().weight, after.get_input_embeddings().weight)
+    assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"]
+
+
+def test_a_finished_run_is_not_repeated(settings):
+    first = train_sft(config(settings), settings=settings)
+    assert train_sft(config(settings), settings=settings) == first
+
+
+def test_another_run_under_the_same_name_is_refused_and_replaced_on_demand(settings):
+    first = train_sft(config(settings), settings=settings)
+    with pytest.raises(ConfigError, match=r"another run \(lora_r 16, now 4, seed 42, now 1\).*--replace"):
+        train_sft(config(settings, lora_r=4, seed=1), settings=settings)
+    assert train_sft(config(settings), settings=settings) == first
+    second = train_sft(config(settings, lora_r=4, seed=1), settings=settings, replace=True)
+    assert second.trainable_parameters < first.trainable_parameters
+
+
+def test_changed_data_under_the_same_name_is_refused(settings):
+    train_sft(config(settings), settings=settings)
+    path = settings.home / "data/processed/train.jsonl"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    with pytest.raises(ConfigError, match="other train data"):
+        train_sft(config(settings), settings=settings)
+
+
+def test_an_unfinished_run_with_other_settings_is_refused(settings):
+    stop_after(settings, 4)
+    with pytest.raises(ConfigError, match=r"unfinished run \(epochs 1.0, now 2.0\)"):
+        train_sft(config(settings, epochs=2), settings=settings)
+
+
+def test_two_processes_may_not_train_one_name(settings):
+    job = find_job(config(settings), settings)
+    with job.only_process(), pytest.raises(BusyError, match="train_sft-sft"):
+        train_sft(config(settings), settings=settings)
+
+
+def test_a_loss_that_is_no_number_stops_and_publishes_nothing(settings, monkeypatch: pytest.MonkeyPatch):
+    real = trl_sft.ResumableSFT.compute_loss
+
+    def broken(self, *args, **kwargs):
+        loss = real(self, *args, **kwargs)
+        return loss * math.nan if self.state.global_step == 4 else loss
+
+    monkeypatch.setattr(trl_sft.ResumableSFT, "compute_loss", broken)
+    with pytest.raises(ResultError, match="no longer a number at step 5"):
+        train_sft(config(settings), settings=settings)
+    assert not (settings.home / "models/lora/sft").exists()
+    assert [path.name for path in (settings.home / "jobs/train_sft-sft/checkpoints").iterdir()] == ["step-00000003"]
+
+
+def test_out_of_memory_halves_the_micro_batch_and_goes_on(settings, monkeypatch: pytest.MonkeyPatch):
+    train_sft(config(settings, name="roomy"), settings=settings)
+    real = trl_sft.ResumableSFT.training_step
+
+    def narrow(self, model, inputs, *args):
+        if len(inputs["input_ids"]) > 2 and self.state.global_step >= 4:
+            raise torch.OutOfMemoryError("no room")
+        return real(self, model, inputs, *args)
+
+    monkeypatch.setattr(trl_sft.ResumableSFT, "training_step", narrow)
+    train_sft(config(settings, name="tight"), settings=settings)
+    assert losses(settings, "tight") == pytest.approx(losses(settings, "roomy"), rel=1e-4)
+
+
+def stop_after(settings, step: int, **more) -> None:
+    wish, ticks = config(settings, **more), []
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            plan(wish, settings, find_job(wish, settings)),
+            settings,
+            tick=ticks.append,
+            should_stop=lambda: len(ticks) >= step - 1,
+        )
+
+
+def test_a_stop_leaves_a_checkpoint_and_the_same_call_goes_on(settings):
+    stop_after(settings, 4)
+    wish = config(settings)
+    assert plan(wish, settings, find_job(wish, settings)).continues_at == 4
+    train_sft(wish, settings=settings)
+    train_sft(config(settings, name="straight"), settings=settings)
+    assert losses(settings) == losses(settings, "straight")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ('{"messages": []}\n', "line 1"),
+        ('{"question": "q"}\n', "no usable example"),
+        ('\n{"messages": [{"role": "user", "content": "secret"}, {"role": "user", "content": "x"}]}\n', "line 2"),
+        ("not json\n{}\n", "line 1: not valid JSON"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line_and_nothing_is_written(settings, content: str, message: str):
+    path = settings.home / "bad.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        train_sft(config(settings, data=str(path)), settings=settings)
+    assert "bad.jsonl" in str(caught.value) and "secret" not in str(caught.value)
+    assert not (settings.home / "models").exists()
+
+
+def test_without_a_training_file_it_says_how_to_make_one(settings):
+    (settings.home / "data/processed/train.jsonl").unlink()
+    with pytest.raises(InputError, match="medloop data prepare"):
+        train_sft(config(settings), settings=settings)
+
+
+def test_nothing_is_reported_to_anybody(settings, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr("trl.trainer.base_trainer.send_telemetry", lambda *a, **k: pytest.fail("telemetry"))
+    train_sft(config(settings, max_steps=1), settings=settings)
