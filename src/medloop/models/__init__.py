@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
 from medloop.errors import MissingExtraError
+
+# Before the libraries are imported, which read it once: nobody is told about what runs here.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 NEEDED = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers")
 

@@ -7,18 +7,19 @@ was fetched once is used again without a network; `offline: true` (or HF_HUB_OFF
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi, snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
     GatedRepoError,
     HfHubHTTPError,
     HTTPError,
-    LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from medloop.errors import ModelError
 from medloop.models.safety import WEIGHTS, check_folder, needed_name
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 def fetch(name: str, *, offline: bool) -> Path:
     """The checked local folder of hub model `name` (`org/name` or `org/name@revision`)."""
     repo, _, revision = name.partition("@")
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     try:
         folder = _cached(repo, revision) if offline else _download(repo, revision)
     except OfflineModeIsEnabled:
@@ -54,16 +57,18 @@ def _download(repo: str, revision: str) -> Path:
     if not any(name.endswith(WEIGHTS) for name in names):
         raise ModelError(f"{repo} has no safetensors weights", "Choose a model that has them; pickled weights are never loaded")
     small = [name for name in names if not name.endswith(WEIGHTS)]
-    folder = Path(snapshot_download(repo, revision=info.sha, allow_patterns=small))
+    # By the name that was asked for, not by commit: the cache then knows what that name means when offline.
+    folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=small))
     check_folder(folder, hub_cache=folder.parent.parent)  # before the large download
-    return Path(snapshot_download(repo, revision=info.sha, allow_patterns=names))
+    return Path(snapshot_download(repo, revision=revision or None, allow_patterns=names))
 
 
 def _cached(repo: str, revision: str) -> Path:
-    try:
-        return Path(snapshot_download(repo, revision=revision or None, local_files_only=True, allow_patterns=["*"]))
-    except LocalEntryNotFoundError:
-        raise ModelError(
-            f"{repo} is not on this machine, and the hub was not asked or did not answer",
-            "Check the name, connect (offline: false) and run this once, or name a local folder or embedded:tiny",
-        ) from None
+    """What an earlier download left; whether its weights are complete shows when they are loaded."""
+    found = try_to_load_from_cache(repo, "config.json", revision=revision or None)
+    if isinstance(found, str):
+        return Path(found).parent
+    raise ModelError(
+        f"{repo} is not on this machine, and the hub was not asked or did not answer",
+        "Check the name, connect (offline: false) and run this once, or name a local folder or embedded:tiny",
+    )

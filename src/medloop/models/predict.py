@@ -65,6 +65,8 @@ def predict(
     there = set() if replace else _answered(output, run)
     if replace:
         output.unlink(missing_ok=True)
+    elif there:
+        jsonl.append(output, [])  # a last line that lost its newline in a kill gets it back
     left = [item for item in items if (item.id, prompt_id(item.conversation.prompt)) not in there]
     step, rows = batch_size * BATCHES_PER_WRITE, []
     for start in range(0, len(left), step):

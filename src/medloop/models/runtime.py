@@ -42,8 +42,7 @@ def set_threads(settings: Settings, parameters: int) -> int:
 
 
 def keep_quiet() -> None:
-    """No progress bars or advice from the libraries, and nothing reported to anybody about this run."""
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    """No progress bars or advice from the libraries."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

@@ -1,0 +1,110 @@
+"""`medloop train sft` as a user types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from medloop.cli import main
+from medloop.errors import ConfigError
+from medloop.train.config import build
+from medloop.train.sft import SFTConfig
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def medloop(monkeypatch: pytest.MonkeyPatch, settings, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["medloop", "--home", str(settings.home), *words])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return int(caught.value.code or 0)
+
+
+def sft(monkeypatch, settings, *words: str) -> int:
+    return medloop(monkeypatch, settings, "train", "sft", "--model", settings.model, "--batch-size", "8", *words)
+
+
+def test_it_says_what_it_will_do_and_what_it_did(settings, monkeypatch, capsys):
+    assert sft(monkeypatch, settings, "--name", "first", "--learning-rate", "0.02") == 0
+    said = capsys.readouterr().out
+    assert "LoRA of rank 16: 53 examples" in said and "7 steps of 8 on cpu, about" in said
+    assert "models/lora/first" in said and "dev loss 6." in said and "--adapter first" in said
+    assert sft(monkeypatch, settings, "--name", "first", "--learning-rate", "0.02") == 0
+    assert "Already trained" in capsys.readouterr().out
+
+
+def test_another_run_of_that_name_is_one_sentence(settings, monkeypatch, capsys):
+    assert sft(monkeypatch, settings) == 0
+    assert sft(monkeypatch, settings, "--lora-r", "4") == 2
+    assert "lora_r 16, now 4" in capsys.readouterr().err
+    assert sft(monkeypatch, settings, "--lora-r", "4", "--replace") == 0
+
+
+def test_flags_win_over_pairs_and_pairs_over_the_file(tmp_path: Path):
+    file = tmp_path / "run.yaml"
+    file.write_text("epochs: 2\nlora_r: 4\nseed: 5\n")
+    made = build(
+        SFTConfig,
+        file=file,
+        pairs=["lora_r=8", "full=true"],
+        flags={"seed": 9, "epochs": None},
+        defaults={"name": "base", "epochs": 7},
+    )
+    assert (made.epochs, made.lora_r, made.seed, made.full, made.name) == (2, 8, 9, True, "base")
+
+
+def test_all_problems_come_at_once(settings, monkeypatch, capsys):
+    words = ("--set", "epoch=3", "--set", "lora_r=0", "--set", "warmup=2", "--set", "name=../x")
+    assert sft(monkeypatch, settings, *words) == 2
+    said = capsys.readouterr().err
+    for part in ("unknown setting 'epoch'", "lora_r is 0", "warmup is 2", "name is '../x'", "Known: name, model"):
+        assert part in said
+    assert not (settings.home / "jobs").exists()
+
+
+def test_batches_divide_exactly_or_it_refuses():
+    with pytest.raises(ConfigError, match="micro_batch_size 5 does not divide batch_size 16"):
+        build(SFTConfig, file=None, pairs=["micro_batch_size=5"], flags={}, defaults={})
+
+
+@pytest.mark.parametrize("content", ["epochs: [", "- a\n- b\n", "just words"])
+def test_a_broken_file_is_named(tmp_path: Path, content: str):
+    (tmp_path / "run.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=r"run\.yaml"):
+        build(SFTConfig, file=tmp_path / "run.yaml", pairs=(), flags={}, defaults={})
+
+
+def test_the_run_file_opens_with_its_command_and_holds_every_setting():
+    text = (CONFIGS / "sft.yaml").read_text()
+    assert text.startswith("# medloop train sft --config configs/sft.yaml\n")
+    assert set(yaml.safe_load(text)) == set(SFTConfig.model_fields)
+    assert build(SFTConfig, file=CONFIGS / "sft.yaml", pairs=(), flags={}, defaults={}) == SFTConfig()
+
+
+def test_every_setting_says_what_it_is():
+    for name, field in SFTConfig.model_fields.items():
+        assert field.description and field.description.endswith("."), name
+
+
+def test_a_polite_stop_leaves_a_checkpoint(settings):
+    words = [sys.executable, "-m", "medloop", "--home", str(settings.home), "train", "sft", "--model", settings.model]
+    words += ["--batch-size", "1", "--epochs", "40", "--set", "save_every=1000000"]
+    environ = os.environ | {"OMP_NUM_THREADS": "1"}
+    child = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = settings.home / "jobs/train_sft-sft/metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (metrics.is_file() and metrics.read_text().count("TRAINING") > 3) and time.monotonic() < deadline:
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.05)
+    child.send_signal(signal.SIGTERM)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130 and "The same command will go on from there" in said and "Traceback" not in said
+    saved = list((settings.home / "jobs/train_sft-sft/checkpoints").iterdir())
+    last = max(json.loads(line)["iter"] for line in metrics.read_text().splitlines())
+    assert [path.name for path in saved] == [f"step-{last:08d}"]
