@@ -20,6 +20,7 @@ FLAGGED = [
     ("a stiff neck and a high fever", "meningitis"),
     ("发烧，脖子僵硬", "meningitis"),
     ("a rash that does not fade when I press a glass on it", "nonblanching_rash"),
+    ("a rash with high fever that does not fade when pressed", "nonblanching_rash"),
     ("孩子发烧，有压之不褪色的皮疹", "nonblanching_rash"),
     ("I am coughing up blood", "coughing_blood"),
     ("今天开始咳血", "coughing_blood"),

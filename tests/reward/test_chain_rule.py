@@ -50,6 +50,7 @@ def test_each_part_left_out_costs_its_share_and_is_named(cut: str, lacking: str)
 def test_a_red_flag_overlooked_is_not_danger_considered() -> None:
     question = EN.replace("watery diarrhoea", "watery diarrhoea, a seizure")
     assert value(question, EN_CHAIN) == pytest.approx(0.8)
+    assert value(question, EN_CHAIN + " In an emergency they may call.") == pytest.approx(0.8)
     seen = EN_CHAIN.replace(
         "No red flags such as blood or drowsiness are mentioned.", "Red flag: a seizure with dehydration is dangerous."
     )
@@ -67,6 +68,7 @@ def test_a_red_flag_overlooked_is_not_danger_considered() -> None:
         "Plan red flags differential child likely emergency. " * 6,
         "Red flags. Differential. Likely causes. Child. Plan. Advise. Emergency. Consider. Possible. Recommend.",
         "The weather in spring is mild and the roses are likely to bloom, so plan a walk and consider the dangers of the sun.",
+        "What could have been the reason is likely the old car: since this morning I should do a plan and see what you have now.",
         EN_CHAIN.replace("watery diarrhoea and vomiting", "a broken arm").replace("gut", "bone").replace("girl", "boy"),
     ],
     ids=[
@@ -78,6 +80,7 @@ def test_a_red_flag_overlooked_is_not_danger_considered() -> None:
         "stuffed and repeated",
         "keyword list",
         "off topic",
+        "common words",
         "other question",
     ],
 )
@@ -96,6 +99,11 @@ def test_tricks_earn_nothing(chain: str) -> None:
 )
 def test_tricks_earn_nothing_in_chinese(chain: str) -> None:
     assert value(ZH, chain, "孕期不要吃布洛芬，先休息。") == 0.0
+
+
+def test_keywords_around_the_right_topic_earn_the_topic_only() -> None:
+    stuffed = "Watery diarrhoea, much vomiting. Red flags, danger! Differential, likely causes. Child, age. Plan, advise."
+    assert value(EN, stuffed) == pytest.approx(0.2)
 
 
 def test_the_chain_must_be_closed_come_first_and_be_followed_by_an_answer() -> None:
@@ -117,7 +125,7 @@ def test_repeating_a_good_chain_does_not_raise_it() -> None:
 def test_spans_point_into_the_chain() -> None:
     answer = f"<think>\n{EN_CHAIN}\n</think>\n{ANSWER}"
     score = RULE.score(EN, answer)
-    assert score.spans
+    assert "red flags" in [answer[span.start : span.end] for span in score.spans]
     assert all(answer.index("<think>") < span.start < span.end <= answer.index("</think>") for span in score.spans)
 
 

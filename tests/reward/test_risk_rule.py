@@ -71,6 +71,7 @@ def test_saying_it_twice_is_one_finding() -> None:
         (ADULT, "Take metformin 500 mg with meals as prescribed."),
         (ADULT, "Antibiotics need a prescription after a urine test."),
         (ADULT, "Do not stop your medication without asking your doctor."),
+        (ADULT, "Ask your doctor whether to stop your medication."),
         (ADULT, "Never double the dose."),
         (ZH, "不要自行停药。"),
         (ZH, "抗生素要在尿检后凭处方使用。"),
