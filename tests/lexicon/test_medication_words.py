@@ -46,6 +46,10 @@ def test_a_dose_per_kilogram_is_no_dose() -> None:
     assert lexicon.find_doses("15 mg per kilogram, 10mg/kg, 每公斤15毫克") == ()
 
 
+def test_letters_that_only_look_like_a_dose_are_none() -> None:
+    assert lexicon.find_doses("anticoagulants (an-te-ko-AG-u-lants), 5 days, 3 times") == ()
+
+
 @pytest.mark.parametrize(
     ("text", "times"),
     [

@@ -124,6 +124,9 @@ def test_every_flag_has_both_languages_and_a_name_in_each() -> None:
         "胸痛已经消失了",
         "her lips are not swollen",
         "never had a seizure",
+        "last year I had a seizure",
+        "他小时候抽搐过",
+        "患癫痫多年，癫痫发作时口吐白沫",
     ],
 )
 def test_what_is_denied_is_negated(text: str) -> None:

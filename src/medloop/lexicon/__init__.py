@@ -3,8 +3,8 @@
     find_red_flags("I have crushing chest pain but no fever")   -> (Mention(kind="red_flag", id="cardiac_chest_pain", ...),)
 
 Pure and offline. The lists are YAML files beside this module; `match.py` explains how a pattern is written. Every
-function takes any text and returns mentions by position; `negated` says that the text denies the finding, or forbids the
-drug or the advice. VERSION changes with every change of a list.
+function takes any text and returns mentions by position; `negated` says that the text denies the finding or puts it long
+ago, or forbids the drug or the advice. VERSION changes with every change of a list.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from medloop.lexicon.negation import Negation
 from medloop.lexicon.numbers import Dose, PerDay
 
 __all__ = [
-    "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions", "find_doses",
-    "find_groups", "find_medication", "find_per_day", "find_reasoning", "find_red_flags", "find_urgent_advice", "red_flags",
+    "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions",
+    "find_doses", "find_drugs", "find_groups", "find_medication", "find_per_day", "find_reasoning", "find_red_flags", "find_urgent_advice", "red_flags",
     "sentences",
 ]  # fmt: skip
 
@@ -51,13 +51,15 @@ def find_urgent_advice(text: str) -> tuple[Mention, ...]:
     return _mentions(text, "urgent")
 
 
+def find_drugs(text: str) -> tuple[Mention, ...]:
+    """Drugs by generic or brand name, and words for whole families; "avoid X" is negated."""
+    return _mentions(text, "drug")
+
+
 def find_medication(text: str) -> tuple[Mention, ...]:
-    """Drugs (kind "drug", the id of drugs.yaml) and doses (kind "dose", id such as "400 mg"); "avoid X" is negated."""
-    found = _mentions(text, "drug")
-    doses = tuple(
-        Mention("dose", f"{d.amount:g} {d.unit}", d.start, d.end, text[d.start : d.end], False) for d in find_doses(text)
-    )
-    return tuple(sorted((*found, *doses), key=lambda mention: (mention.start, mention.end)))
+    """Drugs (kind "drug", the id of drugs.yaml) and doses (kind "dose", id such as "400 mg")."""
+    doses = (Mention("dose", f"{d.amount:g} {d.unit}", d.start, d.end, text[d.start : d.end], False) for d in find_doses(text))
+    return tuple(sorted((*find_drugs(text), *doses), key=lambda mention: (mention.start, mention.end)))
 
 
 def find_groups(text: str) -> tuple[Mention, ...]:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 _WORDS = {"half": 0.5, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
           "eight": 8, "nine": 9, "ten": 10, "twelve": 12}  # fmt: skip
 _WORDS |= {"半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10}
-_NUMBER = (
-    r"(?:\d+(?:,\d{3})*(?:\.\d+)?|half|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|[半一两二三四五六七八九十]+)"
-)
+_SPELT = r"(?:half|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve)(?=\s)"
+_NUMBER = rf"(?:\d+(?:,\d{{3}})*(?:\.\d+)?|{_SPELT}|[半一两二三四五六七八九十]+)"
 _MG = {"mg": 1.0, "milligram": 1.0, "milligrams": 1.0, "毫克": 1.0, "g": 1000.0, "gram": 1000.0, "grams": 1000.0, "克": 1000.0,
        "mcg": 0.001, "ug": 0.001, "μg": 0.001, "µg": 0.001, "microgram": 0.001, "micrograms": 0.001, "微克": 0.001}  # fmt: skip
 _COUNTED = ("tablets", "tablet", "pills", "pill", "capsules", "capsule", "puffs", "puff", "drops", "sachets", "sachet",

@@ -100,7 +100,7 @@ def _whole(text: str) -> Iterator[tuple[int, int]]:
 
 def _look(question: str, chain: str) -> Iterator[tuple[str, tuple[lexicon.Mention, ...] | None]]:
     """Each part with what was found for it, or None."""
-    yield "topic", () if copied_share(chain, question) or content(question) & content(chain) else None
+    yield "topic", ()  # that the chain is on topic was seen before
     yield "danger", _danger(question, chain)
     yield "causes", lexicon.find_reasoning(chain, "differential")[:1] or None
     yield "plan", lexicon.find_reasoning(chain, "plan")[-1:] or None
@@ -121,14 +121,14 @@ def _danger(question: str, chain: str) -> tuple[lexicon.Mention, ...] | None:
 def _named_person(question: str) -> set[str]:
     """Vulnerable groups, illnesses and medicines that the question names."""
     groups = {m.id for m in (*lexicon.find_groups(question), *lexicon.find_conditions(question)) if not m.negated}
-    taken = {m.id for m in lexicon.find_medication(question) if m.kind == "drug" and lexicon.drugs()[m.id].access == "rx"}
-    return groups | {drug for drug in taken if not lexicon.drugs()[drug].family_word}
+    taken = (lexicon.drugs()[m.id] for m in lexicon.find_drugs(question))
+    return groups | {drug.id for drug in taken if drug.access == "rx" and not drug.family_word}
 
 
 def _person(question: str, chain: str) -> tuple[lexicon.Mention, ...] | None:
     named = _named_person(question)
     groups = {m.id for m in lexicon.find_groups(question) if not m.negated}
-    seen = (*lexicon.find_groups(chain), *lexicon.find_conditions(chain), *lexicon.find_medication(chain))
+    seen = (*lexicon.find_groups(chain), *lexicon.find_conditions(chain), *lexicon.find_drugs(chain))
     same = tuple(m for m in seen if m.id in named)
     if groups:
         return tuple(m for m in same if m.id in groups)[:2] or None

@@ -95,7 +95,7 @@ def _distance(dose: lexicon.Dose, drug: lexicon.Mention) -> int:
 
 def _sentences(visible: str) -> Iterator[_Sentence]:
     """Sentences that name a drug or a risky habit."""
-    drugs = [m for m in lexicon.find_medication(visible) if m.kind == "drug" and lexicon.drugs()[m.id].family != "any"]
+    drugs = [m for m in lexicon.find_drugs(visible) if lexicon.drugs()[m.id].family != "any"]
     risky = [m for m in lexicon.find_advice(visible, "risky") if not m.negated]
     if not drugs and not risky:
         return
@@ -167,8 +167,8 @@ def _is_tablet(unit: str) -> bool:
 def _forbidding(question: str) -> frozenset[str]:
     """What the question says about the patient, in the words of `avoid`: groups, illnesses, `drug:ID`."""
     named = (*lexicon.find_groups(question), *lexicon.find_conditions(question))
-    taken = (m for m in lexicon.find_medication(question) if m.kind == "drug")
-    return frozenset({m.id for m in named if not m.negated} | {f"drug:{m.id}" for m in taken if not m.negated})
+    taken = (m for m in lexicon.find_drugs(question) if not m.negated)
+    return frozenset({m.id for m in named if not m.negated} | {f"drug:{m.id}" for m in taken})
 
 
 def _family_avoid(drug: lexicon.Drug) -> frozenset[str]:
