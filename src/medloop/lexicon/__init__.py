@@ -22,8 +22,8 @@ from medloop.lexicon.numbers import Dose, PerDay
 
 __all__ = [
     "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions",
-    "find_doses", "find_drugs", "find_groups", "find_medication", "find_per_day", "find_reasoning", "find_red_flags", "find_urgent_advice", "red_flags",
-    "sentences",
+    "find_doses", "find_drugs", "find_groups", "find_medication", "find_per_day", "find_reasoning",
+    "find_red_flags", "find_urgent_advice", "red_flags", "sentences",
 ]  # fmt: skip
 
 VERSION = "1"

@@ -1,0 +1,17 @@
+"""A changed list needs a new version: scores of two versions must not be taken for the same measure."""
+
+from medloop import lexicon
+from medloop.contracts import canonical_json, sha256_id
+from medloop.lexicon.load import FILES, _read
+
+# When this test fails you changed a list: raise lexicon.VERSION and `version` in every file, and add the line it prints.
+KNOWN = {
+    "1": "sha256:a403f586209311bb13c306e6f4ec085c8d68b131d33fded2c73115219d990d66",
+}
+
+
+def test_the_lists_are_those_of_the_version() -> None:
+    content = {name: _read(name) for name in FILES}
+    assert {file["version"] for file in content.values()} == {lexicon.VERSION}
+    digest = sha256_id(canonical_json(content))
+    assert KNOWN.get(lexicon.VERSION) == digest, f'"{lexicon.VERSION}": "{digest}",'
