@@ -92,7 +92,7 @@ def postgres() -> Iterator[Postgres]:
         subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **server.as_user)
         server.start()
         yield server
-        server.stop("fast")
+        server.stop("immediate")  # its data is thrown away
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

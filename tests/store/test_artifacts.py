@@ -261,6 +261,12 @@ def test_atomic_write_keeps_the_old_file_when_fsync_fails(tmp_path: Path, monkey
     assert path.read_text() == "old" and names(tmp_path) == ["card.json"]
 
 
+def test_atomic_write_does_not_open_a_private_file_to_others(tmp_path: Path) -> None:
+    atomic_write(tmp_path / "secret", "old", mode=0o600)
+    atomic_write(tmp_path / "secret", "new")
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
 def test_atomic_write_on_a_full_disk_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoSpaceError), artifacts.atomic_open(tmp_path / "big") as file:
         file.write(b"x")

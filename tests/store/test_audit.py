@@ -53,32 +53,30 @@ def test_hash_is_the_documented_one(store: Store) -> None:
     assert row["hash"] == hashlib.sha256(bytes(32) + text.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("column", ["timestamp", "actor", "action", "subject", "detail", "hash"])
-def test_edit_of_any_column_of_any_row_is_named(store: Store, column: str) -> None:
-    fill(store, 8)
-    for seq in range(1, 9):
-        where = update(audit_log).where(audit_log.c.seq == seq)
-        good = snapshot(store)[seq - 1][column]
-        with store.write() as conn:
-            conn.execute(where.values({column: "0" * 64 if column == "hash" else good + " "}))
-        report = audit.verify(store)
-        assert (report.ok, report.bad_row, report.rows) == (False, seq, seq - 1)
-        with store.write() as conn:
-            conn.execute(where.values({column: good}))
+def test_edit_of_any_column_of_any_row_is_named(store: Store) -> None:
+    fill(store, 5)
+    good = snapshot(store)
+    for column in ("timestamp", "actor", "action", "subject", "detail", "hash"):
+        for seq in range(1, 6):
+            where = update(audit_log).where(audit_log.c.seq == seq)
+            with store.write() as conn:
+                conn.execute(where.values({column: "0" * 64 if column == "hash" else good[seq - 1][column] + " "}))
+            report = audit.verify(store)
+            assert (report.ok, report.bad_row, report.rows) == (False, seq, seq - 1), column
+            with store.write() as conn:
+                conn.execute(where.values({column: good[seq - 1][column]}))
     assert audit.verify(store).ok
 
 
-@pytest.mark.parametrize("renumber", [False, True])
-def test_removal_of_any_row_is_named(store: Store, renumber: bool) -> None:
+def test_removal_of_any_row_is_named(store: Store) -> None:
     fill(store, 8)
     good = snapshot(store)
     for at in range(8):
-        rest = [dict(row) for n, row in enumerate(good) if n != at]
-        if renumber:
-            rest = [{**row, "seq": n} for n, row in enumerate(rest, 1)]
-        put(store, rest)
-        report = audit.verify(store)
-        assert not report.ok and report.bad_row == at + 1
+        rest = [row for n, row in enumerate(good) if n != at]
+        for rows in (rest, [{**row, "seq": n} for n, row in enumerate(rest, 1)]):  # with a gap, and numbered anew
+            put(store, rows)
+            report = audit.verify(store)
+            assert not report.ok and report.bad_row == at + 1
     put(store, good)
     assert audit.verify(store).ok
 

@@ -138,7 +138,7 @@ def test_new_data_key_serves_new_rows_and_old_rows_stay_readable(settings: Setti
     with open_store(settings) as running:
         records.add(running, [feedback(2)], actor="test")
         with open_store(settings) as store:
-            done = rotate.rotate(store, data=True, master=False, actor="test")
+            done = rotate.rotate(store, data=True, master=True, actor="test")
         records.add(running, [feedback(3)], actor="test")  # a process that was there before takes the new key too
         ids = key_ids(running)
         assert ids[0] == ids[1] != ids[2] == done.data_key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
 import stat
 import threading
@@ -102,6 +103,24 @@ def test_many_writers_take_turns_and_none_is_lost(settings: Settings) -> None:
     [thread.join() for thread in threads]
     with open_store(settings) as store:
         assert audit.verify(store).rows == 40 and audit.verify(store).ok
+
+
+def test_forked_child_does_not_speak_on_the_connections_of_its_parent(store: Store) -> None:
+    with store.write() as conn:
+        audit.append(conn, EVENT)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with store.write() as conn:
+                audit.append(conn, EVENT)
+            status = 0
+        finally:
+            os._exit(status)  # no clean-up of what belongs to the parent
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with store.write() as conn:
+        audit.append(conn, EVENT)
+    assert audit.verify(store).ok and rows(store) == 3
 
 
 def test_migrations_and_tables_agree(store: Store) -> None:

@@ -124,13 +124,15 @@ def test_database_itself_refuses_values_outside_the_contract(store: Store, bad: 
 def test_ciphertext_moved_to_another_row_or_column_is_refused(store: Store) -> None:
     records.add(store, [feedback(1), feedback(2)], actor="test")
     table = tables.rlhf_feedback
+    fb_1 = table.c.feedback_id == "fb_1"
     with store.read() as conn:
-        blob = conn.execute(select(table.c.user_query).where(table.c.feedback_id == "fb_1")).scalar_one()
-    for target in (table.c.user_query, table.c.agent_response):
+        good = conn.execute(select(table.c.user_query, table.c.agent_response).where(fb_1)).one()
+        other_row = conn.execute(select(table.c.user_query).where(table.c.feedback_id == "fb_2")).scalar_one()
+    for moved in ({"user_query": other_row}, {"user_query": good.agent_response}, {"agent_response": good.user_query}):
         with store.write() as conn:
-            conn.execute(update(table).where(table.c.feedback_id == "fb_2").values({target: blob}))
-        with pytest.raises(IntegrityError, match="of fb_2 was changed"):
-            records.get(store, Feedback, "fb_2")
+            conn.execute(update(table).where(fb_1).values(**dict(good._mapping) | moved))
+        with pytest.raises(IntegrityError, match=f"{next(iter(moved))} of fb_1 was changed"):
+            records.get(store, Feedback, "fb_1")
 
 
 def test_every_flipped_byte_of_a_ciphertext_is_found(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -70,18 +71,14 @@ def show_keys() -> None:
 
     Example:  medloop keys show
     """
-    from rich.table import Table
-
     from medloop.store.db import open_store
     from medloop.store.rotate import list_keys
 
     with open_store(common.settings()) as store:
         master, keys = list_keys(store)
     common.say(f"Master key {master.id}, from {master.origin}")
-    table = Table("key", "for", "made", "rows", "new rows", box=None, pad_edge=False)
-    for key in keys:
-        table.add_row(key.key_id, key.purpose, f"{key.created:%Y-%m-%d %H:%M:%S}Z", f"{key.rows:,}", "yes" if key.in_use else "")
-    common.console().print(table)
+    rows = [(k.key_id, k.purpose, f"{k.created:%Y-%m-%d %H:%M:%S}Z", f"{k.rows:,}", "yes" if k.in_use else "") for k in keys]
+    _print_table(("key", "for", "made", "rows", "new rows"), rows)
 
 
 @keys_app.command("rotate")
@@ -145,10 +142,10 @@ def verify_audit(
             audit.start_new_head(store, actor())
             report = audit.verify(store)
     if not report.ok:
-        raise IntegrityError(
-            f"The audit log is damaged: {report.problem}. Rows 1 to {report.rows:,} are as they were written",
-            "Compare with a backup; if this database is new to this workspace or was restored on purpose, add --new-head",
-        )
+        to_do = "Compare it with a backup"
+        if report.chain_ok:
+            to_do += "; if this database is new to this workspace, or was restored on purpose, accept it with --new-head"
+        raise IntegrityError(f"The audit log is damaged: {report.problem}; {report.rows:,} rows before that are sound", to_do)
     lag = report.rows - (report.head_seq or 0)
     common.say(f"The audit log is intact: {report.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
     common.say(f"Newest hash {report.last_hash}")
@@ -165,9 +162,6 @@ def show_audit(
     """
     import json
 
-    from rich.table import Table
-    from rich.text import Text
-
     from medloop.store import audit
     from medloop.store.db import open_store
 
@@ -177,12 +171,19 @@ def show_audit(
         for row in rows:
             common.say(json.dumps(row, ensure_ascii=False))
         return
-    table = Table("row", "time", "actor", "action", "subject", "detail", box=None, pad_edge=False)
+    cells = []
     for row in rows:
         detail = ", ".join(f"{name}={value}" for name, value in row["detail"].items())
-        cells = (str(row["seq"]), row["timestamp"], row["actor"], row["action"], row["subject"], detail)
-        table.add_row(*(Text(_printable(cell)) for cell in cells))
-    common.console().print(table)
+        cells.append((str(row["seq"]), row["timestamp"], row["actor"], row["action"], row["subject"], detail))
+    _print_table(("row", "time", "actor", "action", "subject", "detail"), cells)
+
+
+def _print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Columns side by side, ids whole: they are there to be copied."""
+    lines = [header, *(tuple(map(_printable, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        common.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _printable(text: str) -> str:

@@ -47,18 +47,19 @@ def make_folder(path: Path) -> None:
         fsync_folder(path.parent)
 
 
-def atomic_write(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
-    """Write one whole file: readers see the old content or the new one, also after a crash. `mode` obeys the umask."""
+def atomic_write(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
+    """Write one whole file: readers see the old content or the new one, also after a crash. Keeps the old file's mode."""
     with atomic_open(path, mode=mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
-def atomic_open(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
+def atomic_open(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file to write into; it takes the place of `path` when the block ends well, and vanishes otherwise."""
     with speaking_of(path):
         make_folder(path.parent)
-        temp, fd = claim_temp(path, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+        wanted = _mode_of(path) if mode is None else mode
+        temp, fd = claim_temp(path, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, wanted))
     file = os.fdopen(fd, "wb")
     try:
         yield file
@@ -75,6 +76,11 @@ def atomic_open(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):  # after a failed flush, close() tries to flush again
             file.close()
+
+
+def _mode_of(path: Path) -> int:
+    """The mode a file has, so that replacing a private file does not open it to others; the usual one for a new file."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666
 
 
 def claim_temp(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
