@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from medloop.contracts import Record
+from medloop.loop import init_workspace
 from medloop.settings import Settings
 from medloop.store import jsonl
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    init_workspace(tmp_path / "clinic")
+    return tmp_path / "clinic"
 
 
 @pytest.fixture
