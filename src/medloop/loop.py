@@ -6,7 +6,9 @@ Stages are siblings and never import one another; what one needs of another is p
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from medloop.contracts import Contract, ModelRef
     from medloop.evaluate.answers import EvalConfig, Generate, Progress
     from medloop.evaluate.side_by_side import Evaluation
+    from medloop.store.db import Store
 
     OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], Generate]]]
 
@@ -44,21 +47,19 @@ def init_workspace(folder: Path) -> bool:
         workspace.keys.chmod(0o700)
         if new:
             workspace.config.write_text(CONFIG_TEMPLATE, encoding="utf-8")
-    _open_books(resolve({"home": home}).settings)
+    _start_books(resolve({"home": home}).settings)
     return new
 
 
-def _open_books(settings: Settings) -> None:
+def _start_books(settings: Settings) -> None:
     """The encryption key and the store at its newest schema; the audit log's first row is the workspace's birth."""
-    from medloop.contracts import AuditEvent
-    from medloop.store import audit
-    from medloop.store.db import ensure_master_key, open_store, upgrade
+    from medloop.store.db import ensure_master_key, upgrade
 
     ensure_master_key(settings)
     before, _ = upgrade(settings)
     if before is None:
-        with open_store(settings) as store, store.write() as conn:
-            audit.append(conn, AuditEvent(actor=actor(), action="workspace.init", subject=settings.home.name))
+        with open_books(settings) as books:
+            books.note("workspace.init", settings.home)
 
 
 def actor() -> str:
@@ -71,13 +72,36 @@ def actor() -> str:
         return f"uid:{os.getuid()}"
 
 
-def enter(settings: Settings, kind: str, path: Path, card: Contract) -> None:
-    """Write a finished folder into the store's catalog and the audit log; the same content twice is one entry."""
-    from medloop.store.catalog import register
+@dataclass(frozen=True)
+class Books:
+    """The catalog and the audit log, open while a stage works."""
+
+    store: Store
+
+    def enter(self, kind: str, path: Path, card: Contract) -> None:
+        """A finished folder, with its card; the same content twice is one entry."""
+        from medloop.store.catalog import register
+
+        register(self.store, kind, path, card.model_dump(mode="json", exclude_none=True), actor=actor())
+
+    def note(self, action: str, path: Path, **detail: str | int | float | bool) -> None:
+        """Something done that leaves no sealed folder."""
+        from medloop.contracts import AuditEvent
+        from medloop.store import audit
+
+        home = self.store.settings.home
+        subject = path.relative_to(home).as_posix() if path.is_relative_to(home) else str(path)
+        with self.store.write() as conn:
+            audit.append(conn, AuditEvent(actor=actor(), action=action, subject=subject, detail=detail))
+
+
+@contextmanager
+def open_books(settings: Settings) -> Iterator[Books]:
+    """Opened before the work, so that a missing key or an unreachable database stops it early, not at its end."""
     from medloop.store.db import open_store
 
     with open_store(settings) as store:
-        register(store, kind, path, card.model_dump(mode="json", exclude_none=True), actor=actor())
+        yield Books(store)
 
 
 def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | None], Callable[[], Generate]]:

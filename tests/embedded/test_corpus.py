@@ -29,7 +29,7 @@ def test_answers_vary_in_every_quality_that_can_be_learned() -> None:
         flagged = [row for row in rows if row.get("red_flag")]
         urgent = sum("emergency=first" in row["quality"] or row["quality"] == "good" for row in flagged) / len(flagged)
         risky = sum("risky=True" in row.get("quality", "") for row in rows) / len(rows)
-        low, high = ((0.2, 0.5), (0.2, 0.5)) if part == "base" else ((0.8, 0.98), (0.6, 0.95))
+        low, high = ((0.2, 0.5), (0.2, 0.5)) if part == "base" else ((0.8, 0.98), (0.5, 0.9))
         assert low[0] < with_chain < low[1] and high[0] < urgent < high[1] and 0.05 < risky < 0.5
     assert Counter(row["language"] for row in rows).keys() == {"en", "zh"}
 

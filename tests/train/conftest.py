@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from medloop.loop import init_workspace
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
 
@@ -25,8 +26,7 @@ def small_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_workspace(home: Path, model: Path) -> Settings:
     """53 training examples, so that the last batch of an epoch is not full."""
     processed, rng = home / "data/processed", random.Random(0)
-    processed.mkdir(parents=True)
-    (home / "medloop.yaml").write_text("")
+    init_workspace(home)
     for name, count in (("train", 53), ("dev", 9)):
         (processed / f"{name}.jsonl").write_text("".join(json.dumps(example(n, rng)) + "\n" for n in range(count)))
     return Settings(home=home, model=str(model), device="cpu", threads=1, offline=True)

@@ -80,9 +80,15 @@ def import_(
     Example:  medloop data import visits.csv --name visits --licence CC-BY-4.0 --map question=title
     """
     from medloop.data.intake import Options, import_files
+    from medloop.loop import open_books
 
+    settings = common.settings()
     options = Options(licence, format.value, encoding.value, _pairs("--map", map_ or []), on_error is OnError.skip)
-    for source, outcome in import_files(files, common.settings().workspace.raw, name=name, options=options, replace=replace):
+    with open_books(settings) as books:
+        done = import_files(files, settings.workspace.raw, name=name, options=options, replace=replace)
+        for source, _ in done:
+            books.enter("source", settings.workspace.raw / source.name, source)
+    for source, outcome in done:
         if outcome == "unchanged":
             common.say(f"{source.name}: the same bytes are already imported, nothing changed.")
             continue
@@ -137,11 +143,14 @@ def prepare(
     Example:  medloop data prepare --gold 100 --red 100 --set text_threshold=0.9
     """
     from medloop.data.prepare import prepare as run
+    from medloop.loop import open_books
 
     settings = common.settings()
     flags = {name: value for name, value in (("dev", dev), ("test", test), ("gold", gold), ("red", red)) if value is not None}
     chosen = _config(config, _pairs("--set", set_ or []), flags)
-    card = run(settings.workspace, chosen, seed=settings.seed if seed is None else seed, names=source or (), progress=_bar)
+    with open_books(settings) as books:
+        card = run(settings.workspace, chosen, seed=settings.seed if seed is None else seed, names=source or (), progress=_bar)
+        books.enter("dataset", settings.workspace.processed, card)
     for split, entry in card.files.items():
         common.say(f"{entry.rows:>9,}  {entry.path:<16}{_shares(card.languages[split], entry.rows)}")
     dropped = sum(sum(counts.values()) for counts in card.drops.values())
@@ -161,9 +170,12 @@ def prompts(
     Example:  medloop data prompts --n 300 --high-risk 0.5
     """
     from medloop.data.prompts import PROMPTS, make_prompts
+    from medloop.loop import open_books
 
     settings = common.settings()
-    card = make_prompts(settings.workspace, count=n, high_risk=high_risk, seed=settings.seed if seed is None else seed)
+    with open_books(settings) as books:
+        card = make_prompts(settings.workspace, count=n, high_risk=high_risk, seed=settings.seed if seed is None else seed)
+        books.note("data.prompts", settings.workspace.rl / PROMPTS, prompts=n)
     strata = ", ".join(f"{name} {count:,}" for name, count in card["strata"].items())
     common.say(f"{n:,} prompts, {card['high_risk_share']:.0%} high-risk ({card['red_team']:,} red-team): {strata}.")
     common.say(f"Written to {common.shown(settings.workspace.rl / PROMPTS)}")

@@ -17,7 +17,7 @@ from medloop.cli import common
 STEPS = (
     (
         "Make up a clinic's own log of questions and answers, good and bad mixed",
-        "embedded corpus --output clinic.jsonl --rows 6000",
+        "embedded corpus --output clinic.jsonl --rows 4500",
     ),
     (
         "Import it as it is, with its licence and hash",

@@ -24,18 +24,23 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     model: Annotated[
         list[str] | None,
-        typer.Option(help="BASE or BASE+ADAPTER_DIR; may be repeated, the first is what the others are compared with."),
+        typer.Option(
+            metavar="BASE[+ADAPTER]",
+            help="A model and its adapter folder; may be repeated, the first is what the others are compared with.",
+        ),
     ] = None,
     predictions: Annotated[
         list[Path] | None,
         typer.Option(help="Answers made elsewhere: JSON lines with record_id and text; may be repeated.", metavar="FILE"),
     ] = None,
     split: Annotated[
-        list[str] | None, typer.Option(help="dev, test, gold, red or train; may be repeated (default: dev, test, gold, red).")
+        list[str] | None,
+        typer.Option(metavar="SPLIT", help="dev, test, gold, red or train; may be repeated (default: dev, test, gold, red)."),
     ] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Questions per split.")] = 100,
     rule: Annotated[
-        list[str] | None, typer.Option(help="Rule by name, or module:object; may be repeated (default: chain, emergency, risk).")
+        list[str] | None,
+        typer.Option(metavar="RULE", help="Rule by name, or module:object; may be repeated (default: chain, emergency, risk)."),
     ] = None,
     name: Annotated[str, typer.Option(help="Folder under reports/eval (default: made from the models).")] = "",
     output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; the JSON lies beside it.")] = None,
@@ -66,7 +71,7 @@ def evaluate(
     )
     models, files = [_model(spec) for spec in model or ()], predictions or []
     title, markdown = _where(settings, name, output, models, files)
-    with _progress() as bar:
+    with loop.open_books(settings) as books, _progress() as bar:
         done = loop.evaluate_models(
             settings,
             models=models,
@@ -77,6 +82,7 @@ def evaluate(
             markdown=markdown,
             progress=lambda label: _task(bar, label),
         )
+        books.note("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
     common.say(f"Report: {common.shown(done.markdown)} (and {done.json.name})")
 

@@ -55,6 +55,7 @@ def sft(
     from medloop.models import require_packages
 
     require_packages("trl", "datasets")
+    from medloop.loop import open_books
     from medloop.train import sft as stage
     from medloop.train.config import build
 
@@ -66,14 +67,17 @@ def sft(
     defaults = {"model": settings.model, "seed": settings.seed}
     wish = build(stage.SFTConfig, file=config, pairs=set_ or (), flags=flags, defaults=defaults)
     job = stage.find_job(wish, settings)
-    if not replace and (card := job.finished()) is not None:
-        common.say(f"Already trained: {common.shown(job.target)} ({_losses(card)}). Nothing to do.")
-        return
-    plan = stage.plan(wish, settings, job, replace=replace)
-    _announce(plan, settings)
-    began = time.monotonic()
-    with _stop_on_signal() as stopped, _bar(plan) as tick:
-        card = stage.run(plan, settings, tick=tick, should_stop=stopped)
+    with open_books(settings) as books:
+        if not replace and (card := job.finished()) is not None:
+            books.enter("model" if wish.full else "adapter", job.target, card)
+            common.say(f"Already trained: {common.shown(job.target)} ({_losses(card)}). Nothing to do.")
+            return
+        plan = stage.plan(wish, settings, job, replace=replace)
+        _announce(plan, settings)
+        began = time.monotonic()
+        with _stop_on_signal() as stopped, _bar(plan) as tick:
+            card = stage.run(plan, settings, tick=tick, should_stop=stopped)
+        books.enter("model" if wish.full else "adapter", job.target, card)
     _report(plan, card, time.monotonic() - began)
 
 
