@@ -2,7 +2,7 @@
 
 from medloop import lexicon
 from medloop.contracts import canonical_json, sha256_id
-from medloop.lexicon.load import FILES, _read
+from medloop.lexicon.load import FILES, read_list
 
 # When this test fails you changed a list: raise lexicon.VERSION and `version` in every file, and add the line it prints.
 KNOWN = {
@@ -11,7 +11,7 @@ KNOWN = {
 
 
 def test_the_lists_are_those_of_the_version() -> None:
-    content = {name: _read(name) for name in FILES}
+    content = {name: read_list(name) for name in FILES}
     assert {file["version"] for file in content.values()} == {lexicon.VERSION}
     digest = sha256_id(canonical_json(content))
     assert KNOWN.get(lexicon.VERSION) == digest, f'"{lexicon.VERSION}": "{digest}",'

@@ -101,9 +101,9 @@ def test_an_ordinary_question_is_not_flagged(text: str) -> None:
 
 
 def test_every_flag_has_both_languages_and_a_name_in_each() -> None:
-    from medloop.lexicon.load import _read
+    from medloop.lexicon.load import read_list
 
-    entries = _read("red_flags.yaml")["entries"]
+    entries = read_list("red_flags.yaml")["entries"]
     assert len(entries) >= 40
     for entry in entries:
         assert entry["en"] and entry["zh"] and entry["en_name"] and entry["zh_name"], entry["id"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from medloop.contracts import EvalReport, ModelRef, Rule, utc_now
@@ -40,24 +41,21 @@ def side_by_side(
     config: EvalConfig,
     name: str,
     markdown: Path,
-    progress: Callable[[str], None] = lambda label: None,
 ) -> Evaluation:
     """Score, compare with the first contender, and write `markdown` and the JSON beside it."""
     penalties = penalties_of(rules)
     scored, results = {}, {}
     for one in contenders:
-        progress(one.label)
         scored[one.label] = score_samples(one.samples, rules)
         results[one.label] = summarise(
             scored[one.label], penalties=penalties, label=one.label, model=one.model, seed=config.seed, resamples=config.resamples
         )
     first, *others = [one.label for one in contenders if one.label != REFERENCE]
-    pairs = [(results[first], scored[first], results[label], scored[label]) for label in others]
-    options = {"penalties": penalties, "seed": config.seed, "resamples": config.resamples}
+    versus = partial(compare, results[first], scored[first], penalties=penalties, seed=config.seed, resamples=config.resamples)
     report = EvalReport(
         name=name,
         results=tuple(results.values()),
-        differences=tuple(found for pair in pairs for found in compare(*pair, **options)),  # type: ignore[arg-type]
+        differences=tuple(found for label in others for found in versus(results[label], scored[label])),
         inputs=dict(inputs),
         rules={rule.name: rule.version for rule in rules},
         config={**config.model_dump(mode="json"), "penalties": sorted(penalties), "cut_off": _cut_off(contenders)},

@@ -58,7 +58,7 @@ class Lexicon:
 
 @lru_cache(maxsize=1)
 def lexicon() -> Lexicon:
-    flags, urgent, groups, drugs, reasoning, advice, negation = (_read(name) for name in FILES)
+    flags, urgent, groups, drugs, reasoning, advice, negation = (read_list(name) for name in FILES)
     sections = [
         ("red_flag", flags, flags["entries"]),
         ("urgent", urgent, urgent["entries"]),
@@ -83,7 +83,7 @@ def lexicon() -> Lexicon:
     )
 
 
-def _read(name: str) -> Any:
+def read_list(name: str) -> Any:
     return yaml.safe_load((files("medloop.lexicon") / name).read_text(encoding="utf-8"))
 
 

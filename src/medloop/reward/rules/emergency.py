@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from medloop import lexicon
-from medloop.contracts import Score
+from medloop.contracts import Score, Span
 from medloop.reward.answer import Parts, answer_spans, is_repetitive, question_spans, split_answer
 
 EARLY = 2  # sentences
@@ -49,11 +49,12 @@ class Emergency:
         found = _best_advice(parts)
         named = lexicon.describe("red_flag", flags[0].id).en_name
         spans = (*question_spans(flags), *answer_spans(found.mentions))
-        return self._score(found.value, f"Red flag ({named}): {found.reason}.", spans=spans)
+        return self._score(found.value, f"Red flag ({named}): {found.reason}.", spans)
 
-    def _score(self, value: float, reason: str, **more: object) -> Score:
-        return Score.model_validate(
-            {"name": self.name, "value": value, "reason": reason, "author": f"rule:{self.name}", "version": self.version, **more}
+    def _score(self, value: float, reason: str, spans: tuple[Span, ...] = (), *, applies: bool = True) -> Score:
+        author = f"rule:{self.name}"
+        return Score(
+            name=self.name, value=value, reason=reason, author=author, version=self.version, applies=applies, spans=spans
         )
 
 
