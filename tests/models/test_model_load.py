@@ -1,7 +1,9 @@
 """Names become models, or one clear sentence."""
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -101,16 +103,23 @@ def test_smollm2_without_its_package_says_what_to_install(settings, monkeypatch:
         load(ModelRef(base="embedded:smollm2"), settings)
 
 
-def test_threads_follow_the_setting_then_the_size(settings, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(runtime, "CORES", 4)
+def test_threads_are_those_of_the_setting_else_every_core(settings, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runtime, "CORES", 2)
     before = torch.get_num_threads()
     try:
-        assert runtime.set_threads(settings.model_copy(update={"threads": 3}), 10**9) == 3
-        assert runtime.set_threads(settings.model_copy(update={"threads": 0}), 10**6) == 1
-        assert runtime.set_threads(settings.model_copy(update={"threads": 0}), 10**9) == 4
+        assert runtime.set_threads(settings.model_copy(update={"threads": 3})) == 3
+        assert runtime.set_threads(settings.model_copy(update={"threads": 0})) == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("package", ["medloop.models", "medloop.train"])
+def test_waiting_threads_sleep_and_this_is_settled_before_torch_is_there(package: str):
+    names = ("OMP_WAIT_POLICY", "HF_HUB_DISABLE_TELEMETRY")
+    code = f"import sys, os, {package}; print('torch' in sys.modules, *map(os.environ.get, {names}))"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "HF_"))}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "PASSIVE", "1"]
 
 
 def test_an_adapter_changes_the_answer_and_merging_does_not(base: Path, settings, tmp_path: Path):
@@ -227,7 +236,5 @@ def test_a_tokenizer_larger_than_the_model_is_refused(base: Path, settings, tmp_
 
 
 def test_the_command_line_does_not_import_torch_for_its_help():
-    import subprocess
-
     code = "import sys, medloop.cli; sys.exit(int(any(m in sys.modules for m in ('torch', 'transformers', 'medloop.models'))))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -48,7 +48,9 @@ def test_training_goes_on_as_if_nothing_had_happened(tmp_path: Path):
 
 
 def test_extra_keeps_its_shape_and_its_numbers(tmp_path: Path):
+    marked = {"!": "tuple", "of": [1]}  # looks like our own marking, and is not
     extra = {
+        "marked": marked,
         "kl": 0.1 + 0.2,
         "none": None,
         "pair": (1, [2.5, "三"]),
@@ -57,7 +59,7 @@ def test_extra_keeps_its_shape_and_its_numbers(tmp_path: Path):
     }
     save_checkpoint(tmp_path, 1, {}, extra=extra)
     found = load_newest(tmp_path).extra
-    assert found["kl"] == extra["kl"] and found["none"] is None and found["pair"] == extra["pair"]
+    assert found["kl"] == extra["kl"] and found["none"] is None and found["pair"] == extra["pair"] and found["marked"] == marked
     assert torch.equal(found["by_id"][3]["!"], torch.arange(4)) and found["half"].dtype == torch.bfloat16
 
 

@@ -74,6 +74,7 @@ def resolve(ref: ModelRef, settings: Settings) -> Resolved:
 def load(ref: ModelRef, settings: Settings, *, trainable: bool = False, load_in_4bit: bool = False) -> Loaded:
     """The model in memory: eval mode, float32 on a CPU, bfloat16 on a GPU (float32 there too when all weights train)."""
     runtime.keep_quiet()
+    runtime.set_threads(settings)
     found, device = resolve(ref, settings), runtime.device_of(settings)
     tokenizer = load_tokenizer(found.folder)
     model = _load_base(found.folder, device, runtime.number_type(device, trainable=trainable), load_in_4bit)
@@ -85,7 +86,6 @@ def load(ref: ModelRef, settings: Settings, *, trainable: bool = False, load_in_
         from medloop.models.adapter import put_adapter
 
         model = put_adapter(model, found.adapter, base=ref.base, base_sha256=found.sha256)
-    runtime.set_threads(settings, runtime.count_parameters(model)[1])
     return Loaded(model.eval(), tokenizer, found.name, found.sha256, device, found.adapter_sha256)
 
 

@@ -19,7 +19,6 @@ from medloop.errors import ConfigError
 from medloop.settings import Settings
 
 CORES = torch.get_num_threads()  # what torch finds at its start: the cores that this process may use
-SMALL_MODEL = 20_000_000  # parameters; below this a second thread costs more than it brings (docs/stages/train.md)
 
 
 def device_of(settings: Settings) -> torch.device:
@@ -33,12 +32,10 @@ def number_type(device: torch.device, *, trainable: bool) -> torch.dtype:
     return torch.float32 if trainable or device.type == "cpu" else torch.bfloat16
 
 
-def set_threads(settings: Settings, parameters: int) -> int:
-    """Set torch's threads for a model of this size, and return them. An explicit setting wins, then OMP_NUM_THREADS."""
-    wish = settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
-    threads = wish or (1 if parameters < SMALL_MODEL else CORES)
-    torch.set_num_threads(threads)
-    return threads
+def set_threads(settings: Settings) -> int:
+    """Set torch's threads and return them: the setting, else every core (torch's own default, or OMP_NUM_THREADS)."""
+    torch.set_num_threads(settings.threads or CORES)
+    return torch.get_num_threads()
 
 
 def keep_quiet() -> None:

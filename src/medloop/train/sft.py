@@ -39,6 +39,7 @@ from medloop.train.job import Job
 from medloop.train.publish import publish
 from medloop.train.trl_sft import ByLength, ResumableSFT, Tick, Watch
 
+SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at ten times the usual rate
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -89,7 +90,7 @@ class SFTConfig(BaseModel):
 
     def rate_for(self, parameters: int) -> float:
         """The peak learning rate for a base model of this size."""
-        return self.learning_rate or (2e-3 if parameters < runtime.SMALL_MODEL else 2e-4) * (0.1 if self.full else 1.0)
+        return self.learning_rate or (2e-3 if parameters < SMALL_MODEL else 2e-4) * (0.1 if self.full else 1.0)
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def cost(plan: Plan, settings: Settings) -> Cost:
     config, device = plan.config, runtime.device_of(settings)
     base = resolve(ModelRef(base=config.model), settings).folder
     shape = estimate.shape_of(base, runtime.number_type(device, trainable=config.full), None if config.full else config.lora_r)
-    runtime.set_threads(settings, shape.parameters)
+    runtime.set_threads(settings)
     tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
     at_once = max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     seconds = estimate.seconds(shape, tokens, full=config.full, device=device)
