@@ -272,6 +272,16 @@ def test_restarted_server_is_found_again(postgres_settings: Settings, postgres) 
         assert audit.verify(store).ok and rows(store) == 2
 
 
+def test_server_that_restarted_between_two_writes_is_not_noticed(postgres_settings: Settings, postgres) -> None:
+    with open_store(postgres_settings) as store:
+        for _ in range(2):
+            with store.write() as conn:
+                audit.append(conn, EVENT)
+            postgres.stop("fast")
+            postgres.start()
+        assert rows(store) == 2
+
+
 def test_stopped_server_is_one_sentence_within_the_wait(postgres_settings: Settings, postgres) -> None:
     with open_store(postgres_settings, wait_s=0.5) as store:
         postgres.stop("fast")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from medloop.cli import main
 from medloop.contracts import Feedback
 from medloop.settings import Settings
 from medloop.store import records
+from medloop.store.check import check
 from medloop.store.db import open_store
 
 
@@ -66,6 +68,17 @@ def test_check_counts_rows_and_finds_damage(run, settings: Settings) -> None:
     bad = run("db", "check")
     assert bad.code == 6 and "agent_response of fb_1 was changed" in bad.out
     assert "canary" not in bad.out + bad.err
+
+
+def test_check_asks_sqlite_about_its_file(sqlite_settings: Settings) -> None:
+    fill(sqlite_settings)
+    raw = sqlite3.connect(sqlite_settings.workspace.database)
+    raw.execute("PRAGMA ignore_check_constraints = ON")
+    raw.execute("UPDATE rlhf_feedback SET rating = 9 WHERE feedback_id = 'fb_1'")
+    raw.commit()
+    raw.close()
+    with open_store(sqlite_settings) as store:
+        assert check(store).problems == ("CHECK constraint failed in rlhf_feedback",)
 
 
 def test_keys_show_names_ids_and_counts_but_no_key(run, settings: Settings) -> None:

@@ -8,7 +8,6 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     render_as_batch=True,  # SQLite alters a table by copying it
-    transactional_ddl=True,  # both databases can; so a killed upgrade leaves the old schema
 )
 with context.begin_transaction():
     context.run_migrations()
