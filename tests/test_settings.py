@@ -18,7 +18,12 @@ def home(tmp_path: Path) -> Path:
 def test_flag_beats_environment_beats_file_beats_default(home: Path) -> None:
     (home / "medloop.yaml").write_text("seed: 1\nthreads: 1\nmodel: file-model\n")
     found = resolve({"home": home, "seed": "3"}, {"MEDLOOP_SEED": "2", "MEDLOOP_THREADS": "2"})
-    assert (found.settings.seed, found.settings.threads, found.settings.model, found.settings.device) == (3, 2, "file-model", "auto")
+    assert (found.settings.seed, found.settings.threads, found.settings.model, found.settings.device) == (
+        3,
+        2,
+        "file-model",
+        "auto",
+    )
     assert found.origins["seed"] == "flag"
     assert found.origins["threads"] == "environment MEDLOOP_THREADS"
     assert found.origins["model"] == str(home / "medloop.yaml")

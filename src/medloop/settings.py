@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from medloop.errors import ConfigError, speaking_of
+from medloop.errors import ConfigError
+from medloop.knobs import read_yaml
 
 CONFIG_NAME = "medloop.yaml"
 ENV_PREFIX = "MEDLOOP_"
@@ -138,7 +138,7 @@ def resolve(
     values: dict[str, Any] = {"home": home}
     origins = {"home": origin}
     for layer, found in (
-        (f"{home / CONFIG_NAME}", _read_file(home / CONFIG_NAME)),
+        (f"{home / CONFIG_NAME}", read_yaml(home / CONFIG_NAME) if (home / CONFIG_NAME).is_file() else {}),
         ("environment", _read_environment(environ)),
         ("flag", {k: v for k, v in flags.items() if k != "home"}),
     ):
@@ -167,22 +167,6 @@ def _find_workspace(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: P
             f"{home} is not a medloop workspace", "Make one with: medloop init DIR, then work inside it or set MEDLOOP_HOME"
         )
     return home, origin
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    with speaking_of(path):
-        text = path.read_text(encoding="utf-8")
-    try:
-        content = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{where}: not valid YAML", "Settings are lines like 'seed: 42'") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected settings, found a {type(content).__name__}", "Settings are lines like 'seed: 42'")
-    return content
 
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:

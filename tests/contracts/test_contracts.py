@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import medloop.contracts as contracts
-from medloop.contracts import Contract, Conversation, Feedback, IRSConfig, JobStatus, Message, Score, TrafficSplit, TrainRequest, uuid7
+from medloop.contracts import (
+    Contract,
+    Conversation,
+    Feedback,
+    IRSConfig,
+    JobStatus,
+    Message,
+    Score,
+    TrafficSplit,
+    TrainRequest,
+    uuid7,
+)
 
 ALL = [c for c in vars(contracts).values() if isinstance(c, type) and issubclass(c, Contract) and c is not Contract]
 
@@ -37,7 +48,14 @@ def test_canonical_json_reads_back_to_the_same_value(text: str, value: float) ->
 
 
 def test_a_field_left_empty_does_not_change_the_id() -> None:
-    common = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "feedback_id": "f", "timestamp": datetime.now(UTC)}
+    common = {
+        "session_id": "s",
+        "agent_name": "a",
+        "user_query": "q",
+        "agent_response": "r",
+        "feedback_id": "f",
+        "timestamp": datetime.now(UTC),
+    }
     assert Feedback(rating=5, **common).content_id() == Feedback(rating=5, comments=None, **common).content_id()
 
 

@@ -1,6 +1,7 @@
 """The corpus: reproducible, both languages, varying quality, parts that never meet."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -53,9 +54,9 @@ def test_the_lexicon_sees_what_the_corpus_means(language: str) -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_coherence_knows_the_right_condition_from_a_wrong_one(language: str) -> None:
-    rows = [row for row in generate(200, seed=4, language=language)]
+    rows = list(generate(200, seed=4, language=language))
     right, wrong = [], []
-    for row, other in zip(rows, rows[1:], strict=False):
+    for row, other in pairwise(rows):
         asked = {"condition": row["condition"], "language": language, "symptom_text": row["messages"][-2]["content"]}
         right.append(coherence(row["messages"][-1]["content"], **asked))
         if other["condition"] != row["condition"]:

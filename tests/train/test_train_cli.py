@@ -13,7 +13,7 @@ import yaml
 
 from medloop.cli import main
 from medloop.errors import ConfigError
-from medloop.train.config import build
+from medloop.knobs import build
 from medloop.train.sft import SFTConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -17,14 +17,11 @@ _flags: dict[str, Any] = {}  # what stood before the command: `medloop --home DI
 
 
 def remember_flags(home: Path | None, pairs: list[str]) -> None:
-    from medloop.errors import ConfigError
-
     _flags.clear()
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not sign or not name:
-            raise ConfigError(f"--set {pair} is not NAME=VALUE", "Example: --set seed=7")
-        _flags[name] = value
+    if pairs:
+        from medloop.knobs import split_pairs
+
+        _flags.update(split_pairs("--set", pairs))
     if home is not None:
         _flags["home"] = home
 

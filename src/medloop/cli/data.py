@@ -13,7 +13,6 @@ import typer
 from medloop.cli import common
 
 if TYPE_CHECKING:
-    from medloop.data.prepare import PrepareConfig
     from medloop.data.progress import Step
 
 data_app = typer.Typer(no_args_is_help=True, help="Import, clean, split and describe data; draw RL prompts; export.")
@@ -80,10 +79,11 @@ def import_(
     Example:  medloop data import visits.csv --name visits --licence CC-BY-4.0 --map question=title
     """
     from medloop.data.intake import Options, import_files
+    from medloop.knobs import split_pairs
     from medloop.loop import open_books
 
     settings = common.settings()
-    options = Options(licence, format.value, encoding.value, _pairs("--map", map_ or []), on_error is OnError.skip)
+    options = Options(licence, format.value, encoding.value, split_pairs("--map", map_ or ()), on_error is OnError.skip)
     with open_books(settings) as books:
         done = import_files(files, settings.workspace.raw, name=name, options=options, replace=replace)
         for source, _ in done:
@@ -142,12 +142,14 @@ def prepare(
 
     Example:  medloop data prepare --gold 100 --red 100 --set text_threshold=0.9
     """
+    from medloop.data.prepare import PrepareConfig
     from medloop.data.prepare import prepare as run
+    from medloop.knobs import build
     from medloop.loop import open_books
 
     settings = common.settings()
-    flags = {name: value for name, value in (("dev", dev), ("test", test), ("gold", gold), ("red", red)) if value is not None}
-    chosen = _config(config, _pairs("--set", set_ or []), flags)
+    flags = {"dev": dev, "test": test, "gold": gold, "red": red}
+    chosen = build(PrepareConfig, file=config, pairs=set_ or (), flags=flags)
     with open_books(settings) as books:
         card = run(settings.workspace, chosen, seed=settings.seed if seed is None else seed, names=source or (), progress=_bar)
         books.enter("dataset", settings.workspace.processed, card)
@@ -211,45 +213,6 @@ def card(
     workspace = common.settings().workspace
     read_card(workspace)
     common.say((workspace.processed / (CARD if json_ else READABLE)).read_text(encoding="utf-8").rstrip())
-
-
-def _pairs(flag: str, texts: list[str]) -> dict[str, str]:
-    from medloop.errors import ConfigError
-
-    pairs = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name or not value:
-            raise ConfigError(f"{flag} {text} is not NAME=VALUE", f"Example: {flag} NAME=VALUE")
-        pairs[name.strip()] = value.strip()
-    return pairs
-
-
-def _config(path: Path | None, pairs: dict[str, str], flags: dict[str, Any]) -> PrepareConfig:
-    """Defaults, then the file, then --set, then the flags; every problem in one sentence."""
-    import yaml
-    from pydantic import ValidationError
-
-    from medloop.data.prepare import PrepareConfig
-    from medloop.errors import ConfigError, speaking_of
-
-    values: Any = {}
-    if path is not None:
-        with speaking_of(path):
-            text = path.read_text(encoding="utf-8")
-        try:
-            values = yaml.safe_load(text) or {}
-        except yaml.YAMLError:
-            values = None
-        if not isinstance(values, dict):
-            raise ConfigError(f"{path} is not a YAML file of settings", "Settings are lines like 'gold: 100'")
-    try:
-        return PrepareConfig.model_validate({**values, **pairs, **flags})
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, p['loc'])) or 'settings'}: {p['msg'].lower()}" for p in error.errors())
-        raise ConfigError(
-            f"The preparation cannot be set up: {problems}", f"Settings: {', '.join(PrepareConfig.model_fields)}"
-        ) from None
 
 
 def _shares(languages: dict[Any, int], rows: int) -> str:

@@ -42,9 +42,9 @@ def predict(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from medloop.contracts import ModelRef
+    from medloop.knobs import build
     from medloop.models.predict import Sampling
     from medloop.models.predict import predict as answer
-    from medloop.train.config import build
 
     settings = common.settings()
     flags = {"temperature": temperature, "max_new_tokens": max_new_tokens, "seed": seed}

@@ -55,9 +55,9 @@ def sft(
     from medloop.models import require_packages
 
     require_packages("trl", "datasets")
+    from medloop.knobs import build
     from medloop.loop import open_books
     from medloop.train import sft as stage
-    from medloop.train.config import build
 
     settings = common.settings()
     flags = {

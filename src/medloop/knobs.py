@@ -14,37 +14,52 @@ from medloop.errors import ConfigError, speaking_of
 M = TypeVar("M", bound=BaseModel)
 
 
-def build(kind: type[M], *, file: Path | None, pairs: Sequence[str], flags: Mapping[str, Any], defaults: Mapping[str, Any]) -> M:
+def build(
+    kind: type[M],
+    *,
+    file: Path | None = None,
+    pairs: Sequence[str] = (),
+    flags: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+) -> M:
     """`kind` from all layers; a later layer wins. A flag that was not given is None and changes nothing."""
-    values = {**defaults, **(_read(file) if file else {})}
-    for pair in pairs:
-        name, sign, text = pair.partition("=")
-        if not sign or not name:
-            raise ConfigError(f"--set {pair} is not NAME=VALUE", "Example: --set learning_rate=0.001")
-        values[name] = yaml.safe_load(text)
+    values = {**(defaults or {}), **(read_yaml(file) if file else {})}
+    values.update({name: yaml.safe_load(text) for name, text in split_pairs("--set", pairs).items()})
     values.update({name: value for name, value in flags.items() if value is not None})
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise ConfigError("; ".join(_explain(kind, error)), f"Known: {', '.join(kind.model_fields)}") from None
+        raise ConfigError("; ".join(_explain(error)), f"Known: {', '.join(kind.model_fields)}") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The settings in a file; an empty file has none."""
     with speaking_of(path):
         text = path.read_text(encoding="utf-8")
+    hint = "Settings are lines like 'seed: 42'"
     try:
         content = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise ConfigError(
-            f"{path}{f', line {mark.line + 1}' if mark else ''}: not valid YAML", "Write lines like 'epochs: 2'"
-        ) from None
+        where = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{where}: not valid YAML", hint) from None
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected settings, found a {type(content).__name__}", "Write lines like 'epochs: 2'")
+        raise ConfigError(f"{path}: expected settings, found a {type(content).__name__}", hint)
     return content
 
 
-def _explain(kind: type[BaseModel], error: ValidationError) -> list[str]:
+def split_pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` texts of one flag."""
+    pairs = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip() or not value.strip():
+            raise ConfigError(f"{flag} {text} is not NAME=VALUE", f"Example: {flag} seed=7" if flag == "--set" else "")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _explain(error: ValidationError) -> list[str]:
     """One part per problem, with the name and the value that the user gave."""
     parts = []
     for problem in error.errors():
