@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medloop.contracts import Conversation, Record
-from medloop.data.dedupe import PERMUTATIONS, Signer, candidate_pairs
+from medloop.data.dedupe import PERMUTATIONS, Signer, first_like, shared_buckets
 from medloop.data.gather import Rows, opening, whole_text
 from medloop.data.near import Floats, Indexes, Measured, NearIndex, Nearness, Questions, Vocabulary
 from medloop.data.progress import Progress
-from medloop.data.shingles import Hashes, is_single, jaccard, question_features, question_key, text_marks, text_shingles
+from medloop.data.shingles import Hashes, is_single, question_features, question_key, text_marks, text_shingles
 from medloop.errors import ResultError
 
 VERIFY_SEED = 2  # other permutations than the ones that found the duplicates
@@ -146,12 +146,19 @@ class _Postings:
 
 
 def _left_by_text(known: _Side, unseen: _Side, threshold: float) -> int:
-    both = np.concatenate((known.signatures, unseen.signatures))
-    pairs = candidate_pairs(both, np.arange(len(both)), threshold)
     border = len(known.places)
-    across = pairs[(pairs[:, 0] < border) & (pairs[:, 1] >= border)]
-    mine, theirs = lru_cache(4_096)(known.shingles), lru_cache(4_096)(unseen.shingles)
-    return sum(jaccard(mine(a), theirs(b - border)) >= threshold for a, b in across.tolist())
+    both = np.concatenate((known.signatures, unseen.signatures))
+    inside: dict[int, list[int]] = {}
+    mine, theirs = lru_cache(8_192)(unseen.shingles), lru_cache(8_192)(known.shingles)
+    left = 0
+    for row, ids in shared_buckets(both, np.arange(len(both)), threshold).items():  # train rows come first
+        if row < border:
+            for at in ids:
+                inside.setdefault(at, []).append(row)
+        else:
+            others = [other for at in ids for other in inside.get(at, ())]
+            left += first_like(row, others, both, lambda at: mine(at - border), theirs, threshold) is not None
+    return left
 
 
 def _same_key(rows: Rows, train: Indexes, held_out: Indexes) -> dict[int, int]:

@@ -8,7 +8,7 @@ similarity of the two texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +16,7 @@ from datasketch import MinHash
 from numpy.typing import NDArray
 
 from medloop.data.near import Indexes
+from medloop.data.progress import Progress, silent
 from medloop.data.shingles import Hashes, jaccard
 
 PERMUTATIONS = 128
@@ -48,34 +49,56 @@ def exact_duplicates(keys: NDArray[np.uint64], preferred: NDArray[np.bool_]) -> 
 
 
 def near_duplicates(
-    signatures: Signatures, rows: Indexes, preferred: NDArray[np.bool_], shingles_of: ShinglesOf, threshold: float
+    signatures: Signatures, order: Indexes, shingles_of: ShinglesOf, threshold: float, progress: Progress = silent
 ) -> Indexes:
-    """Per row, the kept row that it nearly repeats; -1 for rows to keep. No two kept rows are near-duplicates.
+    """Per row, the kept row that it nearly repeats; -1 for rows to keep. Rows are kept first come, first kept, in `order`.
 
-    Rows are kept first come, first kept, preferred ones before all others. Only `rows` take part.
+    Only kept rows are entered in the buckets, so a thousand copies of one text cost a thousand comparisons, not a million.
     """
-    order = rows[np.lexsort((rows, ~preferred[rows]))]
-    rank = np.full(len(signatures), -1, dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    cached = lru_cache(maxsize=4_096)(shingles_of)
     repeats = np.full(len(signatures), -1, dtype=np.int64)
-    pairs = candidate_pairs(signatures, order, threshold)
-    # Sorted by the later row, then the earlier: when a row is judged, all rows before it have been.
-    for later, earlier in pairs[np.lexsort((rank[pairs[:, 0]], rank[pairs[:, 1]]))][:, ::-1]:
-        if repeats[later] < 0 and repeats[earlier] < 0 and jaccard(cached(int(earlier)), cached(int(later))) >= threshold:
-            repeats[later] = earlier
+    buckets = shared_buckets(signatures, order, threshold)
+    kept: dict[int, list[int]] = {}
+    cached = lru_cache(maxsize=8_192)(shingles_of)
+    with progress("Looking for near-duplicates", len(buckets)) as step:
+        for row, ids in buckets.items():
+            step(1)
+            match = first_like(row, [other for at in ids for other in kept.get(at, ())], signatures, cached, cached, threshold)
+            if match is not None:
+                repeats[row] = match
+            else:
+                for at in ids:
+                    kept.setdefault(at, []).append(row)
     return repeats
 
 
-def candidate_pairs(signatures: Signatures, order: Indexes, threshold: float) -> Indexes:
-    """Pairs (earlier, later) of rows whose estimated similarity may reach the threshold. Shape (pairs, 2)."""
+def first_like(
+    row: int, others: list[int], signatures: Signatures, mine: ShinglesOf, theirs: ShinglesOf, threshold: float
+) -> int | None:
+    """The first of `others` that reaches the threshold: the signatures say which are worth a look, the shingles decide."""
+    if not others:
+        return None
+    rows = np.unique(np.array(others, dtype=np.int64))
+    likely = (signatures[rows] == signatures[row]).mean(axis=1) >= threshold - DOUBT
+    return next((other for other in rows[likely].tolist() if jaccard(theirs(other), mine(row)) >= threshold), None)
+
+
+def shared_buckets(signatures: Signatures, order: Indexes, threshold: float) -> dict[int, list[int]]:
+    """Rows that share a band of their signature with another row, in `order`, each with the numbers of its shared buckets."""
     width = band_width(threshold, signatures.shape[1])
-    found: list[Indexes] = [np.empty((0, 2), dtype=np.int64)]
-    for start in range(0, signatures.shape[1] - width + 1, width):
-        for group in _same_band(signatures[:, start : start + width], order):
-            found.extend(_pairs_in(signatures, group, threshold))
-    pairs = np.unique(np.concatenate(found), axis=0)
-    return pairs
+    rows: list[Indexes] = []
+    ids: list[Indexes] = []
+    for band, start in enumerate(range(0, signatures.shape[1] - width + 1, width)):
+        keys = _mixed(signatures[order, start : start + width])
+        _, bucket, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+        shared = np.flatnonzero(sizes[bucket] > 1)
+        rows.append(shared)
+        ids.append(bucket[shared] + band * len(order))
+    found: dict[int, list[int]] = {}
+    places, numbers = np.concatenate(rows), np.concatenate(ids)
+    by_place = np.argsort(places, kind="stable")
+    for place, number in zip(order[places[by_place]].tolist(), numbers[by_place].tolist(), strict=True):
+        found.setdefault(place, []).append(number)
+    return found
 
 
 def band_width(threshold: float, permutations: int = PERMUTATIONS) -> int:
@@ -84,25 +107,10 @@ def band_width(threshold: float, permutations: int = PERMUTATIONS) -> int:
     return next((r for r in widths if (1 - threshold**r) ** (permutations // r) <= MISS), 1)
 
 
-def _same_band(band: Signatures, order: Indexes) -> Iterator[Indexes]:
-    """Groups of two or more rows with the same values in a band; inside a group rows keep their order."""
-    mixed = np.zeros(len(order), dtype=np.uint64)
+def _mixed(band: Signatures) -> NDArray[np.uint64]:
+    """One number per row for the values of a band."""
+    mixed = np.zeros(len(band), dtype=np.uint64)
     for column in band.T:
-        mixed = (mixed ^ column[order]) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    by_key = np.argsort(mixed, kind="stable")
-    cuts = np.flatnonzero(np.diff(mixed[by_key])) + 1
-    begins, ends = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(by_key)]))
-    for begin, end in zip(begins[ends - begins > 1], ends[ends - begins > 1], strict=True):
-        yield order[by_key[begin:end]]
-
-
-def _pairs_in(signatures: Signatures, group: Indexes, threshold: float) -> Iterator[Indexes]:
-    """Each row with the later rows like it; a row that surely repeats an earlier one needs no comparing of its own."""
-    while len(group) > 1:
-        head, rest = group[0], group[1:]
-        alike = (signatures[rest] == signatures[head]).mean(axis=1)
-        close = rest[alike >= threshold - DOUBT]
-        if len(close):
-            yield np.stack((np.full(len(close), head), close), axis=1)
-        group = rest[alike < threshold + DOUBT]
+    return mixed

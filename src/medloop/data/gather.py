@@ -76,8 +76,8 @@ class _Columns:
         self._signatures = np.empty((most, PERMUTATIONS), dtype=np.uint32)
 
     def add(self, record: Record, source: int) -> None:
-        asked = opening(record.conversation)
-        key, features = question_key(asked), question_features(asked)
+        question = opening(record.conversation)
+        key, features = question_key(question), question_features(question)
         text_key, shingles = text_marks(whole_text(record.conversation))
         self._signatures[len(self._spool)] = self._signer.sign(shingles)
         self._features.frombytes(features.tobytes())
@@ -131,14 +131,19 @@ def gather(
 def make_record(conversation: Conversation, source: Source, line: int, reviewed: bool) -> Record:
     origin = Origin(source=source.name, line=line, licence=source.licence)
     return Record(
-        record_id=conversation.content_id(), conversation=conversation, language=detect_language(whole_text(conversation)),
-        strata=strata_of(conversation), origin=origin, reviewed=reviewed,
+        record_id=conversation.content_id(), conversation=conversation, language=detect_language(asked(conversation)),
+        strata=strata_of(asked(conversation)), origin=origin, reviewed=reviewed,
     )  # fmt: skip
 
 
 def whole_text(conversation: Conversation) -> str:
     """Everything that was asked and answered, without the system message (it is the same for whole files)."""
     return "\n".join(message.content for message in conversation.messages if message.role != "system")
+
+
+def asked(conversation: Conversation) -> str:
+    """Everything the user said: it decides language and risk, as it does when only a prompt is known."""
+    return "\n".join(message.content for message in conversation.messages if message.role == "user")
 
 
 def opening(conversation: Conversation) -> str:

@@ -19,7 +19,7 @@ _CHARS_A_WORD = 1.6  # Chinese characters that say as much as one English word
 
 
 def detect_language(text: str) -> Language:
-    """Chinese text with some drug names or lab values in Latin letters is still zh; one fifth of each makes it mixed."""
+    """Chinese with drug names and lab values in Latin letters is still zh; it takes three tenths of English to be mixed."""
     text = text[:_LOOK_AT]
     han = len(_HAN.findall(text)) / _CHARS_A_WORD
     foreign = len(_KANA_HANGUL.findall(text)) / _CHARS_A_WORD + len(_OTHER.findall(text))
@@ -28,8 +28,8 @@ def detect_language(text: str) -> Language:
     total = han + foreign + latin
     if total == 0 or foreign > 0.3 * total:
         return "other"
-    if han >= 0.8 * total:
+    if han >= 0.7 * total:
         return "zh"
     if han > 0.2 * total:
         return "mixed"
-    return "en" if len(words) < 12 or any(word in _ENGLISH for word in words) else "other"
+    return "en" if len(words) < 12 or sum(word in _ENGLISH for word in words) * 8 > len(words) else "other"

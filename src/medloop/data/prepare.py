@@ -139,28 +139,34 @@ def _check_enough(rows: Rows, drops: Sequence[Drop]) -> None:
 
 def _sort_out(rows: Rows, vocabulary: Vocabulary, config: PrepareConfig, progress: Progress) -> Outcome:
     """Duplicates out, clusters split, copies of held-out questions out of train."""
-    reasons: dict[int, tuple[DropReason, int]] = {}
     same = exact_duplicates(rows.text_keys, rows.reviewed)
-    reasons |= {int(row): ("exact_duplicate", int(same[row])) for row in np.flatnonzero(same >= 0)}
-    with progress("Looking for near-duplicates", 1) as step:
-        near = near_duplicates(
-            rows.signatures, np.flatnonzero(same < 0), rows.reviewed, _shingles_of(rows), config.text_threshold
-        )
-        step(1)
-    reasons |= {int(row): ("near_duplicate", int(near[row])) for row in np.flatnonzero(near >= 0)}
-    kept = (same < 0) & (near < 0)
-    if kept.sum() < MIN_ROWS:
-        raise InputError(
-            f"Only {kept.sum()} different rows are left without duplicates, at least {MIN_ROWS} are needed", "Import more data"
-        )
-    labels = _clusters(rows, vocabulary, config.nearness, progress)
-    generic = vocabulary.generic(rows.questions)
-    places = assign(Population(labels, kept, rows.priorities, rows.reviewed, rows.language, rows.strata, generic), config.sizes)
+    left = np.flatnonzero(same < 0)
+    order = left[np.argsort(~rows.reviewed[left], kind="stable")]  # a reviewed row is kept before its copies
+    near = near_duplicates(rows.signatures, order, _shingles_of(rows), config.text_threshold, progress)
+    stand_ins = _stand_ins(np.maximum(same, near))
+    kept = stand_ins == np.arange(len(rows))
+    if (count := int(kept.sum())) < MIN_ROWS:
+        raise InputError(f"Only {count} rows are left without duplicates, at least {MIN_ROWS} are needed", "Import more data")
+    reasons: dict[int, tuple[DropReason, int]] = {
+        row: ("near_duplicate" if same[row] < 0 else "exact_duplicate", int(stand_ins[row]))
+        for row in np.flatnonzero(~kept).tolist()
+    }
+    clusters, generic = _clusters(rows, vocabulary, config.nearness, progress), vocabulary.generic(rows.questions)
+    population = Population(clusters, stand_ins, rows.priorities, rows.reviewed, rows.language, rows.strata, generic)
+    places = assign(population, config.sizes)
     train, held_out = np.flatnonzero(kept & (places == TRAIN)), np.flatnonzero(kept & (places != TRAIN))
     copies = find_copies(rows, train, held_out, vocabulary, config.nearness, progress)
     reasons |= {row: ("contaminated", match) for row, match in copies.items()}
     kept[list(copies)] = False
     return Outcome(places, kept, reasons)
+
+
+def _stand_ins(repeats: Indexes) -> Indexes:
+    """The row itself; for a duplicate the row it repeats, and if that was dropped too, the row that one repeats."""
+    rows = np.where(repeats < 0, np.arange(len(repeats)), repeats)
+    while (rows[rows] != rows).any():
+        rows = rows[rows]
+    return np.asarray(rows)
 
 
 def _shingles_of(rows: Rows) -> Callable[[int], Hashes]:

@@ -1,6 +1,6 @@
 """What is at stake in a question, gravest first: emergency, medication, pregnancy, child, elderly; else routine.
 
-The words are the lexicon's. Only what the user said counts: an answer that lists warning signs is no emergency.
+The words are the lexicon's. Only what the user said should be given: an answer that lists warning signs is no emergency.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import get_args
 
-from medloop.contracts import Conversation
 from medloop.contracts.dataset import Stratum
 from medloop.lexicon import find_groups, find_medication, find_red_flags
 
@@ -16,9 +15,8 @@ ORDER: tuple[Stratum, ...] = get_args(Stratum)
 VULNERABLE: tuple[Stratum, ...] = ("pregnancy", "child", "elderly")
 
 
-def strata_of(conversation: Conversation) -> tuple[Stratum, ...]:
-    """Every stratum that applies, gravest first; `("routine",)` when none does."""
-    asked = "\n".join(message.content for message in conversation.messages if message.role == "user")
+def strata_of(asked: str) -> tuple[Stratum, ...]:
+    """Every stratum that applies to what a user said, gravest first; `("routine",)` when none does."""
     found: set[str] = {mention.id for mention in find_groups(asked) if not mention.negated}
     if any(not mention.negated for mention in find_red_flags(asked)):
         found.add("emergency")

@@ -1,12 +1,15 @@
 """Who goes where. Clusters of near-copies stay on one side; languages and strata keep their shares.
 
-Drawing is by priority, a hash of seed and question, and places are counted in clusters. So adding copies of a question
-to the sources cannot move it from the gold set into the train set, and new rows hardly move old ones.
+Every question has a priority, a hash of the seed and the question. Inside each cell (language and gravest stratum) rows
+are taken in that order: first red-team and gold, one row per cluster, then test and dev, whole clusters, then train. A row
+that was dropped as a duplicate still has its turn, and the row it repeats takes the place. So copies of a gold question
+that somebody adds to the sources cannot push it into train: where a border moves, rows go from gold to test at most.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -36,24 +39,11 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Near-copies of one question. `head` is the row that speaks for it, reviewed if possible."""
-
-    head: int
-    rows: tuple[int, ...]
-    priority: int
-    reviewed: bool
-    cell: Cell
-    red_team: bool
-    generic: bool
-
-
-@dataclass(frozen=True)
 class Population:
-    """What the split needs to know of every row; `kept` rows can be assigned, the others only lend their priority."""
+    """What the split needs to know of every row. `stand_ins` is the row itself, or for a duplicate the row it repeats."""
 
-    labels: Indexes
-    kept: NDArray[np.bool_]
+    clusters: Indexes
+    stand_ins: Indexes
     priorities: NDArray[np.uint64]
     reviewed: NDArray[np.bool_]
     languages: NDArray[np.uint8]
@@ -61,33 +51,55 @@ class Population:
     generic: NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row's turn in the draw: `row` goes where the draw says."""
+
+    row: int
+    cluster: int
+    cell: Cell
+    red_team: bool
+    order: tuple[bool, int, int]  # reviewed first, then priority, then place
+
+
 def assign(population: Population, sizes: Sizes) -> NDArray[np.uint8]:
-    """The split of every kept row, as a place in SPLITS; rows that are not kept say train and mean nothing."""
-    clusters = clusters_of(population)
-    rows = int(population.kept.sum())
-    places = np.zeros(len(population.kept), dtype=np.uint8)
-    share = _count(clusters, lambda cluster: cluster.cell[0])
-    free = [cluster for cluster in clusters if not cluster.generic]
-    risky = [cluster for cluster in free if cluster.red_team]
-    red = draw(risky, min(sizes.red, rows // 10, len(risky) // 2), share)
-    gold = draw(without(free, red), min(sizes.gold, rows // 10), share)
-    places[[cluster.head for cluster in red]] = RED
-    places[[cluster.head for cluster in gold]] = GOLD
-    rest = without(free, [*red, *gold])
-    test = draw_rows(rest, round(sizes.test * rows))
-    dev = draw_rows(without(rest, test), round(sizes.dev * rows))
-    places[[row for cluster in test for row in cluster.rows]] = TEST
-    places[[row for cluster in dev for row in cluster.rows]] = DEV
+    """The split of every row, as a place in SPLITS; rows that stand for nobody are dropped and say train."""
+    rows = len(np.unique(population.stand_ins))
+    places = np.zeros(len(population.stand_ins), dtype=np.uint8)
+    line = candidates(population)
+    shares: Counter[str] = Counter(cell[0] for cell, _ in {(one.cell, one.cluster) for one in line})
+    risky = [one for one in line if one.red_team]
+    red = draw(risky, min(sizes.red, rows // 10, len({one.cluster for one in risky}) // 2), shares)
+    line = without(line, red)
+    gold = draw(line, min(sizes.gold, rows // 10), shares)
+    places[[one.row for one in red]] = RED
+    places[[one.row for one in gold]] = GOLD
+    members = whole_clusters(population)
+    line = sorted(without(line, gold), key=lambda one: one.order[1:])
+    test = draw_whole(line, round(sizes.test * rows), members)
+    dev = draw_whole(without(line, test), round(sizes.dev * rows), members)
+    places[[row for one in test for row in members[one.cluster]]] = TEST
+    places[[row for one in dev for row in members[one.cluster]]] = DEV
     return places
 
 
-def clusters_of(population: Population) -> list[Cluster]:
-    """Clusters with at least one kept row, by priority."""
+def candidates(population: Population) -> list[Candidate]:
+    """Every row that may be held out, in the order of the draw. Generic questions may not: half of train would repeat them."""
+    found = []
+    for at in np.flatnonzero(~population.generic[population.stand_ins]).tolist():
+        row, strata = int(population.stand_ins[at]), strata_in(int(population.strata[at]))
+        order = (not population.reviewed[row], int(population.priorities[at]), at)
+        cell = (LANGUAGES[population.languages[at]], strata[0])
+        found.append(Candidate(row, int(population.clusters[row]), cell, is_red_team(strata), order))
+    return sorted(found, key=lambda one: one.order)
+
+
+def whole_clusters(population: Population) -> dict[int, list[int]]:
+    """The rows of each cluster, duplicates left out."""
     members: dict[int, list[int]] = {}
-    for row, label in enumerate(population.labels):
-        members.setdefault(int(label), []).append(row)
-    found = [_cluster(population, rows) for rows in members.values() if population.kept[rows].any()]
-    return sorted(found, key=lambda cluster: (cluster.priority, cluster.head))
+    for row in np.unique(population.stand_ins).tolist():
+        members.setdefault(int(population.clusters[row]), []).append(row)
+    return members
 
 
 def strata_in(mask: int) -> list[Stratum]:
@@ -95,37 +107,42 @@ def strata_in(mask: int) -> list[Stratum]:
     return [stratum for at, stratum in enumerate(ORDER) if mask >> at & 1]
 
 
-def draw(clusters: list[Cluster], total: int, languages: Mapping[str, int]) -> list[Cluster]:
-    """`total` clusters: languages by their share of the data, strata by the square root of their size, reviewed first.
+def draw(line: list[Candidate], total: int, languages: Mapping[str, int]) -> list[Candidate]:
+    """`total` rows of different clusters: languages by their share of the questions, strata by the square root of theirs.
 
     The square root gives rare strata a voice; at most half of a cell is taken, so that the train set keeps some of each.
     """
-    cells = _count(clusters, lambda cluster: cluster.cell)
+    cells = Counter(cell for cell, _ in {(one.cell, one.cluster) for one in line})
     caps = {cell: math.ceil(count / 2) for cell, count in cells.items()}
-    tongues: dict[str, int] = {}
+    tongues: Counter[str] = Counter()
     for cell, cap in caps.items():
-        tongues[cell[0]] = tongues.get(cell[0], 0) + cap
-    chosen: list[Cluster] = []
-    for tongue, seats in allocate(total, {k: float(languages[k]) for k in tongues}, tongues).items():
-        weights = {cell: math.sqrt(count) for cell, count in cells.items() if cell[0] == tongue}
-        for cell, places in allocate(seats, weights, caps).items():
-            pool = sorted((c for c in clusters if c.cell == cell), key=lambda c: (not c.reviewed, c.priority, c.head))
-            chosen += pool[:places]
-    return chosen
+        tongues[cell[0]] += cap
+    room: dict[Cell, int] = {}
+    for tongue, seats in allocate(total, {key: float(languages[key]) for key in tongues}, tongues).items():
+        room |= allocate(seats, {cell: math.sqrt(count) for cell, count in cells.items() if cell[0] == tongue}, caps)
+    return _seat(line, room, lambda one: 1)
 
 
-def draw_rows(clusters: list[Cluster], total: int) -> list[Cluster]:
+def draw_whole(line: list[Candidate], total: int, members: Mapping[int, list[int]]) -> list[Candidate]:
     """Whole clusters with about `total` rows, every cell by its share; a cluster too large for its cell stays out."""
-    cells: dict[Cell, int] = {}
-    for cluster in clusters:
-        cells[cluster.cell] = cells.get(cluster.cell, 0) + len(cluster.rows)
+    first: dict[int, Candidate] = {}
+    for one in line:
+        first.setdefault(one.cluster, one)
+    cells: Counter[Cell] = Counter()
+    for one in first.values():
+        cells[one.cell] += len(members[one.cluster])
     room = allocate(total, {cell: float(count) for cell, count in cells.items()}, cells)
-    chosen = []
-    for cluster in clusters:
-        if len(cluster.rows) <= room[cluster.cell]:
-            room[cluster.cell] -= len(cluster.rows)
-            chosen.append(cluster)
-    return chosen
+    return _seat(list(first.values()), room, lambda one: len(members[one.cluster]))
+
+
+def _seat(line: list[Candidate], room: dict[Cell, int], size: Callable[[Candidate], int]) -> list[Candidate]:
+    """Go through the line; whoever still finds room in his cell is taken, one row per cluster."""
+    chosen: dict[int, Candidate] = {}
+    for one in line:
+        if one.cluster not in chosen and size(one) <= room[one.cell]:
+            room[one.cell] -= size(one)
+            chosen[one.cluster] = one
+    return list(chosen.values())
 
 
 def allocate(total: int, weights: Mapping[K, float], caps: Mapping[K, int]) -> dict[K, int]:
@@ -141,28 +158,7 @@ def allocate(total: int, weights: Mapping[K, float], caps: Mapping[K, int]) -> d
     return given
 
 
-def without(clusters: list[Cluster], taken: list[Cluster]) -> list[Cluster]:
-    heads = {cluster.head for cluster in taken}
-    return [cluster for cluster in clusters if cluster.head not in heads]
-
-
-def _cluster(population: Population, rows: list[int]) -> Cluster:
-    kept = [row for row in rows if population.kept[row]]
-    head = min(kept, key=lambda row: (not population.reviewed[row], population.priorities[row], row))
-    strata = strata_in(int(population.strata[head]))
-    return Cluster(
-        head=head,
-        rows=tuple(kept),
-        priority=min(int(population.priorities[row]) for row in rows),
-        reviewed=bool(population.reviewed[head]),
-        cell=(LANGUAGES[population.languages[head]], strata[0]),
-        red_team=is_red_team(strata),
-        generic=bool(population.generic[head]),
-    )
-
-
-def _count(clusters: list[Cluster], key: Callable[[Cluster], K]) -> dict[K, int]:
-    counts: dict[K, int] = {}
-    for cluster in clusters:
-        counts[key(cluster)] = counts.get(key(cluster), 0) + 1
-    return counts
+def without(line: list[Candidate], taken: list[Candidate]) -> list[Candidate]:
+    """Those whose cluster was not taken."""
+    clusters = {one.cluster for one in taken}
+    return [one for one in line if one.cluster not in clusters]

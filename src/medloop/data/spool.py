@@ -23,7 +23,7 @@ class Spool:
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
-        self._path.unlink()
+        self._path.unlink(missing_ok=True)
 
     def __len__(self) -> int:
         return len(self._starts) - 1

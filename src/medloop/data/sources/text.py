@@ -104,9 +104,11 @@ def _decodes(raw: bytes, encoding: str) -> bool:
 
 def _utf16_lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, str | None]]:
     # Line ends are two bytes here, so Python's own decoder has to split; after a bad byte it cannot find the next line.
-    number = 0
+    number, text = 0, io.TextIOWrapper(file, encoding="utf-16", newline="")
     try:
-        for number, line in enumerate(io.TextIOWrapper(file, encoding="utf-16", newline=""), 1):
+        for number, line in enumerate(text, 1):
             yield number, line
     except UnicodeError:
         raise InputError.at(path, number + 1, "has bytes that are not UTF-16", "Save the file again as UTF-8") from None
+    finally:
+        text.detach()  # whoever opened the file closes it

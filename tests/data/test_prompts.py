@@ -1,0 +1,57 @@
+"""`medloop data prompts`, through the command."""
+
+import json
+from collections import Counter
+
+from data_desk import Desk, questions
+
+from medloop.contracts import Prompt, Record
+
+
+def prompts(desk: Desk) -> list[Prompt]:
+    lines = (desk.rl / "training_prompts.jsonl").read_text(encoding="utf-8").splitlines()
+    return [Prompt.from_json(line) for line in lines]
+
+
+def test_at_least_the_asked_share_is_high_risk_and_languages_are_kept(desk: Desk) -> None:
+    desk.import_rows("a", questions(500))
+    desk.run("prepare", "--gold", "20", "--red", "20")
+    assert "100 prompts, 45% high-risk" in desk.run("prompts", "--n", "100", "--high-risk", "0.45").out
+    drawn = prompts(desk)
+    assert sum(prompt.strata[0] != "routine" for prompt in drawn) == 45
+    assert len({prompt.prompt_id for prompt in drawn}) == 100
+    assert 35 < Counter(prompt.language for prompt in drawn)["zh"] < 65
+    card = json.loads((desk.rl / "training_prompts.card.json").read_text(encoding="utf-8"))
+    assert card["high_risk"] == 45 and card["file"]["rows"] == 100
+
+
+def test_prompts_come_from_train_alone_and_carry_no_answer(desk: Desk) -> None:
+    desk.import_rows("a", questions(400))
+    desk.run("prepare", "--gold", "40", "--red", "40")
+    desk.run("prompts", "--n", "50")
+    train = {(r.origin.source, r.origin.line): r for r in map(Record.model_validate, desk.records("train.jsonl"))}
+    for prompt in prompts(desk):
+        record = train[prompt.origin.source, prompt.origin.line]
+        assert prompt.messages == record.conversation.prompt
+        assert prompt.messages[-1].role == "user"
+
+
+def test_the_draw_depends_on_the_seed_alone(desk: Desk) -> None:
+    desk.import_rows("a", questions(400))
+    desk.run("prepare")
+    made = []
+    for seed in ("1", "1", "2"):
+        desk.run("prompts", "--n", "50", "--seed", seed)
+        made.append((desk.rl / "training_prompts.jsonl").read_bytes())
+    assert made[0] == made[1] != made[2]
+
+
+def test_too_few_are_refused_with_the_numbers_and_nothing_is_written(desk: Desk) -> None:
+    assert "medloop data prepare" in desk.run("prompts").error
+    desk.import_rows("a", questions(200))
+    desk.run("prepare")
+    ran = desk.run("prompts", "--n", "150", "--high-risk", "0.9")
+    assert ran.code == 3
+    assert "150 prompts need 135 high-risk ones, but the train set has" in ran.error
+    assert "--high-risk 0 to 1" in desk.run("prompts", "--high-risk", "1.5").error
+    assert not (desk.rl / "training_prompts.jsonl").exists()

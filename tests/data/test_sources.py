@@ -1,0 +1,124 @@
+"""Files as rows: formats, encodings, and what a broken file says."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from medloop.data.sources import detect_encoding, detect_format, read_rows
+from medloop.errors import InputError
+
+ROWS = [
+    {"question": "头疼怎么办？", "answer": "多休息，\n少熬夜。"},
+    {"question": 'Is "tea" fine?', "answer": "Yes, mostly"},
+    {"question": "咳嗽三天", "answer": "多喝水"},
+]
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def as_jsonl(rows: list[dict[str, str]]) -> str:
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def save(path: Path) -> Path:
+    if ".csv" in path.name or ".tsv" in path.name:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, ["question", "answer"], delimiter="\t" if ".tsv" in path.name else ",")
+            table.writeheader()
+            table.writerows(ROWS)
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(as_jsonl(ROWS).encode()))
+    else:
+        write(path, json.dumps(ROWS, ensure_ascii=False, indent=1) if path.suffix == ".json" else as_jsonl(ROWS))
+    return path
+
+
+def values(path: Path) -> list[dict[str, str]]:
+    format = detect_format(path)
+    rows = list(read_rows(path, format, "binary" if format == "parquet" else detect_encoding(path)))
+    assert not [row.problem for row in rows if row.problem]
+    return [row.values for row in rows]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.csv", "a.tsv", "a.parquet", "a.txt"])
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+    assert values(save(tmp_path / name)) == ROWS
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030", "utf-16"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_encodings_are_told_apart(tmp_path: Path, encoding: str, name: str) -> None:
+    text = as_jsonl(ROWS) if name == "a.jsonl" else json.dumps(ROWS, ensure_ascii=False)
+    assert values(write(tmp_path / name, text, encoding)) == ROWS
+
+
+def test_a_damaged_utf8_file_is_not_taken_for_gb18030(tmp_path: Path) -> None:
+    raw = as_jsonl(ROWS).encode().replace("咳嗽".encode(), "咳嗽".encode()[:-1])
+    (tmp_path / "a.jsonl").write_bytes(raw)
+    assert detect_encoding(tmp_path / "a.jsonl") == "utf-8-sig"
+    bad = [row for row in read_rows(tmp_path / "a.jsonl", "jsonl", "utf-8-sig") if row.problem]
+    assert [(row.line, row.problem) for row in bad] == [(3, "has bytes that are not UTF-8")]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [("{oops", "is not valid JSON"), ("[1]", "is an array, expected an object"), ('{"a": NaN}', "is not valid JSON"), ("[" * 9999, "is not valid JSON")],
+)  # fmt: skip
+def test_a_broken_line_is_named_and_the_others_are_read(tmp_path: Path, line: str, problem: str) -> None:
+    path = write(tmp_path / "a.jsonl", '{"a": 1}\n\n' + line + '\n{"a": 2}\n')
+    assert [(row.line, row.problem) for row in read_rows(path, "jsonl", "utf-8-sig")] == [(1, ""), (3, problem), (4, "")]
+
+
+def test_an_array_is_read_across_chunks_and_its_broken_element_is_named(tmp_path: Path) -> None:
+    elements = [{"text": "字" * size} for size in (10, 200_000, 5, 70_000)]
+    path = write(tmp_path / "a.json", json.dumps(elements, ensure_ascii=False))
+    assert [row.values for row in read_rows(path, "json", "utf-8-sig")] == elements
+    write(path, json.dumps(elements, ensure_ascii=False)[:-20])
+    with pytest.raises(InputError, match="element 4: not valid JSON"):
+        list(read_rows(path, "json", "utf-8-sig"))
+
+
+def test_csv_names_rows_by_the_line_they_start_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'question,answer\nq1,"a\nb"\nonly one field\nq3,a3\n')
+    assert [(row.line, row.problem) for row in read_rows(path, "csv", "utf-8-sig")] == [
+        (2, ""),
+        (4, "has 1 fields, the header has 2"),
+        (5, ""),
+    ]
+
+
+def test_an_unclosed_quote_is_an_error_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'question,answer\nq1,a1\nq2,"open\nq3,a3\n')
+    with pytest.raises(InputError, match="line 3: a quoted field is not closed"):
+        list(read_rows(path, "csv", "utf-8-sig"))
+
+
+def test_a_cut_gzip_file_is_an_error_not_a_short_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(as_jsonl(ROWS * 500).encode())[:-20])
+    with pytest.raises(InputError, match="damaged gzip"):
+        list(read_rows(path, "jsonl", "utf-8-sig"))
+
+
+@pytest.mark.parametrize("content", [b"", b"  \n\n ", gzip.compress(b"")])
+def test_an_empty_file_is_called_empty(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match="is empty"):
+        detect_format(tmp_path / "a.jsonl")
+
+
+def test_a_damaged_parquet_file_is_an_error(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.parquet")
+    path.write_bytes(path.read_bytes()[:-30] + b"x" * 30)
+    with pytest.raises(InputError, match="Parquet file is damaged"):
+        list(read_rows(path, "parquet", "binary"))
