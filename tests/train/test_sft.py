@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import PeftModel
+from safetensors.torch import load_file
 from transformers import GPT2Config
 
 from medloop.contracts import Message, ModelRef, TrainingCard
@@ -97,6 +99,8 @@ def test_the_loss_does_not_depend_on_the_micro_batch(settings, micro: int):
 
 
 def test_the_cheap_loss_on_a_cpu_is_the_loss_of_trl(settings, monkeypatch: pytest.MonkeyPatch):
+    agrees = trl_sft.ResumableSFT._direct_agrees
+    monkeypatch.setattr(trl_sft.ResumableSFT, "_direct_agrees", lambda self: agrees(self) or pytest.fail("not used"))
     train_sft(config(settings, name="ours"), settings=settings)
     monkeypatch.setattr(trl_sft.ResumableSFT, "_direct_agrees", lambda self: False)
     train_sft(config(settings, name="theirs"), settings=settings)
@@ -136,6 +140,18 @@ def test_all_weights_become_a_model_of_their_own(settings):
     before, after = (load(ModelRef(base=base), settings).model for base in (settings.model, "models/full/sft"))
     assert not torch.equal(before.get_input_embeddings().weight, after.get_input_embeddings().weight)
     assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"]
+
+
+def test_a_bfloat16_base_gets_float32_adapters_and_answers_unmerged(settings, monkeypatch: pytest.MonkeyPatch):
+    """As on a GPU, tried on a CPU."""
+    monkeypatch.setattr("medloop.models.runtime.number_type", lambda device, trainable: torch.bfloat16)
+    card = train_sft(config(settings, epochs=2), settings=settings)
+    assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"]
+    weights = load_file(settings.home / "models/lora/sft/adapter_model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    generate = load_generator(ModelRef(base=settings.model, adapter="sft"), settings)
+    assert isinstance(generate.loaded.model, PeftModel)
+    assert generate([(Message(role="user", content="Case 1"),)], max_new_tokens=4)[0].n_tokens
 
 
 def test_a_finished_run_is_not_repeated(settings):
@@ -236,7 +252,7 @@ def test_a_bad_file_is_named_with_its_line_and_nothing_is_written(settings, cont
     with pytest.raises(InputError, match=message) as caught:
         train_sft(config(settings, data=str(path)), settings=settings)
     assert "bad.jsonl" in str(caught.value) and "secret" not in str(caught.value)
-    assert not (settings.home / "models").exists()
+    assert not [path for path in settings.home.glob("[jm]o*/**/*") if path.is_file()], "no job, no model"
 
 
 def test_without_a_training_file_it_says_how_to_make_one(settings):

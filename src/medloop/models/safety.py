@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,15 @@ def fingerprint(folder: Path) -> str:
     """`sha256:…` over the names and contents of the files that decide how a model behaves."""
     with speaking_of(folder):
         payload = {n: p for n, p in _files(folder) if n.lower().endswith(PAYLOAD) and n not in NOT_IDENTITY}
-    return sha256_id(canonical_json({name: file_sha256(path) for name, path in sorted(payload.items())}))
+        stats = {name: path.stat() for name, path in payload.items()}
+    hashes = {name: _hash(payload[name], stats[name].st_size, stats[name].st_mtime_ns) for name in sorted(payload)}
+    return sha256_id(canonical_json(hashes))
+
+
+@lru_cache(maxsize=4096)
+def _hash(path: Path, size: int, changed: int) -> str:
+    """A command asks for a model several times; gigabytes are read once, unless the file changed meanwhile."""
+    return file_sha256(path)
 
 
 def read_json(path: Path) -> dict[str, Any]:

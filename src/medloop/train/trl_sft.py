@@ -148,8 +148,7 @@ class ResumableSFT(SFTTrainer):  # type: ignore[misc]
         save_checkpoint(self.checkpoints, step, weights, self.optimizer, self.lr_scheduler, extra, files={TRAINER_STATE: state})
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        assert self.found is not None, "there is a checkpoint to load from"
-        self.found.restore(self.model)
+        """Nothing yet: the weights come back with the optimizer, when both are in place."""
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if self.found is not None:
