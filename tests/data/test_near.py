@@ -44,6 +44,7 @@ def test_edited_copies_are_near_their_original() -> None:
     [
         ("What are the treatments for Pachyosis?", "What are the treatments for Triuria?"),
         ("What are the treatments for Pachyosis?", "Is Pachyosis inherited?"),
+        ("What are the treatments for zorvek mantil quabrel ustin?", "Is zorvek mantil quabrel ustin inherited?"),
         ("高血压患者能吃党参吗", "糖尿病患者能吃西瓜吗"),
         ("孩子发烧三天了怎么办", "孩子咳嗽有痰吃什么药"),
     ],
@@ -74,6 +75,27 @@ def test_the_index_finds_exactly_the_pairs_of_the_definition() -> None:
     found = {(min(a, int(b)), max(a, int(b))) for a, more in near_pairs(asked, vocabulary, Nearness()) for b in more}
     assert found == wanted
     assert len(wanted) >= 150
+
+
+def test_the_index_also_finds_copies_that_lack_the_rarest_words() -> None:
+    rng = random.Random(3)
+    words = [f"{a}{b}" for a in "bcdfghklmnprst" for b in ("aro", "emi", "iku", "ovo", "usa")]
+    texts = [" ".join(rng.choices(words, k=rng.randint(5, 16))) for _ in range(150)]
+    for at in range(150):
+        copy = texts[at].split()
+        for place in rng.sample(range(len(copy)), rng.randint(1, 3)):
+            copy[place] = "".join(rng.choices("qwxyz", k=6))  # a word nobody else has: the rarest of the copy
+        texts.append(" ".join(copy))
+    asked = Questions.of([question_features(text) for text in texts])
+    measured = Measured(asked, Vocabulary(asked), Nearness())
+    wanted = {(a, b) for a in range(300) for b in np.flatnonzero(measured.near(measured, a, np.arange(300))).tolist() if a != b}
+    found = {(a, int(b)) for a, more in near_pairs(asked, measured.vocabulary, Nearness()) for b in more}
+    assert wanted == found | {(b, a) for a, b in found}
+    assert len(wanted) > 50
+
+
+def test_all_numbers_are_one_word() -> None:
+    assert np.array_equal(question_features("三天前开始发烧到39度"), question_features("12天前开始发烧到四十度"))
 
 
 def test_generic_questions_match_only_themselves() -> None:

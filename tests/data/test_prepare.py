@@ -91,9 +91,11 @@ def test_planted_near_copies_of_gold_questions_never_reach_train(desk: Desk, see
     assert dropped and all(drop["matched"] in held_out for drop in dropped)
 
 
-def test_a_held_out_question_hidden_in_a_later_turn_is_found(desk: Desk) -> None:
-    rows = questions(300)
-    desk.import_rows("own", rows)
+@pytest.mark.parametrize("removal_works", [True, False])
+def test_a_held_out_question_hidden_in_a_later_turn_is_found(
+    desk: Desk, removal_works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.import_rows("own", questions(300))
     desk.run("prepare", "--gold", "30")
     target = asked(desk.records("gold_set.jsonl")[0])
     opening = {"role": "user", "content": "我想了解一下体检套餐的价格和流程安排"}
@@ -104,8 +106,11 @@ def test_a_held_out_question_hidden_in_a_later_turn_is_found(desk: Desk) -> None
         {"role": "assistant", "content": "好"},
     ]
     desk.import_rows("talk", [{"messages": hidden}])
-    desk.run("prepare", "--gold", "30")
-    assert "talk" not in {record["origin"]["source"] for record in desk.records("train.jsonl")}
+    if not removal_works:
+        monkeypatch.setattr(stage, "find_copies", lambda *_: {})
+    assert desk.run("prepare", "--gold", "30", "--dev", "0", "--test", "0").code == (0 if removal_works else 10)
+    if removal_works:
+        assert [drop["reason"] for drop in desk.records("dropped.jsonl") if drop["source"] == "talk"] == ["contaminated"]
 
 
 def test_a_leak_stops_the_run_and_the_old_data_stay(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,9 +134,11 @@ def test_a_leak_stops_the_run_and_the_old_data_stay(desk: Desk, monkeypatch: pyt
 def test_reviewed_rows_are_kept_before_their_copies_and_come_first_in_gold(desk: Desk) -> None:
     rows = questions(200)
     desk.import_rows("a", rows)
-    desk.import_rows("b", [row | {"reviewed": True} for row in rows[100:140]])
+    changed = [row | {"answer": row["answer"] + (" Get well" if row["answer"].isascii() else "保重")} for row in rows[120:140]]
+    desk.import_rows("b", [row | {"reviewed": True} for row in (*rows[100:120], *changed)])
     desk.run("prepare", "--gold", "20", "--red", "0")
-    assert sum(drop["reason"] == "exact_duplicate" and drop["source"] == "a" for drop in desk.records("dropped.jsonl")) == 40
+    drops = Counter((drop["source"], drop["reason"]) for drop in desk.records("dropped.jsonl"))
+    assert (drops["a", "exact_duplicate"], drops["a", "near_duplicate"], drops["b", "near_duplicate"]) == (20, 20, 0)
     cells = {(r["language"], r["strata"][0]) for r in desk.records("gold_set.jsonl") if not r["reviewed"]}
     passed_over = [
         r for file in FILES[:3] for r in desk.records(file) if r["reviewed"] and (r["language"], r["strata"][0]) in cells

@@ -70,6 +70,13 @@ def test_a_damaged_utf8_file_is_not_taken_for_gb18030(tmp_path: Path) -> None:
     assert [(row.line, row.problem) for row in bad] == [(3, "has bytes that are not UTF-8")]
 
 
+def test_a_bad_byte_in_an_array_names_its_line(tmp_path: Path) -> None:
+    raw = json.dumps(ROWS, ensure_ascii=False, indent=1).encode().replace("咳嗽".encode(), "咳嗽".encode()[:-1])
+    (tmp_path / "a.json").write_bytes(raw)
+    with pytest.raises(InputError, match="line 11: has bytes that are not UTF-8"):
+        list(read_rows(tmp_path / "a.json", "json", detect_encoding(tmp_path / "a.json")))
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [("{oops", "is not valid JSON"), ("[1]", "is an array, expected an object"), ('{"a": NaN}', "is not valid JSON"), ("[" * 9999, "is not valid JSON")],
@@ -80,7 +87,7 @@ def test_a_broken_line_is_named_and_the_others_are_read(tmp_path: Path, line: st
 
 
 def test_an_array_is_read_across_chunks_and_its_broken_element_is_named(tmp_path: Path) -> None:
-    elements = [{"text": "字" * size} for size in (10, 200_000, 5, 70_000)]
+    elements = [{"text": "字" * size} for size in (10, 300_000, 5, 90_000)]
     path = write(tmp_path / "a.json", json.dumps(elements, ensure_ascii=False))
     assert [row.values for row in read_rows(path, "json", "utf-8-sig")] == elements
     write(path, json.dumps(elements, ensure_ascii=False)[:-20])

@@ -61,13 +61,18 @@ _THANKS = re.compile(
 )
 _KEEP_AFTER_THANKS = 20  # characters that must remain, so that a polite reply is not emptied
 
+_LINE_ENDS = dict.fromkeys(map(ord, "\r\x0b\x0c\x85\u2028\u2029"), "\n")
+_SPACES = dict.fromkeys((0x09, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " ")
 _UNSEEN = (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF, 0xAD, 0xFFFC)
-_CONTROLS = (c for c in (*range(0x20), *range(0x7F, 0xA0)) if c not in (0x09, 0x0A))
-_REMOVED = dict.fromkeys((*_UNSEEN, *_CONTROLS))
-_SURROGATES_AND_PRIVATE = re.compile(r"[\ud800-\udfff\ue000-\uf8ff]")
-_BLANKS = re.compile(r"[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
-_LINE_ENDS = re.compile(r"\r\n?|\u0085|\u2028|\u2029|\f|\v")
-_LOOK_AT = 500  # characters that decide whether something is text
+_NO_TEXT = (
+    *range(0x09),
+    *range(0x0E, 0x20),
+    *range(0x7F, 0x85),
+    *range(0x86, 0xA0),
+    *range(0xD800, 0xF900),
+)  # control, surrogate, private
+_PLAIN = {**dict.fromkeys((*_UNSEEN, *_NO_TEXT)), **_LINE_ENDS, **_SPACES}
+_LOOK_AT = 300  # characters that decide whether something is text
 _LINK = re.compile(r"https?://\S+")
 _REPEATED = re.compile(r"([。！？!?.,，、~～…=_*-])\1{3,}")  # "。。。。。。。。" says no more than "。。。"
 _MOJIBAKE = re.compile("\ufffd|锟斤拷|锟斤|烫烫烫|屯屯屯|â€|Ã[\u00a0-\u00bf]|ï¿½")
@@ -84,7 +89,6 @@ class Limits:
 
 def clean_text(text: str) -> str:
     """The same words without markup, control tokens, boilerplate and invisible characters."""
-    text = unicodedata.normalize("NFC", _LINE_ENDS.sub("\n", text))
     for _ in range(8):  # removing one thing can complete another ("<<b>br>"); real text is stable after one or two rounds
         before = text
         text = _one_round(text)
@@ -145,14 +149,14 @@ def _conversation(turns: Sequence[tuple[str, str]]) -> Conversation:
 def _one_round(text: str) -> str:
     if "&" in text:
         text = html.unescape(text)
-    if "<" in text or "[" in text or "#" in text or "（图" in text:
+    text = text.replace("\r\n", "\n").translate(_PLAIN)
+    if "<" in text or "[" in text or "#" in text:
         text = _CONTROL.sub("", _MARKER.sub("", text))
         text = _TAG.sub(lambda tag: "\n" if _BLOCK.fullmatch(tag[2]) else "", _HIDDEN.sub("", text))
-    text = _SURROGATES_AND_PRIVATE.sub("", _LINE_ENDS.sub("\n", text)).translate(_REMOVED)
     text = _REPEATED.sub(r"\1\1\1", _BOILERPLATE.sub("", text))
-    text = "\n".join(_BLANKS.sub(" ", line).strip() for line in text.split("\n"))
+    text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     text = re.sub(r"\n{3,}", "\n\n", text).strip()
-    if (thanks := _THANKS.search(text)) and thanks.start() >= _KEEP_AFTER_THANKS:
+    if "帮助" in text and (thanks := _THANKS.search(text)) and thanks.start() >= _KEEP_AFTER_THANKS:
         text = text[: thanks.start()].rstrip()
     return unicodedata.normalize("NFC", text)
 

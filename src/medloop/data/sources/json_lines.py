@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from medloop.data.sources.text import MAX_LINE, Row, bad_bytes, text_lines
+from medloop.data.sources.text import BLOCK, MAX_LINE, Row, bad_bytes, text_blocks, text_lines
 from medloop.errors import InputError
 
 
@@ -23,8 +24,8 @@ def lines(path: Path, encoding: str) -> Iterator[Row]:
 def array(path: Path, encoding: str) -> Iterator[Row]:
     """One row per element; `line` is the element's number. A broken element ends the file: the next cannot be found."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    chunks = _chunks(path, encoding)
-    buffer = next(chunks, "").lstrip()[1:]
+    blocks = text_blocks(path, encoding)
+    buffer = next(blocks).lstrip()[1:]
     number = 0
     while True:
         buffer = buffer.lstrip(" \t\r\n,")
@@ -33,8 +34,9 @@ def array(path: Path, encoding: str) -> Iterator[Row]:
         try:
             value, end = decoder.raw_decode(buffer)
         except (ValueError, RecursionError):
-            more = next(chunks, None)
-            if more is None or len(buffer) > MAX_LINE:
+            # Twice as much as there is, so that a long element costs no more than twice its length.
+            more = "".join(itertools.islice(blocks, 1 + len(buffer) // BLOCK))
+            if not more or len(buffer) > MAX_LINE:
                 raise InputError(
                     f"{path}, element {number + 1}: not valid JSON", "Repair the file, or write one object per line"
                 ) from None
@@ -50,20 +52,6 @@ def _row(number: int, text: str) -> Row:
     except (ValueError, RecursionError):
         return Row(number, problem="is not valid JSON")
     return Row(number, value) if isinstance(value, dict) else Row(number, problem=_not_object(value))
-
-
-def _chunks(path: Path, encoding: str) -> Iterator[str]:
-    """The file's text in pieces that double in size, so that a long element costs no more than twice its length."""
-    size, held, length = 2**16, [], 0
-    for number, text in text_lines(path, encoding):
-        if text is None:
-            raise InputError.at(path, number, bad_bytes(encoding), "Save the file again as UTF-8, or name its --encoding")
-        held.append(text)
-        length += len(text)
-        if length >= size:
-            yield "".join(held)
-            size, held, length = min(size * 2, 2**22), [], 0
-    yield "".join(held)
 
 
 def _refuse_constant(name: str) -> NoReturn:
