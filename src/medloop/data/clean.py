@@ -62,7 +62,6 @@ _THANKS = re.compile(
 _KEEP_AFTER_THANKS = 20  # characters that must remain, so that a polite reply is not emptied
 
 _LINE_ENDS = dict.fromkeys(map(ord, "\r\x0b\x0c\x85\u2028\u2029"), "\n")
-_SPACES = dict.fromkeys((0x09, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " ")
 _UNSEEN = (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF, 0xAD, 0xFFFC)
 _NO_TEXT = (
     *range(0x09),
@@ -71,7 +70,7 @@ _NO_TEXT = (
     *range(0x86, 0xA0),
     *range(0xD800, 0xF900),
 )  # control, surrogate, private
-_PLAIN = {**dict.fromkeys((*_UNSEEN, *_NO_TEXT)), **_LINE_ENDS, **_SPACES}
+_PLAIN = {**dict.fromkeys((*_UNSEEN, *_NO_TEXT)), **_LINE_ENDS}
 _LOOK_AT = 300  # characters that decide whether something is text
 _LINK = re.compile(r"https?://\S+")
 _REPEATED = re.compile(r"([。！？!?.,，、~～…=_*-])\1{3,}")  # "。。。。。。。。" says no more than "。。。"
