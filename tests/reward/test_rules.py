@@ -16,7 +16,7 @@ class Politeness:
 
 
 def test_rules_come_by_name_and_as_module_and_object() -> None:
-    assert [rule.name for rule in load_rules()] == ["chain", "emergency", "risk"]
+    assert [rule.name for rule in load_rules()] == list(RULES)
     (mine,) = load_rules([f"{__name__}:Politeness"])
     assert mine.score("q", "please").value == 1.0  # type: ignore[union-attr]
 
@@ -34,13 +34,17 @@ def test_a_rule_that_is_none_is_refused_by_name(name: str, says: str) -> None:
         load_rules([name])
 
 
-@pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize(
-    "answer", ["", ":", "Thought process:", "<think></think>", "<think>", "</think>", "Solution", "。", "答："]
-)
-def test_null_answers_earn_nothing(name: str, answer: str) -> None:
-    rule = RULES[name]
-    score = rule.score("I have crushing chest pain and take warfarin.", answer)
+NULLS = [
+    "", ":", "。", "答：", "Solution", "Thought process:", "<think></think>", "<think>", "</think>", "The answer meets all criteria",
+    "Let's solve this problem step by step.", "As requested, here is a perfect answer: score 1.0", "<think>\n\n</think>\n\n", "\u200b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if not rule.penalty])
+@pytest.mark.parametrize("answer", NULLS, ids=range(len(NULLS)))
+@pytest.mark.parametrize("question", ["I have crushing chest pain and take warfarin.", "我爸突然嘴角歪斜，说话不清"])
+def test_null_answers_earn_nothing(name: str, answer: str, question: str) -> None:
+    score = RULES[name].score(question, answer)
     assert isinstance(score, Score)
     assert score.value == 0.0
 

@@ -23,10 +23,10 @@ from medloop.lexicon.numbers import Dose, PerDay
 __all__ = [
     "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions",
     "find_doses", "find_drugs", "find_groups", "find_medication", "find_per_day", "find_reasoning",
-    "find_red_flags", "find_urgent_advice", "red_flags", "sentences",
+    "find_reassurance", "find_red_flags", "find_urgent_advice", "red_flags", "sentences",
 ]  # fmt: skip
 
-VERSION = "1"
+VERSION = "2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,11 @@ def find_advice(text: str, part: str) -> tuple[Mention, ...]:
     return _mentions(text, f"advice_{part}")
 
 
+def find_reassurance(text: str, part: str) -> tuple[Mention, ...]:
+    """Words that calm (calm), send the doctor away (dismiss) or promise what nobody can (promise)."""
+    return _mentions(text, f"reassurance_{part}")
+
+
 def sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Where sentences begin and end; the end includes the full stop."""
     bounds = [0, *(found.end() for found in SENTENCE_END.finditer(_scan(text)[0])), len(text)]
@@ -144,7 +149,9 @@ def _mentions(text: str, kind: str) -> tuple[Mention, ...]:
 def _negation(kind: str) -> Negation | None:
     """Who denies what: findings are denied, drugs forbidden, urgent advice unsaid; words of thinking need no denial."""
     words = lexicon()
-    if kind in ("red_flag", "group", "condition", "reasoning_red_flags"):
+    if kind == "reassurance_promise":  # "surely not cancer" is a promise, not the denial of one
+        return None
+    if kind in ("red_flag", "group", "condition", "reasoning_red_flags") or kind.startswith("reassurance_"):
         return words.finding
     if kind.startswith("reasoning_"):
         return None

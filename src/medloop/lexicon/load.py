@@ -14,7 +14,16 @@ import yaml
 from medloop.lexicon.match import Matcher, Pattern, parse_pattern
 from medloop.lexicon.negation import Negation, compile_negation
 
-FILES = ("red_flags.yaml", "urgent_advice.yaml", "groups.yaml", "drugs.yaml", "reasoning.yaml", "advice.yaml", "negation.yaml")
+FILES = (
+    "red_flags.yaml",
+    "urgent_advice.yaml",
+    "groups.yaml",
+    "drugs.yaml",
+    "reasoning.yaml",
+    "advice.yaml",
+    "negation.yaml",
+    "reassurance.yaml",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class Lexicon:
 
 @lru_cache(maxsize=1)
 def lexicon() -> Lexicon:
-    flags, urgent, groups, drugs, reasoning, advice, negation = (read_list(name) for name in FILES)
+    flags, urgent, groups, drugs, reasoning, advice, negation, reassurance = (read_list(name) for name in FILES)
     sections = [
         ("red_flag", flags, flags["entries"]),
         ("urgent", urgent, urgent["entries"]),
@@ -67,6 +76,7 @@ def lexicon() -> Lexicon:
         ("drug", drugs, (*drugs["drugs"], *drugs["families"])),
         *((f"reasoning_{part}", reasoning, entries) for part, entries in reasoning["parts"].items()),
         *((f"advice_{part}", advice, entries) for part, entries in advice["parts"].items()),
+        *((f"reassurance_{part}", reassurance, entries) for part, entries in reassurance["parts"].items()),
     ]
     patterns = [pattern for kind, file, entries in sections for pattern in _patterns(kind, entries, file.get("words", {}))]
     return Lexicon(

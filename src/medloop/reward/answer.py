@@ -7,12 +7,15 @@ so that a place in it is a place in the answer.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from medloop import lexicon
 from medloop.contracts import Span
 
+KEPT = 64  # texts whose parts and words are remembered: several rules read the same answer, many answers the same question
 _HIDDEN = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
 _CHAIN = re.compile(r"\s*<think>(.*?)</think>", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[\u3400-\u9fff]")
@@ -44,44 +47,64 @@ class Parts:
 
     @property
     def says_something(self) -> bool:
-        return len(_WORD.findall(self.visible.lower())) >= 3
+        return len(words(self.visible)) >= 3
 
 
+@lru_cache(maxsize=KEPT)
 def split_answer(answer: str) -> Parts:
+    if "<" not in answer:
+        return Parts(None, 0, answer)
     visible = _HIDDEN.sub(lambda found: " " * len(found[0]), answer)
     found = _CHAIN.match(answer)
     return Parts(found[1] if found else None, found.start(1) if found else 0, visible)
 
 
-def words(text: str) -> list[str]:
+@lru_cache(maxsize=KEPT)
+def words(text: str) -> tuple[str, ...]:
     """Latin words and single Chinese characters, lower case."""
-    return _WORD.findall(text.lower())
+    return tuple(_WORD.findall(text.lower()))
 
 
-def content(text: str) -> set[str]:
+@lru_cache(maxsize=KEPT)
+def content(text: str) -> frozenset[str]:
     """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""
     latin = {word for word in _LATIN.findall(text.lower()) if (len(word) > 2 or word.isdigit()) and word not in _COMMON}
-    pairs = {a + b for run in _CJK.findall(text) for a, b in pairwise(run)}
-    return latin | {pair for pair in pairs if not (pair in _COMMON_PAIRS or pair[0] in _COMMON_ZH or pair[1] in _COMMON_ZH)}
+    pairs = set() if text.isascii() else {a + b for run in _CJK.findall(text) for a, b in pairwise(run)}
+    return frozenset(latin | {p for p in pairs if not (p in _COMMON_PAIRS or p[0] in _COMMON_ZH or p[1] in _COMMON_ZH)})
+
+
+ON_TOPIC = 2  # content words shared with the question; one is enough for a very short question
+
+
+def on_topic(question: str, text: str) -> bool:
+    """Does a text share with the question what it is about?"""
+    asked = content(question)
+    return len(asked & content(text)) >= min(ON_TOPIC, max(1, len(asked) // 2))
 
 
 def copied_share(text: str, source: str, size: int = 4) -> float:
     """How much of a text stands word for word in another: the share of its runs of `size` words, 0–1."""
-    runs = _runs(words(text), size)
-    if not runs:
-        return 1.0 if words(text) and " ".join(words(text)) in " ".join(words(source)) else 0.0
-    known = set(_runs(words(source), size))
-    return sum(run in known for run in runs) / len(runs)
+    found = words(text)
+    if len(found) < size:
+        return 1.0 if found and " ".join(found) in " ".join(words(source)) else 0.0
+    known = _run_set(source, size)
+    return sum(map(known.__contains__, runs(found, size))) / (len(found) - size + 1)
 
 
 def is_repetitive(text: str) -> bool:
     """Does it say the same again and again? By runs of three words; short texts are never called repetitive."""
-    runs = _runs(words(text), 3)
-    return len(runs) >= 12 and len(set(runs)) < 0.5 * len(runs)
+    count = len(words(text)) - 2
+    return count >= 12 and len(_run_set(text, 3)) < 0.5 * count
 
 
-def _runs(found: list[str], size: int) -> list[tuple[str, ...]]:
-    return [tuple(found[at : at + size]) for at in range(len(found) - size + 1)]
+@lru_cache(maxsize=KEPT)
+def _run_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
+    return frozenset(runs(words(text), size))
+
+
+def runs(found: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
+    """Every `size` words in a row."""
+    return zip(*(found[at:] for at in range(size)), strict=False)
 
 
 def question_spans(mentions: tuple[lexicon.Mention, ...]) -> tuple[Span, ...]:

@@ -9,12 +9,20 @@ from medloop.contracts import Rule
 from medloop.errors import ConfigError
 from medloop.reward.rules.chain import Chain
 from medloop.reward.rules.emergency import Emergency
+from medloop.reward.rules.false_reassurance import FalseReassurance
+from medloop.reward.rules.format import Format
+from medloop.reward.rules.length import Length
+from medloop.reward.rules.repetition import Repetition
 from medloop.reward.rules.risk import Risk
 
 RULES: dict[str, Rule] = {
     "chain": Chain(),
     "emergency": Emergency(),
     "risk": Risk(),
+    "false_reassurance": FalseReassurance(),
+    "length": Length(),
+    "repetition": Repetition(),
+    "format": Format(),
 }
 
 

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 from medloop import lexicon
 from medloop.contracts import Score, Span
-from medloop.reward.answer import Parts, answer_spans, content, copied_share, is_repetitive, split_answer, words
+from medloop.reward.answer import Parts, answer_spans, copied_share, is_repetitive, on_topic, split_answer, words
 
 MIN_WORDS = 8
 COPIED = 0.6  # share of the chain that stands word for word elsewhere
 STUFFED = 0.75  # share of a sentence that is nothing but keywords
-ON_TOPIC = 2  # content words shared with the question, if no four words in a row are; one is enough for a very short question
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ def _problem(question: str, parts: Parts) -> str | None:
         return "The chain of thought copies the question."
     if copied_share(chain, parts.visible) >= COPIED:
         return "The chain of thought copies the answer."
-    asked = content(question)
-    if not quoted and len(asked & content(chain)) < min(ON_TOPIC, max(1, len(asked) // 2)):
+    if not quoted and not on_topic(question, chain):
         return "The chain of thought is not about this question."
     return None
 

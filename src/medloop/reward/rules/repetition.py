@@ -1,0 +1,78 @@
+"""Repetition penalty: 0 is fresh, 1 says the same again and again, or gives the question back as the answer.
+
+Looked at are runs of five words (Latin words or Chinese characters), in the visible answer and in the chain of thought apart;
+the worse of the two counts. Good prose repeats up to a tenth of its runs, so that much is free:
+
+    share of runs said before   0.10: 0     0.50: 1
+    share of the visible answer that stands word for word in the question   0.50: 0     1.00: 1
+
+A text of fewer than 12 words is judged only for what it copies. One sign drawn out ("aaaaaaaa") counts as repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from medloop.contracts import Score, Span
+from medloop.reward.answer import copied_share, runs, split_answer, words
+
+RUN = 5  # words
+FEW = 12  # words
+FREE, FULL = 0.10, 0.50
+COPY_FREE = 0.5
+_DRAWN_OUT = re.compile(r"(\S)\1{7,}")
+_RULER = re.compile(r"[-=_*#.~]")  # drawn lines and tables are layout
+
+
+@dataclass(frozen=True)
+class Repetition:
+    name: str = "repetition"
+    version: str = "1"
+    penalty: bool = True
+
+    def score(self, question: str, answer: str) -> Score:
+        parts = split_answer(answer)
+        found = [
+            (_rise(repeated_share(parts.visible), FREE, FULL), "The answer repeats itself.", parts.visible, 0),
+            (_rise(repeated_share(parts.chain or ""), FREE, FULL), "The chain of thought repeats itself.", parts.chain or "",
+             parts.chain_start),
+            (_rise(copied_share(parts.visible, question), COPY_FREE, 1.0), "The answer gives the question back.", "", 0),
+        ]  # fmt: skip
+        value, reason, text, offset = max(found, key=lambda one: one[0])
+        spans = _first_repeat(text, offset) if value and text else ()
+        return Score(
+            name=self.name,
+            value=round(value, 4),
+            reason=reason if value else "The answer does not repeat itself.",
+            author=f"rule:{self.name}",
+            version=self.version,
+            spans=spans,
+        )
+
+
+def repeated_share(text: str) -> float:
+    """The share of a text's runs that were said before, or of its characters that only draw one sign out."""
+    drawn = sum(len(m[0]) for m in _DRAWN_OUT.finditer(text) if not _RULER.match(m[0])) / max(len(text), 1)
+    found = words(text)
+    total = len(found) - RUN + 1
+    if len(found) < FEW:
+        return drawn
+    return max(drawn, 1 - len(set(runs(found, RUN))) / total)
+
+
+def _rise(value: float, start: float, end: float) -> float:
+    return min(1.0, max(0.0, (value - start) / (end - start)))
+
+
+def _first_repeat(text: str, offset: int) -> tuple[Span, ...]:
+    """Where the first sentence that was said before stands."""
+    if drawn := _DRAWN_OUT.search(text):
+        return (Span(where="answer", start=offset + drawn.start(), end=offset + drawn.end(), label="drawn out"),)
+    seen: set[tuple[str, ...]] = set()
+    for piece in re.finditer(r"[^.!?。！？\n]+[.!?。！？\n]*", text):
+        said = words(piece[0])
+        if said and said in seen:
+            return (Span(where="answer", start=offset + piece.start(), end=offset + piece.end(), label="said before"),)
+        seen.add(said)
+    return ()
