@@ -47,6 +47,7 @@ def test_edited_copies_are_near_their_original() -> None:
         ("What are the treatments for zorvek mantil quabrel ustin?", "Is zorvek mantil quabrel ustin inherited?"),
         ("高血压患者能吃党参吗", "糖尿病患者能吃西瓜吗"),
         ("孩子发烧三天了怎么办", "孩子咳嗽有痰吃什么药"),
+        ("我明白了", "我得了这个病该怎么治疗，症状大概的我也不明白了，希望能为我解惑"),
     ],
 )
 def test_siblings_of_one_template_and_other_questions_on_one_subject_stay_apart(one: str, other: str) -> None:

@@ -69,6 +69,15 @@ def test_generic_questions_are_never_held_out() -> None:
     assert (places[generic] == TRAIN).all()
 
 
+def test_a_row_that_repeats_an_answer_to_another_question_gives_no_extra_turn() -> None:
+    people = population(list(range(1_000)), red_every=2_000)
+    stand_ins = np.where(np.arange(1_000) % 2 == 0, np.arange(1_000), 1)  # half of the rows share the answer of row 1
+    late = people.priorities.copy()
+    late[1] = 2**63  # whose own question comes last
+    places = assign(Population(**{**vars(people), "stand_ins": stand_ins, "priorities": late}), Sizes(0.1, 0.1, 50, 0))
+    assert places[1] == TRAIN
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_copies_of_gold_questions_cannot_push_them_into_train(seed: int) -> None:
     people = population(list(range(2_000)), seed=seed)

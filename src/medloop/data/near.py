@@ -7,9 +7,9 @@ words, S, is held against the other, L. They are near-copies when L holds most o
 - weighted by rarity (squared log of inverse frequency), so that one template over two diseases stays apart.
 
 `Most` is 0.75 of words and pairs. Or, for changed word order, 0.9 of the words with 0.35 of words and pairs, or 0.9 of
-the words of both. What L has on top (greetings, thanks, another sentence) does not count as long as L is not more than
-half as long again plus 30 words. Numbers are all alike. Two very short or generic questions are near only when their
-features are the same.
+the words of both. What L has on top (greetings, thanks, another sentence) does not count as long as it is not more than
+half of S plus 30 words, or plus three times S where S is short: a few words are in many long questions. Numbers are all
+alike. Two very short or generic questions are near only when their features are the same.
 
 Finding is exact, not probabilistic: L holds `most` of S by weight, so it holds at least one of the rarest features that
 make up the rest of S and a bit more (prefix filtering). Only rows with such a feature are compared.
@@ -40,6 +40,10 @@ class Nearness:
     longer: float = 1.5
     slack: int = 30
     min_words: int = 3
+
+    def longest(self, words: Floats) -> Floats:
+        """How many words L may have when S has so many."""
+        return np.asarray(self.longer * words + np.minimum(self.slack, 3 * words))
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,7 @@ class NearIndex(Measured):
         if not other.strict[at]:
             found = np.union1d(found, self._sharing(rarest_first(small[single], weights[single], 1 - near.words)))
         words = self.sums[2][found]
-        found = found[(words >= sums[2]) & (words <= near.longer * sums[2] + near.slack)]
+        found = found[(words >= sums[2]) & (words <= near.longest(sums[2]))]
         if len(found):
             found = found[covers(sums, self.sums[:, found], self.shared(small, found), other.strict[at : at + 1], near)]
         return np.asarray(found)
@@ -158,7 +162,7 @@ def covers(small: Floats, large: Floats, shared: Floats, strict: Mask, near: Nea
     back = np.round(np.minimum(shared[2] / large[2], shared[3] / large[3]), 9)
     both, words = np.minimum(share[0], share[1]), np.minimum(share[2], share[3])
     reordered = (words >= near.words) & ((both >= near.both_when_words) | (back >= near.words))
-    fits = (large[2] >= small[2]) & (large[2] <= near.longer * small[2] + near.slack)
+    fits = (large[2] >= small[2]) & (large[2] <= near.longest(small[2]))
     same = (shared[0] == small[0]) & (large[0] == small[0])
     return np.asarray(np.where(strict, same, fits & ((both >= near.both) | reordered)))
 

@@ -2,8 +2,9 @@
 
 Every question has a priority, a hash of the seed and the question. Inside each cell (language and gravest stratum) rows
 are taken in that order: first red-team and gold, one row per cluster, then test and dev, whole clusters, then train. A row
-that was dropped as a duplicate still has its turn, and the row it repeats takes the place. So copies of a gold question
-that somebody adds to the sources cannot push it into train: where a border moves, rows go from gold to test at most.
+that was dropped as a duplicate of the same question still has its turn, and the row it repeats takes the place. So copies
+of a gold question that somebody adds to the sources cannot push it into train: where a border moves, rows go from gold
+to test at most.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def assign(population: Population, sizes: Sizes) -> NDArray[np.uint8]:
 def candidates(population: Population) -> list[Candidate]:
     """Every row that may be held out, in the order of the draw. Generic questions may not: half of train would repeat them."""
     found = []
-    for at in np.flatnonzero(~population.generic[population.stand_ins]).tolist():
+    same_question = population.clusters == population.clusters[population.stand_ins]
+    for at in np.flatnonzero(same_question & ~population.generic[population.stand_ins]).tolist():
         row, strata = int(population.stand_ins[at]), strata_in(int(population.strata[at]))
         order = (not population.reviewed[row], int(population.priorities[at]), at)
         cell = (LANGUAGES[population.languages[at]], strata[0])
