@@ -27,6 +27,15 @@ def test_one_sign_drawn_out_costs(text: str) -> None:
     assert RULE.score(QUESTION, text).value > 0.9
 
 
+def test_a_short_text_may_say_a_thing_twice() -> None:
+    assert RULE.score(QUESTION, "Call 911 now. Yes, call 911 now.").value == 0.0
+    assert RULE.score(QUESTION, "no no no no no no no no").value == 0.0
+
+
+def test_one_sign_drawn_out_costs_in_the_middle_of_prose_too() -> None:
+    assert RULE.score(QUESTION, EN + "!" * 200).value > 0.9
+
+
 def test_a_chain_that_repeats_costs_as_much_as_an_answer() -> None:
     assert RULE.score(QUESTION, f"<think>{(EN + ' ') * 6}</think>{ZH}").value > 0.9
     assert RULE.score(QUESTION, f"<think>{EN}</think>{ZH}").value == 0.0
