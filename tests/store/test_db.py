@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -105,22 +105,22 @@ def test_many_writers_take_turns_and_none_is_lost(settings: Settings) -> None:
         assert audit.verify(store).rows == 40 and audit.verify(store).ok
 
 
-def test_forked_child_does_not_speak_on_the_connections_of_its_parent(store: Store) -> None:
-    with store.write() as conn:
-        audit.append(conn, EVENT)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            with store.write() as conn:
-                audit.append(conn, EVENT)
-            status = 0
-        finally:
-            os._exit(status)  # no clean-up of what belongs to the parent
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    with store.write() as conn:
-        audit.append(conn, EVENT)
-    assert audit.verify(store).ok and rows(store) == 3
+def test_forked_child_does_not_speak_on_the_connections_of_its_parent(postgres_settings: Settings) -> None:
+    def session(store: Store) -> int:
+        with store.write() as conn:
+            audit.append(conn, EVENT)
+            return conn.execute(text("SELECT pg_backend_pid()")).scalar_one()
+
+    with open_store(postgres_settings) as store:
+        mine = session(store)
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                os._exit(0 if session(store) != mine else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert session(store) == mine
+        assert audit.verify(store).ok and rows(store) == 3
 
 
 def test_migrations_and_tables_agree(store: Store) -> None:
