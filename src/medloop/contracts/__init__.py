@@ -26,13 +26,14 @@ from medloop.contracts.job import (
 )
 from medloop.contracts.model import ModelRef, RegisteredModel, TrainingCard
 from medloop.contracts.rule import CodebookDelta, CodebookRule
-from medloop.contracts.score import Judgement, Missing, Reward, Rule, Score, Span
+from medloop.contracts.score import Component, Judgement, Missing, Reward, Rule, Sample, Score, Scorer, Span
 
 __all__ = [
     "AuditEvent",
     "CodebookDelta",
     "CodebookRule",
     "Completion",
+    "Component",
     "Consent",
     "Contract",
     "Conversation",
@@ -68,8 +69,10 @@ __all__ = [
     "RegisteredModel",
     "Reward",
     "Rule",
+    "Sample",
     "Score",
     "ScoredSample",
+    "Scorer",
     "Source",
     "Span",
     "Trace",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from pydantic import Field
@@ -55,12 +56,51 @@ class Rule(Protocol):
 
 
 class Reward(Contract):
-    """The mix of several scores, or nothing when a required one is missing."""
+    """The mix of several scores, or nothing when a required one is missing.
+
+    `weights` are those used for this sample; `reason` says what was left out of the mix, or why there is no value.
+    """
 
     value: float | None
     parts: tuple[Score | Missing, ...]
     weights: dict[str, float]
     version: Text
+    reason: Text | None = None
+
+
+class Sample(Contract):
+    """An answer to be scored, or None with `why_missing`; `group` joins answers to the same prompt."""
+
+    id: Text
+    question: str
+    answer: str | None
+    group: Text | None = None
+    context: str | None = None
+    why_missing: Text = "no answer"
+
+
+class Component(Protocol):
+    """One part of a reward that scores many samples at once (teacher, reward model); as many results as samples, in order."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def penalty(self) -> bool: ...
+
+    def score(self, samples: Sequence[Sample]) -> list[Score | Missing]: ...
+
+
+class Scorer(Protocol):
+    """What trainers, evaluation and the console are handed: samples in, rewards out, in the same order."""
+
+    @property
+    def version(self) -> str: ...
+
+    def score(self, samples: Sequence[Sample]) -> list[Reward]: ...
 
 
 class Judgement(Contract):
@@ -76,6 +116,8 @@ class Judgement(Contract):
     evidence: dict[str, str] = Field(default_factory=dict)
     model: Text
     served_model: Text
+    fingerprint: str | None = None
+    proposals: tuple[str, ...] | None = None
     template: Text
     template_version: Text
     prompt_tokens: int = Field(0, ge=0)
