@@ -49,6 +49,7 @@ def test_every_known_shape_is_answered_under_its_id(base: Path, settings, tmp_pa
     found = read(tmp_path / "out.jsonl")
     assert [row["id"] for row in found] == ["sha256:" + "0" * 64, "7", "line-3", "x", "p"]
     assert len({row["text"] for row in found}) == 1, "the reference answer is not shown to the model"
+    assert predict(source, tmp_path / "out.jsonl", ModelRef(base=str(base)), SHORT, settings).already_there == 5
     assert set(found[0]) == {"id", "prompt_id", "text", "model", "finish_reason", "n_tokens", "run", "adapter"}
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import GPT2Config
 
 from medloop.contracts import Message, ModelRef, TrainingCard
-from medloop.errors import BusyError, ConfigError, InputError, ResultError
+from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, ResultError
 from medloop.models.generate import load_generator
 from medloop.models.load import load, load_tokenizer
 from medloop.store.artifacts import file_sha256, verify_artifact
@@ -39,6 +39,11 @@ def test_it_learns_and_says_so(settings):
     assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"] - 1
     assert card.metrics["train_loss_last"] < card.metrics["train_loss_first"] - 1
     assert card.metrics["steps"] == 21 and card.metrics["examples"] == 53
+    logged = rows(settings.home / "models/lora/sft/metrics.jsonl")
+    assert [row["iter"] for row in logged if row["phase"] == "TRAINING"] == list(range(1, 22))
+    assert [row["iter"] for row in logged if row["phase"] == "METRICS"] == [0, 7, 14, 21], (
+        "the dev loss at the start and after each epoch"
+    )
 
 
 def test_the_result_is_whole_loads_and_holds_no_pickle(settings):
@@ -50,6 +55,8 @@ def test_the_result_is_whole_loads_and_holds_no_pickle(settings):
         "metrics.jsonl", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     assert TrainingCard.from_json((folder / "card.json").read_text()) == card
+    modules = json.loads((folder / "adapter_config.json").read_text())["target_modules"]
+    assert modules == sorted(modules), "the same adapter is the same bytes"
     assert load(ModelRef(base=settings.model, adapter="sft"), settings).adapter_sha256
     assert not (settings.home / "jobs/train_sft-sft/checkpoints").exists()
 
@@ -182,6 +189,21 @@ def test_an_unfinished_run_with_other_settings_is_refused(settings):
         train_sft(config(settings, epochs=2), settings=settings)
 
 
+def test_a_run_that_was_given_up_is_never_continued(settings):
+    stop_after(settings, 4)
+    job = find_job(config(settings, lora_r=4), settings)
+    assert job.begin()[1] is None
+    assert job.begin()[1] is None, "nor after a kill before the first checkpoint of the new one"
+
+
+def test_a_damaged_result_is_not_called_trained(settings):
+    train_sft(config(settings), settings=settings)
+    weights = settings.home / "models/lora/sft/adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(IntegrityError, match=r"adapter_model\.safetensors"):
+        train_sft(config(settings), settings=settings)
+
+
 def test_two_processes_may_not_train_one_name(settings):
     job = find_job(config(settings), settings)
     with job.only_process(), pytest.raises(BusyError, match="train_sft-sft"):
@@ -231,6 +253,8 @@ def test_a_stop_leaves_a_checkpoint_and_the_same_call_goes_on(settings):
     stop_after(settings, 4)
     wish = config(settings)
     assert plan(wish, settings, find_job(wish, settings)).continues_at == 4
+    state = json.loads((settings.home / "jobs/train_sft-sft/checkpoints/step-00000004/trainer_state.json").read_text())
+    assert state["log_history"] == [], "the log is in metrics.jsonl and does not grow the checkpoints"
     train_sft(wish, settings=settings)
     train_sft(config(settings, name="straight"), settings=settings)
     assert losses(settings) == losses(settings, "straight")

@@ -72,7 +72,7 @@ def test_killed_at_random_steps_it_ends_with_the_same_bytes(settings, children, 
 
 
 @pytest.mark.parametrize(
-    "place", ["medloop.train.checkpoint.save_file", "medloop.store.artifacts._publish", "medloop.train.sft.publish"]
+    "place", ["medloop.train.checkpoint.save_file", "medloop.store.artifacts._publish", "medloop.train.publish.obey_umask"]
 )
 def test_killed_inside_a_checkpoint_or_at_the_very_end_it_ends_with_the_same_bytes(settings, children, golden, place: str):
     assert start(children, settings, "killed", 5) == -signal.SIGKILL
