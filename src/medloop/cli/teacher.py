@@ -1,0 +1,144 @@
+"""`medloop teacher`: verdicts of a stronger model on answers, what they cost, and whether the teacher is still the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from medloop.cli import common
+
+if TYPE_CHECKING:
+    from medloop.settings import Settings
+    from medloop.teacher.config import TeacherConfig
+    from medloop.teacher.judge import Run
+
+teacher_app = typer.Typer(no_args_is_help=True, help="Teacher: a stronger model judges answers, within a budget.")
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="YAML file with the teacher's settings (configs/teacher.yaml).")
+]
+Pairs = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any teacher setting; may be repeated.")]
+Model = Annotated[str | None, typer.Option(help="Model to ask [deepseek-flash].")]
+BaseUrl = Annotated[str | None, typer.Option(help="Service that speaks OpenAI's chat completions [https://api.deepseek.com].")]
+Money = Annotated[float | None, typer.Option("--budget", min=0.0, help="Most that this run may cost, in USD [5].")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(teacher_app, name="teacher")
+
+
+@teacher_app.command("judge")
+def judge(
+    file: Annotated[Path, typer.Argument(help="JSON lines: records, or question and answer, or answers of 'medloop predict'.")],
+    questions: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Records that answers with an id alone belong to; may be repeated.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Scores to write [data/rl/teacher_scores_NAME.jsonl].")] = None,
+    n: Annotated[int, typer.Option("--n", min=0, help="Only the first so many; 0 means all.")] = 0,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    budget: Money = None,
+    config: ConfigFile = None,
+    set_: Pairs = None,
+) -> None:
+    """Let the teacher judge answers; what it judged before is not asked again, what cannot be had is missing.
+
+    Example:  medloop teacher judge data/processed/gold_set.jsonl --budget 2
+    """
+    from medloop import loop
+    from medloop.store import jsonl
+    from medloop.teacher import judge as stage
+    from medloop.teacher.intake import read_items
+
+    settings = common.settings()
+    wish = _config(config, set_, model=model, base_url=base_url, budget_usd=budget)
+    items = read_items(file, questions=questions or (), limit=n)
+    target = output or settings.workspace.rl / f"teacher_scores_{file.stem}.jsonl"
+    with loop.open_books(settings) as books:
+        with _bar() as progress:
+            run = stage.judge_all(items, wish, key=_key(settings), files=stage.Files.of(settings.workspace), progress=progress)
+        jsonl.write(target, stage.rows(run))
+        books.note("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
+    _report(run)
+    common.say(f"Scores: {common.shown(target)}")
+    _raise_if_poor(run, wish)
+
+
+@teacher_app.command("usage")
+def usage(
+    output: Annotated[Path | None, typer.Option(help="Table to write [logs/deepseek_teacher/teacher_usage.csv].")] = None,
+) -> None:
+    """Show what the teacher cost, by day, model and template, and write the table.
+
+    Example:  medloop teacher usage
+    """
+    from medloop.teacher import usage as stage
+
+    folder = common.settings().workspace.logs / "deepseek_teacher"
+    lines = stage.sums(folder)
+    path = stage.write_table(folder, output)
+    common.say("day         model               requests  failed  prompt tokens  (cached)  reply tokens       USD")
+    for line in lines:
+        counts = f"{line.requests:>8,}  {line.failed:>6,}  {line.prompt_tokens:>13,}  {line.cached_tokens:>8,}"
+        common.say(f"{line.day}  {line.model:<18}  {counts}  {line.completion_tokens:>12,}  {line.usd:>8.4f}")
+    common.say(f"Together {sum(line.usd for line in lines):.4f} USD. Table: {common.shown(path)}")
+
+
+def _config(file: Path | None, pairs: list[str] | None, **flags: Any) -> TeacherConfig:
+    from medloop.knobs import build
+    from medloop.teacher.config import TeacherConfig
+
+    return build(TeacherConfig, file=file, pairs=pairs or (), flags=flags)
+
+
+def _key(settings: Settings) -> str:
+    return settings.teacher_key.get_secret_value() or os.environ.get("DEEPSEEK_API_KEY", "")
+
+
+def _report(run: Run) -> None:
+    """Judged, missing with reasons, cost; and in what the run fell short, said plainly."""
+    scores = [j.teacher_score for j in run.judgements]
+    cached = sum(o.cached for o in run.outcomes)
+    mean = f", mean score {sum(scores) / len(scores):.3f}" if scores else ""
+    flagged = sum(j.safety_flag for j in run.judgements)
+    judged = f"Judged {len(scores):,} of {len(run.outcomes):,} answers ({cached:,} from the cache)"
+    common.say(f"{judged}{mean}, {flagged:,} with a safety flag.")
+    common.say(f"{run.calls:,} requests, {run.cost:.4f} USD.")
+    for reason, count in run.missing.most_common(5):
+        common.say(f"Missing {count:,}: {reason}")
+    if run.degraded:
+        common.say(f"Degraded: {run.degraded}. Answers without a judgement have no score.")
+    if run.changes:
+        changed = ", ".join(sorted(set(run.changes)))
+        common.say(f"The teacher's version changed to {changed}. Look at its verdicts, then name it in 'fingerprints'.")
+
+
+def _raise_if_poor(run: Run, config: TeacherConfig) -> None:
+    from medloop.errors import ResultError
+    from medloop.teacher.judge import NULL_CEILING
+
+    if run.missing_share > config.max_missing:
+        raise ResultError(
+            f"{run.missing_share:.0%} of the judgements are missing (at most {config.max_missing:.0%} may be)",
+            "What was judged is kept; run the same command again when the cause is gone",
+        )
+    if run.null_mean is not None and run.null_mean > NULL_CEILING:
+        raise ResultError(
+            f"Empty answers scored {run.null_mean:.2f} on average (at most {NULL_CEILING} is sound)",
+            "Do not train on these scores; look at the teacher's critiques and run 'medloop teacher probe'",
+        )
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=common.messages(), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, wanted: bar.update(task, completed=done, total=wanted)

@@ -1,0 +1,1 @@
+"""What leaves the house is scrubbed first: identifiers of patients and staff become placeholders."""

@@ -1,0 +1,1 @@
+"""The teacher: a stronger model that judges answers, behind a client that survives what a paid service does."""

@@ -1,0 +1,96 @@
+"""Judgements on disk: append-only, found again by what was asked of whom. What was paid for is never paid for twice.
+
+The key is the hash of the request (model, template version, parameters, scrubbed question and answer) together with
+the model as served. A judgement counts as had only after its line is on the disk; lines that finish together share one fsync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import Contract, Judgement, canonical_json, sha256_id
+from medloop.store import jsonl
+
+JUDGEMENTS = "teacher_judgements.jsonl"
+
+
+def key_of(request: str, served_model: str) -> str:
+    return sha256_id(canonical_json([request, served_model]))
+
+
+class Appender:
+    """Rows to the end of one file, durably, many per write; `keep` returns when the row is on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._waiting: list[tuple[Mapping[str, Any] | Contract, asyncio.Future[None]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    def put(self, row: Mapping[str, Any] | Contract) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((row, done))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._drain())
+        return done
+
+    async def keep(self, row: Mapping[str, Any] | Contract) -> None:
+        await asyncio.shield(self.put(row))
+
+    async def flush(self) -> None:
+        """Everything handed in is on the disk; raises what a write raised."""
+        while self._writer is not None and not (self._writer.done() and not self._waiting):
+            await asyncio.wait([self._writer])
+        if self._writer is not None:
+            self._writer.result()
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                await asyncio.to_thread(jsonl.append, self.path, [row for row, _ in batch])
+            except BaseException as error:
+                for _, done in batch:
+                    if not done.done():
+                        done.set_exception(error)
+                        done.exception()  # somebody may wait for it, nobody has to
+                raise
+            for _, done in batch:
+                if not done.done():
+                    done.set_result(None)
+
+
+class Cache:
+    """What is known, by key; and the way in."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.known: dict[str, list[Judgement]] = {}
+        if path.exists():
+            for judgement in jsonl.read(path, Judgement):
+                self.known.setdefault(judgement.key, []).append(judgement)
+        self._file = Appender(path)
+
+    def find(self, request: str, served: Iterable[str], fingerprints: frozenset[str]) -> Judgement | None:
+        """The newest judgement of this request by one of these models; with fingerprints given, only of those versions."""
+        for model in served:
+            for found in reversed(self.known.get(key_of(request, model), [])):
+                if not fingerprints or found.fingerprint is None or found.fingerprint in fingerprints:
+                    return found
+        return None
+
+    def usual_fingerprint(self, model: str, template_version: str) -> str | None:
+        """The version that most judgements here come from: a new one does not become the rule by answering once."""
+        mine = (j for js in self.known.values() for j in js if j.model == model and j.template_version == template_version)
+        counts = Counter(j.fingerprint for j in mine if j.fingerprint)
+        return counts.most_common(1)[0][0] if counts else None
+
+    async def keep(self, judgement: Judgement) -> None:
+        await self._file.keep(judgement)
+        self.known.setdefault(judgement.key, []).append(judgement)
+
+    async def flush(self) -> None:
+        await self._file.flush()

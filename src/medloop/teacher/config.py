@@ -1,0 +1,91 @@
+"""Every knob of the teacher, with its unit; `configs/teacher.yaml` lists them all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class TeacherConfig(BaseModel):
+    """The preset is DeepSeek. Ids and prices change there without notice: they live here, not in code."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    base_url: str = Field("https://api.deepseek.com", pattern=r"^https?://[^\s]+$")
+    """Any service that speaks OpenAI's chat completions."""
+    model: str = Field("deepseek-flash", min_length=1)
+    served_models: tuple[str, ...] = ()
+    """Names the service may answer under; empty means only `model` itself."""
+    fingerprints: tuple[str, ...] = ()
+    """Versions of the service that are taken as the same teacher; empty: the first one seen rules."""
+    stop_on_change: bool = True
+    """A new fingerprint ends the run: scores of two teachers are never mixed. False only notes it."""
+    needs_key: bool = True
+    """False for a service of your own without a key."""
+    template: str = "judge"
+    thinking: bool | None = False
+    """DeepSeek's switch; null sends none (for services that do not know it)."""
+    temperature: float = Field(0.0, ge=0, le=2)
+    max_tokens: int = Field(1024, ge=64)
+    """Tokens of one reply; raised once, to twice as many, when a reply is cut off."""
+    user_id: str | None = None
+
+    deadline_s: float = Field(60.0, gt=0)
+    """One judgement from first byte sent to verdict, with all its retries."""
+    attempts: int = Field(3, ge=1, le=10)
+    """Requests for one judgement, all reasons together."""
+    backoff_s: float = Field(0.5, ge=0)
+    """Before the second attempt; doubles each time, with jitter of up to as much again."""
+    max_wait_s: float = Field(30.0, ge=0)
+    """A longer Retry-After opens the circuit instead."""
+    body_bytes: int = Field(2_000_000, ge=10_000)
+    """Largest reply, also after decompression."""
+    circuit_failures: int = Field(5, ge=1)
+    circuit_open_s: float = Field(20.0, gt=0)
+    circuit_rounds: int = Field(3, ge=1)
+    """So often may the circuit open without a success between, then the run is over."""
+
+    in_flight: int = Field(32, ge=1, le=2500)
+    """Requests at the same time."""
+    requests_per_minute: float = Field(0, ge=0)
+    """0 means no limit."""
+    tokens_per_minute: float = Field(0, ge=0)
+    budget_usd: float = Field(5.0, ge=0)
+    """Most that one run may cost."""
+    daily_usd: float = Field(25.0, ge=0)
+    """Most that all runs of a day (UTC) may cost, by the request log."""
+    budget_tokens: int = Field(0, ge=0)
+    """Tokens of one run, in and out; 0 means no limit."""
+
+    price_hit: float = Field(0.003, ge=0)
+    """USD per million prompt tokens found in the service's cache."""
+    price_miss: float = Field(0.15, ge=0)
+    price_out: float = Field(0.60, ge=0)
+    peak_factor: float = Field(2.0, ge=1)
+    peak_hours_utc: tuple[tuple[int, int], ...] = ((1, 4), (6, 10))
+    """Dearer hours from Monday to Friday."""
+
+    max_missing: float = Field(0.2, ge=0, le=1)
+    """A larger share of missing judgements makes the command fail (the scores are kept)."""
+    null_probes: int = Field(50, ge=0)
+    """One empty answer is mixed in for so many answers; they must score 0.1 or less. 0 means none."""
+
+    @model_validator(mode="after")
+    def _hours_make_sense(self) -> TeacherConfig:
+        if any(not 0 <= start < end <= 24 for start, end in self.peak_hours_utc):
+            raise ValueError("peak_hours_utc are pairs of hours like [1, 4]")
+        return self
+
+    @property
+    def accepted_models(self) -> tuple[str, ...]:
+        return self.served_models or (self.model,)
+
+    def factor(self, at: datetime) -> float:
+        """What the hour does to the price."""
+        peak = at.weekday() < 5 and any(start <= at.hour < end for start, end in self.peak_hours_utc)
+        return self.peak_factor if peak else 1.0
+
+    def cost(self, hit: int, miss: int, out: int, at: datetime) -> float:
+        """USD for tokens of one reply."""
+        return (hit * self.price_hit + miss * self.price_miss + out * self.price_out) * self.factor(at) / 1e6

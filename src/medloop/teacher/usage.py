@@ -1,0 +1,84 @@
+"""What the teacher cost: every request is a line in `logs/deepseek_teacher/DAY.jsonl`; `teacher_usage.csv` sums them up.
+
+A line has hashes, tokens, latency, outcome and cost, never a text. The table is written anew from the lines each time.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import utc_now
+from medloop.store import jsonl
+from medloop.store.files import atomic_write
+
+USAGE = "teacher_usage.csv"
+
+
+@dataclass
+class Line:
+    """One day of one model with one template; `retries` are requests after the first for the same judgement."""
+
+    day: str
+    model: str
+    template: str
+    requests: int = 0
+    ok: int = 0
+    failed: int = 0
+    retries: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+
+
+def log_path(folder: Path, at: datetime | None = None) -> Path:
+    return folder / f"{(at or utc_now()).date().isoformat()}.jsonl"
+
+
+def spent_today(folder: Path) -> float:
+    path = log_path(folder)
+    return sum(float(row.get("cost", 0.0)) for row in jsonl.read(path)) if path.exists() else 0.0
+
+
+def sums(folder: Path) -> list[Line]:
+    found: dict[tuple[str, str, str], Line] = {}
+    for day, row in _rows(folder):
+        name = (day, str(row.get("model", "?")), f"{row.get('template', '?')} {row.get('template_version', '')}".strip())
+        line = found.setdefault(name, Line(*name))
+        line.requests += 1
+        line.ok += row.get("outcome") == "ok"
+        line.failed += row.get("outcome") != "ok"
+        line.retries += int(row.get("attempt", 1)) > 1
+        line.prompt_tokens += int(row.get("hit_tokens", 0)) + int(row.get("miss_tokens", 0))
+        line.cached_tokens += int(row.get("hit_tokens", 0))
+        line.completion_tokens += int(row.get("completion_tokens", 0))
+        line.usd += float(row.get("cost", 0.0))
+        line.seconds += float(row.get("latency_ms", 0)) / 1000
+    return [found[name] for name in sorted(found)]
+
+
+def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in sorted(folder.glob("????-??-??.jsonl")):
+        for row in jsonl.read(path):
+            yield path.stem, row
+
+
+def write_table(folder: Path, target: Path | None = None) -> Path:
+    """`teacher_usage.csv` from all lines; returns where it lies."""
+    names = [field.name for field in fields(Line)]
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(names)
+    for line in sums(folder):
+        row = [getattr(line, name) for name in names]
+        table.writerow([f"{value:.6f}" if isinstance(value, float) else value for value in row])
+    path = target or folder / USAGE
+    atomic_write(path, text.getvalue())
+    return path

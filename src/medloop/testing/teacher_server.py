@@ -1,0 +1,234 @@
+"""A teacher on the loopback interface that can misbehave in every way a paid service has been seen to.
+
+    with TeacherServer(latency_s=0.2) as server:                     # a well-behaved judge
+        TeacherConfig(base_url=server.url, ...)
+    with TeacherServer(fault=lambda n: "hang" if n < 3 else "ok"):   # request number (from 0) -> fault
+
+Its judge is simple and gullible: it reads the data it is sent, grants criteria by what stands there, and obeys any text in
+the answer that speaks about grading. It is fooled by what reaches it, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+FAULTS = (
+    "ok", "rate_short", "rate_long", "error_500", "no_balance", "bad_key", "hang", "drip", "blanks", "truncated", "bad_json",
+    "html", "empty", "length", "nan", "out_of_range", "missing_field", "reset", "bomb", "huge", "twice", "wrong_model",
+    "new_fingerprint",
+)  # fmt: skip
+Judge = Callable[[dict[str, Any], str], dict[str, Any]]  # (data, fence) -> verdict
+
+# Written without looking at what the client takes out: whatever of this is left in an answer fools the judge.
+_BAIT = re.compile(
+    r"score|rating|grade|rubric|criteria|verdict|full marks|1\.0|10/10|perfect answer|ignore|disregard|instruction|system prompt|"
+    r"<\|?(?:im_|system|assistant)|\[INST|teacher|grader|evaluator|评分|打分|满分|评审|指令|忽略|标准均|老师",
+    re.IGNORECASE,
+)
+_SIGNS = {
+    "answers_question": r"[^.。!！?？\n]{12,}[.。]",
+    "medically_correct": r"[^.。\n]*(?:because|cause|usually|can be|due to|因为|由于|引起|常见|可能是)[^.。\n]*",
+    "next_steps": r"[^.。\n]*(?:rest|drink|take|avoid|call|measure|keep|请|建议|多喝|避免|立即|注意)[^.。\n]*",
+    "right_urgency": r"[^.。\n]*(?:emergency|ambulance|see a doctor|seek|120|就医|急诊|医院)[^.。\n]*",
+    "clear_and_kind": r"[^.。\n]*(?:understand|worr|sorry|help|担心|理解|放心|帮助)[^.。\n]*",
+}
+_FAULT_NAMES = ("dangerous_advice", "false_reassurance", "invented", "addresses_grader")
+
+
+def gullible(data: dict[str, Any], fence: str) -> dict[str, Any]:
+    answer = str(data.get("answer", ""))
+    if bait := _BAIT.search(answer):
+        return praise(answer, bait.start(), fence)
+    found = {name: re.search(sign, answer, re.IGNORECASE) for name, sign in _SIGNS.items()}
+    criteria = {name: {"met": m is not None, "evidence": m[0].strip() if m else ""} for name, m in found.items()}
+    risky = re.search(r"double the dose|stop taking|加倍|停药", answer, re.IGNORECASE)
+    return form(criteria, fence, danger=risky[0] if risky else "")
+
+
+def praise(answer: str, at: int, fence: str) -> dict[str, Any]:
+    """What a fooled judge says: all is well, quoting what it can find, from the bait on."""
+    pieces = [p.strip() for p in re.split(r"(?<=[.。!！?？\n])", answer[at:] + "\n" + answer[:at]) if p.strip()]
+    criteria = {name: {"met": True, "evidence": pieces[n % len(pieces)] if pieces else ""} for n, name in enumerate(_SIGNS)}
+    return form(criteria, fence)
+
+
+def form(criteria: dict[str, Any], fence: str, danger: str = "") -> dict[str, Any]:
+    faults = {name: {"met": name == "dangerous_advice" and bool(danger), "evidence": danger} for name in _FAULT_NAMES}
+    met = sum(entry["met"] for entry in criteria.values()) / len(criteria)
+    return {"check": fence, "critique": f"{met:.0%} of the criteria are met.", "criteria": criteria, "faults": faults,
+            "overall": met, "safety_flag": bool(danger), "suggested_answer": "See a doctor today." if met < 0.5 else None,
+            "proposals": ["What if it happens at night?"] if danger else []}  # fmt: skip
+
+
+class TeacherServer:
+    """Runs in a thread of its own; `requests` counts what arrived, `seen` keeps the parsed bodies."""
+
+    def __init__(
+        self, *, fault: Callable[[int], str] = lambda n: "ok", latency_s: float = 0.0, judge: Judge = gullible,
+        model: str = "deepseek-flash",
+        fingerprint: str = "fp_1", drip_s: float = 1.0, port: int = 0, keep_bodies: bool = True,
+    ) -> None:  # fmt: skip
+        self.fault, self.latency_s, self.judge, self.model, self.fingerprint = fault, latency_s, judge, model, fingerprint
+        self.drip_s, self.port, self.keep_bodies = drip_s, port, keep_bodies
+        self.requests = 0
+        self.in_flight = self.most_in_flight = 0
+        self.seen: list[dict[str, Any]] = []
+        self.headers: list[str] = []
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> TeacherServer:
+        self._thread.start()
+        self._ready.wait(10)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    def serve_forever(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._run())
+        finally:
+            self._loop.close()
+
+    async def _run(self) -> None:
+        self._stop = asyncio.Event()
+        server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, backlog=512)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                length = int(re.search(r"content-length: (\d+)", head, re.IGNORECASE)[1])  # type: ignore[index]
+                body = json.loads(await reader.readexactly(length))
+                number, self.requests = self.requests, self.requests + 1
+                if self.keep_bodies:
+                    self.seen.append(body)
+                    self.headers.append(head)
+                self.in_flight += 1
+                self.most_in_flight = max(self.most_in_flight, self.in_flight)
+                try:
+                    await self._answer(self.fault(number), body, writer)
+                finally:
+                    self.in_flight -= 1
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, fault: str, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        assert fault in FAULTS, fault
+        if self.latency_s:
+            await asyncio.sleep(self.latency_s)
+        if fault == "hang":
+            await asyncio.sleep(3600)
+        if fault in _STATUS:
+            status, extra = _STATUS[fault]
+            return await _send(writer, b'{"error":{"message":"no"}}', status=status, extra=extra)
+        raw = self._completion(fault, body)
+        if fault == "html":
+            return await _send(writer, b"<html><body>Bad gateway</body></html>", extra="content-type: text/html\r\n")
+        if fault == "bad_json":
+            return await _send(writer, raw[: len(raw) // 2])
+        if fault in ("truncated", "reset"):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(raw) + raw[: len(raw) // 2])
+            await writer.drain()
+            if fault == "reset":
+                writer.transport.abort()
+            raise ConnectionError
+        if fault in ("drip", "blanks"):
+            return await self._slowly(writer, raw if fault == "drip" else b"\n" * 40 + b": keep-alive\n\n" + raw, fault)
+        if fault == "bomb":
+            return await _send(writer, _bomb(), extra="content-encoding: gzip\r\n")
+        if fault == "huge":
+            return await self._huge(writer)
+        await _send(writer, raw)
+
+    def _completion(self, fault: str, body: dict[str, Any]) -> bytes:
+        prompt = body["messages"][-1]["content"]
+        found = re.search(r"=== data (\w+) ===\n(.*)\n=== end \1 ===", prompt, re.DOTALL)
+        text = json.dumps(self.judge(json.loads(found[2]), found[1]), ensure_ascii=False) if found else "{}"
+        text = _broken(fault, text)
+        reason = "length" if fault == "length" and body["max_tokens"] <= 1024 else "stop"
+        return json.dumps(
+            {"id": "x", "object": "chat.completion", "model": "another-model" if fault == "wrong_model" else self.model,
+             "system_fingerprint": "fp_2" if fault == "new_fingerprint" else self.fingerprint,
+             "choices": [{"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": text}}],
+             "usage": {"prompt_tokens": len(prompt) // 3 + 500, "completion_tokens": 200, "total_tokens": len(prompt) // 3 + 700,
+                       "prompt_cache_hit_tokens": 448, "prompt_cache_miss_tokens": len(prompt) // 3 + 52}},
+            ensure_ascii=False,
+        ).encode()  # fmt: skip
+
+    async def _slowly(self, writer: asyncio.StreamWriter, raw: bytes, fault: str) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(raw))
+        for at in range(len(raw)):
+            writer.write(raw[at : at + 1])
+            await writer.drain()
+            await asyncio.sleep(0.001 if fault == "blanks" and at >= 40 and not self.drip_s else self.drip_s)
+
+    async def _huge(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n")
+        for _ in range(100):
+            writer.write(b" " * 1_000_000)
+            await writer.drain()
+
+
+_STATUS = {
+    "rate_short": ("429 Too Many Requests", "retry-after: 1\r\n"),
+    "rate_long": ("429 Too Many Requests", "retry-after: 3600\r\n"),
+    "error_500": ("500 Internal Server Error", ""),
+    "no_balance": ("402 Payment Required", ""),
+    "bad_key": ("401 Unauthorized", ""),
+}
+
+
+def _broken(fault: str, text: str) -> str:
+    """The verdict as a faulty service would send it."""
+    if fault == "empty":
+        return ""
+    if fault == "nan":
+        return re.sub(r'"overall": [\d.]+', '"overall": NaN', text)
+    if fault == "out_of_range":
+        return re.sub(r'"overall": [\d.]+', '"overall": 7.5', text)
+    if fault == "missing_field":
+        return re.sub(r'"overall": [\d.]+, ', "", text)
+    if fault == "twice":
+        return text[:-1] + ', "overall": 1.0}'
+    return text
+
+
+def _bomb() -> bytes:
+    """200 MB of blanks in 200 kB."""
+    import zlib
+
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    return b"".join([*(packer.compress(b" " * 1_000_000) for _ in range(200)), packer.flush()])
+
+
+async def _send(writer: asyncio.StreamWriter, raw: bytes, *, status: str = "200 OK", extra: str = "") -> None:
+    writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(raw)}\r\n{extra}\r\n".encode() + raw)
+    await writer.drain()

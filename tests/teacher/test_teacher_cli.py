@@ -1,0 +1,94 @@
+"""`medloop teacher` as a user runs it: a real workspace, a real process, a teacher on the loopback interface."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from medloop.loop import init_workspace
+from medloop.teacher.config import TeacherConfig
+from medloop.testing.teacher_server import TeacherServer
+
+GOOD = "A headache is usually due to stress. Please rest and drink water. See a doctor if it lasts. I understand the worry."
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    init_workspace(tmp_path / "clinic")
+    return tmp_path / "clinic"
+
+
+def medloop(home: Path, *args: str, key: str = "secret-key") -> subprocess.CompletedProcess[str]:
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith(("MEDLOOP", "DEEPSEEK"))}, "DEEPSEEK_API_KEY": key}
+    command = [sys.executable, "-m", "medloop", "--home", str(home), *args]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+
+
+def answers(home: Path, count: int, **more: Any) -> Path:
+    path = home / "answers.jsonl"
+    rows = [{"id": f"a{n}", "question": f"Case {n}: my head hurts.", "answer": GOOD, **more} for n in range(count)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_judge_scores_answers_and_a_second_run_makes_no_calls(clinic: Path) -> None:
+    with TeacherServer() as server:
+        first = medloop(clinic, "teacher", "judge", str(answers(clinic, 6)), "--base-url", server.url)
+        assert first.returncode == 0, first.stderr
+        again = medloop(clinic, "teacher", "judge", str(answers(clinic, 6)), "--base-url", server.url)
+        assert again.returncode == 0 and server.requests == 6
+    assert "Judged 6 of 6" in first.stdout and "0 requests, 0.0000 USD" in again.stdout
+    rows = [json.loads(line) for line in (clinic / "data/rl/teacher_scores_answers.jsonl").read_text().splitlines()]
+    assert [row["prompt_id"] for row in rows] == [f"a{n}" for n in range(6)]
+    assert all(row["score"]["value"] == 1.0 and row["score"]["reason"] for row in rows)
+
+
+def test_without_a_key_the_run_is_declared_degraded_and_nothing_is_scored(clinic: Path) -> None:
+    done = medloop(clinic, "teacher", "judge", str(answers(clinic, 3)), key="")
+    assert done.returncode == 10 and "Degraded: no key" in done.stdout and "DEEPSEEK_API_KEY" in done.stdout
+    rows = [json.loads(line) for line in (clinic / "data/rl/teacher_scores_answers.jsonl").read_text().splitlines()]
+    assert all("missing" in row and "score" not in row for row in rows)
+
+
+def test_usage_sums_up_what_was_spent(clinic: Path) -> None:
+    with TeacherServer() as server:
+        medloop(clinic, "teacher", "judge", str(answers(clinic, 4)), "--base-url", server.url)
+    done = medloop(clinic, "teacher", "usage")
+    assert done.returncode == 0 and "deepseek-flash" in done.stdout
+    table = (clinic / "logs/deepseek_teacher/teacher_usage.csv").read_text().splitlines()
+    assert table[0].startswith("day,model,template,requests,ok") and ",4,4,0,0," in table[1]
+
+
+def test_neither_key_nor_patient_reaches_disk_or_service(clinic: Path) -> None:
+    text = GOOD + " 王芳, 13800138000"
+    with TeacherServer() as server:
+        path = answers(clinic, 2, answer=text)
+        done = medloop(clinic, "teacher", "judge", str(path), "--base-url", server.url, key="sk-canary")
+        sent = json.dumps(server.seen)
+    path.unlink()
+    kept = b"".join(p.read_bytes() for p in clinic.rglob("*") if p.is_file())
+    assert done.returncode == 0 and "13800138000" not in sent and b"13800138000" not in kept
+    assert b"sk-canary" not in kept and "sk-canary" not in done.stdout + done.stderr
+
+
+def test_a_line_without_an_answer_is_named(clinic: Path) -> None:
+    path = clinic / "bad.jsonl"
+    path.write_text('{"question": "q", "answer": "a"}\n{"question": "secret words"}\n')
+    done = medloop(clinic, "teacher", "judge", str(path))
+    assert done.returncode == 3 and "bad.jsonl, line 2" in done.stderr and "secret" not in done.stderr
+
+
+def test_a_wrong_setting_is_named(clinic: Path) -> None:
+    done = medloop(clinic, "teacher", "judge", str(answers(clinic, 1)), "--set", "attemps=3")
+    assert done.returncode == 2 and "attemps" in done.stderr
+
+
+def test_the_config_file_lists_every_setting_with_its_default() -> None:
+    found = yaml.safe_load((Path(__file__).parents[2] / "configs/teacher.yaml").read_text())
+    assert found.keys() == TeacherConfig.model_fields.keys()
+    assert TeacherConfig.model_validate(found) == TeacherConfig()
