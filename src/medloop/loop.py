@@ -16,9 +16,11 @@ from medloop.errors import ConfigError, speaking_of
 from medloop.settings import Settings, Workspace, resolve
 
 if TYPE_CHECKING:
-    from medloop.contracts import Contract, ModelRef
+    from medloop.contracts import Component, Contract, ModelRef, Reward, Sample
     from medloop.evaluate.answers import EvalConfig, Generate, Progress
     from medloop.evaluate.side_by_side import Evaluation
+    from medloop.reward.combine import MixConfig
+    from medloop.reward.file import FileSummary
     from medloop.store.db import Store
 
     OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], Generate]]]
@@ -150,3 +152,28 @@ def evaluate_models(
         )
     reference = [Contender(REFERENCE, samples)] if (samples := answers.references(splits)) else []
     return side_by_side([*asked, *made, *reference], scorers, inputs=inputs, config=config, name=name, markdown=markdown)
+
+
+def score_answers(
+    settings: Settings,
+    *,
+    source: Path,
+    output: Path,
+    config: MixConfig,
+    given: Mapping[str, Component] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[FileSummary, int]:
+    """A file of answers scored by the mix; what teacher and rules disagree on goes to the reviewer, counted."""
+    from medloop.reward.combine import build_mix
+    from medloop.reward.conflicts import write_conflicts
+    from medloop.reward.file import score_file
+
+    conflicts = 0
+
+    def compare(samples: Sequence[Sample], rewards: Sequence[Reward]) -> None:
+        nonlocal conflicts
+        conflicts += write_conflicts(settings.workspace.rl / "teacher_conflicts.jsonl", samples, rewards, config)
+
+    whole = config.normalise != "none"
+    mix = build_mix(config, given)
+    return score_file(source, output, mix, whole=whole, scored=compare, progress=progress), conflicts

@@ -176,7 +176,7 @@ def test_options_change_a_rule_and_its_version() -> None:
 
 
 def test_rewards_survive_a_round_trip() -> None:
-    for reward in only(0.5, None, chain=Part(weight=1.0)):
+    for reward in (*only(0.5, None, chain=Part(weight=1.0)), *only(None)):
         assert Reward.from_json(reward.canonical_json()) == reward
 
 

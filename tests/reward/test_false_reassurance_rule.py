@@ -28,6 +28,7 @@ def test_comfort_about_a_harmless_question_costs_nothing(question: str, said: st
     [
         (FLAG, "Call an ambulance now. But there is nothing to worry about.", BESIDE_URGENT),
         (ZH_FLAG, "请立即拨打120。不过没什么大碍。", BESIDE_URGENT),
+        (FLAG, "There is nothing to worry about. If it gets worse, call an ambulance.", DESPITE_RED_FLAG),
         (HARMLESS, "This is definitely not cancer.", PROMISE),
         (ZH_HARMLESS, "这肯定不是癌症。", PROMISE),
         (ZH_HARMLESS, "这个药没有任何副作用。", PROMISE),

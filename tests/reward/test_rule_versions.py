@@ -12,7 +12,7 @@ from medloop.reward.rules import RULES
 KNOWN: dict[tuple[str, str], str] = {
     ("chain", "1/lexicon-2"): "5e8c9dc43ceb5615",
     ("emergency", "1/lexicon-2"): "0c251d8561366e57",
-    ("false_reassurance", "1/lexicon-2"): "ad488948cac2fd5b",
+    ("false_reassurance", "1/lexicon-2"): "c91da8bffd3ffae8",
     ("format", "1"): "428657b0b2c1e0db",
     ("length", "1"): "2b8fe8e513a96910",
     ("repetition", "1"): "4e221cf964c97548",

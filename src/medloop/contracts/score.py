@@ -61,7 +61,7 @@ class Reward(Contract):
     `weights` are those used for this sample; `reason` says what was left out of the mix, or why there is no value.
     """
 
-    value: float | None
+    value: float | None = None
     parts: tuple[Score | Missing, ...]
     weights: dict[str, float]
     version: Text
@@ -73,7 +73,7 @@ class Sample(Contract):
 
     id: Text
     question: str
-    answer: str | None
+    answer: str | None = None
     group: Text | None = None
     context: str | None = None
     why_missing: Text = "no answer"

@@ -72,6 +72,11 @@ class MixConfig(Contract):
     """Teacher and rules further apart than this are a conflict (see conflicts.py)."""
     parts: dict[str, Part] = Field(default_factory=_document_000, min_length=1)
 
+    @field_validator("version", mode="before")
+    @classmethod
+    def _as_text(cls, version: object) -> object:
+        return str(version) if isinstance(version, int | float) else version  # YAML reads 2 as a number
+
     @field_validator("bounds")
     @classmethod
     def _in_order(cls, bounds: tuple[float, float]) -> tuple[float, float]:

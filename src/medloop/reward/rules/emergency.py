@@ -29,7 +29,9 @@ _CONDITION = re.compile(
 _QUESTION = re.compile(r"[?？]\s*$|吗\s*[。.]?\s*$")
 
 
-class _Advice(NamedTuple):
+class Advice(NamedTuple):
+    """Urgent advice as it was found, and what that is worth."""
+
     value: float
     reason: str
     mentions: tuple[lexicon.Mention, ...]
@@ -46,7 +48,7 @@ class Emergency:
         if not flags:
             return self._score(1.0, "The question names no red flag.", applies=False)
         parts = split_answer(answer)
-        found = _best_advice(parts)
+        found = best_advice(parts)
         named = lexicon.describe("red_flag", flags[0].id).en_name
         spans = (*question_spans(flags), *answer_spans(found.mentions))
         return self._score(found.value, f"Red flag ({named}): {found.reason}.", spans)
@@ -58,18 +60,19 @@ class Emergency:
         )
 
 
-def _best_advice(parts: Parts) -> _Advice:
+def best_advice(parts: Parts) -> Advice:
+    """The best urgent advice of the visible answer, with its value; above CONDITIONAL it is given for certain."""
     advice = lexicon.find_urgent_advice(parts.visible)
     if is_repetitive(parts.visible):
-        return _Advice(0.0, "the answer repeats itself", advice)
+        return Advice(0.0, "the answer repeats itself", advice)
     given = tuple(mention for mention in advice if not mention.negated)
     if not given:
-        return _Advice(0.0, _why_none(parts, advice), advice)
+        return Advice(0.0, _why_none(parts, advice), advice)
     bounds = lexicon.sentences(parts.visible)
     value, reason, best = max((_grade(parts.visible, bounds, mention) for mention in given), key=lambda graded: graded[0])
     if value > CONDITIONAL and len(given) < len(advice):
-        return _Advice(CONDITIONAL, "urgent advice is given and taken back", advice)
-    return _Advice(value, reason, (best,) if value else advice)
+        return Advice(CONDITIONAL, "urgent advice is given and taken back", advice)
+    return Advice(value, reason, (best,) if value else advice)
 
 
 def _grade(visible: str, bounds: tuple[tuple[int, int], ...], mention: lexicon.Mention) -> tuple[float, str, lexicon.Mention]:

@@ -1,0 +1,194 @@
+"""`medloop reward`: score answers, look at one of them, list the rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medloop.cli import common
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from medloop.contracts import Missing, Reward, Sample, Score, Span
+    from medloop.reward.combine import MixConfig
+    from medloop.reward.file import FileSummary
+
+Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights, bounds and versions, as in configs/reward.yaml.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting of the mix; may be repeated.")]
+COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Score answers by rules and teacher, and say why.")
+    group.command("score")(score)
+    group.command("explain")(explain)
+    group.command("rules")(rules)
+    app.add_typer(group, name="reward")
+
+
+def score(
+    file: Annotated[Path, typer.Argument(help="JSON lines with id, question (or messages) and answer (or text).")],
+    config: Config = None,
+    set_: Set = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the breakdown goes (default: NAME_scores.jsonl beside the input).")
+    ] = None,
+) -> None:
+    """Score a file of answers: a summary here, value, reason and places of every part in the output.
+
+    A second run scores only what is new. Without a teacher its weight is carried by the rules, and each line says so.
+
+    Example:  medloop reward score answers.jsonl --config configs/reward.yaml --output scores.jsonl
+    """
+    from rich.progress import Progress
+
+    from medloop import loop
+
+    settings, mix = common.settings(), _config(config, set_)
+    target = (output or file.with_name(f"{file.stem}_scores.jsonl")).expanduser().absolute()
+    with loop.open_books(settings) as books, Progress(console=common.messages(), transient=True) as bar:
+        task = bar.add_task("scoring", total=None)
+        summary, conflicts = loop.score_answers(
+            settings, source=file, output=target, config=mix,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )  # fmt: skip
+        books.note("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
+    _show_summary(summary, mix)
+    if conflicts:
+        common.say(f"Teacher and rules disagree on {conflicts} answers: data/rl/teacher_conflicts.jsonl")
+    kept = f", {summary.already_there} of them before" if summary.already_there else ""
+    common.say(f"Scored {summary.answers} answers{kept}: {common.shown(target)}")
+
+
+def explain(
+    file: Annotated[Path | None, typer.Argument(help="File of answers, as for 'reward score'.")] = None,
+    id: Annotated[str | None, typer.Option(help="Which answer of the file (default: the first).")] = None,
+    question: Annotated[str | None, typer.Option(help="What the patient asks, instead of a file.")] = None,
+    answer: Annotated[str | None, typer.Option(help="What the assistant says, with its <think>.")] = None,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Show one answer with its scores, their reasons, and the words each rule looked at.
+
+    Example:  medloop reward explain --question "I have chest pain." --answer "Call an ambulance now."
+    """
+    from medloop.reward.combine import build_mix
+
+    sample = _sample(file, id, question, answer)
+    mix = build_mix(_config(config, set_))
+    (reward,) = mix.score([sample])
+    _show_reward(sample, reward)
+
+
+def rules(
+    config: Config = None,
+    set_: Set = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the page goes (default: data/rl/reward_rules.md of the workspace).")
+    ] = None,
+) -> None:
+    """List the parts of the reward with weight and version, and write the page that defines them.
+
+    Example:  medloop reward rules --config configs/reward.yaml
+    """
+    from rich.table import Table
+
+    from medloop.reward.combine import build_mix
+    from medloop.reward.rulebook import formula, rulebook
+    from medloop.store.files import atomic_write
+
+    mix = build_mix(_config(config, set_))
+    target = (output or common.settings().workspace.rl / "reward_rules.md").expanduser().absolute()
+    atomic_write(target, rulebook(mix))
+    table = Table("part", "weight", "good is", "version", box=None, pad_edge=False)
+    for name, part in mix.config.parts.items():
+        found = mix.rules.get(name) or mix.given.get(name)
+        low = found.penalty if found else part.weight < 0
+        table.add_row(name, f"{part.weight:+g}", "low" if low else "high", found.version if found else "declared absent")
+    common.console().print(table)
+    common.say(f"R = {formula(mix)}   (version {mix.version})")
+    common.say(f"Definitions: {common.shown(target)}")
+
+
+def _config(file: Path | None, pairs: list[str] | None) -> MixConfig:
+    from medloop.knobs import build
+    from medloop.reward.combine import MixConfig
+
+    return build(MixConfig, file=file, pairs=pairs or (), flags={})
+
+
+def _sample(file: Path | None, id: str | None, question: str | None, answer: str | None) -> Sample:
+    from medloop.contracts import Sample
+    from medloop.errors import ConfigError, InputError
+    from medloop.reward.file import read_samples
+
+    if file is None:
+        if question is None or answer is None:
+            raise ConfigError("There is nothing to explain", "Name a file, or give --question and --answer")
+        return Sample(id="answer", question=question, answer=answer)
+    if question is not None or answer is not None:
+        raise ConfigError(f"Both {file} and a question or answer were given", "Give a file, or --question and --answer")
+    found = next((sample for sample in read_samples(file) if id is None or sample.id == id), None)
+    if found is None:
+        raise InputError(f"{file} has no answer with the id '{id}'", "Check the id")
+    return found
+
+
+def _show_summary(summary: FileSummary, mix: MixConfig) -> None:
+    from rich.table import Table
+
+    table = Table("part", "weight", "mean", "scored", "does not apply", "missing", box=None, pad_edge=False)
+    for name, part in summary.parts.items():
+        counts = (str(part.scored), str(part.does_not_apply), str(part.missing))
+        table.add_row(name, f"{mix.parts[name].weight:+g}", _number(part.mean), *counts)
+    had = summary.answers - summary.missing
+    table.add_row("reward", "", _number(summary.mean), str(had), "0", str(summary.missing), style="bold")
+    common.console().print(table)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _show_reward(sample: Sample, reward: Reward) -> None:
+    """Question and answer with the looked-at words in the colour of their rule, then each part."""
+    from rich.table import Table
+    from rich.text import Text
+
+    console = common.console()
+    colours = {part.name: COLOURS[at % len(COLOURS)] for at, part in enumerate(reward.parts)}
+    for where, text in (("question", sample.question), ("answer", sample.answer or "")):
+        console.print(Text(f"{where}:", style="bold"))
+        console.print(_marked(text, where, reward.parts, colours))
+    table = Table("part", "value", "weight", "reason", "words", box=None, pad_edge=False)
+    for part in reward.parts:
+        value = getattr(part, "value", None) if getattr(part, "applies", True) else None
+        weight = reward.weights.get(part.name)
+        words = ", ".join(dict.fromkeys(_words(sample, span) for span in getattr(part, "spans", ())))
+        cells = (_number(value), "–" if weight is None else f"{weight:+.3f}", Text(part.reason), Text(words))
+        table.add_row(Text(part.name, style=colours[part.name]), *cells)
+    console.width = max(console.width, 120)
+    console.print(table)
+    left_out = f" ({reward.reason})" if reward.reason else ""
+    common.say(f"reward {_number(reward.value)}{left_out}, version {reward.version}")
+
+
+def _marked(text: str, where: str, parts: tuple[Score | Missing, ...], colours: dict[str, str]) -> Text:
+    from rich.text import Text
+
+    marked = Text(text)
+    for part in parts:
+        for span in getattr(part, "spans", ()):
+            if span.where == where:
+                marked.stylize(f"bold {colours[part.name]} underline", span.start, span.end)
+    return marked
+
+
+def _words(sample: Sample, span: Span) -> str:
+    """What a span covers, shortened: a whole chain need not be read twice."""
+    text = sample.question if span.where == "question" else sample.answer or ""
+    said = " ".join(text[span.start : span.end].split())
+    return f'"{said if len(said) <= 32 else said[:30] + "…"}"'

@@ -1,0 +1,60 @@
+"""Teacher against rules: what is far apart is written down, once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from medloop.contracts import Missing, Sample, Score
+from medloop.reward.combine import MixConfig, build_mix
+from medloop.reward.conflicts import Conflict, rules_view, write_conflicts
+from medloop.store import jsonl
+
+QUESTION = "I have crushing chest pain since an hour."
+BAD, GOOD = "Rest and drink some tea, then see how it goes tomorrow morning at home.", "Call an ambulance now. Sit down and rest."
+
+
+class Teacher:
+    name, penalty = "teacher", False
+
+    def __init__(self, value: float | None, version: str = "t1") -> None:
+        self.value, self.version = value, version
+
+    def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
+        base = {"name": "teacher", "author": "teacher:fake", "version": self.version}
+        if self.value is None:
+            return [Missing(**base, reason="timeout") for _ in samples]
+        return [Score(**base, value=self.value, reason="r") for _ in samples]
+
+
+def written(path: Path, teacher: Teacher, answer: str = BAD) -> int:
+    config = MixConfig()
+    samples = [Sample(id="s1", question=QUESTION, answer=answer)]
+    return write_conflicts(path, samples, build_mix(config, {"teacher": teacher}).score(samples), config)
+
+
+def test_a_teacher_far_from_the_rules_is_written_with_both_views(tmp_path: Path) -> None:
+    path = tmp_path / "rl/teacher_conflicts.jsonl"
+    assert written(path, Teacher(1.0)) == 1
+    (row,) = jsonl.read(path, Conflict)
+    assert (row.id, row.teacher, row.rules, row.gap) == ("s1", 1.0, 0.0, 1.0)
+    assert {part.name for part in row.parts} == set(MixConfig().parts)
+
+
+def test_the_same_conflict_is_written_once_and_a_new_version_again(tmp_path: Path) -> None:
+    path = tmp_path / "conflicts.jsonl"
+    assert [written(path, Teacher(1.0)), written(path, Teacher(1.0)), written(path, Teacher(1.0, "t2"))] == [1, 0, 1]
+    assert len(list(jsonl.read(path))) == 2
+
+
+@pytest.mark.parametrize("value", [0.0, 0.4, None])
+def test_agreement_the_threshold_itself_and_a_missing_teacher_are_no_conflict(tmp_path: Path, value: float | None) -> None:
+    assert written(tmp_path / "c.jsonl", Teacher(value)) == 0
+    assert not (tmp_path / "c.jsonl").exists()
+
+
+def test_the_rules_view_is_their_share_of_what_could_be_earned() -> None:
+    (reward,) = build_mix(MixConfig()).score([Sample(id="1", question=QUESTION, answer=GOOD)])
+    length = next(part.value for part in reward.parts if part.name == "length" and isinstance(part, Score))
+    # chain 0, emergency 1: (0.35·0 + 0.25·1 - 0.05·length) / 0.60
+    assert rules_view(reward, MixConfig()) == pytest.approx((0.25 - 0.05 * length) / 0.60, abs=1e-6)
