@@ -1,6 +1,6 @@
 """How fast and how large `medloop data prepare` is, beside the obvious in-memory way to find near-duplicates.
 
-    python benchmarks/prepare.py --rows 100000 --output prepare.json
+    python benchmarks/prepare.py --rows 100000 --out prepare.json
 
 Makes mixed zh/en rows (5 % exact copies, 5 % near-copies), then runs two children one after the other: `prepare` as the
 command runs it, and a peer that only reads the rows and puts a datasketch MinHash of every text into one MinHashLSH.
@@ -124,7 +124,7 @@ def child(task: str, rows: Path, home: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--output", type=Path, default=Path("prepare.json"))
+    parser.add_argument("--out", type=Path, default=Path("prepare.json"))
     parser.add_argument("--child", nargs=3, metavar=("TASK", "ROWS", "HOME"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -142,7 +142,7 @@ def main() -> None:
         for task in ("prepare", "peer"):
             result[task] = child(task, rows, Path(folder) / task)
             result[task]["rows_per_cpu_second"] = round(args.rows / result[task]["cpu_seconds"])
-    args.output.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    args.out.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2, ensure_ascii=False))
 
 

@@ -7,18 +7,17 @@ in train, one by one, and every whole text by fresh MinHash signatures. Only the
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medloop.contracts import Conversation, Record
-from medloop.data.dedupe import PERMUTATIONS, Signer, first_like, shared_buckets
+from medloop.data.dedupe import PERMUTATIONS, Signatures, Signer, first_like, shared_buckets
 from medloop.data.gather import Rows, opening, whole_text
-from medloop.data.near import Floats, Indexes, Measured, NearIndex, Nearness, Questions, Vocabulary
+from medloop.data.near import Floats, Growing, Indexes, Measured, NearIndex, Nearness, Questions, Vocabulary
 from medloop.data.progress import Progress
 from medloop.data.shingles import Hashes, is_single, question_features, question_key, text_marks, text_shingles
 from medloop.errors import ResultError
@@ -50,7 +49,7 @@ def verify_files(
     train: Path, held_out: Sequence[Path], vocabulary: Vocabulary, nearness: Nearness, text_threshold: float, progress: Progress
 ) -> dict[str, int]:
     """How much was compared; ResultError when a near-copy of a held-out row is left in train."""
-    known, unseen = _read([train]), _read(held_out)
+    known, unseen = _Side([train]), _Side(held_out)
     left = _left_by_key(known, unseen)
     left += _left_by_question(
         Measured(known.units, vocabulary, nearness), Measured(unseen.openings, vocabulary, nearness), progress
@@ -64,16 +63,48 @@ def verify_files(
     return {"train_questions": len(known.units), "held_out_questions": len(unseen.openings), "left": 0}
 
 
-@dataclass(frozen=True)
 class _Side:
     """What a set of finished files holds, read back from disk."""
 
-    openings: Questions
-    units: Questions
-    question_keys: NDArray[np.uint64]
-    text_keys: NDArray[np.uint64]
-    signatures: NDArray[np.uint32]
-    places: list[tuple[Path, int]]
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._openings, self._units = Growing(), Growing()
+        self._question_keys, self._text_keys, self._signatures = array("Q"), array("Q"), array("I")
+        self.places: list[tuple[Path, int]] = []
+        signer = Signer(VERIFY_SEED)
+        for path in paths:
+            with path.open("rb") as file:
+                offset = 0
+                for line in file:
+                    self._add(Record.model_validate_json(line).conversation, signer)
+                    self.places.append((path, offset))
+                    offset += len(line)
+
+    def _add(self, talk: Conversation, signer: Signer) -> None:
+        question = opening(talk)
+        text_key, shingles = text_marks(whole_text(talk))
+        self._openings.add(question_features(question))
+        for features in (question_features(question), *turn_features(talk)):
+            self._units.add(features)
+        self._question_keys.append(question_key(question))
+        self._text_keys.append(text_key)
+        self._signatures.frombytes(signer.sign(shingles).tobytes())
+
+    @property
+    def openings(self) -> Questions:
+        return self._openings.questions()
+
+    @property
+    def units(self) -> Questions:
+        """Openings and the single turns of longer conversations."""
+        return self._units.questions()
+
+    @property
+    def keys(self) -> tuple[set[int], set[int]]:
+        return set(self._question_keys), set(self._text_keys)
+
+    @property
+    def signatures(self) -> Signatures:
+        return np.frombuffer(self._signatures, dtype=np.uint32).reshape(-1, PERMUTATIONS)
 
     def shingles(self, at: int) -> Hashes:
         path, offset = self.places[at]
@@ -82,32 +113,8 @@ class _Side:
             return text_shingles(whole_text(Record.model_validate_json(file.readline()).conversation))
 
 
-def _read(paths: Sequence[Path]) -> _Side:
-    signer = Signer(VERIFY_SEED)
-    openings: list[Hashes] = []
-    units: list[Hashes] = []
-    keys: list[tuple[int, int]] = []
-    signatures: list[NDArray[np.uint32]] = []
-    places: list[tuple[Path, int]] = []
-    for path in paths:
-        with path.open("rb") as file:
-            offset = 0
-            for line in file:
-                talk = Record.model_validate_json(line).conversation
-                text_key, shingles = text_marks(whole_text(talk))
-                openings.append(question_features(opening(talk)))
-                units += [openings[-1], *turn_features(talk)]
-                keys.append((question_key(opening(talk)), text_key))
-                signatures.append(signer.sign(shingles))
-                places.append((path, offset))
-                offset += len(line)
-    both = np.array(keys, dtype=np.uint64).reshape(-1, 2)
-    stacked = np.array(signatures, dtype=np.uint32).reshape(-1, PERMUTATIONS)
-    return _Side(Questions.of(openings), Questions.of(units), both[:, 0], both[:, 1], stacked, places)
-
-
 def _left_by_key(known: _Side, unseen: _Side) -> int:
-    return len(np.intersect1d(known.question_keys, unseen.question_keys)) + len(np.intersect1d(known.text_keys, unseen.text_keys))
+    return sum(len(mine & theirs) for mine, theirs in zip(known.keys, unseen.keys, strict=True))
 
 
 def _left_by_question(known: Measured, unseen: Measured, progress: Progress) -> int:
@@ -170,12 +177,13 @@ def _same_key(rows: Rows, train: Indexes, held_out: Indexes) -> dict[int, int]:
 
 def _train_units(rows: Rows, train: Indexes) -> tuple[Questions, Indexes]:
     """The opening of every train row and the single turns of longer ones; and the row each belongs to."""
-    units, owners = [rows.questions.row(row) for row in train.tolist()], train.tolist()
-    for row in train[rows.turns[train] > 3].tolist():
-        for features in turn_features(rows.spool.record(row).conversation):
-            units.append(features)
+    units, owners = Growing(), array("q")
+    for row, turns in zip(train.tolist(), rows.turns[train].tolist(), strict=True):
+        talk = rows.spool.record(row).conversation if turns > 3 else None
+        for features in (rows.questions.row(row), *(turn_features(talk) if talk else ())):
+            units.add(features)
             owners.append(row)
-    return Questions.of(units), np.array(owners, dtype=np.int64)
+    return units.questions(), np.frombuffer(owners, dtype=np.int64)
 
 
 def turn_features(conversation: Conversation) -> list[Hashes]:

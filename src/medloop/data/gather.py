@@ -22,7 +22,7 @@ from medloop.data.clean import Limits, clean_turns
 from medloop.data.dedupe import PERMUTATIONS, Signatures, Signer
 from medloop.data.intake import source_file
 from medloop.data.language import detect_language
-from medloop.data.near import Questions
+from medloop.data.near import Growing, Questions
 from medloop.data.progress import Progress
 from medloop.data.risk import ORDER, strata_of
 from medloop.data.shingles import question_features, question_key, text_marks, tokens
@@ -72,16 +72,15 @@ class _Columns:
     def __init__(self, spool: Spool, most: int, seed: int) -> None:
         self._spool, self._seed, self._signer = spool, seed, Signer()
         self._small = {name: array(code) for name, code in _TYPES.items()}
-        self._features, self._starts = array("I"), array("q", [0])
+        self._questions = Growing()
         self._signatures = np.empty((most, PERMUTATIONS), dtype=np.uint32)
 
     def add(self, record: Record, source: int) -> None:
         question = opening(record.conversation)
-        key, features = question_key(question), question_features(question)
+        key = question_key(question)
         text_key, shingles = text_marks(whole_text(record.conversation))
         self._signatures[len(self._spool)] = self._signer.sign(shingles)
-        self._features.frombytes(features.tobytes())
-        self._starts.append(self._starts[-1] + len(features))
+        self._questions.add(question_features(question))
         values = {
             "source": source,
             "line": record.origin.line,
@@ -99,10 +98,9 @@ class _Columns:
 
     def rows(self) -> Rows:
         columns = {name: np.frombuffer(column, dtype=f"u{column.itemsize}") for name, column in self._small.items()}
-        questions = Questions(np.frombuffer(self._features, dtype=np.uint32), np.frombuffer(self._starts, dtype=np.int64))
         reviewed = columns.pop("reviewed").astype(np.bool_)
         signatures = self._signatures[: len(self._spool)]
-        return Rows(spool=self._spool, reviewed=reviewed, questions=questions, signatures=signatures, **columns)
+        return Rows(spool=self._spool, reviewed=reviewed, questions=self._questions.questions(), signatures=signatures, **columns)
 
 
 _TYPES = {

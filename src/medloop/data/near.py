@@ -11,12 +11,13 @@ the words of both. What L has on top (greetings, thanks, another sentence) does 
 half of S plus 30 words, or plus three times S where S is short: a few words are in many long questions. Numbers are all
 alike. Two very short or generic questions are near only when their features are the same.
 
-Finding is exact, not probabilistic: L holds `most` of S by weight, so it holds at least one of the rarest features that
-make up the rest of S and a bit more (prefix filtering). Only rows with such a feature are compared.
+Finding is exact, not probabilistic: L holds `most` of S by weight, so it holds some of the rarest features that make up
+the rest of S and a bit more (prefix filtering). Only rows with those features are compared.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ from medloop.data.shingles import Hashes, is_single
 Indexes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+BLOCK = 4_096  # rows
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,30 @@ class Questions:
         """Per row, the sum of one value per feature."""
         return np.add.reduceat(values, self.starts[:-1]) if len(self) else np.empty(0)
 
+    def blocks(self) -> Iterator[tuple[slice, Questions]]:
+        """Some thousand rows at a time, so that what is computed per feature never exists for all rows at once."""
+        for start in range(0, len(self), BLOCK):
+            end = min(start + BLOCK, len(self))
+            first, last = self.starts[start], self.starts[end]
+            yield slice(start, end), Questions(self.features[first:last], self.starts[start : end + 1] - first)
+
+
+class Growing:
+    """Questions that arrive one by one, held in one array from the start."""
+
+    def __init__(self) -> None:
+        self._features, self._starts = array("I"), array("q", [0])
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def add(self, features: Hashes) -> None:
+        self._features.frombytes(features.tobytes())
+        self._starts.append(len(self._features))
+
+    def questions(self) -> Questions:
+        return Questions(np.frombuffer(self._features, dtype=np.uint32), np.frombuffer(self._starts, dtype=np.int64))
+
 
 class Vocabulary:
     """How rare each feature is among the questions it was counted over."""
@@ -90,10 +116,12 @@ class Vocabulary:
 
     def generic(self, questions: Questions) -> Mask:
         """Questions of common words only: even the rarest feature is in more than 100 questions, or one in 500."""
-        at, found = self._places(questions.features)
-        counts = np.where(found, self._counts[at], 0)
-        rarest = np.minimum.reduceat(counts, questions.starts[:-1]) if len(questions) else counts
-        return np.asarray(rarest > max(100, self._rows // 500))
+        found = np.zeros(len(questions), dtype=np.bool_)
+        for rows, block in questions.blocks():
+            at, known = self._places(block.features)
+            rarest = np.minimum.reduceat(np.where(known, self._counts[at], 0), block.starts[:-1])
+            found[rows] = rarest > max(100, self._rows // 500)
+        return found
 
     def _places(self, features: Hashes) -> tuple[Indexes, Mask]:
         at = np.minimum(np.searchsorted(self._known, features), len(self._known) - 1)
@@ -104,10 +132,12 @@ class Measured:
     """Questions with what comparing needs of each: features, their weight, words, their weight (`sums`, shape (4, rows))."""
 
     def __init__(self, questions: Questions, vocabulary: Vocabulary, nearness: Nearness) -> None:
-        weights, single = vocabulary.weights(questions.features), is_single(questions.features)
         self.questions, self.vocabulary, self.nearness = questions, vocabulary, nearness
-        values = (np.ones(len(weights)), weights, single.astype(np.float64), weights * single)
-        self.sums = np.stack([questions.sums(value) for value in values])
+        self.sums = np.empty((4, len(questions)))
+        for rows, block in questions.blocks():
+            weights, single = vocabulary.weights(block.features), is_single(block.features)
+            for at, values in enumerate((np.ones(len(weights)), weights, single.astype(np.float64), weights * single)):
+                self.sums[at, rows] = block.sums(values)
         self.strict = (self.sums[2] < nearness.min_words) | vocabulary.generic(questions)
 
     def shared(self, one: Hashes, rows: Indexes) -> Floats:
@@ -131,29 +161,43 @@ class NearIndex(Measured):
 
     def __init__(self, questions: Questions, vocabulary: Vocabulary, nearness: Nearness) -> None:
         super().__init__(questions, vocabulary, nearness)
-        order = np.argsort(questions.features, kind="stable")
-        self._sorted = questions.features[order]
-        self._rows = np.repeat(np.arange(len(questions), dtype=np.int32), np.diff(questions.starts))[order]
+        both = questions.features.astype(np.uint64) << np.uint64(32)
+        both |= np.repeat(np.arange(len(questions), dtype=np.uint32), np.diff(questions.starts))
+        both.sort()
+        self._rows = both.astype(np.uint32)
+        both >>= np.uint64(32)
+        begins = np.flatnonzero(np.concatenate(([True], both[1:] != both[:-1]))) if len(both) else np.empty(0, dtype=np.int64)
+        self._names, self._begins = both[begins].astype(np.uint32), np.concatenate((begins, [len(both)]))
 
     def holding(self, other: Measured, at: int) -> Indexes:
         """Rows with at least as many words that are near-copies of row `at` of `other`, in order."""
         small, sums, near = other.questions.row(at), other.sums[:, at : at + 1], self.nearness
         weights, single = self.vocabulary.weights(small), is_single(small)
-        found = self._sharing(rarest_first(small, weights, 1 - near.both))
+        found = self._sharing(small, weights, 1 - near.both)
         if not other.strict[at]:
-            found = np.union1d(found, self._sharing(rarest_first(small[single], weights[single], 1 - near.words)))
+            found = np.union1d(found, self._sharing(small[single], weights[single], 1 - near.words))
         words = self.sums[2][found]
         found = found[(words >= sums[2]) & (words <= near.longest(sums[2]))]
         if len(found):
             found = found[covers(sums, self.sums[:, found], self.shared(small, found), other.strict[at : at + 1], near)]
         return np.asarray(found)
 
-    def _sharing(self, features: Hashes) -> Indexes:
-        """Rows with at least one of these features."""
-        begin = np.searchsorted(self._sorted, features, side="left")
-        end = np.searchsorted(self._sorted, features, side="right")
-        parts = [self._rows[b:e] for b, e in zip(begin, end, strict=True)]
-        return np.asarray(np.unique(np.concatenate([np.empty(0, dtype=np.int64), *parts])))
+    def _sharing(self, small: Hashes, weights: Floats, missing: float) -> Indexes:
+        """Rows that may hold all of `small` but this share of its weight: they hold enough of its rarest features."""
+        if not len(self._names):
+            return np.empty(0, dtype=np.int64)
+        order = np.argsort(-weights, kind="stable")
+        options = tell_tale(weights[order], missing)
+        rarest = small[order[: options[0][0]]]
+        at = np.minimum(np.searchsorted(self._names, rarest), len(self._names) - 1)
+        begin = self._begins[at]
+        end = np.where(self._names[at] == rarest, self._begins[at + 1], begin)
+        volume = np.cumsum(end - begin)
+        # Asking for more features leaves fewer rows to compare, but means going through longer lists.
+        count, least = next(o for o in options if volume[o[0] - 1] <= 8 * volume[options[-1][0] - 1] + 200)
+        rows = np.sort(np.concatenate([self._rows[b:e] for b, e in zip(begin[:count], end[:count], strict=True)]))
+        rows = rows[least - 1 :][rows[least - 1 :] == rows[: max(0, len(rows) - least + 1)]]
+        return np.asarray(np.unique(rows).astype(np.int64))
 
 
 def covers(small: Floats, large: Floats, shared: Floats, strict: Mask, near: Nearness) -> Mask:
@@ -167,11 +211,19 @@ def covers(small: Floats, large: Floats, shared: Floats, strict: Mask, near: Nea
     return np.asarray(np.where(strict, same, fits & ((both >= near.both) | reordered)))
 
 
-def rarest_first(features: Hashes, weights: Floats, missing: float) -> Hashes:
-    """The rarest features, until they outweigh the share that may be missing: a near-copy holds one of them."""
-    order = np.argsort(-weights, kind="stable")
-    before = np.cumsum(weights[order]) - weights[order]
-    return np.asarray(features[order[before <= missing * weights.sum() * (1 + 1e-9)]])
+def tell_tale(heavy: Floats, missing: float) -> list[tuple[int, int]]:
+    """How many of the rarest features to look at, and how many of those a near-copy must hold; the strictest first.
+
+    A near-copy lacks at most the share `missing` of the weight. So if the features looked at outweigh that share by more
+    than the heaviest two of them, it holds three or more. Weights in falling order.
+    """
+    sums = np.cumsum(heavy)
+    found = []
+    for least in (3, 2, 1):
+        enough = missing * sums[-1] * (1 + 1e-9) + (sums[least - 2] if least > 1 and len(heavy) >= least else 0.0)
+        if sums[-1] > enough and len(heavy) >= least:
+            found.append((int(np.searchsorted(sums, enough, side="right")) + 1, least))
+    return found
 
 
 def near_pairs(questions: Questions, vocabulary: Vocabulary, nearness: Nearness) -> Iterator[tuple[int, Indexes]]:

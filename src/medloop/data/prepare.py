@@ -94,6 +94,17 @@ class Outcome:
     reasons: dict[int, tuple[DropReason, int]]
 
 
+@dataclass(frozen=True)
+class Built:
+    """What is left of the rows once the files are written: little, so that verifying has the memory to itself."""
+
+    files: dict[Split, FileEntry]
+    cells: Counter[tuple[Split, Language, Stratum]]
+    kept: Counter[str]
+    drops: list[Drop]
+    vocabulary: Vocabulary
+
+
 def prepare(
     workspace: Workspace, config: PrepareConfig, *, seed: int, names: Sequence[str] = (), progress: Progress = silent
 ) -> DatasetCard:
@@ -103,18 +114,12 @@ def prepare(
         raise InputError("There is no data to prepare", "Import some first: medloop data import FILE --name NAME")
     sweep(workspace.processed.parent)
     with new_artifact(workspace.processed, replace=True) as folder:
-        with Spool(folder / ".spool") as spool:
-            rows, drops = gather(sources, workspace.raw, spool, limits=config.limits, seed=seed, progress=progress)
-            _check_enough(rows, drops)
-            vocabulary = Vocabulary(rows.questions)
-            outcome = _sort_out(rows, vocabulary, config, progress)
-            files = _write_splits(folder, rows, outcome)
-            drops = sorted([*drops, *_dropped(rows, outcome, sources)], key=lambda drop: (drop.source, drop.line))
-        write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in drops))
+        built = _build(folder, sources, workspace.raw, config, seed, progress)
         held_out = [folder / FILES[split] for split in SPLITS[1:]]
-        checked = verify_files(folder / FILES["train"], held_out, vocabulary, config.nearness, config.text_threshold, progress)
-        kept = Counter(sources[number].name for number in rows.source[outcome.kept])
-        facts = Facts(config.model_dump(), seed, sources, files, _cells(rows, outcome), kept, drops, checked)
+        checked = verify_files(
+            folder / FILES["train"], held_out, built.vocabulary, config.nearness, config.text_threshold, progress
+        )
+        facts = Facts(config.model_dump(), seed, sources, built.files, built.cells, built.kept, built.drops, checked)
         card = make_card(facts)
         (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
         (folder / READABLE).write_text(render_card(card, facts), encoding="utf-8")
@@ -126,6 +131,20 @@ def read_card(workspace: Workspace) -> DatasetCard:
     if not path.is_file():
         raise InputError("There is no prepared data yet", "Make it with: medloop data prepare")
     return DatasetCard.from_json(path.read_text(encoding="utf-8"))
+
+
+def _build(folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, seed: int, progress: Progress) -> Built:
+    """The five files and `dropped.jsonl`."""
+    with Spool(folder / ".spool") as spool:
+        rows, drops = gather(sources, raw, spool, limits=config.limits, seed=seed, progress=progress)
+        _check_enough(rows, drops)
+        vocabulary = Vocabulary(rows.questions)
+        outcome = _sort_out(rows, vocabulary, config, progress)
+        files = _write_splits(folder, rows, outcome)
+        drops = sorted([*drops, *_dropped(rows, outcome, sources)], key=lambda drop: (drop.source, drop.line))
+    write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in drops))
+    kept = Counter(sources[number].name for number in rows.source[outcome.kept])
+    return Built(files, _cells(rows, outcome), kept, drops, vocabulary)
 
 
 def _check_enough(rows: Rows, drops: Sequence[Drop]) -> None:
