@@ -3,7 +3,7 @@
     h(i) = SHA-256( h(i-1) || canonical(row i) ),   h(0) = 32 zero bytes
 
 Cutting rows off the end leaves a sound chain, so the newest number and hash are also kept outside the database, in
-`logs/audit.head`, signed with a key that only the master key opens. The head is written after the commit: a crash
+the workspace's `logs/audit.head`, signed with a key that only the master key opens. The head is written after the commit: a crash
 between the two leaves it behind the log, which is no alarm; a head ahead of the log is one.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, make_url, select
 
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.errors import InputError, MedloopError, speaking_of
@@ -131,7 +131,12 @@ def start_new_head(store: Store, actor: str) -> None:
 
 
 def head_file(settings: Settings) -> Path:
-    return settings.workspace.logs / "audit.head"
+    """One head per database: `audit.head` for the workspace's own, a name made from the URL for another."""
+    if settings.url == f"sqlite:///{settings.workspace.database}":
+        return settings.workspace.logs / "audit.head"
+    url = make_url(settings.url).set(password=None).difference_update_query(["password"])
+    name = hashlib.sha256(url.render_as_string().encode()).hexdigest()[:12]
+    return settings.workspace.logs / f"audit-{name}.head"
 
 
 def prepare(store: Store) -> None:
@@ -165,7 +170,9 @@ def sign_head(store: Store, conn: Connection) -> Head | None:
     key = store.keys.auditing(conn).raw
     kept = _read_head(store.settings)
     if not isinstance(kept, Head) or not _signed(key, kept) or not _on_chain(conn, kept):
-        log.error("%s does not fit the audit log and is left as it is; run: medloop audit verify", head_file(store.settings))
+        if not store.head_alarm:  # once: a busy server must not drown its log in it
+            log.error("%s does not fit the audit log and is left as it is; run: medloop audit verify", head_file(store.settings))
+        store.head_alarm = True
         return None
     return _sign(key, appended.seq, appended.hash)
 

@@ -58,6 +58,7 @@ class Store:
         self.engine = engine
         self.keys = Keyring(settings)
         self.wait_s = wait_s
+        self.head_alarm = False
         self._pid = os.getpid()
 
     @property
@@ -237,11 +238,10 @@ def _engine(settings: Settings, *, create: bool = False, wait_s: float = WAIT_S)
         event.listen(engine, "connect", _set_pragmas)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+    # Whatever the server's default is, an acknowledged commit is on its disk. The user's own options come first.
+    session = f"{url.query.get('options', '')} -c synchronous_commit=on".strip()
     try:
-        # Whatever the server's default is, an acknowledged commit is on its disk.
-        return create_engine(
-            url, pool_pre_ping=True, connect_args={"options": "-c synchronous_commit=on", "connect_timeout": 5}, **options
-        )
+        return create_engine(url, pool_pre_ping=True, connect_args={"options": session, "connect_timeout": 5}, **options)
     except ModuleNotFoundError:
         raise MissingExtraError.of("A PostgreSQL store", "ops") from None
 
