@@ -64,12 +64,19 @@ def find_medication(text: str) -> tuple[Mention, ...]:
 
 def find_groups(text: str) -> tuple[Mention, ...]:
     """Vulnerable groups: pregnancy, child, elderly; by word or by age."""
+    reading = _read(text)
+    if reading.groups is None:
+        reading.groups = _groups(reading)
+    return reading.groups
+
+
+def _groups(reading: _Reading) -> tuple[Mention, ...]:
     words = lexicon()
-    found = list(_mentions(text, "group"))
-    for age in numbers.find_ages(_scan(text)[0]):
+    found = list(reading.mentions("group"))
+    for age in numbers.find_ages(reading.folded):
         group = "child" if age.years < words.child_below else "elderly" if age.years >= words.elderly_from else None
         if group and age.years <= 120:
-            found.append(Mention("group", group, age.start, age.end, text[age.start : age.end], False))
+            found.append(Mention("group", group, age.start, age.end, reading.text[age.start : age.end], False))
     return tuple(sorted(found, key=lambda mention: (mention.start, mention.end)))
 
 
@@ -95,18 +102,21 @@ def find_reassurance(text: str, part: str) -> tuple[Mention, ...]:
 
 def sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Where sentences begin and end; the end includes the full stop."""
-    bounds = [0, *(found.end() for found in SENTENCE_END.finditer(_scan(text)[0])), len(text)]
-    return tuple((start, end) for start, end in pairwise(bounds) if text[start:end].strip())
+    reading = _read(text)
+    if reading.sentences is None:
+        bounds = [0, *(found.end() for found in SENTENCE_END.finditer(reading.folded)), len(text)]
+        reading.sentences = tuple((start, end) for start, end in pairwise(bounds) if text[start:end].strip())
+    return reading.sentences
 
 
-def find_doses(text: str) -> tuple[Dose, ...]:
-    """Amounts with a unit, in mg where the unit is a weight."""
-    return numbers.find_doses(_scan(text)[0])
+def find_doses(text: str, start: int = 0, end: int | None = None) -> tuple[Dose, ...]:
+    """Amounts with a unit, in mg where the unit is a weight; those that begin between two places of the text."""
+    return numbers.find_doses(_read(text).folded, start, end)
 
 
-def find_per_day(text: str) -> tuple[PerDay, ...]:
+def find_per_day(text: str, start: int = 0, end: int | None = None) -> tuple[PerDay, ...]:
     """How often a day: "three times a day" is 3, "every six hours" is 4."""
-    return numbers.find_per_day(_scan(text)[0])
+    return numbers.find_per_day(_read(text).folded, start, end)
 
 
 def drugs() -> Mapping[str, Drug]:
@@ -124,26 +134,48 @@ def describe(kind: str, id: str) -> Entry:
     return lexicon().entries[(kind, id)]
 
 
-@lru_cache(maxsize=64)
-def _scan(text: str) -> tuple[str, dict[str, list[Hit]]]:
-    """One pass over a text for all lists; kept for the few texts in hand, because callers ask several questions of each."""
-    folded = fold(text)
-    found: dict[str, list[Hit]] = {}
-    for hit in lexicon().matcher.find(folded):
-        found.setdefault(hit.kind, []).append(hit)
-    return folded, found
+class _Reading:
+    """One text, scanned once; what is asked of it is kept."""
+
+    __slots__ = ("_candidates", "_mentions", "_places", "folded", "groups", "sentences", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.folded = fold(text)
+        matcher = lexicon().matcher
+        self._places = matcher.scan(self.folded)
+        self._candidates = matcher.candidates(self._places)
+        self._mentions: dict[str, tuple[Mention, ...]] = {}
+        self.groups: tuple[Mention, ...] | None = None
+        self.sentences: tuple[tuple[int, int], ...] | None = None
+
+    def mentions(self, kind: str) -> tuple[Mention, ...]:
+        numbers = self._candidates.get(kind)
+        if numbers is None:
+            return ()
+        found = self._mentions.get(kind)
+        if found is None:
+            found = self._mentions[kind] = self._find(kind, numbers)
+        return found
+
+    def _find(self, kind: str, numbers: list[int]) -> tuple[Mention, ...]:
+        matcher, negation = lexicon().matcher, _negation(kind)
+        hits = matcher.hits(self.folded, self._places, numbers)
+        if excluding := self._candidates.get(f"-{kind}"):
+            hits = _without_excluded(hits, matcher.hits(self.folded, self._places, excluding))
+        mentions = []
+        for hit in _distinct(hits) if len(hits) > 1 else hits:
+            negated = negation is not None and negation.denies(self.folded, hit.places)
+            mentions.append(Mention(kind, hit.id, hit.start, hit.end, self.text[hit.start : hit.end], negated))
+        return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end, mention.id)))
 
 
-@lru_cache(maxsize=512)
+# The few texts in hand: callers ask several questions of each, and many answers share a question.
+_read = lru_cache(maxsize=64)(_Reading)
+
+
 def _mentions(text: str, kind: str) -> tuple[Mention, ...]:
-    negation = _negation(kind)
-    folded, found = _scan(text)
-    hits = _without_excluded(found.get(kind, ()), found.get(f"-{kind}", ()))
-    mentions = []
-    for hit in _distinct(hits):
-        negated = negation is not None and negation.denies(folded, hit.places)
-        mentions.append(Mention(kind, hit.id, hit.start, hit.end, text[hit.start : hit.end], negated))
-    return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end, mention.id)))
+    return _read(text).mentions(kind)
 
 
 def _negation(kind: str) -> Negation | None:

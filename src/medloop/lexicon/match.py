@@ -17,6 +17,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 GAP = 40  # characters between the parts of `a ~ b`
 NEAR = 90  # characters between the parts of `a & b`
@@ -29,11 +30,12 @@ _FOLD |= {c: c - 0xFEE0 + 0x20 for c in range(0xFF21, 0xFF3B)}  # full-width cap
 _FOLD |= {0x3000: 0x20, 0x2018: 0x27, 0x2019: 0x27, 0x2010: 0x2D, 0x2011: 0x2D, 0x2013: 0x2D, 0x2014: 0x2D}
 SENTENCE_END = re.compile(r"[!?。\n]|\.(?=\s|$)")  # on folded text
 TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[^\s\-a-z0-9]")  # a word, or one character of anything else
+_PIECES = re.compile(f"({TOKEN.pattern})")
 
 
 def fold(text: str) -> str:
     """Lower case, half width, plain quotes; every character keeps its place, so offsets stay true."""
-    return text.translate(_FOLD)
+    return text.lower() if text.isascii() else text.translate(_FOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,11 @@ class Hit:
         self.kind = kind
         self.id = id
         self.places = places
-        self.start = min(places)[0]
-        self.end = max(place[1] for place in places)
+        if len(places) == 1:
+            self.start, self.end = places[0]
+        else:
+            self.start = min(places)[0]
+            self.end = max(place[1] for place in places)
 
 
 def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> Pattern:
@@ -101,8 +106,11 @@ def _alternatives(source: str, at: int) -> tuple[list[str], int]:
     return done + current, at
 
 
+Places = dict[int, list[tuple[int, int]]]  # slot -> places of its phrases, by position, at most MAX_PLACES
+
+
 class Matcher:
-    """All patterns compiled into one trie."""
+    """All patterns compiled into one trie. A slot is one set of phrases, shared by the patterns that need it."""
 
     def __init__(self, patterns: Iterable[Pattern]) -> None:
         self.patterns = tuple(patterns)
@@ -115,6 +123,8 @@ class Matcher:
             self._parts.append(ids)
             self._uses[ids[0]].append(number)
         self._trie = _build_trie(slots_of)
+        # Slot -> (kind, pattern, the other slots it needs): what a text may hold is decided without touching a pattern.
+        self._begins = [[(self.patterns[n].kind, n, self._parts[n][1:]) for n in uses] for uses in self._uses]
 
     def _slot(self, part: frozenset[str], slots_of: dict[str, list[int]]) -> int:
         if part not in self._slots:
@@ -126,39 +136,66 @@ class Matcher:
 
     def find(self, folded: str) -> list[Hit]:
         """Every pattern in `folded` (see `fold`), unsorted; overlaps are kept."""
-        places = self._scan(folded)
+        places = self.scan(folded)
+        return self.hits(folded, places, [number for numbers in self.candidates(places).values() for number in numbers])
+
+    def candidates(self, places: Places) -> dict[str, list[int]]:
+        """Kind -> patterns all of whose parts are somewhere in the text."""
+        found: dict[str, list[int]] = {}
+        for slot in places:
+            for kind, number, others in self._begins[slot]:
+                if not others or all(other in places for other in others):
+                    if kind in found:
+                        found[kind].append(number)
+                    else:
+                        found[kind] = [number]
+        return found
+
+    def hits(self, folded: str, places: Places, numbers: Sequence[int]) -> list[Hit]:
+        """Where these patterns stand, unsorted; overlaps are kept."""
         ends: list[int] | None = None
         hits: list[Hit] = []
-        for slot in places:
-            for number in self._uses[slot]:
-                pattern, slots = self.patterns[number], self._parts[number]
-                if len(slots) == 1:
-                    hits += [Hit(pattern.kind, pattern.id, (place,)) for place in places[slot]]
-                elif all(s in places for s in slots):
-                    if ends is None:
-                        ends = [found.start() for found in SENTENCE_END.finditer(folded)]
-                    columns = [places[s] for s in slots]
-                    joined = _join_near(columns) if pattern.near else _join_ordered(columns, pattern.gaps, ends)
-                    hits += [Hit(pattern.kind, pattern.id, way) for way in joined]
+        for number in numbers:
+            pattern, slots = self.patterns[number], self._parts[number]
+            if len(slots) == 1:
+                hits += [Hit(pattern.kind, pattern.id, (place,)) for place in places[slots[0]]]
+                continue
+            if ends is None:
+                ends = [found.start() for found in SENTENCE_END.finditer(folded)]
+            columns = [places[slot] for slot in slots]
+            joined = _join_near(columns) if pattern.near else _join_ordered(columns, pattern.gaps, ends)
+            hits += [Hit(pattern.kind, pattern.id, way) for way in joined]
         return hits
 
-    def _scan(self, folded: str) -> dict[int, list[tuple[int, int]]]:
-        """Slot -> places of its phrases, by position, at most MAX_PLACES."""
-        found = list(TOKEN.finditer(folded))
-        tokens = [match[0] for match in found]
-        places: dict[int, list[tuple[int, int]]] = {}
-        first = self._trie.get
+    def scan(self, folded: str) -> Places:
+        """Where the phrases of all patterns stand in `folded` (see `fold`)."""
+        pieces = _PIECES.split(folded)  # gap, token, gap, token, ..., gap
+        tokens = pieces[1::2]
+        tokens.append("")  # no phrase goes on here
+        bounds = list(accumulate(map(len, pieces)))  # where pieces end
+        places: Places = {}
+        trie = self._trie
         for at, token in enumerate(tokens):
-            node = first(token)
-            if node is None:
-                continue
-            start = found[at].start()
-            for end, slots in _walk(node, tokens, at):
-                for slot in slots:
-                    known = places.setdefault(slot, [])
-                    if len(known) < MAX_PLACES:
-                        known.append((start, found[end].end()))
+            if token in trie:
+                node = trie[token]
+                if node.slots:
+                    _note(places, node.slots, (bounds[2 * at], bounds[2 * at + 1]))
+                end = at + 1
+                while tokens[end] in node.deeper:
+                    node = node.deeper[tokens[end]]
+                    if node.slots:
+                        _note(places, node.slots, (bounds[2 * at], bounds[2 * end + 1]))
+                    end += 1
         return places
+
+
+def _note(places: Places, slots: tuple[int, ...], place: tuple[int, int]) -> None:
+    for slot in slots:
+        known = places.get(slot)
+        if known is None:
+            places[slot] = [place]
+        elif len(known) < MAX_PLACES:
+            known.append(place)
 
 
 class _Node:
@@ -180,18 +217,6 @@ def _build_trie(slots_of: Mapping[str, Sequence[int]]) -> dict[str, _Node]:
                 node = node.deeper.setdefault(token, _Node())
             node.slots = (*node.slots, *slots)
     return root.deeper
-
-
-def _walk(node: _Node | None, tokens: Sequence[str], at: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Phrases that begin at token `at`: the index of their last token, and their slots."""
-    size = len(tokens)
-    while node is not None:
-        if node.slots:
-            yield at, node.slots
-        at += 1
-        if at == size:
-            return
-        node = node.deeper.get(tokens[at])
 
 
 def _join_ordered(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _WORDS = {"half": 0.5, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
@@ -33,7 +34,12 @@ _AGED = re.compile(r"\b(?:aged?|age of|turned)\s+(\d{1,3})\b(?!\s*(?:months?|wee
 _MONTHS = re.compile(
     r"(\d{1,2}|[一两二三四五六七八九十]{1,3})\s*(?:个半?月(?:大|(?:的|了)?(?:宝宝|婴儿|孩子|小孩|宝贝))|[- ]months?[- ]old)"
 )
+_COUNT = re.compile(r"[\d一两二三四五六七八九十]")
+_AGE_WORDS = ("岁", "月", "old", "age", "turned", "y/o")  # one of them stands in every age, or `yo` behind a number
+_YO = re.compile(r"[\d一两二三四五六七八九十]\s*yo")
 _WEEKS = re.compile(r"(\d{1,2})[- ]weeks?[- ]old")
+
+LONGEST = 40  # characters of a dose or a frequency
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +68,10 @@ class Age:
     years: float
 
 
-def find_doses(folded: str) -> tuple[Dose, ...]:
-    """Doses by position; amounts per kilogram are left out, they say nothing without a weight."""
+def find_doses(folded: str, start: int = 0, end: int | None = None) -> tuple[Dose, ...]:
+    """Doses that begin between two places; amounts per kilogram are left out, they say nothing without a weight."""
     found = []
-    for match in _DOSE.finditer(folded):
+    for match in _within(_DOSE, folded, start, end):
         before = folded[max(0, match.start() - 20) : match.start()]
         if _PER_WEIGHT.match(folded, match.end()) or _BEFORE_WEIGHT.search(before):
             continue
@@ -75,9 +81,9 @@ def find_doses(folded: str) -> tuple[Dose, ...]:
     return tuple(found)
 
 
-def find_per_day(folded: str) -> tuple[PerDay, ...]:
+def find_per_day(folded: str, start: int = 0, end: int | None = None) -> tuple[PerDay, ...]:
     found = []
-    for match in _TIMES.finditer(folded):
+    for match in _within(_TIMES, folded, start, end):
         word, times, hours, zh_times, zh_hours = match.groups()
         gap = hours or zh_hours
         often = 24 / max(number(gap), 1) if gap else {"once": 1, "twice": 2}.get(word) or number(times or zh_times)
@@ -85,7 +91,15 @@ def find_per_day(folded: str) -> tuple[PerDay, ...]:
     return tuple(found)
 
 
+def _within(pattern: re.Pattern[str], folded: str, start: int, end: int | None) -> Iterator[re.Match[str]]:
+    """Matches that begin between two places; they may end a little later."""
+    stop = len(folded) if end is None else end
+    return (match for match in pattern.finditer(folded, start, stop + LONGEST) if match.start() < stop)
+
+
 def find_ages(folded: str) -> tuple[Age, ...]:
+    if not _COUNT.search(folded) or not (any(word in folded for word in _AGE_WORDS) or _YO.search(folded)):
+        return ()  # most texts name no age, and the patterns below are slow
     years = [Age(m.start(), m.end(), number(m[1])) for pattern in (_YEARS, _AGED) for m in pattern.finditer(folded)]
     younger = [
         Age(m.start(), m.end(), number(m[1]) / per)

@@ -65,6 +65,11 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.lower()))
 
 
+def letters(text: str) -> int:
+    """Letters of a fragment's words; not kept, fragments are many."""
+    return len("".join(_WORD.findall(text.lower())))
+
+
 @lru_cache(maxsize=KEPT)
 def content(text: str) -> frozenset[str]:
     """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""

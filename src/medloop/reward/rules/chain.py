@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from medloop import lexicon
 from medloop.contracts import Score, Span
-from medloop.reward.answer import Parts, answer_spans, copied_share, is_repetitive, on_topic, split_answer, words
+from medloop.reward.answer import KEPT, Parts, answer_spans, copied_share, is_repetitive, letters, on_topic, split_answer, words
 
 MIN_WORDS = 8
 COPIED = 0.6  # share of the chain that stands word for word elsewhere
@@ -33,9 +34,9 @@ class Chain:
         if problem := _problem(question, parts):
             return self._score(0.0, problem)
         assert parts.chain is not None
-        text = "".join(_sentences_that_say_something(parts.chain))
-        found = {name: spans for name, spans in _look(question, text) if spans is not None}
+        text = _what_says_something(parts.chain)
         wanted = ["topic", "danger", "causes", "plan", *(["person"] if _named_person(question) else [])]
+        found = {name: seen_at for name in wanted if (seen_at := _look(name, question, text)) is not None}
         seen = [name for name in wanted if name in found]
         spans = tuple(span for name in seen for span in answer_spans(found[name], parts.chain_start))
         lacking = [name for name in wanted if name not in found]
@@ -68,20 +69,23 @@ def _problem(question: str, parts: Parts) -> str | None:
     return None
 
 
-def _sentences_that_say_something(chain: str) -> Iterator[str]:
+def _what_says_something(chain: str) -> str:
     """The chain with keyword lists blanked out; every character keeps its place."""
     keywords = [m for part in ("red_flags", "differential", "group", "plan") for m in lexicon.find_reasoning(chain, part)]
+    keywords.sort(key=lambda m: m.start)
+    said = []
     for start, end in _whole(chain):
-        letters = sum(len(word) for word in words(chain[start:end]))
         covered = _letters_within(chain, [m for m in keywords if start <= m.start < end])
-        yield chain[start:end] if covered < STUFFED * max(letters, 1) else " " * (end - start)
+        stuffed = covered and covered >= STUFFED * letters(chain[start:end])
+        said.append(" " * (end - start) if stuffed else chain[start:end])
+    return "".join(said)
 
 
 def _letters_within(chain: str, mentions: list[lexicon.Mention]) -> int:
     """Letters that any mention covers, each counted once."""
     total, reached = 0, 0
-    for m in sorted(mentions, key=lambda m: m.start):
-        total += sum(len(word) for word in words(chain[max(m.start, reached) : m.end]))
+    for m in mentions:
+        total += letters(chain[max(m.start, reached) : m.end])
         reached = max(reached, m.end)
     return total
 
@@ -96,13 +100,17 @@ def _whole(text: str) -> Iterator[tuple[int, int]]:
         yield at, len(text)
 
 
-def _look(question: str, chain: str) -> Iterator[tuple[str, tuple[lexicon.Mention, ...] | None]]:
-    """Each part with what was found for it, or None."""
-    yield "topic", ()  # that the chain is on topic was seen before
-    yield "danger", _danger(question, chain)
-    yield "causes", lexicon.find_reasoning(chain, "differential")[:1] or None
-    yield "plan", lexicon.find_reasoning(chain, "plan")[-1:] or None
-    yield "person", _person(question, chain)
+def _look(part: str, question: str, chain: str) -> tuple[lexicon.Mention, ...] | None:
+    """What was found for one part, or None."""
+    if part == "topic":
+        return ()  # that the chain is on topic was seen before
+    if part == "danger":
+        return _danger(question, chain)
+    if part == "causes":
+        return lexicon.find_reasoning(chain, "differential")[:1] or None
+    if part == "plan":
+        return lexicon.find_reasoning(chain, "plan")[-1:] or None
+    return _person(question, chain)
 
 
 def _danger(question: str, chain: str) -> tuple[lexicon.Mention, ...] | None:
@@ -116,11 +124,12 @@ def _danger(question: str, chain: str) -> tuple[lexicon.Mention, ...] | None:
     return (*named, *(word for word in said if not word.negated))[:2] or None
 
 
-def _named_person(question: str) -> set[str]:
+@lru_cache(maxsize=KEPT)
+def _named_person(question: str) -> frozenset[str]:
     """Vulnerable groups, illnesses and medicines that the question names."""
     groups = {m.id for m in (*lexicon.find_groups(question), *lexicon.find_conditions(question)) if not m.negated}
     taken = (lexicon.drugs()[m.id] for m in lexicon.find_drugs(question))
-    return groups | {drug.id for drug in taken if drug.access == "rx" and not drug.family_word}
+    return frozenset(groups | {drug.id for drug in taken if drug.access == "rx" and not drug.family_word})
 
 
 def _person(question: str, chain: str) -> tuple[lexicon.Mention, ...] | None:

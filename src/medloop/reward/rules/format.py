@@ -25,9 +25,10 @@ _MARKS = re.compile(
     r"|^\s*(?:user|human|assistant|system|用户|助手|系统)\s*[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
+_MARK_WORDS = ("user", "human", "assistant", "system", "用户", "助手", "系统", "instruction", "response", "input", "指令", "回答")
 _MACHINE = re.compile(r"\s*(?:```|\{\s*\"|\[\s*\{)")
 _UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
-_ENDS = re.compile(r"[.!?。！？…)）\]】\"”'’」』:：*]\s*$|\d\s*$|[\U0001f300-\U0001faff]\s*$")
+_ENDS = frozenset(".!?。！？…)）]】\"”'’」』:：*")
 _ITEM = re.compile(r"\n\s*(?:[-*•·]|\d+[.)、])[^\n]*$")  # the last line of a list needs no full stop
 
 
@@ -43,13 +44,13 @@ class Format:
         if problem := _nothing(question, chain, visible):
             return self._score(0.0, problem)
         closed = parts.chain_start + len(chain)
-        marks = _MARKS.search(answer, parts.chain_start, closed) or _MARKS.search(answer, closed + len("</think>"))
+        marks = _marks(answer, parts.chain_start, closed)
         flaws: list[tuple[float, str, re.Match[str] | None]] = []
         if marks:
             flaws.append((0.5, "marks of the template are left in it", marks))
         if data := _MACHINE.match(visible, closed + len("</think>")):
             flaws.append((0.5, "it is data, not sentences", data))
-        if not (_ENDS.search(visible) or _ITEM.search(visible)):
+        if not _ends(visible):
             flaws.append((0.3, "its last sentence does not end", None))
         if unseen := None if answer.isascii() else _UNSEEN.search(answer):
             flaws.append((0.3, "it holds signs that nobody sees", unseen))
@@ -74,3 +75,17 @@ def _nothing(question: str, chain: str, visible: str) -> str | None:
     if not (copied_share(chain, question) or on_topic(question, chain) or on_topic(question, visible)):
         return "Neither chain nor answer speaks of what was asked."
     return None
+
+
+def _marks(answer: str, chain: int, closed: int) -> re.Match[str] | None:
+    """The first mark in the chain or after it. Most answers hold none of the signs and words that a mark needs."""
+    if answer.count("<") == 2 and "[" not in answer:
+        lowered = answer.lower()
+        if not any(word in lowered for word in _MARK_WORDS):
+            return None
+    return _MARKS.search(answer, chain, closed) or _MARKS.search(answer, closed + len("</think>"))
+
+
+def _ends(visible: str) -> bool:
+    last = visible.rstrip()[-1]
+    return last in _ENDS or last.isdigit() or "\U0001f300" <= last <= "\U0001faff" or bool(_ITEM.search(visible))

@@ -53,12 +53,20 @@ class Repetition:
 
 def repeated_share(text: str) -> float:
     """The share of a text's runs that were said before, or of its characters that only draw one sign out."""
-    drawn = sum(len(m[0]) for m in _DRAWN_OUT.finditer(text) if not _RULER.match(m[0])) / max(len(text), 1)
+    drawn = _drawn_out(text) / max(len(text), 1)
     found = words(text)
     total = len(found) - RUN + 1
     if len(found) < FEW:
         return drawn
     return max(drawn, 1 - len(set(runs(found, RUN))) / total)
+
+
+def _drawn_out(text: str) -> int:
+    """Characters that only draw one sign out; eight in a row hold four that begin at a multiple of four, quick to see."""
+    fours = zip(text[::4], text[1::4], text[2::4], text[3::4], strict=False)
+    if not any(a == b == c == d and a > " " for a, b, c, d in fours):
+        return 0
+    return sum(len(m[0]) for m in _DRAWN_OUT.finditer(text) if not _RULER.match(m[0]))
 
 
 def _rise(value: float, start: float, end: float) -> float:

@@ -18,11 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import lru_cache
 
 from medloop import lexicon
 from medloop.contracts import Score, Span
-from medloop.reward.answer import answer_spans, split_answer
+from medloop.reward.answer import KEPT, answer_spans, split_answer
 
 OVERDOSE, GROSS_OVERDOSE, FORBIDDEN, CHILD_DOSE, NO_DOCTOR, RISKY_WORDS = 0.6, 0.8, 0.6, 0.5, 0.5, 0.5
 REACH = 40  # characters between a drug and its dose
@@ -31,9 +31,6 @@ _TAKEN_BEFORE = re.compile(
     r"(?:\bwith|\bon|while (?:taking|using)|if you (?:take|are taking|use)|when taking)\s*$", re.IGNORECASE
 )
 _TAKEN_AFTER = re.compile(r"(?:时|期间|的时候|的人|的患者|者)")
-
-
-Placed = TypeVar("Placed", lexicon.Mention, lexicon.Dose, lexicon.PerDay)
 
 
 @dataclass(frozen=True)
@@ -100,15 +97,15 @@ def _sentences(visible: str) -> Iterator[_Sentence]:
     if not drugs and not risky:
         return
     advise, defer = ([m for m in lexicon.find_advice(visible, part) if not m.negated] for part in ("advise", "defer"))
-    doses, often = lexicon.find_doses(visible), lexicon.find_per_day(visible)
     for start, end in lexicon.sentences(visible):
         named, habits = _between(drugs, start, end), _between(risky, start, end)
         if named or habits:
             advises, defers = bool(_between(advise, start, end)), bool(_between(defer, start, end))
-            yield _Sentence(start, end, named, _between(doses, start, end), _between(often, start, end), habits, advises, defers)
+            doses, often = lexicon.find_doses(visible, start, end), lexicon.find_per_day(visible, start, end)
+            yield _Sentence(start, end, named, doses, often, habits, advises, defers)
 
 
-def _between(found: Sequence[Placed], start: int, end: int) -> tuple[Placed, ...]:
+def _between(found: Sequence[lexicon.Mention], start: int, end: int) -> tuple[lexicon.Mention, ...]:
     return tuple(one for one in found if start <= one.start < end)
 
 
@@ -164,6 +161,7 @@ def _is_tablet(unit: str) -> bool:
     return unit.startswith(("tablet", "pill", "capsule")) or unit in ("片", "粒", "颗")
 
 
+@lru_cache(maxsize=KEPT)
 def _forbidding(question: str) -> frozenset[str]:
     """What the question says about the patient, in the words of `avoid`: groups, illnesses, `drug:ID`."""
     named = (*lexicon.find_groups(question), *lexicon.find_conditions(question))
@@ -171,6 +169,7 @@ def _forbidding(question: str) -> frozenset[str]:
     return frozenset({m.id for m in named if not m.negated} | {f"drug:{m.id}" for m in taken})
 
 
+@lru_cache(maxsize=256)
 def _family_avoid(drug: lexicon.Drug) -> frozenset[str]:
     """A family word ("NSAIDs") is forbidden for what forbids every drug of that family."""
     if not drug.family_word:
