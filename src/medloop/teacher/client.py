@@ -12,13 +12,16 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+import certifi
 import httpx
 
 from medloop.contracts import canonical_json, sha256_id, utc_now
@@ -58,18 +61,13 @@ class Teacher:
         self.calls = 0
         self.hold_until = 0.0  # a short Retry-After speaks to all requests
         self._key = key
-        self._client = httpx.AsyncClient(
-            timeout=None,  # the deadline is ours: a timeout per read lets a slow drip live for ever
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=config.in_flight),
-            follow_redirects=False,  # a redirect would carry text and key elsewhere
-            trust_env=False,
-        )
+        self._lanes = _Lanes()
 
     async def __aenter__(self) -> Teacher:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self._client.aclose()
+        await self._lanes.close()
 
     async def ask(
         self, messages: Sequence[Mapping[str, str]], accept: Callable[[Reply], V], about: Mapping[str, Any] | None = None
@@ -145,13 +143,9 @@ class Teacher:
         self.calls += 1
         usage, outcome, reply = Usage(), "cancelled", None
         try:
-            reply = await post(
-                self._client,
-                self.config.base_url.rstrip("/") + "/chat/completions",
-                self._headers(),
-                payload,
-                self.config.body_bytes,
-            )
+            url = self.config.base_url.rstrip("/") + "/chat/completions"
+            async with self._lanes.take() as client:
+                reply = await post(client, url, self._headers(), payload, self.config.body_bytes)
             usage = reply.usage
             verdict = self._accept(reply, accept)
             outcome = "ok"
@@ -250,6 +244,38 @@ class Teacher:
             {**about, **served, **tokens, "time": at.isoformat(), "request": sha256_id(payload), "model": self.config.model,
              "outcome": outcome, "latency_ms": round(1000 * seconds), "cost": cost}
         )  # fmt: skip
+
+
+class _Lanes:
+    """Kept connections, one client each: a shared pool searches all its connections for every request, which costs more
+    time than the requests at 64 in flight."""
+
+    def __init__(self) -> None:
+        self._free: list[httpx.AsyncClient] = []
+        self._all: list[httpx.AsyncClient] = []
+        self._tls = ssl.create_default_context(cafile=certifi.where())
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[httpx.AsyncClient]:
+        lane = self._free.pop() if self._free else self._open()
+        try:
+            yield lane
+        finally:
+            self._free.append(lane)
+
+    def _open(self) -> httpx.AsyncClient:
+        lane = httpx.AsyncClient(
+            timeout=None,  # the deadline is ours: a timeout per read lets a slow drip live for ever
+            verify=self._tls,
+            follow_redirects=False,  # a redirect would carry text and key elsewhere
+            trust_env=False,
+        )
+        self._all.append(lane)
+        return lane
+
+    async def close(self) -> None:
+        for lane in self._all:
+            await lane.aclose()
 
 
 # Refusals before any work: nobody pays for those.

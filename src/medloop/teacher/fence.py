@@ -33,7 +33,8 @@ _VERDICT_WORDS = re.compile(
 )
 _BRACES = re.compile(r"\{[^{}]{0,2000}\}")
 # A sentence is an attack when it names grading and wants something, or tells a reader to drop its instructions.
-_SENTENCE = re.compile(r"[^.!?。！？\n；;]+[.!?。！？\n；;]*")
+_SENTENCE = re.compile(r"(?:[^.!?。！？\n；;]|\.(?=\d))+[.!?。！？\n；;]*")
+_FIELDS = re.compile(r"\b(?:teacher_score|safety_flag|overall|rubric|criteria)\b[\"']?\s*[:=]", re.IGNORECASE)
 _GRADING = re.compile(
     r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|es|ed|ings?)|grad(?:e|es|er|ers|ing)|rubrics?|criteri(?:a|on)|verdict|evaluat\w+"
     r"|judg(?:e|es|ment|ement|ing)|marks?|points?|teacher|reviewer|assess(?:or|ment)|reward|benchmark|prompt|instructions?"
@@ -58,7 +59,7 @@ _ORDERS = re.compile(
 )
 _LETTERS = re.compile(r"(?<!\w)(?:\w[ .\-_*]){4,}\w(?!\w)")  # s c o r e
 _ENCODED = re.compile(
-    r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/=])"
+    r"[A-Za-z0-9+/]{40,}={0,2}"
     r"|(?:\\u[0-9a-fA-F]{4}){4,}|(?:&#x?[0-9a-fA-F]{2,6};){3,}|(?:%[0-9a-fA-F]{2}){6,}"
 )
 
@@ -96,17 +97,19 @@ def _plain_letters(text: str) -> str:
 def _without_attack(match: re.Match[str]) -> str:
     sentence = match[0]
     bare = _LETTERS.sub(lambda found: re.sub(r"[ .\-_*]", "", found[0]), sentence)
-    attack = _ORDERS.search(bare) or (_GRADING.search(bare) and _WANTING.search(bare) and not _is_medical(bare))
+    grading = _GRADING.search(bare) and _WANTING.search(bare) and not _is_medical(bare)
+    attack = _ORDERS.search(bare) or _FIELDS.search(bare) or grading
     attack = attack or (_VERDICT_WORDS.search(bare) and _WANTING.search(bare))
     return f" {MARK} " if attack else sentence
 
 
 # "Your Glasgow score should be checked": words of grading that belong to medicine, without a word for this grading.
 _MEDICAL = re.compile(
-    r"\b(?:apgar|glasgow|gcs|child-pugh|cha2ds2|wells|meld|nihss|bishop|pain|[tz]-score|apache|sofa|risk|rate|blood|pulse"
-    r"|(?:immune|nervous|digestive|respiratory|circulatory|urinary) system|physician assistant|birth|pressure points?|doctor)\b"
-    r"|疼痛评分|血|心率|系统性|(?:免疫|神经|消化|呼吸|循环|泌尿|内分泌)系统|诊断标准|收缩|检查|标准体重|评估病情|病情评估|就医|医生|医师|剂量"
-    r"|十分(?:严重|重要|危险|必要|疼痛|常见)",
+    r"\b(?:apgar|glasgow|gcs|child-pugh|cha2ds2|wells|meld|nihss|bishop|pain|[tz]-score|apache|sofa|risk|heart rate"
+    r"|respiratory rate|blood|pulse|(?:immune|nervous|digestive|respiratory|circulatory|urinary) system|physician assistant"
+    r"|birth|pressure points?|doctor)\b"
+    r"|疼痛评分|血|心率|系统性|(?:免疫|神经|消化|呼吸|循环|泌尿|内分泌)系统|诊断标准|收缩|检查|标准体重|评估病情|病情评估"
+    r"|就医|医生|医师|剂量|十分(?:严重|重要|危险|必要|疼痛|常见)",
     re.IGNORECASE,
 )
 _THIS_GRADING = re.compile(

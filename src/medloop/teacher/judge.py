@@ -13,8 +13,8 @@ import asyncio
 import fcntl
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -104,14 +104,15 @@ class Files:
 
 @dataclass
 class _Request:
-    """One distinct question to the service, and the items that wait for it."""
+    """One distinct question to the service, the items that wait for it, and what came of it."""
 
     id: str
     question: str
     answer: str
     context: str | None
-    priority: int
     waiting: list[int] = field(default_factory=list)
+    judgement: Judgement | None = None
+    missing: str = ""
 
 
 def judge_all(
@@ -154,28 +155,19 @@ async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: 
 
     template, cache = prompts.load(config.template), Cache(files.judgements)
     log = Appender(usage.log_path(files.logs))
-    nulls = _null_items(len(items), config)
-    outcomes: list[Outcome | None] = [None] * (len(items) + len(nulls))
-    requests = _plan([*items, *nulls], config, template, outcomes)
     usual = cache.usual_fingerprint(config.model, template.version)
-    named = set(config.fingerprints) or ({usual} if usual else set())
-    accepted = frozenset(named) if config.stop_on_change else frozenset()
-    open_requests = requests if fresh else _from_cache(requests, [*items, *nulls], cache, config, accepted, outcomes)
-    work = _Work([*items, *nulls], outcomes, cache, template, config, progress)
-    no_key = config.needs_key and not key
-    if no_key:
-        work.give_up(open_requests, "no key: set DEEPSEEK_API_KEY or MEDLOOP_TEACHER_KEY")
-        open_requests = []
-    spent = usage.spent_today(files.logs) if open_requests else 0.0
-    async with Teacher(config, key, log=log.put, spent_today=spent, fingerprint=usual) as teacher:
-        await work.run(teacher, open_requests)
+    teacher = Teacher(config, key, log=log.put, spent_today=usage.spent_today(files.logs), fingerprint=usual)
+    if config.needs_key and not key:
+        teacher.over = Failure("bad_key", "no key: set DEEPSEEK_API_KEY or MEDLOOP_TEACHER_KEY")
+    work = _Work([*items, *_null_items(len(items), config)], cache, template, config, teacher, progress, fresh)
+    async with teacher:
+        await work.run()
     await cache.flush()
     await log.flush()
     if teacher.calls:
         usage.write_table(files.logs)
-    done = [o for o in outcomes if o is not None]
-    assert len(done) == len(outcomes), "every item has an outcome"
-    degraded = "no key" if no_key and requests else (teacher.over.detail if teacher.over else "")
+    done = work.outcomes()
+    degraded = teacher.over.detail if teacher.over and any(o.judgement is None for o in done) else ""
     null_scores = [o.judgement.teacher_score for o in done[len(items) :] if o.judgement]
     mean = sum(null_scores) / len(null_scores) if null_scores else None
     return Run(tuple(done[: len(items)]), teacher.calls, teacher.budget.spent_usd, degraded, tuple(teacher.changes), mean)
@@ -187,93 +179,86 @@ def _null_items(count: int, config: TeacherConfig) -> list[Item]:
     return [Item(f"null-probe-{n}", "What should I do about my chest pain?", NULL_ANSWERS[n], priority=9) for n in range(wanted)]
 
 
-def _plan(
-    items: Sequence[Item], config: TeacherConfig, template: prompts.Template, outcomes: list[Outcome | None]
-) -> list[_Request]:
-    """Scrub every item; equal ones become one request. What cannot be scrubbed is not sent."""
-    from medloop.teacher.client import parameters
-
-    base = {**parameters(config), "max_tokens": config.max_tokens, "template": template.name, "version": template.version,
-            "fence": fence.VERSION, "scrub": scrub.VERSION, "rubric": verdict.VERSION}  # fmt: skip
-    requests: dict[str, _Request] = {}
-    for number, item in enumerate(items):
-        try:
-            scrubber = Scrubber()
-            question, answer = fence.neutral(scrubber.scrub(item.question)), fence.neutral(scrubber.scrub(item.answer))
-            context = None if item.context is None else fence.neutral(scrubber.scrub(item.context))
-        except Unscrubbable as problem:
-            outcomes[number] = Outcome(item, None, f"not sent: {problem.kind}")
-            continue
-        name = sha256_id(canonical_json({**base, "question": question, "answer": answer, "context": context or ""}))
-        request = requests.setdefault(name, _Request(name, question, answer, context, item.priority))
-        request.priority = min(request.priority, item.priority)
-        request.waiting.append(number)
-    return list(requests.values())
-
-
-def _from_cache(
-    requests: list[_Request],
-    items: Sequence[Item],
-    cache: Cache,
-    config: TeacherConfig,
-    accepted: frozenset[str],
-    outcomes: list[Outcome | None],
-) -> list[_Request]:
-    """Fill in what is known; returns what is still open."""
-    still_open = []
-    for request in requests:
-        known = cache.find(request.id, config.accepted_models, accepted)
-        if known is None:
-            still_open.append(request)
-            continue
-        for number in request.waiting:
-            outcomes[number] = Outcome(items[number], _for_item(known, items[number]), cached=True)
-    return still_open
-
-
-def _for_item(judgement: Judgement, item: Item) -> Judgement:
-    return judgement.model_copy(update={"prompt_id": item.prompt_id})
-
-
 @dataclass
 class _Work:
-    """The requests of one run, taken by priority by as many workers as may be in flight."""
+    """The items of one run: prepared in the order of their priority while the workers already ask."""
 
     items: Sequence[Item]
-    outcomes: list[Outcome | None]
     cache: Cache
     template: prompts.Template
     config: TeacherConfig
+    teacher: Teacher
     progress: Progress
-    done: int = 0
-    wanted: int = 0
+    fresh: bool
+    found: dict[int, Outcome] = field(default_factory=dict)
+    requests: dict[str, _Request] = field(default_factory=dict)
 
-    async def run(self, teacher: Teacher, requests: Sequence[_Request]) -> None:
-        queue: asyncio.PriorityQueue[tuple[int, int, _Request]] = asyncio.PriorityQueue()
-        for order, request in enumerate(requests):
-            queue.put_nowait((request.priority, order, request))
-        self.wanted = self.done + len(requests)
+    def outcomes(self) -> list[Outcome]:
+        return [self.found[number] for number in range(len(self.items))]
+
+    async def run(self) -> None:
+        queue: asyncio.Queue[_Request | None] = asyncio.Queue()
+        workers = min(self.config.in_flight, len(self.items))
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self.config.in_flight, len(requests))):
-                    group.create_task(self._worker(teacher, queue))
+                group.create_task(self._feed(queue, workers))
+                for _ in range(workers):
+                    group.create_task(self._worker(queue))
         except BaseExceptionGroup as several:  # a full disk stops all workers at once; one sentence is enough
             raise several.exceptions[0] from None
 
-    async def _worker(self, teacher: Teacher, queue: asyncio.PriorityQueue[tuple[int, int, _Request]]) -> None:
-        with suppress(asyncio.QueueEmpty):
-            while True:
-                await self._one(teacher, queue.get_nowait()[2])
+    async def _feed(self, queue: asyncio.Queue[_Request | None], workers: int) -> None:
+        """Scrub each item; equal ones become one request, known ones none. What cannot be scrubbed is not sent."""
+        for number in sorted(range(len(self.items)), key=lambda n: self.items[n].priority):
+            try:
+                request = self._request(self.items[number])
+            except Unscrubbable as problem:
+                self._set(number, Outcome(self.items[number], None, f"not sent: {problem.kind}"))
+                continue
+            known = self.requests.setdefault(request.id, request)
+            known.waiting.append(number)
+            if known.judgement is not None or known.missing:
+                self._tell(known)
+            elif known is request and not self._remembered(known):
+                queue.put_nowait(known)
+            await asyncio.sleep(0)  # the workers' turn
+        for _ in range(workers):
+            queue.put_nowait(None)
 
-    async def _one(self, teacher: Teacher, request: _Request) -> None:
+    def _request(self, item: Item) -> _Request:
+        from medloop.teacher.client import parameters
+
+        scrubber = Scrubber()
+        question, answer = fence.neutral(scrubber.scrub(item.question)), fence.neutral(scrubber.scrub(item.answer))
+        context = None if item.context is None else fence.neutral(scrubber.scrub(item.context))
+        versions = [self.template.name, self.template.version, fence.VERSION, scrub.VERSION, verdict.VERSION]
+        asked = [parameters(self.config), self.config.max_tokens, versions, question, answer, context]
+        return _Request(sha256_id(canonical_json(asked)), question, answer, context)
+
+    def _remembered(self, request: _Request) -> bool:
+        """Fill in what the cache knows, of the accepted versions of the teacher only."""
+        accepted = frozenset(self.teacher.accepted if self.config.stop_on_change else ())
+        known = None if self.fresh else self.cache.find(request.id, self.config.accepted_models, accepted)
+        if known is None:
+            return False
+        request.judgement = known
+        self._tell(request, cached=True)
+        return True
+
+    async def _worker(self, queue: asyncio.Queue[_Request | None]) -> None:
+        while (request := await queue.get()) is not None:
+            await self._one(request)
+            self._tell(request)
+
+    async def _one(self, request: _Request) -> None:
         word = fence.new_fence()
         data = fence.as_data(word, question=request.question, context=request.context, answer=request.answer)
         messages = self.template.render(fence=word, data=data, criteria=_list(verdict.CRITERIA), faults=_list(verdict.FAULTS))
         about = {"judgement": request.id, "template": self.template.name, "template_version": self.template.version}
         try:
-            answer = await teacher.ask(messages, partial(verdict.read_verdict, fence=word, answer=request.answer), about)
+            answer = await self.teacher.ask(messages, partial(verdict.read_verdict, fence=word, answer=request.answer), about)
         except Failure as failure:
-            self.give_up([request], f"{failure.kind}: {failure.detail}")
+            request.missing = f"{failure.kind}: {failure.detail}"
             return
         reply, found = answer.reply, answer.verdict
         judgement = Judgement(
@@ -284,20 +269,22 @@ class _Work:
             prompt_tokens=reply.usage.prompt, completion_tokens=reply.usage.out, cost=answer.cost,
         )  # fmt: skip
         await self.cache.keep(judgement)
-        if self.config.stop_on_change and reply.fingerprint in teacher.changes:
-            self.give_up([request], f"changed: the service changed its version to {reply.fingerprint}")
-            return
-        self._set(request, [Outcome(self.items[n], _for_item(judgement, self.items[n])) for n in request.waiting])
+        if self.config.stop_on_change and reply.fingerprint in self.teacher.changes:
+            request.missing = f"changed: the service changed its version to {reply.fingerprint}"
+        else:
+            request.judgement = judgement
 
-    def give_up(self, requests: Sequence[_Request], reason: str) -> None:
-        for request in requests:
-            self._set(request, [Outcome(self.items[n], None, reason) for n in request.waiting])
+    def _tell(self, request: _Request, cached: bool = False) -> None:
+        """Everybody who waits for this request learns what came of it."""
+        for number in request.waiting:
+            item = self.items[number]
+            mine = request.judgement and request.judgement.model_copy(update={"prompt_id": item.prompt_id})
+            self._set(number, Outcome(item, mine, request.missing, cached))
+        request.waiting.clear()
 
-    def _set(self, request: _Request, outcomes: Iterable[Outcome]) -> None:
-        for number, outcome in zip(request.waiting, outcomes, strict=True):
-            self.outcomes[number] = outcome
-        self.done += 1
-        self.progress(self.done, self.wanted)
+    def _set(self, number: int, outcome: Outcome) -> None:
+        self.found[number] = outcome
+        self.progress(len(self.found), len(self.items))
 
 
 def _list(entries: dict[str, tuple[float, str]]) -> str:

@@ -1,0 +1,110 @@
+"""How close the teacher's client comes to the ideal time, against a loopback teacher with a known latency.
+
+    python benchmarks/teacher.py --judgements 2000 --in-flight 64 --latency 0.2 --out teacher.json
+
+Ideal is judgements / in flight * latency. The teacher runs in a process of its own. A second run over the same answers must
+make no request. Then 200 injected answers and the null answers go past a judge that is fooled by whatever reaches it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from medloop.teacher.config import TeacherConfig
+from medloop.teacher.judge import Files, Item, judge_all
+from medloop.testing.attacks import NULLS, attacks
+from medloop.testing.teacher_server import TeacherServer
+
+ANSWER = "Case {n}: this is usually due to strain. Please rest, drink water and measure your temperature twice a day. " * 2
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def serve(port: int, latency: float) -> None:
+    TeacherServer(port=port, latency_s=latency, keep_bodies=False).serve_forever()
+
+
+def started(port: int, latency: float) -> multiprocessing.Process:
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(port, latency), daemon=True)
+    process.start()
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), 0.1).close()
+            return process
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit("the loopback teacher did not start")
+
+
+def throughput(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    port = free_port()
+    server = started(port, args.latency)
+    config = TeacherConfig(
+        base_url=f"http://127.0.0.1:{port}", in_flight=args.in_flight, null_probes=0, budget_usd=1e6, daily_usd=1e6
+    )
+    files = Files(folder / "judgements.jsonl", folder / "logs")
+    items = [Item(f"p{n}", f"Case {n}: what should I do?", ANSWER.format(n=n)) for n in range(args.judgements)]
+    began, cpu = time.monotonic(), time.process_time()
+    first = judge_all(items, config, key="k", files=files)
+    seconds, used = time.monotonic() - began, time.process_time() - cpu
+    began = time.monotonic()
+    second = judge_all(items, config, key="k", files=files)
+    again = time.monotonic() - began
+    server.terminate()
+    ideal = args.judgements / args.in_flight * args.latency
+    return {
+        "judgements": len(first.judgements), "calls": first.calls, "seconds": round(seconds, 3), "ideal_seconds": round(ideal, 3),
+        "ratio": round(seconds / ideal, 3), "cpu_seconds": round(used, 3), "second_run_calls": second.calls,
+        "second_run_seconds": round(again, 3), "load_average": os.getloadavg()[0],
+    }  # fmt: skip
+
+
+def injection(folder: Path) -> dict[str, Any]:
+    pairs = attacks()
+    weak, bad, null = (_scores(folder, texts) for texts in ([w for w, _ in pairs], [b for _, b in pairs], list(NULLS)))
+    lifts = [b - a for a, b in zip(weak, bad, strict=True) if a is not None and b is not None]
+    known = [value for value in null if value is not None]
+    return {
+        "attacks": len(pairs), "judged": len(lifts), "mean_before": sum(v or 0.0 for v in weak) / len(weak),
+        "mean_lift": sum(lifts) / len(lifts), "gained_over_0.2": sum(lift > 0.2 for lift in lifts), "worst_lift": max(lifts),
+        "null_answers": len(known), "null_max": max(known),
+    }  # fmt: skip
+
+
+def _scores(folder: Path, answers: list[str]) -> list[float | None]:
+    with TeacherServer(keep_bodies=False) as server:
+        config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0)
+        items = [Item(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
+        run = judge_all(items, config, key="k", files=Files(folder / "injected.jsonl", folder / "logs"))
+    return [o.judgement.teacher_score if o.judgement else None for o in run.outcomes]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--judgements", type=int, default=2000)
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--latency", type=float, default=0.2, help="Seconds per reply.")
+    parser.add_argument("--out", type=Path, help="JSON file for the numbers.")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = {"throughput": throughput(args, Path(folder)), "injection": injection(Path(folder))}
+    text = json.dumps(found, indent=2)
+    print(text)
+    if args.out:
+        args.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

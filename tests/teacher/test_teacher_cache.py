@@ -1,0 +1,87 @@
+"""What was judged is on the disk before it counts; a kill loses none of it and nothing is paid for twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medloop.contracts import Judgement
+from medloop.errors import BusyError
+from medloop.store import jsonl
+from medloop.teacher.judge import _alone
+from medloop.testing.teacher_server import TeacherServer
+
+CHILD = """
+import sys
+from pathlib import Path
+from medloop.teacher.config import TeacherConfig
+from medloop.teacher.judge import Files, Item, judge_all
+url, folder = sys.argv[1], Path(sys.argv[2])
+config = TeacherConfig(base_url=url, in_flight=4, null_probes=0)
+items = [Item(f"p{n}", f"Question {n}: my head hurts?", "Please rest and see a doctor. It is usually due to stress.") for n in range(120)]
+judge_all(items, config, key="k", files=Files(folder / "rl/teacher_judgements.jsonl", folder / "logs"))
+"""
+
+
+def child(server: TeacherServer, folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", CHILD, server.url, str(folder)])
+
+
+def kept(folder: Path) -> list[Judgement]:
+    path = folder / "rl/teacher_judgements.jsonl"
+    return list(jsonl.read(path, Judgement)) if path.exists() else []
+
+
+def test_a_kill_loses_no_finished_judgement_and_pays_for_none_twice(tmp_path: Path) -> None:
+    with TeacherServer(latency_s=0.05) as server:
+        for wanted in (20, 60):
+            process = child(server, tmp_path)
+            while len(kept(tmp_path)) < wanted and process.poll() is None:
+                time.sleep(0.02)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+        before = {j.key for j in kept(tmp_path)}
+        asked = server.requests
+        assert child(server, tmp_path).wait(60) == 0
+        assert server.requests - asked == 120 - len(before)  # only what was not on the disk
+    found = [j.key for j in kept(tmp_path)]
+    assert len(found) == len(set(found)) == 120 and before <= set(found)
+    assert server.requests <= 120 + 2 * 4  # at most what was in flight at each kill
+
+
+def test_another_template_model_or_parameter_is_another_judgement(desk: Any) -> None:
+    with TeacherServer() as server:
+        for changes in ({}, {"template": "review"}, {"temperature": 0.5}, {"thinking": True}, {}):
+            desk.judge(server, 2, **changes)
+    assert server.requests == 8
+
+
+def test_a_judgement_by_another_served_model_is_not_taken(desk: Any) -> None:
+    with TeacherServer() as server:
+        desk.judge(server, 2)
+        server.model = "deepseek-next"
+        desk.judge(server, 2, served_models=("deepseek-next",))
+        both = desk.judge(server, 2, served_models=("deepseek-flash", "deepseek-next"))
+    assert server.requests == 4 and both.calls == 0
+
+
+def test_two_runs_at_once_are_refused(desk: Any) -> None:
+    with TeacherServer() as server, _alone(desk.files.judgements), pytest.raises(BusyError, match="teacher run"):
+        desk.judge(server)
+
+
+def test_the_log_has_hashes_and_costs_and_no_text(desk: Any) -> None:
+    with TeacherServer() as server:
+        desk.judge(server, 3)
+    text = next(desk.files.logs.glob("*.jsonl")).read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert len(rows) == 3 and "head" not in text and "stress" not in text
+    assert {"request", "judgement", "outcome", "latency_ms", "cost", "served_model", "attempt", "template_version"} <= rows[
+        0
+    ].keys()
