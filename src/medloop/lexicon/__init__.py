@@ -9,6 +9,7 @@ ago, or forbids the drug or the advice. VERSION changes with every change of a l
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +24,7 @@ from medloop.lexicon.numbers import Dose, PerDay
 __all__ = [
     "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions",
     "find_doses", "find_drugs", "find_groups", "find_medication", "find_per_day", "find_reasoning",
-    "find_reassurance", "find_red_flags", "find_urgent_advice", "red_flags", "sentences",
+    "find_reassurance", "find_red_flags", "find_urgent_advice", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
 VERSION = "2"
@@ -107,6 +108,12 @@ def sentences(text: str) -> tuple[tuple[int, int], ...]:
         bounds = [0, *(found.end() for found in SENTENCE_END.finditer(reading.folded)), len(text)]
         reading.sentences = tuple((start, end) for start, end in pairwise(bounds) if text[start:end].strip())
     return reading.sentences
+
+
+def sentence_at(text: str, place: int) -> tuple[int, int]:
+    """The sentence that holds a place."""
+    found = sentences(text)
+    return found[bisect_right(found, (place, len(text))) - 1]
 
 
 def find_doses(text: str, start: int = 0, end: int | None = None) -> tuple[Dose, ...]:

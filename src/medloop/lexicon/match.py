@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import add
 
 GAP = 40  # characters between the parts of `a ~ b`
 NEAR = 90  # characters between the parts of `a & b`
@@ -123,6 +124,8 @@ class Matcher:
             self._parts.append(ids)
             self._uses[ids[0]].append(number)
         self._trie = _build_trie(slots_of)
+        self._single = frozenset(token for token, node in self._trie.items() if node.slots)
+        self._openings = frozenset(token + second for token, node in self._trie.items() for second in node.deeper)
         # Slot -> (kind, pattern, the other slots it needs): what a text may hold is decided without touching a pattern.
         self._begins = [[(self.patterns[n].kind, n, self._parts[n][1:]) for n in uses] for uses in self._uses]
 
@@ -174,19 +177,29 @@ class Matcher:
         tokens.append("")  # no phrase goes on here
         bounds = list(accumulate(map(len, pieces)))  # where pieces end
         places: Places = {}
-        trie = self._trie
-        for at, token in enumerate(tokens):
-            if token in trie:
-                node = trie[token]
+        for at in self._starts(tokens):
+            node = self._trie[tokens[at]]
+            if node.slots:
+                _note(places, node.slots, (bounds[2 * at], bounds[2 * at + 1]))
+            end = at + 1
+            while tokens[end] in node.deeper:
+                node = node.deeper[tokens[end]]
                 if node.slots:
-                    _note(places, node.slots, (bounds[2 * at], bounds[2 * at + 1]))
-                end = at + 1
-                while tokens[end] in node.deeper:
-                    node = node.deeper[tokens[end]]
-                    if node.slots:
-                        _note(places, node.slots, (bounds[2 * at], bounds[2 * end + 1]))
-                    end += 1
+                    _note(places, node.slots, (bounds[2 * at], bounds[2 * end + 1]))
+                end += 1
         return places
+
+    def _starts(self, tokens: list[str]) -> list[int]:
+        """Where a phrase may begin: a phrase of one word, or the first two words of a longer one.
+
+        Two look-ups in flat sets decide it for most tokens; walking the trie from each would touch far more memory.
+        """
+        single, openings = self._single, self._openings
+        pairs = map(add, tokens, tokens[1:])
+        return [
+            at for at, (token, pair) in enumerate(zip(tokens, pairs, strict=False))
+            if (pair in openings or token in single) and token in self._trie
+        ]  # fmt: skip
 
 
 def _note(places: Places, slots: tuple[int, ...], place: tuple[int, int]) -> None:

@@ -27,12 +27,17 @@ class Negation:
 
     def denies(self, folded: str, places: Sequence[tuple[int, int]]) -> bool:
         """Is one of the places of a finding denied? A cue that is part of the finding ("does not fade") does not count."""
-        return any(self._before(folded, start, places) or self._after(folded, end, places) for start, end in places)
+        for start, end in places:
+            if self._before(folded, start, places) or self._after(folded, end, places):
+                return True
+        return False
 
     def _before(self, folded: str, start: int, places: Sequence[tuple[int, int]]) -> bool:
         first = min(s for s, _ in places)  # what stands before the whole finding is judged once, at its first place
         offset = max(0 if start == first else first, start - LOOK_BACK)
         back = folded[offset:start]
+        if self.before.search(back) is None:  # nearly always, and then nothing else matters
+            return False
         begin = 0
         for found in SENTENCE_END.finditer(back):
             begin = found.end()

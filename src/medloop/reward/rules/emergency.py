@@ -12,12 +12,14 @@ advice where none was needed.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from medloop import lexicon
 from medloop.contracts import Score, Span
-from medloop.reward.answer import Parts, answer_spans, is_repetitive, question_spans, split_answer
+from medloop.reward.answer import KEPT, Parts, answer_spans, is_repetitive, question_spans, split_answer
 
 EARLY = 2  # sentences
 FIRST, LATER, CONDITIONAL = 1.0, 0.5, 0.3
@@ -68,23 +70,30 @@ def best_advice(parts: Parts) -> Advice:
     given = tuple(mention for mention in advice if not mention.negated)
     if not given:
         return Advice(0.0, _why_none(parts, advice), advice)
-    bounds = lexicon.sentences(parts.visible)
-    value, reason, best = max((_grade(parts.visible, bounds, mention) for mention in given), key=lambda graded: graded[0])
+    value, reason, best = max((_grade(parts.visible, mention) for mention in given), key=lambda graded: graded[0])
     if value > CONDITIONAL and len(given) < len(advice):
         return Advice(CONDITIONAL, "urgent advice is given and taken back", advice)
     return Advice(value, reason, (best,) if value else advice)
 
 
-def _grade(visible: str, bounds: tuple[tuple[int, int], ...], mention: lexicon.Mention) -> tuple[float, str, lexicon.Mention]:
-    at = next(number for number, (start, end) in enumerate(bounds) if start <= mention.start < end)
-    start, end = bounds[at]
-    if _QUESTION.search(visible[start:end]):
+def _grade(visible: str, mention: lexicon.Mention) -> tuple[float, str, lexicon.Mention]:
+    start, end = lexicon.sentence_at(visible, mention.start)
+    at = lexicon.sentences(visible).index((start, end))
+    condition, asked = _of_sentence(visible[start:end])
+    if asked:
         return 0.0, "urgent advice is only asked about, not given", mention
-    if _CONDITION.search(visible[start : mention.start]):
+    if condition <= mention.start - start:
         return CONDITIONAL, "urgent advice only under a condition", mention
     if at < EARLY:
         return FIRST, f"urgent advice in sentence {at + 1}", mention
     return LATER, f"urgent advice comes late, in sentence {at + 1}", mention
+
+
+@lru_cache(maxsize=KEPT)
+def _of_sentence(sentence: str) -> tuple[int, bool]:
+    """Where the first condition ends (far away when there is none), and whether it is a question; once for all words in it."""
+    condition = _CONDITION.search(sentence)
+    return condition.end() if condition else sys.maxsize, bool(_QUESTION.search(sentence))
 
 
 def _why_none(parts: Parts, advice: tuple[lexicon.Mention, ...]) -> str:

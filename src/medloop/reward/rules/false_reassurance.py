@@ -13,11 +13,13 @@ nothing to worry about"), words taken back ("do not assume it is harmless"), que
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
+from functools import lru_cache
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer import Parts, answer_spans, question_spans, split_answer
+from medloop.reward.answer import KEPT, Parts, answer_spans, question_spans, split_answer
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 
 DESPITE_RED_FLAG, BESIDE_URGENT, PROMISE, DISMISSAL = 1.0, 0.5, 0.5, 0.3
@@ -68,10 +70,17 @@ def _said(visible: str, part: str) -> tuple[lexicon.Mention, ...]:
     found = tuple(mention for mention in lexicon.find_reassurance(visible, part) if not mention.negated)
     if not found:
         return ()
-    bounds = lexicon.sentences(visible)
-    return tuple(mention for mention in found if _certain(visible, bounds, mention))
+    return tuple(mention for mention in found if _certain(visible, mention))
 
 
-def _certain(visible: str, bounds: tuple[tuple[int, int], ...], mention: lexicon.Mention) -> bool:
-    start, end = next((start, end) for start, end in bounds if start <= mention.start < end)
-    return not _HEDGED.search(visible, start, mention.start) and not _ASKED.search(visible[start:end])
+def _certain(visible: str, mention: lexicon.Mention) -> bool:
+    start, end = lexicon.sentence_at(visible, mention.start)
+    hedge, asked = _of_sentence(visible[start:end])
+    return not asked and mention.start - start < hedge
+
+
+@lru_cache(maxsize=KEPT)
+def _of_sentence(sentence: str) -> tuple[int, bool]:
+    """Where the first hedge ends (far away when there is none), and whether it is a question; once for all words in it."""
+    hedge = _HEDGED.search(sentence)
+    return hedge.end() if hedge else sys.maxsize, bool(_ASKED.search(sentence))

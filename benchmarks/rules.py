@@ -1,0 +1,134 @@
+"""How fast the rules score, on one core, beside a plain-regex baseline in the same run.
+
+    python benchmarks/rules.py --out rules.json
+
+Answers of the embedded corpus, cut or joined to a median of 300 characters, zh and en in turn, each with its chain of thought.
+Measured is processor time, best of the rounds, so that other work on the machine disturbs little. Texts of the same size:
+
+    normal       answers as they are; every answer its own question ("alone") or eight answers to a question ("in groups")
+    adversarial  keyword stuffing, repeated words, brackets and tags: what a policy that cheats would send
+    plain regex  the baseline: one alternation of every phrase in the lexicon, no negation, no doses, no reasons
+
+The issue asks for 5,000 answers/s and for adversarial text at no more than twice the cost; `met` says whether that held here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from medloop.embedded.corpus import generate
+from medloop.lexicon.load import lexicon
+from medloop.reward.rules import RULES
+
+SIZE = 300  # characters
+WANTED, ALLOWED = 5000, 2.0
+Pair = tuple[str, str]
+
+
+def corpus(count: int) -> list[Pair]:
+    """Answers of about SIZE characters: English ones are cut at sentence ends, Chinese ones get sentences of their neighbours."""
+    rows = [_pair(row) for row in generate(count * 3, seed=9)]
+    en = [(question, _cut(answer)) for question, answer in rows if answer.isascii() and "</think>" in answer]
+    zh = [(question, answer) for question, answer in rows if not answer.isascii() and "</think>" in answer]
+    more = "".join(answer.partition("</think>")[2] for _, answer in zh)
+    longer = [(q, a + more[at * 160 : at * 160 + max(0, SIZE - len(a))]) for at, (q, a) in enumerate(zh)]
+    return [pair for both in zip(longer, en, strict=False) for pair in both][:count]
+
+
+def _pair(row: dict[str, Any]) -> Pair:
+    said = {message["role"]: message["content"] for message in row["messages"]}
+    return said["user"], said["assistant"]
+
+
+def _cut(answer: str) -> str:
+    """Chain and body of half the size each, whole sentences."""
+    chain, _, body = answer.partition("</think>")
+    half = SIZE // 2
+    return f"{chain[: chain.rfind('.', 0, half + 30) + 1]}\n</think>{body[: body.rfind('.', 0, half + 30) + 1]}"
+
+
+def adversarial(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+    """The same sizes, filled with what costs most."""
+    stuffings = {
+        "keywords zh": "危险信号可能原因建议就医孕妇立即拨打120急诊不用担心布洛芬400毫克每天三次",
+        "keywords en": "red flag likely cause plan child call 911 emergency department now take ibuprofen 400 mg no worries ",
+        "repeated": "没有胸痛。no chest pain. ",
+        "brackets": "<think></think><!-- --> [ ] { } ",
+        "digits": "1 2 3 mg 每天 1 次 400 毫克 ",
+    }
+    return {name: [(q, (text * (len(a) // len(text) + 1))[: len(a)]) for q, a in pairs] for name, text in stuffings.items()}
+
+
+def score_all(pairs: Sequence[Pair]) -> None:
+    rules = tuple(RULES.values())
+    for question, answer in pairs:
+        for rule in rules:
+            rule.score(question, answer)
+
+
+def plain_regex() -> Callable[[Sequence[Pair]], None]:
+    phrases = {phrase for pattern in lexicon().matcher.patterns for part in pattern.parts for phrase in part}
+    pattern = re.compile("|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True)))
+
+    def find(pairs: Sequence[Pair]) -> None:
+        for question, answer in pairs:
+            pattern.findall(question.lower())
+            pattern.findall(answer.lower())
+
+    return find
+
+
+def microseconds(work: Callable[[Sequence[Pair]], None], pairs: Sequence[Pair], rounds: int) -> float:
+    """Processor time per answer, best of the rounds; between rounds the texts differ from those kept in memory."""
+    best = float("inf")
+    for _ in range(rounds):
+        began = time.process_time()
+        work(pairs)
+        best = min(best, time.process_time() - began)
+    return round(best / len(pairs) * 1e6, 1)
+
+
+def measure(count: int, rounds: int) -> dict[str, Any]:
+    pairs = corpus(count)
+    score_all(pairs[:20])
+    groups = [(pairs[at - at % 8][0], answer) for at, (_, answer) in enumerate(pairs)]
+    alone, grouped = (microseconds(score_all, these, rounds) for these in (pairs, groups))
+    hard = {name: microseconds(score_all, these, rounds) for name, these in adversarial(pairs).items()}
+    baseline = microseconds(plain_regex(), pairs[: max(20, count // 20)], 1)
+    worst = max(hard.values()) / alone
+    return {
+        "machine": platform.platform(),
+        "python": platform.python_version(),
+        "rules": {name: rule.version for name, rule in RULES.items()},
+        "answers": len(pairs),
+        "median_characters": statistics.median(len(answer) for _, answer in pairs),
+        "answers_per_second": {"alone": round(1e6 / alone), "in groups of 8": round(1e6 / grouped)},
+        "microseconds_per_answer": {"alone": alone, "in groups of 8": grouped, "plain regex": baseline},
+        "adversarial_microseconds": hard,
+        "adversarial_cost": round(worst, 2),
+        "times_faster_than_plain_regex": round(baseline / alone, 1),
+        "met": {"5,000 answers/s": 1e6 / alone >= WANTED, "adversarial at most twice": worst <= ALLOWED},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--answers", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("rules.json"))
+    args = parser.parse_args()
+    result = json.dumps(measure(args.answers, args.rounds), indent=2, ensure_ascii=False) + "\n"
+    args.out.write_text(result, encoding="utf-8")
+    print(result, end="")
+
+
+if __name__ == "__main__":
+    main()
