@@ -12,7 +12,6 @@ writers apart (docs/decisions/0003-one-writer.md); PostgreSQL uses an advisory l
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import shutil
 import time
@@ -46,8 +45,6 @@ WAIT_S = 10.0  # how long a writer waits for the one before it, and a lost conne
 MIGRATIONS = Path(__file__).parent / "migrations"
 _PG_WRITER = int.from_bytes(hashlib.sha256(b"medloop writer").digest()[:8], "big", signed=True)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", "mmap_size=0", "trusted_schema=OFF")
-
-log = logging.getLogger(__name__)
 
 
 class Store:
