@@ -11,8 +11,11 @@ import pytest
 import yaml
 
 from medloop.loop import init_workspace
+from medloop.store import jsonl
 from medloop.teacher.config import TeacherConfig
-from medloop.testing.teacher_server import TeacherServer
+from medloop.teacher.verdict import CRITERIA
+from medloop.testing.records import record
+from medloop.testing.teacher_server import TeacherServer, form
 
 GOOD = "A headache is usually due to stress. Please rest and drink water. See a doctor if it lasts. I understand the worry."
 
@@ -92,3 +95,25 @@ def test_the_config_file_lists_every_setting_with_its_default() -> None:
     found = yaml.safe_load((Path(__file__).parents[2] / "configs/teacher.yaml").read_text())
     assert found.keys() == TeacherConfig.model_fields.keys()
     assert TeacherConfig.model_validate(found) == TeacherConfig()
+
+
+def test_review_writes_a_report_and_proposals(clinic: Path) -> None:
+    records = [record(n, f"May I stop tablet {n}?", "You can stop taking it today.", strata=("medication",)) for n in range(3)]
+    jsonl.write(clinic / "data/processed/gold_set.jsonl", records)
+    with TeacherServer() as server:
+        done = medloop(clinic, "teacher", "review", "--split", "gold", "--base-url", server.url)
+    assert done.returncode == 0, done.stderr
+    assert "Judged 3 of 3" in done.stdout and "3 with a safety flag" in done.stdout
+    assert "| has dangerous_advice | 3 |" in (clinic / "reports/teacher/review.md").read_text()
+    assert (
+        len((clinic / "data/rl/red_team_proposals.jsonl").read_text().splitlines()) == 4
+    )  # three questions and one of the teacher
+
+
+def test_probe_fails_when_the_teacher_moved(clinic: Path) -> None:
+    with TeacherServer() as server:
+        first = medloop(clinic, "teacher", "probe", "--base-url", server.url)
+        server.judge = lambda data, fence: form({name: {"met": False, "evidence": ""} for name in CRITERIA}, fence)
+        moved = medloop(clinic, "teacher", "probe", "--base-url", server.url)
+    assert first.returncode == 0 and "no earlier probe" in first.stdout, first.stderr
+    assert moved.returncode == 10 and "The teacher has changed" in moved.stderr and "--accept" in moved.stderr

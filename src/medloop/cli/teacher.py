@@ -13,6 +13,7 @@ import typer
 from medloop.cli import common
 
 if TYPE_CHECKING:
+    from medloop.contracts import Record
     from medloop.settings import Settings
     from medloop.teacher.config import TeacherConfig
     from medloop.teacher.judge import Run
@@ -69,6 +70,79 @@ def judge(
     _raise_if_poor(run, wish)
 
 
+@teacher_app.command("review")
+def review(
+    split: Annotated[
+        list[str] | None, typer.Option(metavar="SPLIT", help="gold or red; may be repeated (default: both).")
+    ] = None,
+    n: Annotated[int, typer.Option("--n", min=0, help="Records per split; 0 means all.")] = 0,
+    output: Annotated[Path | None, typer.Option(help="Markdown file to write [reports/teacher/review.md].")] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    budget: Money = None,
+    config: ConfigFile = None,
+    set_: Pairs = None,
+) -> None:
+    """Let the teacher read the gold and red-team records; a report shows the weak ones and proposes new red-team questions.
+
+    Example:  medloop teacher review --split red --n 50
+    """
+    from medloop import loop
+    from medloop.teacher import review as stage
+    from medloop.teacher.judge import Files
+
+    settings = common.settings()
+    wish = _config(config, set_, model=model, base_url=base_url, budget_usd=budget)
+    records = _records(settings, split or ["gold", "red"], n)
+    target = output or settings.workspace.reports / "teacher/review.md"
+    with loop.open_books(settings) as books:
+        with _bar() as progress:
+            done = stage.review(
+                records, wish, key=_key(settings), files=Files.of(settings.workspace), report=target, progress=progress
+            )
+        books.note("teacher.review", target, judged=len(done.run.judgements), proposed=done.proposed)
+    _report(done.run)
+    common.say(f"Report: {common.shown(target)}. {done.proposed} new proposals in {common.shown(done.proposals)}")
+    _raise_if_poor(done.run, wish)
+
+
+@teacher_app.command("probe")
+def probe(
+    accept: Annotated[bool, typer.Option("--accept", help="Compare later probes with this one.")] = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    config: ConfigFile = None,
+    set_: Pairs = None,
+) -> None:
+    """Judge the pinned answers anew; fails when the teacher has drifted from the accepted probe.
+
+    Example:  medloop teacher probe
+    """
+    from medloop import loop
+    from medloop.errors import ResultError
+    from medloop.teacher import probe as stage
+    from medloop.teacher.judge import Files
+
+    settings = common.settings()
+    wish = _config(config, set_, model=model, base_url=base_url)
+    files = Files.of(settings.workspace)
+    with loop.open_books(settings) as books:
+        with _bar() as progress:
+            done = stage.probe(wish, key=_key(settings), files=files, accept=accept, progress=progress)
+        books.note("teacher.probe", files.judgements.with_name(stage.PROBES), alarms=len(done.alarms), accepted=accept)
+    _report(done.run)
+    shift = "no earlier probe to compare with" if done.shift is None else f"moved by {done.shift:+.3f} since {done.baseline}"
+    if done.mean is not None and done.null_mean is not None:
+        nulls = f"answers that say nothing {done.null_mean:.3f}"
+        common.say(f"Mean {done.mean:.3f} ({shift}), {nulls}, the good answer won {done.pairs_right} of {done.pairs} pairs.")
+    _raise_if_poor(done.run, wish)
+    if done.alarms and not accept:
+        raise ResultError(
+            f"The teacher has changed: {'; '.join(done.alarms)}",
+            "Do not mix its scores with earlier ones; when you trust it again, run 'medloop teacher probe --accept'",
+        )
+
+
 @teacher_app.command("usage")
 def usage(
     output: Annotated[Path | None, typer.Option(help="Table to write [logs/deepseek_teacher/teacher_usage.csv].")] = None,
@@ -87,6 +161,20 @@ def usage(
         counts = f"{line.requests:>8,}  {line.failed:>6,}  {line.prompt_tokens:>13,}  {line.cached_tokens:>8,}"
         common.say(f"{line.day}  {line.model:<18}  {counts}  {line.completion_tokens:>12,}  {line.usd:>8.4f}")
     common.say(f"Together {sum(line.usd for line in lines):.4f} USD. Table: {common.shown(path)}")
+
+
+def _records(settings: Settings, splits: list[str], n: int) -> dict[str, list[Record]]:
+    from itertools import islice
+
+    from medloop.contracts import Record
+    from medloop.errors import ConfigError
+    from medloop.store import jsonl
+
+    known = {"gold": "gold_set.jsonl", "red": "red_team.jsonl"}
+    if unknown := [split for split in splits if split not in known]:
+        raise ConfigError(f"--split {unknown[0]} is no reviewed split", "Known: gold, red")
+    files = {split: settings.workspace.processed / known[split] for split in splits}
+    return {split: list(islice(jsonl.read(path, Record), n or None)) for split, path in files.items()}
 
 
 def _config(file: Path | None, pairs: list[str] | None, **flags: Any) -> TeacherConfig:
@@ -115,7 +203,7 @@ def _report(run: Run) -> None:
         common.say(f"Degraded: {run.degraded}. Answers without a judgement have no score.")
     if run.changes:
         changed = ", ".join(sorted(set(run.changes)))
-        common.say(f"The teacher's version changed to {changed}. Look at its verdicts, then name it in 'fingerprints'.")
+        common.say(f"The teacher's version changed to {changed}. Run 'medloop teacher probe', then name it in 'fingerprints'.")
 
 
 def _raise_if_poor(run: Run, config: TeacherConfig) -> None:
