@@ -8,21 +8,22 @@ in train, one by one, and every whole text by fresh MinHash signatures. Only the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from medloop.contracts import Conversation, Record
-from medloop.data.dedupe import PERMUTATIONS, Signatures, Signer, first_like, shared_buckets
+from medloop.contracts import Conversation, FileEntry, Record
+from medloop.contracts.dataset import Split
+from medloop.data.dedupe import Signatures, Signer, first_like, shared_buckets
 from medloop.data.gather import Rows, opening, whole_text
 from medloop.data.near import Floats, Growing, Indexes, Measured, NearIndex, Nearness, Questions, Vocabulary
-from medloop.data.progress import Progress
-from medloop.data.shingles import Hashes, is_single, question_features, question_key, text_marks, text_shingles
+from medloop.data.progress import Progress, Step
+from medloop.data.shingles import Hashes, is_single, question_features, question_marks, text_marks, text_shingles
 from medloop.errors import ResultError
 
-VERIFY_SEED = 2  # other permutations than the ones that found the duplicates
+VERIFY_SEED, VERIFY_PERMUTATIONS = 2, 64  # other permutations than the ones that found the duplicates
 
 
 def find_copies(
@@ -46,13 +47,20 @@ def find_copies(
 
 
 def verify_files(
-    train: Path, held_out: Sequence[Path], vocabulary: Vocabulary, nearness: Nearness, text_threshold: float, progress: Progress
+    folder: Path,
+    files: Mapping[Split, FileEntry],
+    vocabulary: Vocabulary,
+    nearness: Nearness,
+    text_threshold: float,
+    progress: Progress,
 ) -> dict[str, int]:
     """How much was compared; ResultError when a near-copy of a held-out row is left in train."""
-    known, unseen = _Side([train]), _Side(held_out)
+    with progress("Reading the finished files again", sum(entry.rows for entry in files.values())) as step:
+        known = _Side([folder / files["train"].path], step, turns=True)
+        unseen = _Side([folder / entry.path for split, entry in files.items() if split != "train"], step, turns=False)
     left = _left_by_key(known, unseen)
     left += _left_by_question(
-        Measured(known.units, vocabulary, nearness), Measured(unseen.openings, vocabulary, nearness), progress
+        Measured(known.questions, vocabulary, nearness), Measured(unseen.questions, vocabulary, nearness), progress
     )
     left += _left_by_text(known, unseen, text_threshold)
     if left:
@@ -60,43 +68,37 @@ def verify_files(
             f"{left} near-copies of held-out records were still in the train set, so nothing was written",
             "This should not happen: please report it; meanwhile another --seed may help",
         )
-    return {"train_questions": len(known.units), "held_out_questions": len(unseen.openings), "left": 0}
+    return {"train_questions": len(known.questions), "held_out_questions": len(unseen.questions), "left": 0}
 
 
 class _Side:
-    """What a set of finished files holds, read back from disk."""
+    """What a set of finished files holds, read back from disk: openings, and with `turns` the single turns as well."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._openings, self._units = Growing(), Growing()
+    def __init__(self, paths: Sequence[Path], step: Step, *, turns: bool) -> None:
+        self._questions, self._turns, self._signer = Growing(), turns, Signer(VERIFY_SEED, VERIFY_PERMUTATIONS)
         self._question_keys, self._text_keys, self._signatures = array("Q"), array("Q"), array("I")
         self.places: list[tuple[Path, int]] = []
-        signer = Signer(VERIFY_SEED)
         for path in paths:
             with path.open("rb") as file:
                 offset = 0
                 for line in file:
-                    self._add(Record.model_validate_json(line).conversation, signer)
+                    step(1)
+                    self._add(Record.model_validate_json(line).conversation)
                     self.places.append((path, offset))
                     offset += len(line)
 
-    def _add(self, talk: Conversation, signer: Signer) -> None:
-        question = opening(talk)
+    def _add(self, talk: Conversation) -> None:
+        question_key, features = question_marks(opening(talk))
         text_key, shingles = text_marks(whole_text(talk))
-        self._openings.add(question_features(question))
-        for features in (question_features(question), *turn_features(talk)):
-            self._units.add(features)
-        self._question_keys.append(question_key(question))
+        for question in (features, *(turn_features(talk) if self._turns else ())):
+            self._questions.add(question)
+        self._question_keys.append(question_key)
         self._text_keys.append(text_key)
-        self._signatures.frombytes(signer.sign(shingles).tobytes())
+        self._signatures.frombytes(self._signer.sign(shingles).tobytes())
 
     @property
-    def openings(self) -> Questions:
-        return self._openings.questions()
-
-    @property
-    def units(self) -> Questions:
-        """Openings and the single turns of longer conversations."""
-        return self._units.questions()
+    def questions(self) -> Questions:
+        return self._questions.questions()
 
     @property
     def keys(self) -> tuple[set[int], set[int]]:
@@ -104,7 +106,7 @@ class _Side:
 
     @property
     def signatures(self) -> Signatures:
-        return np.frombuffer(self._signatures, dtype=np.uint32).reshape(-1, PERMUTATIONS)
+        return np.frombuffer(self._signatures, dtype=np.uint32).reshape(-1, VERIFY_PERMUTATIONS)
 
     def shingles(self, at: int) -> Hashes:
         path, offset = self.places[at]
@@ -156,7 +158,7 @@ def _left_by_text(known: _Side, unseen: _Side, threshold: float) -> int:
     border = len(known.places)
     both = np.concatenate((known.signatures, unseen.signatures))
     inside: dict[int, list[int]] = {}
-    mine, theirs = lru_cache(8_192)(unseen.shingles), lru_cache(8_192)(known.shingles)
+    mine, theirs = lru_cache(2_048)(unseen.shingles), lru_cache(2_048)(known.shingles)
     left = 0
     for row, ids in shared_buckets(both, np.arange(len(both)), threshold).items():  # train rows come first
         if row < border:

@@ -58,7 +58,7 @@ def near_duplicates(
     repeats = np.full(len(signatures), -1, dtype=np.int64)
     buckets = shared_buckets(signatures, order, threshold)
     kept: dict[int, list[int]] = {}
-    cached = lru_cache(maxsize=8_192)(shingles_of)
+    cached = lru_cache(maxsize=2_048)(shingles_of)
     with progress("Looking for near-duplicates", len(buckets)) as step:
         for row, ids in buckets.items():
             step(1)

@@ -25,7 +25,7 @@ from medloop.data.language import detect_language
 from medloop.data.near import Growing, Questions
 from medloop.data.progress import Progress
 from medloop.data.risk import ORDER, strata_of
-from medloop.data.shingles import question_features, question_key, text_marks, tokens
+from medloop.data.shingles import question_marks, text_marks, tokens
 from medloop.data.sources import read_rows
 from medloop.data.spool import Spool
 
@@ -60,7 +60,6 @@ class Rows:
     question_keys: NDArray[np.uint64]
     priorities: NDArray[np.uint64]
     questions: Questions
-    signatures: Signatures
 
     def __len__(self) -> int:
         return len(self.source)
@@ -76,11 +75,10 @@ class _Columns:
         self._signatures = np.empty((most, PERMUTATIONS), dtype=np.uint32)
 
     def add(self, record: Record, source: int) -> None:
-        question = opening(record.conversation)
-        key = question_key(question)
+        key, features = question_marks(opening(record.conversation))
         text_key, shingles = text_marks(whole_text(record.conversation))
         self._signatures[len(self._spool)] = self._signer.sign(shingles)
-        self._questions.add(question_features(question))
+        self._questions.add(features)
         values = {
             "source": source,
             "line": record.origin.line,
@@ -96,11 +94,13 @@ class _Columns:
             self._small[name].append(value)
         self._spool.append(record)
 
+    def signatures(self) -> Signatures:
+        return self._signatures[: len(self._spool)]
+
     def rows(self) -> Rows:
         columns = {name: np.frombuffer(column, dtype=f"u{column.itemsize}") for name, column in self._small.items()}
         reviewed = columns.pop("reviewed").astype(np.bool_)
-        signatures = self._signatures[: len(self._spool)]
-        return Rows(spool=self._spool, reviewed=reviewed, questions=self._questions.questions(), signatures=signatures, **columns)
+        return Rows(spool=self._spool, reviewed=reviewed, questions=self._questions.questions(), **columns)
 
 
 _TYPES = {
@@ -111,8 +111,8 @@ _TYPES = {
 
 def gather(
     sources: Sequence[Source], raw: Path, spool: Spool, *, limits: Limits, seed: int, progress: Progress
-) -> tuple[Rows, list[Drop]]:
-    """Read, clean, tag and spool every row of `sources`."""
+) -> tuple[Rows, Signatures, list[Drop]]:
+    """Read, clean, tag and spool every row of `sources`; the signatures come apart, because they are large and soon done with."""
     total = sum(source.rows for source in sources)
     columns, drops = _Columns(spool, total, seed), []
     with progress("Reading and cleaning", total) as step:
@@ -123,7 +123,7 @@ def gather(
                     columns.add(make_record(found, source, line, reviewed), number)
                 else:
                     drops.append(Drop(source.name, line, found))
-    return columns.rows(), drops
+    return columns.rows(), columns.signatures(), drops
 
 
 def make_record(conversation: Conversation, source: Source, line: int, reviewed: bool) -> Record:
@@ -147,11 +147,11 @@ def asked(conversation: Conversation) -> str:
 def opening(conversation: Conversation) -> str:
     """What the conversation is about: the user's turns up to the one where enough was said to know."""
     said = ""
-    for message in conversation.messages:
-        if message.role == "user":
-            said = f"{said}\n{message.content}".strip()
-            if len(set(tokens(said))) >= OPENING_WORDS:
-                break
+    turns = [message.content for message in conversation.messages if message.role == "user"]
+    for at, turn in enumerate(turns):
+        said = f"{said}\n{turn}" if at else turn
+        if len(turns) > 1 and len(set(tokens(said))) >= OPENING_WORDS:
+            break
     return said
 
 

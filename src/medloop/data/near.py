@@ -105,27 +105,25 @@ class Vocabulary:
     """How rare each feature is among the questions it was counted over."""
 
     def __init__(self, questions: Questions) -> None:
-        self._known, self._counts = np.unique(questions.features, return_counts=True)
+        self._known, counts = np.unique(questions.features, return_counts=True)
+        self._counts = counts.astype(np.uint32)
         self._rows = len(questions)
-        self._weights = np.log((self._rows + 1) / (self._counts + 0.5)) ** 2
-        self._unknown = float(np.log((self._rows + 1) / 0.5) ** 2)
 
     def weights(self, features: Hashes) -> Floats:
-        at, found = self._places(features)
-        return np.where(found, self._weights[at], self._unknown)
+        return np.asarray(np.log((self._rows + 1) / (self._count(features) + 0.5)) ** 2)
 
     def generic(self, questions: Questions) -> Mask:
         """Questions of common words only: even the rarest feature is in more than 100 questions, or one in 500."""
         found = np.zeros(len(questions), dtype=np.bool_)
         for rows, block in questions.blocks():
-            at, known = self._places(block.features)
-            rarest = np.minimum.reduceat(np.where(known, self._counts[at], 0), block.starts[:-1])
+            rarest = np.minimum.reduceat(self._count(block.features), block.starts[:-1])
             found[rows] = rarest > max(100, self._rows // 500)
         return found
 
-    def _places(self, features: Hashes) -> tuple[Indexes, Mask]:
+    def _count(self, features: Hashes) -> NDArray[np.uint32]:
+        """In how many questions each feature occurs; 0 for one that was never seen."""
         at = np.minimum(np.searchsorted(self._known, features), len(self._known) - 1)
-        return at, self._known[at] == features
+        return np.where(self._known[at] == features, self._counts[at], np.uint32(0))
 
 
 class Measured:

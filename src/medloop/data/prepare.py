@@ -22,7 +22,7 @@ from medloop.contracts.dataset import DropReason, Language, Split, Stratum
 from medloop.data.card import Facts, make_card, render_card
 from medloop.data.clean import Limits
 from medloop.data.decontaminate import find_copies, verify_files
-from medloop.data.dedupe import exact_duplicates, near_duplicates
+from medloop.data.dedupe import Signatures, exact_duplicates, near_duplicates
 from medloop.data.gather import LANGUAGES, Drop, Rows, gather, whole_text
 from medloop.data.intake import list_sources, read_source
 from medloop.data.near import Clusters, Indexes, Nearness, Vocabulary, near_pairs
@@ -115,10 +115,7 @@ def prepare(
     sweep(workspace.processed.parent)
     with new_artifact(workspace.processed, replace=True) as folder:
         built = _build(folder, sources, workspace.raw, config, seed, progress)
-        held_out = [folder / FILES[split] for split in SPLITS[1:]]
-        checked = verify_files(
-            folder / FILES["train"], held_out, built.vocabulary, config.nearness, config.text_threshold, progress
-        )
+        checked = verify_files(folder, built.files, built.vocabulary, config.nearness, config.text_threshold, progress)
         facts = Facts(config.model_dump(), seed, sources, built.files, built.cells, built.kept, built.drops, checked)
         card = make_card(facts)
         (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
@@ -136,10 +133,12 @@ def read_card(workspace: Workspace) -> DatasetCard:
 def _build(folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, seed: int, progress: Progress) -> Built:
     """The five files and `dropped.jsonl`."""
     with Spool(folder / ".spool") as spool:
-        rows, drops = gather(sources, raw, spool, limits=config.limits, seed=seed, progress=progress)
+        rows, signatures, drops = gather(sources, raw, spool, limits=config.limits, seed=seed, progress=progress)
         _check_enough(rows, drops)
+        repeats = _duplicates(rows, signatures, config.text_threshold, progress)
+        del signatures
         vocabulary = Vocabulary(rows.questions)
-        outcome = _sort_out(rows, vocabulary, config, progress)
+        outcome = _sort_out(rows, repeats, vocabulary, config, progress)
         files = _write_splits(folder, rows, outcome)
         drops = sorted([*drops, *_dropped(rows, outcome, sources)], key=lambda drop: (drop.source, drop.line))
     write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in drops))
@@ -156,28 +155,33 @@ def _check_enough(rows: Rows, drops: Sequence[Drop]) -> None:
         )
 
 
-def _sort_out(rows: Rows, vocabulary: Vocabulary, config: PrepareConfig, progress: Progress) -> Outcome:
-    """Duplicates out, clusters split, copies of held-out questions out of train."""
+def _duplicates(rows: Rows, signatures: Signatures, threshold: float, progress: Progress) -> dict[int, tuple[DropReason, int]]:
+    """Rows that repeat another row, exactly or nearly, and which; reviewed rows are kept before their copies."""
     same = exact_duplicates(rows.text_keys, rows.reviewed)
     left = np.flatnonzero(same < 0)
-    order = left[np.argsort(~rows.reviewed[left], kind="stable")]  # a reviewed row is kept before its copies
-    near = near_duplicates(rows.signatures, order, _shingles_of(rows), config.text_threshold, progress)
+    order = left[np.argsort(~rows.reviewed[left], kind="stable")]
+    near = near_duplicates(signatures, order, _shingles_of(rows), threshold, progress)
     stand_ins = _stand_ins(np.maximum(same, near))
-    kept = stand_ins == np.arange(len(rows))
-    if (count := int(kept.sum())) < MIN_ROWS:
+    dropped = np.flatnonzero(stand_ins != np.arange(len(rows))).tolist()
+    if (count := len(rows) - len(dropped)) < MIN_ROWS:
         raise InputError(f"Only {count} rows are left without duplicates, at least {MIN_ROWS} are needed", "Import more data")
-    reasons: dict[int, tuple[DropReason, int]] = {
-        row: ("near_duplicate" if same[row] < 0 else "exact_duplicate", int(stand_ins[row]))
-        for row in np.flatnonzero(~kept).tolist()
-    }
+    return {row: ("near_duplicate" if same[row] < 0 else "exact_duplicate", int(stand_ins[row])) for row in dropped}
+
+
+def _sort_out(
+    rows: Rows, repeats: dict[int, tuple[DropReason, int]], vocabulary: Vocabulary, config: PrepareConfig, progress: Progress
+) -> Outcome:
+    """Clusters split, copies of held-out questions out of train."""
+    stand_ins = np.arange(len(rows))
+    stand_ins[list(repeats)] = [row for _, row in repeats.values()]
+    kept = stand_ins == np.arange(len(rows))
     clusters, generic = _clusters(rows, vocabulary, config.nearness, progress), vocabulary.generic(rows.questions)
     population = Population(clusters, stand_ins, rows.priorities, rows.reviewed, rows.language, rows.strata, generic)
     places = assign(population, config.sizes)
     train, held_out = np.flatnonzero(kept & (places == TRAIN)), np.flatnonzero(kept & (places != TRAIN))
     copies = find_copies(rows, train, held_out, vocabulary, config.nearness, progress)
-    reasons |= {row: ("contaminated", match) for row, match in copies.items()}
     kept[list(copies)] = False
-    return Outcome(places, kept, reasons)
+    return Outcome(places, kept, {**repeats, **{row: ("contaminated", match) for row, match in copies.items()}})
 
 
 def _stand_ins(repeats: Indexes) -> Indexes:

@@ -49,19 +49,19 @@ def question_features(text: str) -> Hashes:
 
     All numbers, in digits or Chinese numerals, count as one and the same token.
     """
+    return question_marks(text)[1]
+
+
+def question_marks(text: str) -> tuple[int, Hashes]:
+    """64 bits of a question's letters alone (no spaces, punctuation, numbers, case, polite phrases), and its features."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     bare = _POLITE.sub(" ", folded)
     words = _TOKEN.findall(_DIGITS.sub("0", bare.translate(_NUMERALS))) or _TOKEN.findall(folded)
     ids = _ids(words)
     single = _squeeze(ids) & np.uint32(0xFFFFFFFE)
     pairs = _squeeze(ids[:-1] * _STEP + ids[1:]) | np.uint32(1)
-    return np.asarray(np.unique(np.concatenate((single, pairs))))
-
-
-def question_key(text: str) -> int:
-    """64 bits of a question's letters alone: spaces, punctuation, numbers, case and polite phrases do not count."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return _key("".join(_LETTERS.findall(_POLITE.sub(" ", folded))) or folded)
+    letters = "".join(_LETTERS.findall(bare)) or folded
+    return _key(letters), np.asarray(np.unique(np.concatenate((single, pairs))))
 
 
 def text_shingles(text: str) -> Hashes:
