@@ -29,7 +29,7 @@ _FOLD = {c: c + 0x20 for c in range(ord("A"), ord("Z") + 1)}
 _FOLD |= {c: c - 0xFEE0 for c in range(0xFF01, 0xFF5F)}  # full-width forms
 _FOLD |= {c: c - 0xFEE0 + 0x20 for c in range(0xFF21, 0xFF3B)}  # full-width capitals
 _FOLD |= {0x3000: 0x20, 0x2018: 0x27, 0x2019: 0x27, 0x2010: 0x2D, 0x2011: 0x2D, 0x2013: 0x2D, 0x2014: 0x2D}
-SENTENCE_END = re.compile(r"[!?。\n]|\.(?=\s|$)")  # on folded text
+SENTENCE_END = re.compile(r"[!?。\n.](?:(?<!\.)|(?=\s|$))")  # on folded text; a point ends one only before a blank
 TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[^\s\-a-z0-9]")  # a word, or one character of anything else
 _PIECES = re.compile(f"({TOKEN.pattern})")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
 
 from medloop.lexicon.match import SENTENCE_END
 
@@ -89,11 +91,53 @@ def compile_negation(cues: Mapping[str, Sequence[str]]) -> Negation:
 
 
 def _join(parts: Sequence[str]) -> str:
-    """One expression; Latin cues are tried at the start of a word only, Chinese ones at Chinese characters only."""
+    """One expression; Latin cues are tried at the start of a word only, others elsewhere, and both only at their first letters.
+
+    Most characters begin no cue: a look at the first letter spares trying dozens of cues at each of them.
+    """
     latin = [part for part in parts if re.search("[a-z]{2}", part)]
     other = [part for part in parts if part not in latin]
-    return rf"(?<![a-z])(?=[a-z])(?:{_alternatives(latin)})(?![a-z])|(?=[^a-z ])(?:{_alternatives(other)})"
+    word = rf"(?<![a-z])(?=[a-z]){_guard(latin)}(?:{_alternatives(latin)})(?![a-z])"
+    return rf"{word}|(?=[^a-z ]){_guard(other)}(?:{_alternatives(other)})"
 
 
 def _alternatives(parts: Sequence[str]) -> str:
     return "|".join(f"(?:{part})" for part in parts) or "(?!)"
+
+
+def _guard(parts: Sequence[str]) -> str:
+    """`(?=[…])` with every character that one of the cues can begin with; nothing where that cannot be told."""
+    letters: set[str] = set()
+    for part in parts:
+        first, empty = _first(_parser.parse(part))
+        if empty or not first:
+            return ""
+        letters |= first
+    return f"(?=[{re.escape(''.join(sorted(letters)))}])" if letters else ""
+
+
+def _first(sequence: Any) -> tuple[set[str], bool]:
+    """First characters of a parsed expression, and whether it can match nothing (or anything): then they tell nothing."""
+    found: set[str] = set()
+    for op, value in sequence:
+        kind = str(op)
+        if kind == "LITERAL":
+            return found | {chr(value)}, False
+        if kind == "IN" and all(str(k) in ("LITERAL", "RANGE") for k, _ in value):
+            spans = [(v, v) if str(k) == "LITERAL" else v for k, v in value]
+            return found | {chr(code) for low, high in spans for code in range(low, high + 1)}, False
+        if kind in ("ASSERT", "ASSERT_NOT", "AT"):
+            continue
+        if kind == "SUBPATTERN":
+            inner = [_first(value[3])]
+        elif kind == "BRANCH":
+            inner = [_first(one) for one in value[1]]
+        elif kind == "MAX_REPEAT":
+            first, empty = _first(value[2])
+            inner = [(first, empty or value[0] == 0)]
+        else:
+            return set(), True
+        found |= {letter for first, _ in inner for letter in first}
+        if not any(empty for _, empty in inner):
+            return found, False
+    return found, True
