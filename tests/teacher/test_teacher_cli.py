@@ -53,7 +53,7 @@ def test_judge_scores_answers_and_a_second_run_makes_no_calls(clinic: Path) -> N
 
 def test_without_a_key_the_run_is_declared_degraded_and_nothing_is_scored(clinic: Path) -> None:
     done = medloop(clinic, "teacher", "judge", str(answers(clinic, 3)), key="")
-    assert done.returncode == 10 and "Degraded: no key" in done.stdout and "DEEPSEEK_API_KEY" in done.stdout
+    assert done.returncode == 10 and "Degraded: no_key" in done.stdout and "DEEPSEEK_API_KEY" in done.stdout
     rows = [json.loads(line) for line in (clinic / "data/rl/teacher_scores_answers.jsonl").read_text().splitlines()]
     assert all("missing" in row and "score" not in row for row in rows)
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 Kind = Literal[
     "timeout", "connection", "rate", "server", "refused", "unreadable", "too_large", "empty", "cut_off", "verdict",
-    "wrong_model", "changed", "no_balance", "bad_key", "budget", "circuit", "phi", "stopped",
+    "wrong_model", "changed", "no_balance", "bad_key", "no_key", "budget", "circuit",
 ]  # fmt: skip
 
 # How many more attempts one judgement may spend on each kind, within `attempts` altogether.

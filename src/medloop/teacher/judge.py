@@ -158,7 +158,7 @@ async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: 
     usual = cache.usual_fingerprint(config.model, template.version)
     teacher = Teacher(config, key, log=log.put, spent_today=usage.spent_today(files.logs), fingerprint=usual)
     if config.needs_key and not key:
-        teacher.over = Failure("bad_key", "no key: set DEEPSEEK_API_KEY or MEDLOOP_TEACHER_KEY")
+        teacher.over = Failure("no_key", "set DEEPSEEK_API_KEY or MEDLOOP_TEACHER_KEY")
     work = _Work([*items, *_null_items(len(items), config)], cache, template, config, teacher, progress, fresh)
     async with teacher:
         await work.run()
@@ -167,7 +167,7 @@ async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: 
     if teacher.calls:
         usage.write_table(files.logs)
     done = work.outcomes()
-    degraded = teacher.over.detail if teacher.over and any(o.judgement is None for o in done) else ""
+    degraded = f"{teacher.over.kind}: {teacher.over.detail}" if teacher.over and any(o.judgement is None for o in done) else ""
     null_scores = [o.judgement.teacher_score for o in done[len(items) :] if o.judgement]
     mean = sum(null_scores) / len(null_scores) if null_scores else None
     return Run(tuple(done[: len(items)]), teacher.calls, teacher.budget.spent_usd, degraded, tuple(teacher.changes), mean)
