@@ -108,3 +108,8 @@ def test_a_polite_stop_leaves_a_checkpoint(settings):
     saved = list((settings.home / "jobs/train_sft-sft/checkpoints").iterdir())
     last = max(json.loads(line)["iter"] for line in metrics.read_text().splitlines())
     assert [path.name for path in saved] == [f"step-{last:08d}"]
+
+
+def test_every_setting_is_explained_on_its_page():
+    page = (CONFIGS.parent / "docs/stages/train.md").read_text()
+    assert [name for name in SFTConfig.model_fields if f"`{name}`" not in page] == []
