@@ -6,7 +6,7 @@ Answers of the embedded corpus, cut or joined to a median of 300 characters, zh 
 Measured is processor time, best of the rounds, so that other work on the machine disturbs little. Texts of the same size:
 
     normal       answers as they are; every answer its own question ("alone") or eight answers to a question ("in groups")
-    adversarial  keyword stuffing, repeated words, brackets and tags: what a policy that cheats would send
+    adversarial  keyword stuffing, repeated words, brackets, and nothing but phrases of the lexicon in chain and answer
     plain regex  the baseline: one alternation of every phrase in the lexicon, no negation, no doses, no reasons
 
 The issue asks for 5,000 answers/s and for adversarial text at no more than twice the cost; `met` says whether that held here.
@@ -17,10 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import random
 import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,20 @@ def adversarial(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
         "brackets": "<think></think><!-- --> [ ] { } ",
         "digits": "1 2 3 mg 每天 1 次 400 毫克 ",
     }
-    return {name: [(q, (text * (len(a) // len(text) + 1))[: len(a)]) for q, a in pairs] for name, text in stuffings.items()}
+    made: dict[str, list[Pair]] = {
+        name: [(q, (text * (len(a) // len(text) + 1))[: len(a)]) for q, a in pairs] for name, text in stuffings.items()
+    }
+    for language in ("zh", "en"):
+        made[f"lexicon {language}"] = [(q, stuffed(len(a), at, language)) for at, (q, a) in enumerate(pairs)]
+    return made
+
+
+def stuffed(size: int, seed: int, language: str) -> str:
+    """Nothing but phrases of the lexicon, none twice, half of them in the chain: the most that can be found in a text."""
+    phrases = [phrase for phrase in all_phrases() if phrase.isascii() == (language == "en")]
+    words = random.Random(seed).sample(phrases, 80)
+    text = (" " if language == "en" else "，").join(words)
+    return f"<think>{text[: size // 2]}。</think>{text[size // 2 : size - 16]}"
 
 
 def score_all(pairs: Sequence[Pair]) -> None:
@@ -74,9 +89,13 @@ def score_all(pairs: Sequence[Pair]) -> None:
             rule.score(question, answer)
 
 
+@cache
+def all_phrases() -> tuple[str, ...]:
+    return tuple(sorted({phrase for pattern in lexicon().matcher.patterns for part in pattern.parts for phrase in part}))
+
+
 def plain_regex() -> Callable[[Sequence[Pair]], None]:
-    phrases = {phrase for pattern in lexicon().matcher.patterns for part in pattern.parts for phrase in part}
-    pattern = re.compile("|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True)))
+    pattern = re.compile("|".join(re.escape(phrase) for phrase in sorted(all_phrases(), key=len, reverse=True)))
 
     def find(pairs: Sequence[Pair]) -> None:
         for question, answer in pairs:
