@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from medloop.contracts import Judgement
-from medloop.errors import BusyError
+from medloop.errors import BusyError, NoSpaceError
 from medloop.store import jsonl
 from medloop.teacher.judge import _alone
 from medloop.testing.teacher_server import TeacherServer
@@ -85,3 +85,25 @@ def test_the_log_has_hashes_and_costs_and_no_text(desk: Any) -> None:
     assert {"request", "judgement", "outcome", "latency_ms", "cost", "served_model", "attempt", "template_version"} <= rows[
         0
     ].keys()
+
+
+def test_a_disk_that_cannot_be_written_ends_the_run_with_its_name(desk: Any) -> None:
+    def broken(path: Path, rows: Any) -> int:
+        raise NoSpaceError(f"No space left on the disk that holds {path}")
+
+    with TeacherServer() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("medloop.teacher.cache.jsonl.append", broken)
+        with pytest.raises(NoSpaceError, match="No space"):
+            desk.judge(server, 30, in_flight=8)
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    with TeacherServer(latency_s=0.05) as server:
+        process = child(server, tmp_path)
+        while len(kept(tmp_path)) < 10 and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) != 0
+        done = len(kept(tmp_path))
+        log = "".join(p.read_text() for p in (tmp_path / "logs").glob("*.jsonl"))
+    assert 10 <= done < 120 and log.count('"outcome":"ok"') >= done

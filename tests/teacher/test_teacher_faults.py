@@ -42,6 +42,13 @@ def test_the_circuit_opens_after_five_failures_and_probes_once_each_round(desk: 
     assert run.missing.total() == 40
 
 
+def test_a_half_open_circuit_lets_one_request_through_not_one_per_worker(desk: Any) -> None:
+    with TeacherServer(fault=only("error_500"), latency_s=0.05) as server:
+        desk.judge(server, 40, attempts=1, in_flight=8, circuit_rounds=3)
+    # Eight at once and four that went out before the fifth failure; then one probe in each of two rounds.
+    assert server.requests <= 8 + 4 + 1 + 1
+
+
 def test_a_good_probe_closes_the_circuit(desk: Any, first: Any) -> None:
     with TeacherServer(fault=first("error_500", 5)) as server:
         run = desk.judge(server, 10, attempts=3)

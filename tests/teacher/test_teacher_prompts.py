@@ -89,7 +89,7 @@ def test_danger_has_a_ceiling_and_faults_cost() -> None:
     "broken",
     [
         good(check="another"), good(critique=""), good(safety_flag="false"), good(overall="0.5"), good(overall=True), good(criteria={}),
-        "[]", "null", "", "{" * 5000, '{"check": "f", "check": "f"}',
+        "[]", "null", "", "{" * 5000, json.dumps(good(note=float("nan"))), '{"check": "f", "check": "f"}',
     ],
 )  # fmt: skip
 def test_a_verdict_of_another_form_is_refused(broken: Any) -> None:

@@ -29,6 +29,7 @@ class Appender:
         self.path = path
         self._waiting: list[tuple[Mapping[str, Any] | Contract, asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
 
     def put(self, row: Mapping[str, Any] | Contract) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -42,25 +43,26 @@ class Appender:
 
     async def flush(self) -> None:
         """Everything handed in is on the disk; raises what a write raised."""
-        while self._writer is not None and not (self._writer.done() and not self._waiting):
-            await asyncio.wait([self._writer])
         if self._writer is not None:
-            self._writer.result()
+            await self._writer
+        if self._failure is not None:
+            raise self._failure
 
     async def _drain(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
             try:
                 await asyncio.to_thread(jsonl.append, self.path, [row for row, _ in batch])
-            except BaseException as error:
-                for _, done in batch:
-                    if not done.done():
-                        done.set_exception(error)
-                        done.exception()  # somebody may wait for it, nobody has to
-                raise
+            except Exception as error:  # whoever waits must learn it, or waits for ever
+                self._failure = error
             for _, done in batch:
-                if not done.done():
+                if done.done():
+                    continue
+                if self._failure is None:
                     done.set_result(None)
+                else:
+                    done.set_exception(self._failure)
+                    done.exception()  # nobody has to wait for it
 
 
 class Cache:

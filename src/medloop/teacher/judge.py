@@ -160,10 +160,12 @@ async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: 
     if config.needs_key and not key:
         teacher.over = Failure("no_key", "set DEEPSEEK_API_KEY or MEDLOOP_TEACHER_KEY")
     work = _Work([*items, *_null_items(len(items), config)], cache, template, config, teacher, progress, fresh)
-    async with teacher:
-        await work.run()
-    await cache.flush()
-    await log.flush()
+    try:
+        async with teacher:
+            await work.run()
+    finally:  # also after Ctrl-C: what is finished is kept
+        await cache.flush()
+        await log.flush()
     if teacher.calls:
         usage.write_table(files.logs)
     done = work.outcomes()
