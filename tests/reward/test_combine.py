@@ -215,3 +215,9 @@ def test_what_can_be_earned_is_the_same_whatever_is_missing(present: set[str]) -
     if present - {"d"}:
         assert sum(weight for weight in weights.values() if weight > 0) == pytest.approx(0.85, abs=1e-5)
     assert weights.get("d", -0.4) == -0.4
+
+
+def test_one_outlier_counts_at_most_z_bound() -> None:
+    config = MixConfig(normalise="batch", z_bound=2.0, parts={"teacher": Part(weight=1.0, given=True)})
+    rewards = only(*[0.0] * 15, 1.0, config=config)  # alone among 16 it is 3.9 deviations away
+    assert rewards[-1].value == 2.0

@@ -29,6 +29,8 @@ _FOLD = {c: c + 0x20 for c in range(ord("A"), ord("Z") + 1)}
 _FOLD |= {c: c - 0xFEE0 for c in range(0xFF01, 0xFF5F)}  # full-width forms
 _FOLD |= {c: c - 0xFEE0 + 0x20 for c in range(0xFF21, 0xFF3B)}  # full-width capitals
 _FOLD |= {0x3000: 0x20, 0x2018: 0x27, 0x2019: 0x27, 0x2010: 0x2D, 0x2011: 0x2D, 0x2013: 0x2D, 0x2014: 0x2D}
+_FOLD_TEXT = {chr(sign): chr(to) for sign, to in _FOLD.items()}
+_FOLDED = frozenset(_FOLD_TEXT)
 SENTENCE_END = re.compile(r"[!?。\n.](?:(?<!\.)|(?=\s|$))")  # on folded text; a point ends one only before a blank
 TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[^\s\-a-z0-9]")  # a word, or one character of anything else
 _PIECES = re.compile(f"({TOKEN.pattern})")
@@ -36,7 +38,11 @@ _PIECES = re.compile(f"({TOKEN.pattern})")
 
 def fold(text: str) -> str:
     """Lower case, half width, plain quotes; every character keeps its place, so offsets stay true."""
-    return text.lower() if text.isascii() else text.translate(_FOLD)
+    if text.isascii():
+        return text.lower()
+    for sign in _FOLDED.intersection(text):  # a text holds a handful of them: replacing each beats a look at every character
+        text = text.replace(sign, _FOLD_TEXT[sign])
+    return text
 
 
 @dataclass(frozen=True, slots=True)

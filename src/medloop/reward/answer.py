@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from operator import add
 
 from medloop import lexicon
 from medloop.contracts import Span
@@ -74,8 +74,8 @@ def letters(text: str) -> int:
 def content(text: str) -> frozenset[str]:
     """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""
     latin = {word for word in _LATIN.findall(text.lower()) if (len(word) > 2 or word.isdigit()) and word not in _COMMON}
-    pairs = set() if text.isascii() else {a + b for run in _CJK.findall(text) for a, b in pairwise(run)}
-    return frozenset(latin | {p for p in pairs if not (p in _COMMON_PAIRS or p[0] in _COMMON_ZH or p[1] in _COMMON_ZH)})
+    pairs = set() if text.isascii() else {pair for run in _CJK.findall(text) for pair in map(add, run, run[1:])}
+    return frozenset(latin | {p for p in pairs if p[0] not in _COMMON_ZH and p[1] not in _COMMON_ZH and p not in _COMMON_PAIRS})
 
 
 ON_TOPIC = 2  # content words shared with the question; one is enough for a very short question
@@ -92,18 +92,21 @@ def copied_share(text: str, source: str, size: int = 4) -> float:
     found = words(text)
     if len(found) < size:
         return 1.0 if found and " ".join(found) in " ".join(words(source)) else 0.0
-    known = _run_set(source, size)
-    return sum(map(known.__contains__, runs(found, size))) / (len(found) - size + 1)
+    known, own, total = run_set(source, size), run_set(text, size), len(found) - size + 1
+    if len(own) == total:  # nothing said twice: sets are quicker than looking up run by run
+        return len(own & known) / total
+    return sum(map(known.__contains__, runs(found, size))) / total
 
 
 def is_repetitive(text: str) -> bool:
     """Does it say the same again and again? By runs of three words; short texts are never called repetitive."""
     count = len(words(text)) - 2
-    return count >= 12 and len(_run_set(text, 3)) < 0.5 * count
+    return count >= 12 and len(run_set(text, 3)) < 0.5 * count
 
 
 @lru_cache(maxsize=KEPT)
-def _run_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
+def run_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
+    """The different runs of a text."""
     return frozenset(runs(words(text), size))
 
 

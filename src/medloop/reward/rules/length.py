@@ -11,13 +11,11 @@ Repeated or hidden text buys nothing: the first is counted word for word, the se
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
 from medloop.reward.answer import split_answer, words
 
-_CHINESE = re.compile(r"[\u3400-\u9fff]")
 CHARACTER = 0.6  # words per Chinese character, as translators count
 
 
@@ -61,7 +59,8 @@ def count(text: str) -> float:
     found = words(text)
     if text.isascii():
         return float(len(found))
-    return len(found) - (1 - CHARACTER) * len(_CHINESE.findall(text))
+    characters = len(found) - sum(map(str.isascii, found))
+    return len(found) - (1 - CHARACTER) * characters
 
 
 def _rise(value: float, start: float, end: float) -> float:

@@ -1,9 +1,9 @@
 """Repetition penalty: 0 is fresh, 1 says the same again and again, or gives the question back as the answer.
 
-Looked at are runs of five words (Latin words or Chinese characters), in the visible answer and in the chain of thought apart;
-the worse of the two counts. Good prose repeats up to a tenth of its runs, so that much is free:
+Looked at are runs of four words (Latin words or Chinese characters), in the visible answer and in the chain of thought apart;
+the worse of the two counts. Good prose repeats up to a seventh of its runs, so that much is free:
 
-    share of runs said before   0.10: 0     0.50: 1
+    share of runs said before   0.15: 0     0.55: 1
     share of the visible answer that stands word for word in the question   0.50: 0     1.00: 1
 
 A text of fewer than 12 words is judged only for what it copies. One sign drawn out ("aaaaaaaa") counts as repeated.
@@ -15,11 +15,11 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import copied_share, runs, split_answer, words
+from medloop.reward.answer import copied_share, run_set, split_answer, words
 
-RUN = 5  # words
+RUN = 4  # words; other rules look at the same runs
 FEW = 12  # words
-FREE, FULL = 0.10, 0.50
+FREE, FULL = 0.15, 0.55
 COPY_FREE = 0.5
 _DRAWN_OUT = re.compile(r"(\S)\1{7,}")
 _RULER = re.compile(r"[-=_*#.~]")  # drawn lines and tables are layout
@@ -28,7 +28,7 @@ _RULER = re.compile(r"[-=_*#.~]")  # drawn lines and tables are layout
 @dataclass(frozen=True)
 class Repetition:
     name: str = "repetition"
-    version: str = "1"
+    version: str = "2"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
@@ -58,7 +58,7 @@ def repeated_share(text: str) -> float:
     total = len(found) - RUN + 1
     if len(found) < FEW:
         return drawn
-    return max(drawn, 1 - len(set(runs(found, RUN))) / total)
+    return max(drawn, 1 - len(run_set(text, RUN)) / total)
 
 
 def _drawn_out(text: str) -> int:
