@@ -136,6 +136,16 @@ def test_a_changed_fingerprint_ends_the_run_and_keeps_what_was_paid(desk: Any) -
     assert len(noted.judgements) == 10 and server.requests == 10
 
 
+def test_judgements_of_another_version_are_not_taken_from_the_cache(desk: Any) -> None:
+    with TeacherServer(fault=lambda n: "new_fingerprint" if n == 3 else "ok") as server:
+        desk.judge(server, 10)
+        server.fault, server.fingerprint = lambda n: "ok", "fp_2"
+        renewed = desk.judge(server, 10, fingerprints=("fp_2",))
+        mixed = desk.judge(server, 10, fingerprints=("fp_1", "fp_2"))
+    assert renewed.calls == 9 and len(renewed.judgements) == 10  # the one of the new version was paid for already
+    assert mixed.calls == 0
+
+
 def test_the_change_is_seen_in_a_later_run_too(desk: Any) -> None:
     with TeacherServer() as server:
         desk.judge(server, 3)
