@@ -17,6 +17,7 @@ from medloop.contracts import (
     IRSConfig,
     JobStatus,
     Message,
+    PreferencePair,
     Score,
     TrafficSplit,
     TrainRequest,
@@ -62,6 +63,12 @@ def test_a_field_left_empty_does_not_change_the_id() -> None:
 def test_nan_is_not_a_score() -> None:
     with pytest.raises(ValidationError):
         Score(name="x", value=float("nan"), reason="r", author="a", version="1")
+
+
+def test_nan_inside_free_json_has_no_canonical_form() -> None:
+    pair = PreferencePair(prompt="q", chosen="a", rejected="b", metadata={"margin": float("nan")})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        pair.canonical_json()
 
 
 def test_times_need_a_zone_and_are_kept_in_utc() -> None:

@@ -51,7 +51,7 @@ def build(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of corpus, weights and order (default: the recipe's).")] = None,
     replace: Annotated[bool, typer.Option(help="Replace the folder if it is there.")] = False,
 ) -> None:
-    """Train the embedded model from nothing (about half an hour on two cores, two minutes on a GPU).
+    """Train the embedded model from nothing (about 40 minutes on two cores, two on a GPU).
 
     Example:  medloop embedded build --output models/full/my-tiny
     """

@@ -55,7 +55,10 @@ Json = dict[str, Any]
 class Contract(BaseModel):
     """A frozen noun. Two equal values have the same canonical JSON and so the same id."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    # Without "constants", pydantic would write NaN inside a Json field as null; so canonical_json meets it and raises.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants", protected_namespaces=()
+    )
 
     def canonical_json(self) -> str:
         return canonical_json(self.model_dump(mode="json", exclude_none=True))
