@@ -15,6 +15,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("false_reassurance", "1/lexicon-2"): "c91da8bffd3ffae8",
     ("format", "1"): "428657b0b2c1e0db",
     ("length", "1"): "2b8fe8e513a96910",
+    ("overtriage", "1/lexicon-2"): "b7b4b4c541c77977",
     ("repetition", "2"): "dd4d546879eb43c8",
     ("risk", "1/lexicon-2"): "5e354b36dd25f64b",
 }

@@ -51,6 +51,7 @@ def _document_000() -> dict[str, Part]:
         "risk": Part(weight=-0.15),
         "teacher": Part(weight=0.25, given=True),
         "false_reassurance": Part(weight=-0.10),
+        "overtriage": Part(weight=-0.10),
         "length": Part(weight=-0.05),
         "repetition": Part(weight=-0.10),
         "format": Part(weight=0.0),
@@ -137,9 +138,14 @@ class Mix:
             parts.append(found if found.name == name else found.model_copy(update={"name": name}))
         return tuple(parts)
 
+    def _matters(self, part: Score | Missing) -> bool:
+        """Is it worth a word that a part was left out? Not of a penalty that has nothing to say."""
+        weight = self.config.parts[part.name].weight
+        return weight > 0 or (weight < 0 and isinstance(part, Missing))
+
     def _combine(self, row: tuple[Score | Missing, ...], values: Mapping[str, float]) -> Reward:
         asked = self.config.parts
-        left_out = [f"{part.name}: {_why_left_out(part)}" for part in row if part.name not in values and asked[part.name].weight]
+        left_out = [f"{part.name}: {_why_left_out(part)}" for part in row if part.name not in values and self._matters(part)]
         said = "; ".join(left_out) or None
         lacking = [p for p in row if isinstance(p, Missing) and asked[p.name].required]
         if lacking:

@@ -12,6 +12,7 @@ from medloop.reward.rules.emergency import Emergency
 from medloop.reward.rules.false_reassurance import FalseReassurance
 from medloop.reward.rules.format import Format
 from medloop.reward.rules.length import Length
+from medloop.reward.rules.overtriage import Overtriage
 from medloop.reward.rules.repetition import Repetition
 from medloop.reward.rules.risk import Risk
 
@@ -20,6 +21,7 @@ RULES: dict[str, Rule] = {
     "emergency": Emergency(),
     "risk": Risk(),
     "false_reassurance": FalseReassurance(),
+    "overtriage": Overtriage(),
     "length": Length(),
     "repetition": Repetition(),
     "format": Format(),
