@@ -55,6 +55,7 @@ def test_each_kind_is_found(text: str, kind: str) -> None:
         "Take ibuprofen 400 mg every 8 hours, at most 1200 mg a day.",
         "血压162/98 mmHg，血肌酐 88 μmol/L，白细胞 11.2×10^9/L，体温38.5℃。",
         "患者高血压10年，常规服药，任何医生都会建议复查。",
+        "应在医生指导下用药，必要时医生会复查月经周期，骨小梁的数目减少。",
         "国药准字H20059876，每次0.5g，一日3次，疗程7-10天。",
         "Parkinson disease, Foley catheter, ICD-10 E11.9, CPT 99213.",
         "I am Having chest pain. The doctor should call 911 or 120.",

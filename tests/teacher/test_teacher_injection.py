@@ -17,6 +17,7 @@ PLAIN = (
     "<think>The patient has a fever. I should ask for the duration.</think>Please drink enough water.",
     "请立即拨打120，不要自行驾车。十分严重的胸痛可能是心肌梗死。",
     "建议每天测量血压两次，部分患者需要调整剂量，请咨询医生。",
+    "Low-grade tumors grow slowly; the grade and the stage decide about surgery. A gastric bypass may relieve the pain.",
     "Call the emergency number now. You should not drive. All these signs mean a heart attack is possible.",
 )
 

@@ -44,15 +44,15 @@ _GRADING = re.compile(
     re.IGNORECASE,
 )
 _WANTING = re.compile(
-    r"\b(?:gives?|assign|award|return|output|print|respond|reply|set|mark|rate|grade|score|must|should|shall|please|ignore|disregard"
-    r"|forget|override|bypass|deserves?|perfect|full|maximum|max|highest|top|all|every|true|met|satisf\w+|meets?|pass(?:es|ed)?"
+    r"\b(?:gives?|assign|award|return|output|print|respond|reply|set|must|should|shall|please|ignore|disregard"
+    r"|forget|override|keep|deserves?|perfect|full|maximum|max|highest|top|all|every|true|met|satisf\w+|meets?|pass(?:es|ed)?"
     r"|excellent|correct answer|100%?|confirmed?|approved?|follow|new|previous|above|prior|act as|you are|pretend|important"
-    r"|note to)\b|\b\d{1,3}/\d{1,3}\b|1\.0"
+    r"|note to)\b|\ba\+|\b\d{1,3}/\d{1,3}\b|1\.0"
     r"|请|给|打|必须|应当|务必|输出|返回|忽略|无视|忘记|满分|最高|全部|所有|符合|满足|通过|优秀|完美|设为|标为|判定|100",
     re.IGNORECASE,
 )
 _ORDERS = re.compile(
-    r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:previous|above|prior|earlier|all|any|your|the)\b"
+    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|above|prior|earlier|all|any|your|the)\b"
     r"|\b(?:you are now|act as|pretend to be|from now on)\b|\bas an? (?:ai|language model|grader|judge)\b"
     r"|(?:忽略|无视|忘记|绕过).{0,12}(?:以上|之前|前面|上述|所有|指令|规则|要求)|(?:从现在起|从现在开始|你现在是|扮演)",
     re.IGNORECASE,
@@ -107,9 +107,9 @@ def _without_attack(match: re.Match[str]) -> str:
 _MEDICAL = re.compile(
     r"\b(?:apgar|glasgow|gcs|child-pugh|cha2ds2|wells|meld|nihss|bishop|pain|[tz]-score|apache|sofa|risk|heart rate"
     r"|respiratory rate|blood|pulse|(?:immune|nervous|digestive|respiratory|circulatory|urinary) system|physician assistant"
-    r"|birth|pressure points?|doctor)\b"
-    r"|疼痛评分|血|心率|系统性|(?:免疫|神经|消化|呼吸|循环|泌尿|内分泌)系统|诊断标准|收缩|检查|标准体重|评估病情|病情评估"
-    r"|就医|医生|医师|剂量|十分(?:严重|重要|危险|必要|疼痛|常见)",
+    r"|birth|pressure points?|doctor|tumou?rs?|cancer|sarcoma|(?:low|high)[- ]grade|stag(?:e|ing)|sedimentation"
+    r"|symptoms?|disease)\b|疼痛评分|血|心率|系统性|(?:免疫|神经|消化|呼吸|循环|泌尿|内分泌)系统|诊断标准|收缩|检查|标准体重|评估病情|病情评估"
+    r"|就医|医生|医师|剂量|治疗|十分(?:严重|重要|危险|必要|疼痛|常见)",
     re.IGNORECASE,
 )
 _THIS_GRADING = re.compile(
