@@ -144,8 +144,8 @@ class Teacher:
         usage, outcome, reply = Usage(), "cancelled", None
         try:
             url = self.config.base_url.rstrip("/") + "/chat/completions"
-            async with self._lanes.take() as client:
-                reply = await post(client, url, self._headers(), payload, self.config.body_bytes)
+            async with self._lanes.take() as lane:
+                reply = await post(lane, url, self._headers(), payload, self.config.body_bytes)
             usage = reply.usage
             verdict = self._accept(reply, accept)
             outcome = "ok"
@@ -247,29 +247,26 @@ class Teacher:
 
 
 class _Lanes:
-    """Kept connections, one client each: a shared pool searches all its connections for every request, which costs more
-    time than the requests at 64 in flight."""
+    """Kept connections, one transport each, without timeouts of their own: a timeout per read lets a slow drip live for ever.
+
+    A shared pool searches all its connections for every request, which at 64 in flight costs more time than the requests.
+    """
 
     def __init__(self) -> None:
-        self._free: list[httpx.AsyncClient] = []
-        self._all: list[httpx.AsyncClient] = []
+        self._free: list[httpx.AsyncHTTPTransport] = []
+        self._all: list[httpx.AsyncHTTPTransport] = []
         self._tls = ssl.create_default_context(cafile=certifi.where())
 
     @asynccontextmanager
-    async def take(self) -> AsyncIterator[httpx.AsyncClient]:
+    async def take(self) -> AsyncIterator[httpx.AsyncHTTPTransport]:
         lane = self._free.pop() if self._free else self._open()
         try:
             yield lane
         finally:
             self._free.append(lane)
 
-    def _open(self) -> httpx.AsyncClient:
-        lane = httpx.AsyncClient(
-            timeout=None,  # the deadline is ours: a timeout per read lets a slow drip live for ever
-            verify=self._tls,
-            follow_redirects=False,  # a redirect would carry text and key elsewhere
-            trust_env=False,
-        )
+    def _open(self) -> httpx.AsyncHTTPTransport:
+        lane = httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False)
         self._all.append(lane)
         return lane
 

@@ -25,13 +25,16 @@ class Reply:
     usage: Usage
 
 
-async def post(client: httpx.AsyncClient, url: str, headers: Mapping[str, str], payload: bytes, cap: int) -> Reply:
-    """Send and read one reply; raises Failure. The caller holds the deadline."""
+async def post(lane: httpx.AsyncBaseTransport, url: str, headers: Mapping[str, str], payload: bytes, cap: int) -> Reply:
+    """Send and read one reply; raises Failure. The caller holds the deadline. A redirect is a refusal: it is not followed."""
     try:
-        async with client.stream("POST", url, headers=dict(headers), content=payload) as response:
+        response = await lane.handle_async_request(httpx.Request("POST", url, headers=dict(headers), content=payload))
+        try:
             if response.status_code != 200:
                 raise _refusal(response.status_code, response.headers.get("retry-after"))
             return parse(await _body(response, cap))
+        finally:
+            await response.aclose()
     except httpx.TimeoutException as error:
         raise Failure("timeout", type(error).__name__) from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:

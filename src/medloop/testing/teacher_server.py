@@ -142,14 +142,14 @@ class TeacherServer:
 
     async def _answer(self, fault: str, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         assert fault in FAULTS, fault
-        if self.latency_s:
-            await asyncio.sleep(self.latency_s)
+        began = self._loop.time()
+        raw = self._completion(fault, body)
+        await asyncio.sleep(max(0.0, self.latency_s - (self._loop.time() - began)))
         if fault == "hang":
             await asyncio.sleep(3600)
         if fault in _STATUS:
             status, extra = _STATUS[fault]
             return await _send(writer, b'{"error":{"message":"no"}}', status=status, extra=extra)
-        raw = self._completion(fault, body)
         if fault == "html":
             return await _send(writer, b"<html><body>Bad gateway</body></html>", extra="content-type: text/html\r\n")
         if fault == "bad_json":
