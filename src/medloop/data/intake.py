@@ -17,7 +17,7 @@ from medloop.contracts import Source, utc_now
 from medloop.data import shapes
 from medloop.data.sources import Row, detect_encoding, detect_format, read_rows
 from medloop.errors import ConfigError, InputError, StoreError
-from medloop.store.artifacts import file_sha256, new_artifact, verify_artifact
+from medloop.store.artifacts import file_sha256, new_artifact, sweep, verify_artifact
 from medloop.store.jsonl import write
 
 SOURCE = "source.json"
@@ -52,6 +52,7 @@ def import_files(
 ) -> list[tuple[Source, Outcome]]:
     """Read all files, then store all: each becomes a source of its own."""
     shapes.check_mapping(options.mapping or {})
+    sweep(raw)
     names = source_names(paths, name)
     examined = [examine(path, raw, name=name, options=options) for path, name in zip(paths, names, strict=True)]
     outcomes = [_outcome(one, raw, replace) for one in examined]
@@ -100,15 +101,19 @@ def examine(path: Path, raw: Path, *, name: str, options: Options) -> Examined:
 
 def list_sources(raw: Path) -> list[Source]:
     """Every imported source, by name."""
-    folders = sorted(path for path in raw.glob("*") if (path / SOURCE).is_file()) if raw.is_dir() else []
-    return [read_source(raw, folder.name) for folder in folders]
+    return [read_source(raw, name) for name in _names(raw)]
+
+
+def _names(raw: Path) -> list[str]:
+    """The imported sources; hidden folders are imports on their way or never finished."""
+    return sorted(path.parent.name for path in raw.glob(f"*/{SOURCE}") if not path.parent.name.startswith("."))
 
 
 def read_source(raw: Path, name: str) -> Source:
     """One source, its bytes verified against what was imported."""
     folder = raw / name
     if not NAME.fullmatch(name) or not (folder / SOURCE).is_file():
-        known = ", ".join(sorted(path.parent.name for path in raw.glob(f"*/{SOURCE}"))) or "none yet"
+        known = ", ".join(_names(raw)) or "none yet"
         raise InputError(f"There is no source '{name}' in {raw}", f"Imported sources: {known}")
     verify_artifact(folder)
     return Source.from_json((folder / SOURCE).read_text(encoding="utf-8"))

@@ -115,6 +115,11 @@ def prepare(
     sweep(workspace.processed.parent)
     with new_artifact(workspace.processed, replace=True) as folder:
         built = _build(folder, sources, workspace.raw, config, seed, progress)
+        if not built.files["train"].rows:
+            raise InputError(
+                "Nothing would be left to train on: the questions are too much alike to hold some out",
+                "Add other questions, or hold out less (--dev, --test, --gold, --red)",
+            )
         checked = verify_files(folder, built.files, built.vocabulary, config.nearness, config.text_threshold, progress)
         facts = Facts(config.model_dump(), seed, sources, built.files, built.cells, built.kept, built.drops, checked)
         card = make_card(facts)

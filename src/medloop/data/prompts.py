@@ -66,7 +66,7 @@ def make_prompts(workspace: Workspace, *, count: int, high_risk: float, seed: in
 def draw(pool: Sequence[Candidate], total: int) -> list[Candidate]:
     """Languages in proportion, strata by the square root of their size, the first by priority in each."""
     cells = Counter(one.cell for one in pool)
-    tongues: Counter[str] = Counter(one.cell[0] for one in pool)
+    tongues = Counter(one.cell[0] for one in pool)
     chosen: list[Candidate] = []
     for tongue, seats in allocate(total, {k: float(v) for k, v in tongues.items()}, tongues).items():
         weights = {cell: math.sqrt(number) for cell, number in cells.items() if cell[0] == tongue}

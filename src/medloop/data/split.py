@@ -26,7 +26,7 @@ from medloop.data.risk import ORDER, is_red_team
 SPLITS: tuple[Split, ...] = ("train", "dev", "test", "gold", "red")
 TRAIN, DEV, TEST, GOLD, RED = range(5)
 Cell = tuple[Language, Stratum]  # the gravest stratum
-K = TypeVar("K", str, Cell)
+K = TypeVar("K", Language, Cell)
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,11 @@ class Candidate:
 
 def assign(population: Population, sizes: Sizes) -> NDArray[np.uint8]:
     """The split of every row, as a place in SPLITS; rows that stand for nobody are dropped and say train."""
-    rows = len(np.unique(population.stand_ins))
+    kept = np.unique(population.stand_ins)
+    rows = len(kept)
     places = np.zeros(len(population.stand_ins), dtype=np.uint8)
     line = candidates(population)
-    shares: Counter[str] = Counter(cell[0] for cell, _ in {(one.cell, one.cluster) for one in line})
+    shares = Counter(LANGUAGES[language] for language in population.languages[kept])
     risky = [one for one in line if one.red_team]
     red = draw(risky, min(sizes.red, rows // 10, len({one.cluster for one in risky}) // 2), shares)
     line = without(line, red)
@@ -109,14 +110,14 @@ def strata_in(mask: int) -> list[Stratum]:
     return [stratum for at, stratum in enumerate(ORDER) if mask >> at & 1]
 
 
-def draw(line: list[Candidate], total: int, languages: Mapping[str, int]) -> list[Candidate]:
-    """`total` rows of different clusters: languages by their share of the questions, strata by the square root of theirs.
+def draw(line: list[Candidate], total: int, languages: Mapping[Language, int]) -> list[Candidate]:
+    """`total` rows of different clusters: languages by their share of the rows, strata by the square root of theirs.
 
     The square root gives rare strata a voice; at most half of a cell is taken, so that the train set keeps some of each.
     """
     cells = Counter(cell for cell, _ in {(one.cell, one.cluster) for one in line})
     caps = {cell: math.ceil(count / 2) for cell, count in cells.items()}
-    tongues: Counter[str] = Counter()
+    tongues: Counter[Language] = Counter()
     for cell, cap in caps.items():
         tongues[cell[0]] += cap
     room: dict[Cell, int] = {}

@@ -30,6 +30,8 @@ def array(path: Path, encoding: str) -> Iterator[Row]:
     while True:
         buffer = buffer.lstrip(" \t\r\n,")
         if buffer.startswith("]"):
+            if buffer[1:].strip() or any(block.strip() for block in blocks):
+                raise InputError(f"{path}: more text follows the end of its array", "Write one array, or one object per line")
             return
         try:
             value, end = decoder.raw_decode(buffer)
