@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+for _name in [name for name in os.environ if name.startswith("MEDLOOP_")]:
+    del os.environ[_name]  # a developer's own workspace has no part in the tests, nor in the processes they start
+
 
 @dataclass(frozen=True)
 class Postgres:
@@ -86,6 +89,7 @@ def postgres() -> Iterator[Postgres]:
             "trust",
             "-E",
             "UTF8",
+            "--no-locale",
             "--no-sync",
         ]
         subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **server.as_user)

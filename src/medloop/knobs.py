@@ -24,7 +24,7 @@ def build(
 ) -> M:
     """`kind` from all layers; a later layer wins. A flag that was not given is None and changes nothing."""
     values = {**(defaults or {}), **(read_yaml(file) if file else {})}
-    values.update({name: yaml.safe_load(text) for name, text in split_pairs("--set", pairs).items()})
+    values.update({name: _value(name, text) for name, text in split_pairs("--set", pairs).items()})
     values.update({name: value for name, value in flags.items() if value is not None})
     try:
         return kind.model_validate(values)
@@ -34,11 +34,12 @@ def build(
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The settings in a file; an empty file has none."""
-    with speaking_of(path):
-        text = path.read_text(encoding="utf-8")
     hint = "Settings are lines like 'seed: 42'"
     try:
-        content = yaml.safe_load(text) or {}
+        with speaking_of(path):
+            content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8", "Save it as UTF-8") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
@@ -57,6 +58,13 @@ def split_pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"{flag} {text} is not NAME=VALUE", f"Example: {flag} seed=7" if flag == "--set" else "")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        raise ConfigError(f"--set {name}={text} has no readable value", "Example: --set seed=7") from None
 
 
 def _explain(error: ValidationError) -> list[str]:

@@ -36,7 +36,7 @@ CONFIG_TEMPLATE = """\
 """
 
 
-def init_workspace(folder: Path) -> bool:
+def init_workspace(folder: Path, flags: Mapping[str, object] | None = None) -> bool:
     """Lay out a workspace; True if it is new. Repeating it completes what is missing and changes nothing else."""
     home = folder.expanduser().absolute()
     if home.exists() and not home.is_dir():
@@ -48,8 +48,9 @@ def init_workspace(folder: Path) -> bool:
             path.mkdir(parents=True, exist_ok=True)
         workspace.keys.chmod(0o700)
         if new:
+            home.chmod(0o700)  # it will hold what patients wrote
             workspace.config.write_text(CONFIG_TEMPLATE, encoding="utf-8")
-    _start_books(resolve({"home": home}).settings)
+    _start_books(resolve({**(flags or {}), "home": home}).settings)
     return new
 
 
@@ -133,15 +134,18 @@ def evaluate_models(
     """Models and prediction files on the same questions, scored by the same rules; report and answers stay on disk."""
     from medloop.evaluate import answers
     from medloop.evaluate.report import REFERENCE
-    from medloop.evaluate.side_by_side import Contender, labelled, predictions_path, side_by_side
+    from medloop.evaluate.side_by_side import Contender, by_name, labelled, predictions_path, side_by_side
     from medloop.reward.rules import load_rules
+    from medloop.store.artifacts import verify_if_sealed
     from medloop.store.files import file_sha256
 
     scorers = load_rules(rules)
+    verify_if_sealed(settings.workspace.processed)
     splits = answers.read_splits(settings.workspace.processed, config)
     inputs = {f"data {split}": file_sha256(settings.workspace.processed / answers.FILE_OF[split]) for split in splits}
-    made = [Contender(path.stem, answers.read_predictions(path, splits)) for path in predictions]
-    inputs.update({f"predictions {path.stem}": file_sha256(path) for path in predictions})
+    names = by_name(predictions, taken=labelled(models))
+    made = [Contender(name, answers.read_predictions(path, splits)) for name, path in names.items()]
+    inputs.update({f"predictions {name}": file_sha256(path) for name, path in names.items()})
     asked = []
     opened = [(label, ref, *open_model(ref, settings)) for label, ref in labelled(models).items()]
     for label, ref, identity, load in opened:

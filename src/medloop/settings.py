@@ -42,7 +42,6 @@ class Settings(BaseModel):
     teacher_key: SecretStr = Field(
         SecretStr(""), description="Key of the teacher's service; empty means the environment's DEEPSEEK_API_KEY, else none."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("warning", description="How much is logged to stderr.")
 
     @property
     def workspace(self) -> Workspace:

@@ -6,6 +6,7 @@ Every failure that a person can cause is one sentence on stderr and an exit code
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -55,6 +56,9 @@ def _global(
 def main() -> None:
     """The console script: turn what a person caused into one sentence, and leave bugs their traceback."""
     debug = "--debug" in sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an old terminal shows ? instead of ending the work
     from medloop.errors import MedloopError, from_os
 
     try:

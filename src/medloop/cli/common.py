@@ -26,6 +26,10 @@ def remember_flags(home: Path | None, pairs: list[str]) -> None:
         _flags["home"] = home
 
 
+def given_flags() -> dict[str, Any]:
+    return dict(_flags)
+
+
 def resolved(*, must_exist: bool = True) -> Resolved:
     from medloop.settings import resolve
 

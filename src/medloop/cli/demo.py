@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -71,8 +72,12 @@ def demo(
 
 
 def _run(command: str, cwd: Path, about: str) -> None:
-    """One step in its own process, exactly as a user would run it; a failure stops the demo with its exit code."""
+    """One step in its own process, exactly as a user would run it; a failure stops the demo with its exit code.
+
+    Settings in the environment stay out: MEDLOOP_HOME would send the demo into somebody's real workspace.
+    """
     common.say(f"\n# {about}\n$ medloop {command}")
-    done = subprocess.run([sys.executable, "-m", "medloop", *shlex.split(command)], cwd=cwd, check=False)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MEDLOOP_")}
+    done = subprocess.run([sys.executable, "-m", "medloop", *shlex.split(command)], cwd=cwd, env=environ, check=False)
     if done.returncode:
         raise typer.Exit(done.returncode)

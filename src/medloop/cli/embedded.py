@@ -55,6 +55,9 @@ def build(
 
     Example:  medloop embedded build --output models/full/my-tiny
     """
+    from medloop.models import require_packages
+
+    require_packages()
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from medloop.embedded.build import BuildConfig, build_model
@@ -94,6 +97,9 @@ def sample(
 
     Example:  medloop embedded sample --n 10
     """
+    from medloop.models import require_packages
+
+    require_packages()
     from medloop.contracts import ModelRef
     from medloop.embedded.sample import ask_unseen
     from medloop.models.generate import load_generator

@@ -26,7 +26,7 @@ def init(
     """
     from medloop.loop import init_workspace
 
-    made = init_workspace(folder)
+    made = init_workspace(folder, common.given_flags())
     common.say(f"Workspace {common.shown(folder.absolute())} is ready ({'new' if made else 'already there, nothing changed'}).")
     common.say(f"Next: cd {common.shown(folder.absolute())} && medloop data import FILE --name NAME")
 

@@ -37,6 +37,11 @@ class Conversation(Contract):
         return next((m.content for m in reversed(self.messages) if m.role == "user"), "")
 
     @property
+    def asked(self) -> str:
+        """Everything the user said: a danger named in the first turn still counts in the last."""
+        return "\n".join(m.content for m in self.messages if m.role == "user")
+
+    @property
     def answer(self) -> str | None:
         last = self.messages[-1]
         return last.content if last.role == "assistant" else None

@@ -118,7 +118,6 @@ def answer_all(
         known.update({line.key: line for line in new})
     if progress is not None:
         progress(len(wanted), len(wanted))
-    _keep_only(path, [known[key].model_copy(update={"record_id": r.record_id, "split": split}) for split, r, key in wanted])
     return [_sample(split, record, known[key]) for split, record, key in wanted]
 
 
@@ -138,12 +137,6 @@ def _prediction(split: str, record: Record, key: str, done: Completion) -> Predi
     )
 
 
-def _keep_only(path: Path, lines: list[Prediction]) -> None:
-    """Leave in the file what this run used; answers of an older model go."""
-    if list(jsonl.read(path, Prediction)) != lines:
-        jsonl.write(path, lines)
-
-
 def _sample(split: str, record: Record, line: Prediction) -> Sample:
     failed = line.finish_reason == "error"
     why = "the question does not fit into the model"
@@ -151,7 +144,7 @@ def _sample(split: str, record: Record, line: Prediction) -> Sample:
 
 
 def sample_of(split: str, record: Record, answer: str | None, why_missing: str, *, cut_off: bool = False) -> Sample:
-    question = record.conversation.question
+    question = record.conversation.asked
     return Sample(record.record_id, split, record.language, record.strata, question, answer, why_missing, cut_off)
 
 
@@ -168,7 +161,7 @@ def references(splits: Mapping[str, Sequence[Record]]) -> list[Sample]:
 def read_predictions(path: Path, splits: Mapping[str, Sequence[Record]]) -> list[Sample]:
     """Answers made elsewhere: JSON lines with `record_id` (or `id`) and `text` (or `answer`). What lacks one is missing."""
     found: dict[str, tuple[str | None, bool]] = {}
-    for number, row in enumerate(jsonl.read(path), start=1):
+    for number, row in jsonl.numbered(path):
         name, text, end = row.get("record_id", row.get("id")), row.get("text", row.get("answer")), row.get("finish_reason")
         if not isinstance(name, str) or not isinstance(text, str):
             raise InputError.at(path, number, "no record_id with a text", 'Lines look like {"record_id": ..., "text": ...}')

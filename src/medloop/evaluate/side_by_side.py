@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,6 +78,15 @@ def labelled(models: Sequence[ModelRef]) -> dict[str, ModelRef]:
     if len(named) < len(models):
         raise ConfigError("The same model is given twice", "Name each model once")
     return named
+
+
+def by_name(files: Sequence[Path], *, taken: Container[str] = ()) -> dict[str, Path]:
+    """Prediction files by their stem; by their path where the stem is taken."""
+    stems = [path.stem for path in files]
+    unique = {p.stem if stems.count(p.stem) == 1 and p.stem not in taken and p.stem != REFERENCE else str(p): p for p in files}
+    if len(unique) < len(files):
+        raise ConfigError("The same predictions file is named twice", "Name each file once")
+    return unique
 
 
 def file_name(label: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from medloop.contracts import Conversation, Message
-from medloop.errors import InputError, speaking_of
+from medloop.errors import InputError
 from medloop.store import jsonl
 
 IDS = ("id", "record_id", "prompt_id")
@@ -32,17 +32,11 @@ def read_items(path: Path) -> Iterator[Item]:
     """Every line of a file, streaming; the first bad one stops with an InputError that names it."""
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path} is empty", "Give a file with one JSON object per line")
-    for number, row in zip(_numbers(path), jsonl.read(path), strict=False):
+    for number, row in jsonl.numbered(path):
         try:
             yield Item(_id(row), number, _conversation(row))
         except (ValidationError, _Unknown) as problem:
             raise InputError.at(path, number, _explain(problem), "Repair or remove that line") from None
-
-
-def _numbers(path: Path) -> Iterator[int]:
-    """The numbers of the lines that are not blank, which `jsonl.read` passes over."""
-    with speaking_of(path), path.open("rb") as file:
-        yield from (number for number, raw in enumerate(file, 1) if raw.strip())
 
 
 class _Unknown(Exception):

@@ -18,7 +18,7 @@ from typing import Any
 
 from medloop.contracts import Contract, Reward, Sample, Score, Scorer, canonical_json, sha256_id
 from medloop.contracts.base import Hash, Text
-from medloop.errors import ConfigError, InputError, speaking_of
+from medloop.errors import ConfigError, InputError
 from medloop.store import jsonl
 
 AT_ONCE = 512  # answers between two writes
@@ -95,7 +95,7 @@ def read_samples(path: Path) -> Iterator[Sample]:
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path} is empty", "Give a file with one JSON object per line")
     seen: set[str] = set()
-    for number, row in _numbered(path):
+    for number, row in jsonl.numbered(path):
         try:
             sample = sample_of(row, default_id=str(number))
         except ValueError as problem:
@@ -105,13 +105,6 @@ def read_samples(path: Path) -> Iterator[Sample]:
             raise InputError.at(path, number, "its id stands on an earlier line too", "Give each answer its own id, and a group")
         seen.add(sample.id)
         yield sample
-
-
-def _numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows with the number of their line; blank lines are counted."""
-    with speaking_of(path), path.open("rb") as file:
-        numbers = (number for number, raw in enumerate(file, 1) if raw.strip())
-        yield from zip(numbers, jsonl.read(path), strict=False)
 
 
 def sample_of(row: dict[str, Any], default_id: str) -> Sample:

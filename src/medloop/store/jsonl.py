@@ -76,6 +76,15 @@ def read(path: Path, kind: type[C] | None = None, *, skipped: list[int] | None =
             skipped.append(number)
 
 
+def numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows of a file that somebody handed in, with their line numbers. Here a broken last line is an error like any other."""
+    for number, raw, _ in _lines(path):
+        try:
+            yield number, _parse(raw)
+        except _Broken as problem:
+            raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
+
+
 class _Broken(Exception):
     """Why a line is no JSON object; never quotes it."""
 

@@ -57,10 +57,15 @@ class Job:
         if begun is not None and self.checkpoints.is_dir():
             self._refuse_other(begun["identity"], f"{self.folder} holds an unfinished run")
 
-    def begin(self) -> tuple[datetime, Checkpoint | None]:
-        """When the run began and where to go on; with nothing to go on from, the folder is made afresh."""
+    def resumable(self) -> Checkpoint | None:
+        """Where this very run can go on, if it was begun."""
         begun = self._begun()
-        found = load_newest(self.checkpoints) if begun is not None and begun["identity"] == self.identity else None
+        return load_newest(self.checkpoints) if begun is not None and begun["identity"] == self.identity else None
+
+    def begin(self, *, afresh: bool = False) -> tuple[datetime, Checkpoint | None]:
+        """When the run began and where to go on; with nothing to go on from, or `afresh`, the folder is made anew."""
+        begun = self._begun()
+        found = None if afresh else self.resumable()
         if begun is not None and found is not None:
             # What was logged after the checkpoint will be logged again.
             jsonl.write(self.metrics, [row for row in jsonl.read(self.metrics) if row["iter"] <= found.step])

@@ -31,9 +31,9 @@ from medloop.models import runtime
 from medloop.models.load import Loaded, load, load_tokenizer, resolve
 from medloop.settings import Settings
 from medloop.store import jsonl
-from medloop.store.artifacts import file_sha256
+from medloop.store.artifacts import file_sha256, verify_if_sealed
 from medloop.train import estimate
-from medloop.train.checkpoint import Checkpoint, load_newest
+from medloop.train.checkpoint import Checkpoint
 from medloop.train.examples import Examples, encode_file
 from medloop.train.job import Job
 from medloop.train.publish import publish
@@ -104,6 +104,7 @@ class Plan:
     steps_per_epoch: int
     steps: int
     continues_at: int
+    afresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,8 @@ def train_sft(config: SFTConfig, *, settings: Settings, replace: bool = False) -
 
 def find_job(config: SFTConfig, settings: Settings) -> Job:
     """Where this run lives and what it is made of; the model is checked and hashed, the data hashed."""
+    if config.data is None:
+        verify_if_sealed(settings.workspace.processed)
     target = settings.workspace.models / ("full" if config.full else "lora") / config.name
     inputs = {role: file_sha256(path) for role, path in _files(config, settings).items()}
     base = resolve(ModelRef(base=config.model), settings)
@@ -143,8 +146,9 @@ def plan(config: SFTConfig, settings: Settings, job: Job, *, replace: bool = Fal
     dev = encode_file(tokenizer, files["dev"], max_length=config.max_length, limit=config.dev_rows) if score else None
     per_epoch = math.ceil(len(train.lengths) / config.batch_size)
     steps = math.ceil(config.epochs * per_epoch)
-    found = load_newest(job.checkpoints)
-    return Plan(config, job, train, dev, per_epoch, min(steps, config.max_steps or steps), 0 if found is None else found.step)
+    found = None if replace else job.resumable()
+    at = 0 if found is None else found.step
+    return Plan(config, job, train, dev, per_epoch, min(steps, config.max_steps or steps), at, replace)
 
 
 def cost(plan: Plan, settings: Settings) -> Cost:
@@ -200,7 +204,7 @@ def _fit(
     """Train with as many examples in memory as fit: out of memory halves them and goes on from the last checkpoint."""
     micro = plan.config.micro_batch_size or plan.config.batch_size
     while True:
-        began, found = plan.job.begin()
+        began, found = plan.job.begin(afresh=plan.afresh)
         loaded = load(
             ModelRef(base=plan.config.model), settings, trainable=plan.config.full, load_in_4bit=plan.config.load_in_4bit
         )
