@@ -37,12 +37,11 @@ def test_the_demo_keeps_out_of_the_workspace_named_in_the_environment(tmp_path: 
 
     init_workspace(tmp_path / "real")
     monkeypatch.setenv("MEDLOOP_HOME", str(tmp_path / "real"))
-    monkeypatch.setattr(demo, "STEPS", (("Where am I?", "data list"),))
-    before = sorted(p.name for p in (tmp_path / "real").rglob("*"))
+    steps = ("embedded corpus --output c.jsonl --rows 20", "data import c.jsonl --name c")
+    monkeypatch.setattr(demo, "STEPS", tuple(("A step", step) for step in steps))
     monkeypatch.chdir(tmp_path)
     demo.demo(tmp_path / "play")
-    assert (tmp_path / "play/medloop.yaml").is_file()
-    assert sorted(p.name for p in (tmp_path / "real").rglob("*")) == before
+    assert (tmp_path / "play/data/raw/c").is_dir() and not list((tmp_path / "real/data/raw").iterdir())
 
 
 def test_an_import_that_was_killed_is_swept_and_never_listed(home: Path) -> None:
