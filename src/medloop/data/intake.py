@@ -52,7 +52,8 @@ def import_files(
 ) -> list[tuple[Source, Outcome]]:
     """Read all files, then store all: each becomes a source of its own."""
     shapes.check_mapping(options.mapping or {})
-    sweep(raw)
+    if raw.is_dir():
+        sweep(raw)
     names = source_names(paths, name)
     examined = [examine(path, raw, name=name, options=options) for path, name in zip(paths, names, strict=True)]
     outcomes = [_outcome(one, raw, replace) for one in examined]
