@@ -32,7 +32,7 @@ lint: setup
 
 bench: setup
 	@mkdir -p build/bench
-	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --output build/bench/$$(basename $$script .py).json || exit 1; done
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script --out build/bench/$$(basename $$script .py).json || exit 1; done
 
 docs: setup
 	@$(BIN)/python -m medloop.cli.reference docs/reference
