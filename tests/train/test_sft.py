@@ -289,3 +289,13 @@ def test_nothing_is_reported_to_anybody(settings, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr("trl.trainer.base_trainer.send_telemetry", lambda *a, **k: pytest.fail("telemetry"))
     train_sft(config(settings, max_steps=1), settings=settings)
+
+
+def test_replace_starts_anew_instead_of_going_on(settings):
+    stop_after(settings, 4)
+    for wish in (config(settings), config(settings, learning_rate=0.01)):
+        anew = plan(wish, settings, find_job(wish, settings), replace=True)
+        assert anew.continues_at == 0
+    train_sft(config(settings), settings=settings, replace=True)
+    train_sft(config(settings, name="straight"), settings=settings)
+    assert losses(settings) == losses(settings, "straight")
