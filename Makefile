@@ -5,7 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 EXTRAS := train,ops,parquet,dev
-# torch is named with its exact pin: a range would take the newest build and gigabytes of CUDA packages with it.
+# torch is named with its exact pin, so that a CPU build of that version, where pip can find one, is taken. A range would take
+# the newest build with its CUDA packages; without a CPU build to be found, the pin takes the CUDA build of that version too.
 TORCH  := $(shell grep '^torch==' constraints.txt)
 
 .PHONY: setup demo test test-slow lint bench docs clean
