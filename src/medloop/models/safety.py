@@ -84,15 +84,19 @@ def _hash(path: Path, size: int, changed: int) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """One configuration file; ModelError when it is not a JSON object."""
-    with speaking_of(path):
-        raw = path.read_bytes()
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise ModelError(f"{path} is not valid JSON", "Fetch the model again") from None
+    value = _parse(path)
     if not isinstance(value, dict):
         raise ModelError(f"{path} should hold a JSON object", "Fetch the model again")
     return value
+
+
+def _parse(path: Path) -> Any:
+    with speaking_of(path):
+        raw = path.read_bytes()
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ModelError(f"{path} is not valid JSON", "Fetch the model again") from None
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -115,7 +119,7 @@ def _problems(path: Path, root: Path) -> Iterator[str]:
     elif path.name.lower().endswith(WEIGHTS):
         yield from _weight_problems(path)
     elif path.name.endswith("config.json"):
-        yield from _config_problems(read_json(path))
+        yield from _config_problems(_parse(path))  # sentence encoders bring one that is a list
     elif path.name.endswith("index.json"):
         yield from _index_problems(path)
 

