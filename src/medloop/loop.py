@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from medloop.reward.file import FileSummary
     from medloop.store.db import Store
 
+    Given = dict[str, Component]
     OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], Generate]]]
 
 CONFIG_TEMPLATE = """\
@@ -158,13 +159,44 @@ def evaluate_models(
     return side_by_side([*asked, *made, *reference], scorers, inputs=inputs, config=config, name=name, markdown=markdown)
 
 
+def hand_in(settings: Settings, sources: Mapping[str, str], *, progress: Callable[[int, int], None] | None = None) -> Given:
+    """The given parts of a reward by name, each from its source; models are loaded when they are first asked.
+
+    `teacher` takes a YAML file like configs/teacher.yaml (empty: DeepSeek as preset), `model` a reward model, `rel`, `faith` and
+    `conc` a YAML file like configs/dw.yaml (empty: the embedded encoder). Any other name takes `module:object`, your own.
+    """
+    from medloop.reward.combine import load_component
+
+    given: dict[str, Component] = {}
+    for name, source in sources.items():
+        if name == "teacher":
+            given[name] = _teacher(settings, source, progress)
+        else:
+            given[name] = load_component(name, source)
+    return given
+
+
+def teacher_key(settings: Settings) -> str:
+    return settings.teacher_key.get_secret_value() or os.environ.get("DEEPSEEK_API_KEY", "")
+
+
+def _teacher(settings: Settings, source: str, progress: Callable[[int, int], None] | None) -> Component:
+    from medloop.knobs import build
+    from medloop.teacher.config import TeacherConfig
+    from medloop.teacher.judge import Files
+    from medloop.teacher.part import TeacherPart
+
+    config = build(TeacherConfig, file=Path(source) if source else None, pairs=(), flags={})
+    return TeacherPart(config, key=teacher_key(settings), files=Files.of(settings.workspace), progress=progress)
+
+
 def score_answers(
     settings: Settings,
     *,
     source: Path,
     output: Path,
     config: MixConfig,
-    given: Mapping[str, Component] | None = None,
+    given: Given | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[FileSummary, int]:
     """A file of answers scored by the mix; what teacher and rules disagree on goes to the reviewer, counted."""

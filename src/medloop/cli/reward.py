@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights, bounds and versions, as in configs/reward.yaml.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting of the mix; may be repeated.")]
+With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with", metavar="PART[=SOURCE]",
+        help="Hand in a given part of the mix: teacher[=configs/teacher.yaml], model=models/reward/NAME, "
+        "rel, faith or conc[=configs/dw.yaml], or your own as NAME=module:object; may be repeated.",
+    ),
+]  # fmt: skip
 COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 
 
@@ -33,15 +41,17 @@ def score(
     file: Annotated[Path, typer.Argument(help="JSON lines with id, question (or messages) and answer (or text).")],
     config: Config = None,
     set_: Set = None,
+    with_: With = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the breakdown goes (default: NAME_scores.jsonl beside the input).")
     ] = None,
 ) -> None:
     """Score a file of answers: a summary here, value, reason and places of every part in the output.
 
-    A second run scores only what is new. Without a teacher its weight is carried by the rules, and each line says so.
+    A second run scores only what is new or was missing. Without a teacher its weight is carried by the rules, and each line
+    says so; '--with teacher' asks it, within its budget.
 
-    Example:  medloop reward score answers.jsonl --config configs/reward.yaml --output scores.jsonl
+    Example:  medloop reward score answers.jsonl --config configs/reward.yaml --with teacher --output scores.jsonl
     """
     from rich.progress import Progress
 
@@ -49,14 +59,18 @@ def score(
 
     settings, mix = common.settings(), _config(config, set_)
     target = (output or file.with_name(f"{file.stem}_scores.jsonl")).expanduser().absolute()
+    given = loop.hand_in(settings, _sources(with_))
     with loop.open_books(settings) as books, Progress(console=common.messages(), transient=True) as bar:
         task = bar.add_task("scoring", total=None)
         summary, conflicts = loop.score_answers(
-            settings, source=file, output=target, config=mix,
+            settings, source=file, output=target, config=mix, given=given,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip
         books.note("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
     _show_summary(summary, mix)
+    for part in given.values():
+        if degraded := getattr(part, "degraded", ""):
+            common.say(f"Degraded: {part.name}: {degraded}. Run the same command again to score what is missing.")
     if conflicts:
         common.say(f"Teacher and rules disagree on {conflicts} answers: data/rl/teacher_conflicts.jsonl")
     kept = f", {summary.already_there} of them before" if summary.already_there else ""
@@ -70,15 +84,18 @@ def explain(
     answer: Annotated[str | None, typer.Option(help="What the assistant says, with its <think>.")] = None,
     config: Config = None,
     set_: Set = None,
+    with_: With = None,
 ) -> None:
     """Show one answer with its scores, their reasons, and the words each rule looked at.
 
     Example:  medloop reward explain --question "I have chest pain." --answer "Call an ambulance now."
     """
+    from medloop import loop
     from medloop.reward.combine import build_mix
 
     sample = _sample(file, id, question, answer)
-    mix = build_mix(_config(config, set_))
+    sources = _sources(with_)
+    mix = build_mix(_config(config, set_), loop.hand_in(common.settings(), sources) if sources else None)
     (reward,) = mix.score([sample])
     _show_reward(sample, reward)
 
@@ -118,6 +135,11 @@ def _config(file: Path | None, pairs: list[str] | None) -> MixConfig:
     from medloop.reward.combine import MixConfig
 
     return build(MixConfig, file=file, pairs=pairs or (), flags={})
+
+
+def _sources(with_: list[str] | None) -> dict[str, str]:
+    """`teacher`, `model=models/reward/rm` ... as a mapping; a part without a source takes its default."""
+    return {name.strip(): source.strip() for name, _, source in (text.partition("=") for text in with_ or ())}
 
 
 def _sample(file: Path | None, id: str | None, question: str | None, answer: str | None) -> Sample:

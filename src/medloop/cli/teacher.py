@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,7 +61,9 @@ def judge(
     target = output or settings.workspace.rl / f"teacher_scores_{file.stem}.jsonl"
     with loop.open_books(settings) as books:
         with _bar() as progress:
-            run = stage.judge_all(items, wish, key=_key(settings), files=stage.Files.of(settings.workspace), progress=progress)
+            run = stage.judge_all(
+                items, wish, key=loop.teacher_key(settings), files=stage.Files.of(settings.workspace), progress=progress
+            )
         jsonl.write(target, stage.rows(run))
         books.note("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
     _report(run)
@@ -98,7 +99,12 @@ def review(
     with loop.open_books(settings) as books:
         with _bar() as progress:
             done = stage.review(
-                records, wish, key=_key(settings), files=Files.of(settings.workspace), report=target, progress=progress
+                records,
+                wish,
+                key=loop.teacher_key(settings),
+                files=Files.of(settings.workspace),
+                report=target,
+                progress=progress,
             )
         books.note("teacher.review", target, judged=len(done.run.judgements), proposed=done.proposed)
     _report(done.run)
@@ -128,7 +134,7 @@ def probe(
     files = Files.of(settings.workspace)
     with loop.open_books(settings) as books:
         with _bar() as progress:
-            done = stage.probe(wish, key=_key(settings), files=files, accept=accept, progress=progress)
+            done = stage.probe(wish, key=loop.teacher_key(settings), files=files, accept=accept, progress=progress)
         books.note("teacher.probe", files.judgements.with_name(stage.PROBES), alarms=len(done.alarms), accepted=accept)
     _report(done.run)
     shift = "no earlier probe to compare with" if done.shift is None else f"moved by {done.shift:+.3f} since {done.baseline}"
@@ -182,10 +188,6 @@ def _config(file: Path | None, pairs: list[str] | None, **flags: Any) -> Teacher
     from medloop.teacher.config import TeacherConfig
 
     return build(TeacherConfig, file=file, pairs=pairs or (), flags=flags)
-
-
-def _key(settings: Settings) -> str:
-    return settings.teacher_key.get_secret_value() or os.environ.get("DEEPSEEK_API_KEY", "")
 
 
 def _report(run: Run) -> None:

@@ -15,7 +15,7 @@ import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from statistics import fmean, pstdev
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -26,6 +26,7 @@ from medloop.reward.rules import load_rules
 
 EPS = 1e-4  # as in TRL: a group whose members all score alike has no spread to divide by
 AUTHOR = "reward:mix"
+ABSENT = "absent"  # the version of a part that nobody handed in
 
 
 class Part(Contract):
@@ -128,7 +129,7 @@ class Mix:
         parts: list[Score | Missing] = []
         for name in self.config.parts:
             if name in self.absent:
-                found: Score | Missing = _missing(name, "declared absent", "absent")
+                found: Score | Missing = _missing(name, "declared absent", ABSENT)
             elif name in given:
                 found = given[name]
             elif sample.answer is None:
@@ -215,7 +216,7 @@ def build_mix(config: MixConfig, given: Mapping[str, Component] | None = None) -
     if problems:
         raise ConfigError("; ".join(sorted(problems)), "Penalties have negative weights; see configs/reward.yaml")
     absent = frozenset(wanted - set(given))
-    versions = {name: part.version for name, part in everyone.items()} | dict.fromkeys(absent, "absent")
+    versions = {name: part.version for name, part in everyone.items()} | dict.fromkeys(absent, ABSENT)
     digest = sha256_id(canonical_json([config.model_dump(mode="json"), versions]))[7:19]
     return Mix(config=config, rules=rules, given=dict(given), absent=absent, version=f"{config.version}+{digest}")
 
@@ -235,14 +236,29 @@ def load_scorer(name: str = "mix", config: MixConfig | None = None, given: Mappi
     """`mix`, or your own as `module:object`: a scorer, or what makes one when called without arguments."""
     if name == "mix":
         return build_mix(config or MixConfig(), given)
-    module, sign, attribute = name.partition(":")
-    if not sign:
-        raise ConfigError(f"There is no scorer '{name}'", "It is mix, or your own as module:object")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError):
-        raise ConfigError(f"The scorer '{name}' cannot be imported", "Check the module and the name after the colon") from None
-    scorer = found() if isinstance(found, type) or not hasattr(found, "score") else found
+    scorer = _imported("scorer", name)
     if not (hasattr(scorer, "score") and hasattr(scorer, "version")):
         raise ConfigError(f"'{name}' is not a scorer", "A scorer has a version and score(samples)")
     return scorer  # type: ignore[no-any-return]
+
+
+def load_component(name: str, source: str) -> Component:
+    """A given part of your own, as `module:object`: a component, or what makes one when called without arguments."""
+    component = _imported("part", source)
+    if not all(hasattr(component, wanted) for wanted in ("score", "version", "penalty")):
+        raise ConfigError(f"'{source}' is no part of a reward", "A part has a name, a version, penalty and score(samples)")
+    return component  # type: ignore[no-any-return]
+
+
+def _imported(kind: str, name: str) -> Any:
+    module, sign, attribute = name.partition(":")
+    if not sign:
+        raise ConfigError(f"There is no {kind} '{name}'", "It is named in the docs, or your own as module:object")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError):
+        raise ConfigError(f"The {kind} '{name}' cannot be imported", "Check the module and the name after the colon") from None
+    try:
+        return found() if isinstance(found, type) or not hasattr(found, "score") else found
+    except TypeError:
+        raise ConfigError(f"'{name}' cannot be called without arguments", f"Name a {kind}, or what makes one") from None

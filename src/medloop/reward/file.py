@@ -1,10 +1,12 @@
 """Score a file of answers: JSON lines in, one line with the breakdown per answer out, continued where it was stopped.
 
 A line in is `question` (or `prompt`, `messages`, `conversation`) with `answer` (or `text`; else the last assistant message), an
-`id` (or `record_id`, `prompt_id`) and, if there are several answers to a prompt, a `group`. Of a conversation the rules see all
+`id` (or `record_id`, `prompt_id`) and, if there are several answers to a prompt, a `group`; `context` is what the answer may
+rely on. Of a conversation the rules see all
 that the user said: a red flag in the first message is still one in the third.
 
-A line out carries a `key`, the hash of sample and reward version. A second run scores only keys it does not find. With
+A line out carries a `key`, the hash of sample and reward version. A second run scores only keys it does not find, and
+answers of which a part was missing. With
 `normalise` a value depends on its neighbours, so the whole file is scored at once.
 """
 
@@ -16,9 +18,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from medloop.contracts import Contract, Reward, Sample, Score, Scorer, canonical_json, sha256_id
+from medloop.contracts import Contract, Missing, Reward, Sample, Score, Scorer, canonical_json, sha256_id
 from medloop.contracts.base import Hash, Text
 from medloop.errors import ConfigError, InputError
+from medloop.reward.combine import ABSENT
 from medloop.store import jsonl
 
 AT_ONCE = 512  # answers between two writes
@@ -67,7 +70,8 @@ def score_file(
     if output.exists() and source.exists() and output.samefile(source):
         raise ConfigError(f"{output} is the input itself", "Name another output")
     wanted = {sample_key(sample, scorer.version): sample for sample in read_samples(source)}
-    known = {line.key: line for line in jsonl.read(output, Line) if line.key in wanted} if output.is_file() and not whole else {}
+    before = jsonl.read(output, Line) if output.is_file() and not whole else ()
+    known = {line.key: line for line in before if line.key in wanted and (_whole(line) or wanted[line.key].answer is None)}
     left = [(key, sample) for key, sample in wanted.items() if key not in known]
     there, step = len(known), len(left) if whole else AT_ONCE
     for start in range(0, len(left), max(step, 1)):
@@ -84,6 +88,11 @@ def score_file(
     if whole or list(jsonl.read(output, Line)) != lines:
         jsonl.write(output, lines)
     return _summary([line.reward for line in lines], there)
+
+
+def _whole(line: Line) -> bool:
+    """Whether nothing was missing that might be there at another try (a teacher that did not answer)."""
+    return not any(isinstance(part, Missing) and part.version != ABSENT for part in line.reward.parts)
 
 
 def sample_key(sample: Sample, version: str) -> str:
@@ -123,10 +132,17 @@ def sample_of(row: dict[str, Any], default_id: str) -> Sample:
         raise ValueError("no answer")
     name = next((str(row[key]) for key in IDS if row.get(key) not in (None, "")), default_id)
     group = row.get("group")
-    why = "the model gave no answer"
     return Sample(
-        id=name, question=question, answer=None if failed else answer, group=str(group) if group else None, why_missing=why
-    )
+        id=name, question=question, answer=None if failed else answer, group=str(group) if group else None,
+        context=_context(row), why_missing="the model gave no answer",
+    )  # fmt: skip
+
+
+def _context(row: dict[str, Any]) -> str | None:
+    """What the answer may rely on: a text, or a list of passages."""
+    found = row.get("context", row.get("contexts"))
+    passages = found if isinstance(found, list) else [found]
+    return "\n".join(text for text in passages if isinstance(text, str) and text) or None
 
 
 def _messages(row: dict[str, Any]) -> list[dict[str, str]]:

@@ -73,6 +73,7 @@ class Run:
     outcomes: tuple[Outcome, ...]
     calls: int = 0
     cost: float = 0.0
+    tokens: int = 0
     degraded: str = ""
     changes: tuple[str, ...] = ()
     null_mean: float | None = None
@@ -172,7 +173,10 @@ async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: 
     degraded = f"{teacher.over.kind}: {teacher.over.detail}" if teacher.over and any(o.judgement is None for o in done) else ""
     null_scores = [o.judgement.teacher_score for o in done[len(items) :] if o.judgement]
     mean = sum(null_scores) / len(null_scores) if null_scores else None
-    return Run(tuple(done[: len(items)]), teacher.calls, teacher.budget.spent_usd, degraded, tuple(teacher.changes), mean)
+    spent = teacher.budget
+    return Run(
+        tuple(done[: len(items)]), teacher.calls, spent.spent_usd, spent.spent_tokens, degraded, tuple(teacher.changes), mean
+    )
 
 
 def _null_items(count: int, config: TeacherConfig) -> list[Item]:

@@ -1,0 +1,122 @@
+"""Parts that are handed into the mix: the teacher, and a user's own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medloop.cli import app
+from medloop.contracts import Missing, Sample, Score
+from medloop.errors import ConfigError
+from medloop.loop import init_workspace
+from medloop.reward.file import Line
+from medloop.store import jsonl
+from medloop.teacher.config import TeacherConfig
+from medloop.teacher.judge import Files
+from medloop.teacher.part import TeacherPart
+from medloop.testing.teacher_server import TeacherServer
+
+ROWS: list[dict[str, Any]] = [
+    {"id": "a", "question": "I have crushing chest pain.", "answer": "Call an ambulance now, because this can be a heart attack."},
+    {"id": "b", "question": "我流鼻涕两天了。", "answer": "多喝水，注意休息。如果一周还不好，请去看医生。"},
+]
+
+
+class Half:
+    """A user's own part."""
+
+    name, version, penalty = "half", "1", False
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        return [Score(name="half", value=0.5, reason="always", author="me", version="1") for _ in samples]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    init_workspace(tmp_path / "ws")
+    monkeypatch.chdir(tmp_path / "ws")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+    jsonl.write(tmp_path / "ws/answers.jsonl", ROWS)
+    return tmp_path / "ws"
+
+
+def teacher_file(workspace: Path, url: str) -> str:
+    path = workspace / "teacher.yaml"
+    path.write_text(f"base_url: {url}\nbackoff_s: 0\nattempts: 1\n", encoding="utf-8")
+    return str(path)
+
+
+def score(*args: str) -> tuple[str, dict[str, dict[str, Score | Missing]]]:
+    done = CliRunner().invoke(app, ["reward", "score", "answers.jsonl", *args])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    lines = jsonl.read(Path("answers_scores.jsonl"), Line)
+    return done.output, {line.id: {part.name: part for part in line.reward.parts} for line in lines}
+
+
+def test_the_teacher_is_a_part_of_the_mix_and_asked_once(workspace: Path) -> None:
+    with TeacherServer() as server:
+        _, first = score("--with", f"teacher={teacher_file(workspace, server.url)}")
+        _, second = score("--with", f"teacher={teacher_file(workspace, server.url)}")
+        assert server.requests == 2
+    assert first == second
+    assert all(isinstance(parts["teacher"], Score) and "deepseek-flash" in parts["teacher"].author for parts in first.values())
+
+
+def test_a_teacher_that_was_down_is_asked_again_by_the_same_command(workspace: Path) -> None:
+    with TeacherServer(fault=lambda n: "error_500" if n < 2 else "ok") as server:
+        source = f"teacher={teacher_file(workspace, server.url)}"
+        _, first = score("--with", source)
+        _, second = score("--with", source)
+    assert all(isinstance(parts["teacher"], Missing) for parts in first.values())
+    assert all(isinstance(parts["teacher"], Score) for parts in second.values())
+
+
+def test_without_a_key_the_run_is_declared_degraded_and_rules_still_score(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEEPSEEK_API_KEY")
+    output, parts = score("--with", "teacher")
+    assert "Degraded: teacher: no_key" in output
+    assert isinstance(parts["a"]["teacher"], Missing) and isinstance(parts["a"]["chain"], Score)
+
+
+def test_scores_without_and_with_teacher_carry_different_versions(workspace: Path) -> None:
+    score()
+    alone = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", Line)}
+    with TeacherServer() as server:
+        score("--with", f"teacher={teacher_file(workspace, server.url)}")
+    both = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", Line)}
+    assert alone.isdisjoint(both)
+
+
+def test_a_part_of_ones_own_enters_by_the_same_door(workspace: Path) -> None:
+    mix = workspace / "mix.yaml"
+    mix.write_text("parts:\n  chain: {weight: 0.5}\n  half: {weight: 0.5, given: true}\n", encoding="utf-8")
+    _, parts = score("--config", str(mix), "--with", f"half={__name__}:Half")
+    assert parts["a"]["half"].value == 0.5  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("source", ["half", "half=no_such_module:Half", "half=json:dumps"])
+def test_a_part_that_cannot_be_had_is_a_clear_error_and_writes_nothing(workspace: Path, source: str) -> None:
+    with pytest.raises(ConfigError):
+        score("--with", source)
+    assert not (workspace / "answers_scores.jsonl").exists()
+
+
+def test_the_budget_is_one_for_all_calls(tmp_path: Path) -> None:
+    with TeacherServer() as server:
+        config = TeacherConfig(base_url=server.url, budget_usd=0.0010, null_probes=0, in_flight=1)
+        part = TeacherPart(config, key="k", files=Files(tmp_path / "j.jsonl", tmp_path / "logs"))
+        found = [part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.")])[0] for n in range(12)]
+    assert part.spent <= 0.0010 and isinstance(found[0], Score)
+    assert isinstance(found[-1], Missing) and "budget" in found[-1].reason
+
+
+def test_a_judge_that_praises_empty_answers_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("medloop.teacher.part.NULL_CEILING", -0.1)  # no verdict praises what it cannot quote, so lower the bar
+    with TeacherServer() as server:
+        config = TeacherConfig(base_url=server.url, null_probes=1, backoff_s=0.0)
+        part = TeacherPart(config, key="k", files=Files(tmp_path / "j.jsonl", tmp_path / "logs"))
+        found = part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.") for n in range(6)])
+    assert all(isinstance(score, Missing) and score.reason.startswith("not believed") for score in found)
