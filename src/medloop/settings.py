@@ -19,6 +19,7 @@ from medloop.knobs import read_yaml
 
 CONFIG_NAME = "medloop.yaml"
 ENV_PREFIX = "MEDLOOP_"
+OTHER_NAMES = {"reward_device": "REWARD_DEVICE"}  # names that other programs use for the same setting; ours wins over them
 
 
 class Settings(BaseModel):
@@ -36,6 +37,9 @@ class Settings(BaseModel):
     key_file: Path | None = Field(None, description="Key file; empty means keys/master.key in the workspace.")
     model: str = Field("embedded:tiny", description="Base model: embedded:NAME, a local folder, or a hub id.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where models run; auto takes a GPU if there is one.")
+    reward_device: Literal["auto", "cpu", "cuda"] = Field(
+        "cpu", description="Where the encoders of the relevance rewards run; REWARD_DEVICE names it too."
+    )
     threads: int = Field(0, ge=0, description="Torch threads on the CPU; 0 means one per core.")
     seed: int = Field(42, ge=0, description="Seed of everything random.")
     offline: bool = Field(False, description="Never reach for a model hub, even for a hub id.")
@@ -141,12 +145,11 @@ def resolve(
     origins = {"home": origin}
     for layer, found in (
         (f"{home / CONFIG_NAME}", read_yaml(home / CONFIG_NAME) if (home / CONFIG_NAME).is_file() else {}),
-        ("environment", _read_environment(environ)),
+        *((f"environment {variable}", {name: environ[variable]}) for name, variable in _variables(environ)),
         ("flag", {k: v for k, v in flags.items() if k != "home"}),
     ):
         for name, value in found.items():
-            values[name] = value
-            origins[name] = f"environment {ENV_PREFIX}{name.upper()}" if layer == "environment" else layer
+            values[name], origins[name] = value, layer
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -171,9 +174,10 @@ def _find_workspace(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: P
     return home, origin
 
 
-def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    names = {ENV_PREFIX + name.upper(): name for name in Settings.model_fields if name != "home"}
-    return {names[key]: value for key, value in environ.items() if key in names and value != ""}
+def _variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(setting, variable) of what the environment says; of two names for one setting ours comes last and wins."""
+    ours = ((name, ENV_PREFIX + name.upper()) for name in Settings.model_fields if name != "home")
+    return [(name, variable) for name, variable in (*OTHER_NAMES.items(), *ours) if environ.get(variable, "") != ""]
 
 
 def _explain(error: ValidationError, origins: Mapping[str, str]) -> str:

@@ -51,7 +51,7 @@ def test_the_first_probe_is_the_baseline_and_the_same_teacher_raises_no_alarm(de
         again = probe(desk.config(server), key="k", files=desk.files)
         assert server.requests == 2 * len(pinned())  # the cache is not asked
     assert first.shift is None and again.shift == 0.0 and not again.alarms
-    assert first.null_mean is not None and first.null_mean <= 0.1 and first.pairs == 12
+    assert first.null_mean is not None and first.null_mean <= 0.1 and first.pairs == 22
 
 
 def test_a_teacher_that_moved_is_noticed_until_accepted(desk: Any) -> None:

@@ -16,7 +16,7 @@ from medloop.models.generate import load_generator
 from medloop.models.load import load, load_tokenizer
 from medloop.store.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
-from medloop.train import trl_sft
+from medloop.train import trl_resume, trl_sft
 from medloop.train.examples import IGNORED, encode_file
 from medloop.train.sft import SFTConfig, find_job, plan, run, train_sft
 
@@ -130,7 +130,7 @@ def test_an_architecture_that_scales_its_output_goes_the_way_of_trl(settings, tm
     from medloop.train.sft import _trainer
 
     trainer = _trainer(
-        made, load(ModelRef(base=str(base)), settings), None, 8, trl_sft.Watch(made.job.metrics, lambda _: None, bool)
+        made, load(ModelRef(base=str(base)), settings), None, 8, trl_resume.Watch(made.job.metrics, lambda _: None, bool)
     )
     assert not trainer.direct
 

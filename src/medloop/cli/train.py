@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from medloop.contracts import TrainingCard
     from medloop.settings import Settings
     from medloop.train.sft import Plan
-    from medloop.train.trl_sft import Tick
+    from medloop.train.trl_resume import Tick
 
 train_app = typer.Typer(no_args_is_help=True, help="Train: supervised fine-tuning (LoRA or all weights).")
 

@@ -32,12 +32,12 @@ HARMLESS = frozenset(
 log = logging.getLogger(__name__)
 
 
-def put_adapter(model: Any, folder: Path, *, base: str, base_sha256: str) -> Any:
+def put_adapter(model: Any, folder: Path, *, base: str, base_sha256: str, task_type: str = "CAUSAL_LM") -> Any:
     """The model with the adapter of `folder` on it, after checking that the two belong together."""
     written = read_json(folder / "adapter_config.json")
     _check_base(folder, written, base, base_sha256)
     try:
-        adapted = get_peft_model(model, _config(folder, written))
+        adapted = get_peft_model(model, _config(folder, written, task_type))
         loaded = set_peft_model_state_dict(adapted, tensors := load_file(folder / "adapter_model.safetensors"))
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise _unfit(folder, base) from error
@@ -46,7 +46,7 @@ def put_adapter(model: Any, folder: Path, *, base: str, base_sha256: str) -> Any
     return adapted
 
 
-def _config(folder: Path, written: dict[str, Any]) -> LoraConfig:
+def _config(folder: Path, written: dict[str, Any], task_type: str) -> LoraConfig:
     if written.get("peft_type") != "LORA":
         raise ModelError(f"{folder} is a {written.get('peft_type')} adapter", "Only LoRA adapters can be loaded")
     strange = sorted(key for key, value in written.items() if key not in FIELDS | HARMLESS and value)
@@ -55,7 +55,7 @@ def _config(folder: Path, written: dict[str, Any]) -> LoraConfig:
             f"{folder}: its configuration sets {', '.join(strange)}, which is not supported", "Use a plain LoRA adapter"
         )
     known = {key: value for key, value in written.items() if key in FIELDS and value is not None}
-    return LoraConfig(**known, task_type="CAUSAL_LM", init_lora_weights=True)
+    return LoraConfig(**known, task_type=task_type, init_lora_weights=True)
 
 
 def _check_base(folder: Path, written: dict[str, Any], base: str, base_sha256: str) -> None:

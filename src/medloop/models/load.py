@@ -160,8 +160,17 @@ def _verify_if_ours(path: Path) -> None:
 
 def _load_base(folder: Path, device: torch.device, dtype: torch.dtype, load_in_4bit: bool) -> Any:
     more = {"quantization_config": _four_bit(dtype), "device_map": {"": device}} if load_in_4bit else {}
+    model = load_weights(AutoModelForCausalLM, folder, dtype=dtype, **more)
+    return model if load_in_4bit else model.to(device)
+
+
+def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple[str, ...] = (), **more: Any) -> Any:
+    """A checked folder opened as one of transformers' Auto classes; tensors that are lacking refuse it.
+
+    `may_lack` are beginnings of tensor names that the caller never uses, such as `pooler.`.
+    """
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = kind.from_pretrained(
             folder,
             dtype=dtype,
             local_files_only=True,
@@ -174,9 +183,10 @@ def _load_base(folder: Path, device: torch.device, dtype: torch.dtype, load_in_4
         raise ModelError(
             f"The model in {folder} cannot be loaded ({_short(error)})", "Check that its files belong together"
         ) from error
-    if gaps := sorted({*info["missing_keys"], *(str(key[0]) for key in info["mismatched_keys"])}):
+    lacking = {*info["missing_keys"], *(str(key[0]) for key in info["mismatched_keys"])}
+    if gaps := sorted(name for name in lacking if not name.startswith(may_lack)):
         raise ModelError(f"The weights in {folder} lack {len(gaps)} tensors, for example {gaps[0]}", "Fetch the model again")
-    return model if load_in_4bit else model.to(device)
+    return model
 
 
 def _four_bit(dtype: torch.dtype) -> Any:

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import transformers
@@ -21,11 +21,12 @@ from medloop.settings import Settings
 CORES = torch.get_num_threads()  # what torch finds at its start: the cores that this process may use
 
 
-def device_of(settings: Settings) -> torch.device:
-    """The device that `settings.device` asks for; `auto` takes a GPU if there is one."""
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device is 'cuda', but torch sees no GPU", "Set it to auto or cpu, or install a CUDA build of torch")
-    return torch.device("cuda" if settings.device != "cpu" and torch.cuda.is_available() else "cpu")
+def device_of(settings: Settings, which: Literal["device", "reward_device"] = "device") -> torch.device:
+    """The device that a setting asks for; `auto` takes a GPU if there is one."""
+    wanted = getattr(settings, which)
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"{which} is 'cuda', but torch sees no GPU", "Set it to auto or cpu, or install a CUDA build of torch")
+    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def number_type(device: torch.device, *, trainable: bool) -> torch.dtype:

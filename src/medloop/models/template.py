@@ -53,7 +53,7 @@ def encode_prompt(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 
 def fit_prompt(tokenizer: Any, messages: Sequence[Message], max_length: int) -> list[int] | None:
     """As `encode_prompt`, with the oldest turns left out until at most `max_length` ids remain; None if that cannot be."""
-    for kept, _ in _shorter(messages):
+    for kept, _ in shorter(messages):
         ids = encode_prompt(tokenizer, kept)
         if len(ids) <= max_length:
             return ids
@@ -63,7 +63,7 @@ def fit_prompt(tokenizer: Any, messages: Sequence[Message], max_length: int) -> 
 def encode_example(tokenizer: Any, messages: Sequence[Message], *, max_length: int | None = None) -> Example | None:
     """Prompt, answer (the last message) and end token; None when it cannot be made to fit `max_length`."""
     assert messages and messages[-1].role == "assistant", "an example ends with the answer"
-    for kept, dropped in _shorter(messages[:-1]):
+    for kept, dropped in shorter(messages[:-1]):
         prompt = render_prompt(tokenizer, kept)
         head = tokenise(tokenizer, prompt)
         tail = tokenise(tokenizer, _continue(prompt, neutralise(tokenizer, messages[-1].content))) + end_ids(tokenizer)
@@ -178,7 +178,7 @@ def _continue(prompt: str, answer: str) -> str:
     return f"\n{END_THINK}\n\n{answer}"
 
 
-def _shorter(messages: Sequence[Message]) -> list[tuple[Sequence[Message], int]]:
+def shorter(messages: Sequence[Message]) -> list[tuple[Sequence[Message], int]]:
     """The conversation, then without its oldest question and answer, and so on down to the last question."""
     head = list(messages[:1]) if messages and messages[0].role == "system" else []
     turns = messages[len(head) :]

@@ -1,6 +1,6 @@
 """Is the teacher still the same? Pinned answers are judged anew and compared with the accepted probe.
 
-`pinned.jsonl` has a good and a bad answer to twelve questions, zh and en, and six answers that say nothing. A service that
+`pinned.jsonl` has a good and a bad answer to 22 questions, zh and en, and six answers that say nothing. A service that
 re-points its model name moves these scores although nothing here has changed. Every probe is a line of `teacher_probes.jsonl`.
 """
 

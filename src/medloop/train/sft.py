@@ -37,7 +37,8 @@ from medloop.train.checkpoint import Checkpoint
 from medloop.train.examples import Examples, encode_file
 from medloop.train.job import Job
 from medloop.train.publish import publish
-from medloop.train.trl_sft import ByLength, ResumableSFT, Tick, Watch
+from medloop.train.trl_resume import ByLength, Tick, Watch, arguments
+from medloop.train.trl_sft import ResumableSFT
 
 SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at ten times the usual rate
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -253,38 +254,17 @@ def _trainer(plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, w
 
 
 def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlConfig:
-    """TRL's settings. Its defaults (bfloat16 and gradient checkpointing on) made training on a CPU 17 times slower."""
-    config, cuda = plan.config, loaded.device.type == "cuda"
-    return TrlConfig(
-        output_dir=str(plan.job.folder),
-        per_device_train_batch_size=micro,
-        per_device_eval_batch_size=micro,
-        gradient_accumulation_steps=config.batch_size // micro,
-        num_train_epochs=config.epochs,
-        max_steps=plan.steps,
-        learning_rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
-        lr_scheduler_type="cosine",
-        warmup_steps=round(config.warmup * plan.steps),
-        weight_decay=config.weight_decay,
-        max_grad_norm=config.max_grad_norm,
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        eval_strategy="no" if plan.dev is None else "steps",
-        eval_steps=plan.steps_per_epoch,  # by steps, so that it comes before the checkpoint of the same step
-        save_strategy="steps",
-        save_steps=config.save_every,
-        prediction_loss_only=True,
-        bf16=cuda,
-        use_cpu=not cuda,
-        gradient_checkpointing=config.gradient_checkpointing,
-        dataloader_pin_memory=cuda,
-        max_length=None,
-        dataset_kwargs={"skip_prepare_dataset": True},
-        seed=config.seed,
-        data_seed=config.seed,
-        report_to="none",
-        disable_tqdm=True,
+    config = plan.config
+    shared = arguments(
+        config,
+        plan.job.folder,
+        steps=plan.steps,
+        micro=micro,
+        rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
+        eval_every=0 if plan.dev is None else plan.steps_per_epoch,
+        cuda=loaded.device.type == "cuda",
     )
+    return TrlConfig(**shared, dataset_kwargs={"skip_prepare_dataset": True})
 
 
 def _card(plan: Plan, trainer: ResumableSFT, loaded: Loaded, began: datetime) -> TrainingCard:
