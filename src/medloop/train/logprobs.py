@@ -1,0 +1,193 @@
+"""Log-probabilities of given tokens, straight from the last hidden states, without the logits of the whole batch.
+
+    scored = token_logprobs(hidden, model.lm_head.weight, targets, temperature=0.7, mask=mask, entropy="value")
+    scored.logprobs, scored.entropy                                                                       # both (B, T)
+
+For 64 answers of 256 tokens and 152k words, logits `(B, T, V)` in float32 take 10 GB, and training on them three times
+that. Here `chunk` tokens are projected at a time, forwards and backwards, so at most `(chunk, V)` numbers exist. Chunks go
+over tokens and keep the vocabulary whole: a row's softmax is then done at once, with no running logsumexp to rescale.
+
+With a frozen projection (LoRA) nothing is projected twice: a token's log-probability depends on its own hidden state alone,
+so its derivative is one vector of length H, which the forward pass can compute and keep while it has the probabilities.
+With a trained projection the backward pass projects each chunk again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK_NUMBERS = 2**25  # a chunk of the default size has so many logits: 128 MB in float32, 220 tokens at 152k words
+
+EntropyMode = Literal["none", "value", "gradient"]
+
+
+class Scored(NamedTuple):
+    """Log-probabilities of the targets, and the entropy of the distributions they were drawn from, in nats, (B, T)."""
+
+    logprobs: Tensor
+    entropy: Tensor | None
+
+
+def token_logprobs(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    *,
+    temperature: float,
+    bias: Tensor | None = None,
+    softcap: float | None = None,
+    mask: Tensor | None = None,
+    entropy: EntropyMode = "none",
+    chunk: int | None = None,
+) -> Scored:
+    """log softmax(logits / temperature) at `targets` (B, T), logits = hidden (B, T, H) @ weight (V, H).T + bias (V,).
+
+    `hidden` at t must be the state that predicts the target at t: shift by one before the call.
+    `softcap` c makes logits c tanh(logits / c) first (Gemma). Where `mask` (B, T) is False nothing is computed and the
+    result is 0. `entropy`: `none`, its `value` for the log, or with its `gradient` for a bonus. Sums run in float32 (in
+    float64 for float64 inputs); logits are rounded to the type of `hidden` first, as the model itself does when sampling.
+    """
+    assert temperature > 0, f"temperature must be above 0, here it is {temperature}"
+    assert hidden.dtype == weight.dtype, f"hidden states are {hidden.dtype} but the projection is {weight.dtype}"
+    chosen = torch.ones_like(targets, dtype=torch.bool) if mask is None else mask
+    rows = hidden.flatten(0, -2) if mask is None else hidden[mask]
+    chunk = chunk or max(1, CHUNK_NUMBERS // weight.shape[0])
+    trained = torch.is_grad_enabled() and (weight.requires_grad or (bias is not None and bias.requires_grad))
+    learns = torch.is_grad_enabled() and hidden.requires_grad
+    head = _Head(temperature, softcap, chunk, entropy, "again" if trained else "keep" if learns else "none")
+    logprobs, spread = _ChunkedLogprobs.apply(rows, weight, bias, targets[chosen], head)  # type: ignore[no-untyped-call]
+    return Scored(_spread_out(logprobs, chosen), None if entropy == "none" else _spread_out(spread, chosen))
+
+
+def logits_logprobs(logits: Tensor, targets: Tensor, *, temperature: float, entropy: EntropyMode = "none") -> Scored:
+    """The same from logits (..., V) that exist already, as in sampling one token at a time; targets (...)."""
+    assert temperature > 0, f"temperature must be above 0, here it is {temperature}"
+    every = torch.log_softmax(logits.to(_sum_dtype(logits)) / temperature, dim=-1)
+    logprobs = every.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    if entropy == "none":
+        return Scored(logprobs, None)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and entropy == "gradient"):
+        # A forbidden token has logit -inf: it takes no part, where 0 x -inf would make NaN.
+        return Scored(logprobs, -(every.exp() * every.masked_fill(every == -torch.inf, 0.0)).sum(-1))
+
+
+class _Head(NamedTuple):
+    """How to project, and what the backward pass will find: derivatives to `keep`, hidden states to project `again`."""
+
+    temperature: float
+    softcap: float | None
+    chunk: int
+    entropy: EntropyMode
+    backward: Literal["none", "keep", "again"]
+
+
+class _ChunkedLogprobs(torch.autograd.Function):
+    """hidden (N, H), weight (V, H), bias (V,) | None, targets (N,) -> log-probabilities and entropies (N,), float32."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, head: _Head
+    ) -> tuple[Tensor, Tensor]:
+        logprobs = torch.empty(targets.shape, dtype=_sum_dtype(hidden), device=hidden.device)
+        spread = torch.zeros_like(logprobs)
+        kept = [torch.empty_like(hidden) for _ in range(_slope_count(head))] if head.backward == "keep" else []
+        for rows in _chunks(len(targets), head.chunk):
+            log_p, damping = _project(hidden[rows], weight, bias, head)
+            logprobs[rows] = log_p.gather(1, targets[rows, None]).squeeze(1)
+            p = log_p.exp()
+            if head.entropy != "none":
+                spread[rows] = -torch.einsum("nv,nv->n", p, log_p)
+            if head.backward == "keep":
+                slopes = _slopes(log_p, p, targets[rows], spread[rows], damping, head)
+                for place, slope in zip(kept, slopes, strict=True):
+                    torch.mm(slope.to(weight.dtype), weight, out=place[rows])
+        ctx.head = head
+        ctx.set_materialize_grads(False)  # an unused output costs nothing on the way back
+        if head.entropy != "gradient":
+            ctx.mark_non_differentiable(spread)
+        ctx.save_for_backward(*(kept if head.backward == "keep" else (hidden, weight, bias, targets, spread)))
+        return logprobs, spread
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_logprobs: Tensor | None, by_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+        if ctx.head.backward == "again":
+            return (*_backward_again(ctx, by_logprobs, by_entropy), None, None)
+        parts = [
+            by[:, None].to(slope.dtype) * slope
+            for by, slope in zip((by_logprobs, by_entropy), ctx.saved_tensors, strict=False)
+            if by is not None
+        ]
+        return (sum(parts[1:], parts[0]) if parts else None, None, None, None, None)
+
+
+def _backward_again(ctx: Any, by_logprobs: Tensor | None, by_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Gradients of hidden, weight and bias; each chunk is projected a second time."""
+    hidden, weight, bias, targets, spread = ctx.saved_tensors
+    wide = _sum_dtype(hidden)
+    to_hidden, to_weight, to_bias = (
+        None if not needed else torch.zeros(of.shape, dtype=wide, device=of.device)
+        for of, needed in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
+    )
+    for rows in _chunks(len(targets), ctx.head.chunk):
+        log_p, damping = _project(hidden[rows], weight, bias, ctx.head)
+        slopes = _slopes(log_p, log_p.exp(), targets[rows], spread[rows], damping, ctx.head)
+        to_logits = torch.zeros_like(slopes[0])
+        for by, slope in zip((by_logprobs, by_entropy), slopes, strict=False):
+            if by is not None:
+                to_logits.addcmul_(slope, by[rows, None].to(wide))
+        if to_bias is not None:
+            to_bias += to_logits.sum(0)
+        narrow = to_logits.to(weight.dtype)
+        if to_hidden is not None:
+            to_hidden[rows] = (narrow @ weight).to(wide)
+        if to_weight is not None:
+            to_weight += narrow.T @ hidden[rows]
+    grads = zip((to_hidden, to_weight, to_bias), (hidden, weight, bias), strict=True)
+    return tuple(None if grad is None else grad.to(of.dtype) for grad, of in grads)
+
+
+def _project(hidden: Tensor, weight: Tensor, bias: Tensor | None, head: _Head) -> tuple[Tensor, Tensor | None]:
+    """Log-probabilities (n, V) of all words, and what the softcap multiplies gradients by, (n, V) or None."""
+    logits = hidden @ weight.T if bias is None else torch.addmm(bias, hidden, weight.T)
+    logits = logits.to(_sum_dtype(hidden))
+    damping = None
+    if head.softcap is not None:
+        logits.div_(head.softcap).tanh_()
+        damping = 1 - logits.square()
+        logits.mul_(head.softcap)
+    logits.div_(head.temperature)
+    return logits.sub_(logits.logsumexp(1, keepdim=True)), damping
+
+
+def _slopes(log_p: Tensor, p: Tensor, targets: Tensor, entropy: Tensor, damping: Tensor | None, head: _Head) -> list[Tensor]:
+    """d log p_t / dz = 1[t] - p and, with `gradient`, d H / dz = -p (log p + H), (n, V), by the raw logits.
+
+    They are made in the memory of `p` and `log_p`, which are lost.
+    """
+    scale = 1 / head.temperature if damping is None else damping.div_(head.temperature)
+    by_entropy = [log_p.add_(entropy[:, None]).mul_(p).neg_().mul_(scale)] if head.entropy == "gradient" else []
+    by_logprob = p.neg_()
+    by_logprob.scatter_add_(1, targets[:, None], torch.ones_like(by_logprob[:, :1]))
+    return [by_logprob.mul_(scale), *by_entropy]
+
+
+def _slope_count(head: _Head) -> int:
+    return 2 if head.entropy == "gradient" else 1
+
+
+def _chunks(count: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def _sum_dtype(of: Tensor) -> torch.dtype:
+    return torch.float64 if of.dtype == torch.float64 else torch.float32
+
+
+def _spread_out(values: Tensor, mask: Tensor) -> Tensor:
+    """Values of the chosen tokens (N,) in their places (B, T), 0 elsewhere."""
+    return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
