@@ -69,3 +69,13 @@ def test_init_twice_changes_nothing(home: Path) -> None:
     before = {p: p.read_bytes() for p in home.rglob("*") if p.is_file() and "db" not in p.name}
     assert init_workspace(home) is False
     assert {p: p.read_bytes() for p in home.rglob("*") if p.is_file() and "db" not in p.name} == before
+
+
+def test_reward_device_has_two_names_and_ours_wins(home: Path) -> None:
+    assert resolve({"home": home}, {}).settings.reward_device == "cpu"
+    plain = resolve({"home": home}, {"REWARD_DEVICE": "cuda"})
+    assert (plain.settings.reward_device, plain.origins["reward_device"]) == ("cuda", "environment REWARD_DEVICE")
+    both = resolve({"home": home}, {"MEDLOOP_REWARD_DEVICE": "auto", "REWARD_DEVICE": "cuda"})
+    assert (both.settings.reward_device, both.origins["reward_device"]) == ("auto", "environment MEDLOOP_REWARD_DEVICE")
+    with pytest.raises(ConfigError, match="'reward_device' .environment REWARD_DEVICE."):
+        resolve({"home": home}, {"REWARD_DEVICE": "tpu"})

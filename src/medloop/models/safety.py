@@ -34,6 +34,7 @@ BESIDE = (
 )  # cards and pictures: never opened
 NAMES = ("LICENSE", "LICENCE", "NOTICE", "README", "USE_POLICY", ".gitattributes", ".gitignore")
 NOT_IDENTITY = ("card.json", "MANIFEST.json")  # they carry times: the same weights made twice have the same fingerprint
+POOLING = "1_Pooling/config.json"  # how a sentence encoder makes one vector of many
 LFS_POINTER = b"version https://git-lfs"
 HEADER_LIMIT = 100_000_000  # bytes; the limit of the safetensors format itself
 
@@ -63,8 +64,9 @@ def allowed_name(name: str) -> bool:
 
 
 def needed_name(name: str) -> bool:
-    """Whether a file of this name is worth fetching: weights, configuration, tokenizer, licence; top level only."""
-    return "/" not in name and allowed_name(name) and (name.lower().endswith((*PAYLOAD, ".md")) or name in NAMES)
+    """Whether a file of this name is worth fetching: weights, configuration, tokenizer, licence; top level and POOLING only."""
+    wanted = name.lower().endswith((*PAYLOAD, ".md")) or name in NAMES
+    return name == POOLING or ("/" not in name and allowed_name(name) and wanted)
 
 
 def fingerprint(folder: Path) -> str:

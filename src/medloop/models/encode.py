@@ -1,0 +1,232 @@
+"""Models that read and do not write: sentence encoders (text -> unit vector) and cross-encoders (two texts -> 0 to 1).
+
+    encoder = load_encoder("embedded:minilm", settings)
+    encoder.encode(["Is it flu?", "It may be the flu."])       -> (2, D), rows of length 1, so products are cosines
+    encoder.tokens(["Is it flu?"])                             -> one (T, D) array per text, special tokens left out
+    load_cross_encoder("BAAI/bge-reranker-v2-m3", settings).score([("Is it flu?", "It may be the flu.")])      -> [0.98]
+
+Plain transformers, the folder checks of load.py, safetensors only. They run on `settings.reward_device`, in float32 there too:
+a score must not depend on its neighbours in the batch, and in bfloat16 it would by about 0.01. Texts are sorted by length and
+packed into batches of `batch_tokens`; a text that comes twice is read once. What is longer than the model can read is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModel, AutoModelForSequenceClassification
+
+from medloop.contracts import ModelRef
+from medloop.errors import ModelError
+from medloop.models import runtime
+from medloop.models.load import load_tokenizer, load_weights, resolve
+from medloop.models.safety import POOLING, read_json
+from medloop.settings import Settings
+
+Array = NDArray[np.float32]
+Pooling = Literal["mean", "cls"]
+BATCH_TOKENS = 4096  # tokens in memory at once, padding included
+PAIR_TOKENS = 512  # what a cross-encoder reads of question and answer together, unless told otherwise
+# Common words of a consultation. A tokenizer made for Chinese spends about one token on a character; others know few of the
+# characters (unknown tokens) or spell each one in bytes (three tokens).
+CHINESE = "患者头痛发热三天，建议去医院检查血压和血糖，按时服药，注意休息，如果症状加重请立即就诊。"
+TOKENS_A_CHARACTER = 1.3
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A sentence encoder in memory. `sha256` names its weights, `reads_chinese` is what its tokenizer shows."""
+
+    model: Any
+    tokenizer: Any
+    name: str
+    sha256: str
+    device: torch.device
+    pooling: Pooling
+    max_tokens: int
+    batch_tokens: int
+    reads_chinese: bool
+
+    def encode(self, texts: Sequence[str]) -> Array:
+        """(N, D), in the order of the texts; rows of length 1, or 0 for a text without a token."""
+
+        def pool(hidden: torch.Tensor, inputs: Any) -> list[Array]:
+            return list(_unit(_pool(hidden, inputs["attention_mask"], self.pooling)).cpu().numpy())
+
+        found = self._run(texts, pool, np.zeros(self.width, np.float32))
+        return np.stack(found) if found else np.zeros((0, self.width), np.float32)
+
+    def tokens(self, texts: Sequence[str]) -> list[Array]:
+        """The vectors of each text's tokens, (T, D) with rows of length 1; T may be 0."""
+        special = torch.tensor(_special(self.tokenizer), device=self.device)
+
+        def cut(hidden: torch.Tensor, inputs: Any) -> list[Array]:
+            keep = inputs["attention_mask"].bool() & ~torch.isin(inputs["input_ids"], special)
+            return [row[kept].cpu().numpy() for row, kept in zip(_unit(hidden), keep, strict=True)]
+
+        return self._run(texts, cut, np.zeros((0, self.width), np.float32))
+
+    @property
+    def width(self) -> int:
+        return int(self.model.config.hidden_size)
+
+    def _run(self, texts: Sequence[str], take: Callable[[torch.Tensor, Any], list[Array]], nothing: Array) -> list[Array]:
+        """What `take` makes of the last hidden states (B, T, D) of each text; `nothing` where there is no token."""
+        read = {text: self.tokenizer(text, truncation=True, max_length=self.max_tokens) for text in dict.fromkeys(texts)}
+        different = [text for text, encoded in read.items() if encoded["input_ids"]]
+        found: dict[str, Array] = {}
+        for batch in _batches([len(read[text]["input_ids"]) for text in different], self.batch_tokens):
+            inputs = _pad(self.tokenizer, [read[different[at]] for at in batch], self.device)
+            with torch.inference_mode():
+                rows = take(self.model(**inputs).last_hidden_state, inputs)
+            found.update({different[at]: row for at, row in zip(batch, rows, strict=True)})
+        return [found.get(text, nothing) for text in texts]
+
+
+@dataclass(frozen=True)
+class CrossEncoder:
+    """A sequence classifier with one logit, in memory."""
+
+    model: Any
+    tokenizer: Any
+    name: str
+    sha256: str
+    device: torch.device
+    max_tokens: int
+    batch_tokens: int
+    reads_chinese: bool
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Sigmoid of the logit of each pair, in order; the longer text of a pair is cut first."""
+        different = list(dict.fromkeys(pairs))
+        encoded = [self.tokenizer(*pair, truncation="longest_first", max_length=self.max_tokens) for pair in different]
+        found: dict[tuple[str, str], float] = {}
+        for batch in _batches([len(one["input_ids"]) for one in encoded], self.batch_tokens):
+            with torch.inference_mode():
+                logits = self.model(**_pad(self.tokenizer, [encoded[at] for at in batch], self.device)).logits  # (B, 1)
+            values = torch.sigmoid(logits[:, 0]).tolist()
+            found.update({different[at]: value for at, value in zip(batch, values, strict=True)})
+        return [found[pair] for pair in pairs]
+
+
+def load_encoder(
+    name: str,
+    settings: Settings,
+    *,
+    pooling: Literal["auto", "mean", "cls"] = "auto",
+    max_tokens: int = 0,
+    batch_tokens: int = BATCH_TOKENS,
+) -> Encoder:
+    """A sentence encoder by name, folder or hub id; `pooling` and `max_tokens` are its own unless told otherwise."""
+    found, tokenizer, device = _prepare(name, settings)
+    model = load_weights(AutoModel, found.folder, dtype=torch.float32, may_lack=("pooler.",)).to(device).eval()
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise ModelError(f"{name} is an encoder with a decoder", "Name a sentence encoder, such as embedded:minilm")
+    longest = _longest(model, tokenizer, found.folder)
+    return Encoder(
+        model, tokenizer, found.name, found.sha256, device, _pooling(found.folder) if pooling == "auto" else pooling,
+        min(max_tokens or longest, longest), batch_tokens, _reads_chinese(tokenizer),
+    )  # fmt: skip
+
+
+def load_cross_encoder(name: str, settings: Settings, *, max_tokens: int = 0, batch_tokens: int = BATCH_TOKENS) -> CrossEncoder:
+    """A cross-encoder by name, folder or hub id; its head must be in the weights and have one output."""
+    found, tokenizer, device = _prepare(name, settings)
+    model = load_weights(AutoModelForSequenceClassification, found.folder, dtype=torch.float32).to(device).eval()
+    if model.config.num_labels != 1:
+        raise ModelError(
+            f"{name} sorts texts into {model.config.num_labels} classes, and a cross-encoder has one score",
+            "Name one with a single label, such as BAAI/bge-reranker-v2-m3",
+        )
+    longest = _longest(model, tokenizer, found.folder)
+    cut = min(max_tokens or PAIR_TOKENS, longest)
+    return CrossEncoder(model, tokenizer, found.name, found.sha256, device, cut, batch_tokens, _reads_chinese(tokenizer))
+
+
+def find(name: str, settings: Settings) -> str:
+    """The fingerprint of a model that could be loaded, without loading it."""
+    return resolve(ModelRef(base=name), settings).sha256
+
+
+def _prepare(name: str, settings: Settings) -> tuple[Any, Any, torch.device]:
+    runtime.keep_quiet()
+    runtime.set_threads(settings)
+    found = resolve(ModelRef(base=name), settings)
+    tokenizer = load_tokenizer(found.folder)
+    tokenizer.padding_side = "right"  # encoders count positions from the left
+    return found, tokenizer, runtime.device_of(settings, "reward_device")
+
+
+def _pooling(folder: Path) -> Pooling:
+    """What the sentence-transformers layout says; mean where the folder says nothing (a plain encoder)."""
+    path = folder / POOLING
+    if not path.is_file():
+        if (folder / "modules.json").is_file():
+            raise ModelError(f"{folder} names a pooling and lacks {POOLING}", "Say it yourself: pooling: cls or mean")
+        return "mean"
+    said = read_json(path)
+    asked = {
+        key.removeprefix("pooling_mode_") for key, value in said.items() if key.startswith("pooling_mode_") and value is True
+    }
+    if isinstance(mode := said.get("pooling_mode"), str):  # newer layout: one name instead of switches
+        asked = {mode}
+    known: dict[str, Pooling] = {"mean_tokens": "mean", "mean": "mean", "cls_token": "cls", "cls": "cls"}
+    if len(asked) != 1 or not asked <= set(known):
+        raise ModelError(
+            f"{folder} pools by {', '.join(sorted(asked)) or 'nothing'}", "Known are mean and cls; choose another encoder"
+        )
+    return known[asked.pop()]
+
+
+def _longest(model: Any, tokenizer: Any, folder: Path) -> int:
+    """Tokens that a model can read: the least of what its files say."""
+    limits = [tokenizer.model_max_length]
+    if positions := getattr(model.config, "max_position_embeddings", None):
+        # RoBERTa's positions start behind the padding token.
+        limits.append(positions - (model.config.pad_token_id + 1 if "roberta" in model.config.model_type else 0))
+    path = folder / "sentence_bert_config.json"
+    if path.is_file() and isinstance(said := read_json(path).get("max_seq_length"), int):
+        limits.append(said)
+    return int(min(limits))
+
+
+def _reads_chinese(tokenizer: Any) -> bool:
+    ids = tokenizer(CHINESE, add_special_tokens=False)["input_ids"]
+    return tokenizer.unk_token_id not in ids and len(ids) <= TOKENS_A_CHARACTER * len(CHINESE)
+
+
+def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Places of texts of like length, longest first, as many as fit into the budget with their padding; one at least."""
+    order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
+    start = 0
+    while start < len(order):
+        size = max(1, budget // max(1, lengths[order[start]]))
+        yield order[start : start + size]
+        start += size
+
+
+def _pad(tokenizer: Any, encoded: Sequence[Any], device: torch.device) -> Any:
+    return tokenizer.pad([dict(one) for one in encoded], padding=True, return_tensors="pt").to(device)
+
+
+def _special(tokenizer: Any) -> list[int]:
+    """The tokenizer's own tokens ([CLS], [SEP], padding); an unknown word is still a word."""
+    return [token for token in tokenizer.all_special_ids if token != tokenizer.unk_token_id]
+
+
+def _pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: Pooling) -> torch.Tensor:
+    """(B, T, D), (B, T) -> (B, D)"""
+    if pooling == "cls":
+        return hidden[:, 0]
+    weights = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
+
+
+def _unit(vectors: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.normalize(vectors, dim=-1)
