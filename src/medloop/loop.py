@@ -18,6 +18,8 @@ from medloop.settings import Settings, Workspace, resolve
 if TYPE_CHECKING:
     from medloop.contracts import Component, Contract, ModelRef, Reward, Sample
     from medloop.evaluate.answers import EvalConfig, Generate, Progress
+    from medloop.evaluate.inspect import InspectConfig, Inspection
+    from medloop.evaluate.inspect_read import Pool
     from medloop.evaluate.side_by_side import Evaluation
     from medloop.reward.combine import MixConfig
     from medloop.reward.file import FileSummary
@@ -213,3 +215,20 @@ def score_answers(
     whole = config.normalise != "none"
     mix = build_mix(config, given)
     return score_file(source, output, mix, whole=whole, scored=compare, progress=progress), conflicts
+
+
+def inspect_answers(
+    settings: Settings, *, files: Sequence[Path], week: str, config: InspectConfig, output: Path | None = None
+) -> tuple[Inspection, Pool]:
+    """The answers a medical reviewer reads this week; what has no score on file is scored by the rules."""
+    from medloop.data.language import detect_language
+    from medloop.data.risk import strata_of
+    from medloop.evaluate.inspect import inspect
+    from medloop.evaluate.inspect_read import Tools, default_files, gather
+    from medloop.reward.combine import MixConfig, build_mix
+    from medloop.reward.file import sample_key, sample_of
+
+    tools = Tools(sample_of, sample_key, build_mix(MixConfig()), strata_of, detect_language)
+    workspace = settings.workspace
+    pool = gather(files or default_files(workspace), workspace, tools)
+    return inspect(pool, workspace, week=week, config=config, output=output), pool

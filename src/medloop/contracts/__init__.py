@@ -14,6 +14,7 @@ from medloop.contracts.evaluation import (
     ScoredSample,
 )
 from medloop.contracts.feedback import AuditEvent, Consent, Correction, Feedback, Preference
+from medloop.contracts.inspection import ExpertVerdict, InspectedSample
 from medloop.contracts.job import (
     DynamicWeights,
     IRSConfig,
@@ -45,11 +46,13 @@ __all__ = [
     "EvalReport",
     "Experiment",
     "ExperimentArm",
+    "ExpertVerdict",
     "Feedback",
     "FileEntry",
     "GateCheck",
     "GateResult",
     "IRSConfig",
+    "InspectedSample",
     "Interval",
     "JobDetail",
     "JobMetrics",

@@ -15,6 +15,7 @@ from typing import Any
 
 from medloop.contracts import utc_now
 from medloop.store import jsonl
+from medloop.store.csv_safe import guard
 from medloop.store.files import atomic_write
 
 USAGE = "teacher_usage.csv"
@@ -78,7 +79,14 @@ def write_table(folder: Path, target: Path | None = None) -> Path:
     table.writerow(names)
     for line in sums(folder):
         row = [getattr(line, name) for name in names]
-        table.writerow([f"{value:.6f}" if isinstance(value, float) else value for value in row])
+        table.writerow([_cell(value) for value in row])
     path = target or folder / USAGE
     atomic_write(path, text.getvalue())
     return path
+
+
+def _cell(value: str | int | float) -> str | int:
+    """Names come from a service and from configuration: they must not run in a spreadsheet."""
+    if isinstance(value, str):
+        return guard(value)
+    return f"{value:.6f}" if isinstance(value, float) else value
