@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medloop.cli import common
+from medloop.cli import common, dynamic
+from medloop.cli.panel import panel
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -34,6 +35,8 @@ def register(app: typer.Typer) -> None:
     group.command("score")(score)
     group.command("explain")(explain)
     group.command("rules")(rules)
+    group.command("panel")(panel)
+    group.command("weights")(dynamic.weights)
     app.add_typer(group, name="reward")
 
 

@@ -1,0 +1,81 @@
+"""Weights and rewards of a DW history as a picture, and a simulated history that shows what the switch does.
+
+plot_history(load_state(path), Path("weights.png"))
+plot_histories(simulate(DwConfig()), Path("weights.png"))      # normalised slopes and the document's, side by side
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from medloop.errors import MissingExtraError
+from medloop.reward.dynamic import DwConfig, DwRound, DwState, update
+from medloop.store.files import atomic_open
+
+ROUNDS, NOISE = 24, 0.008  # the simulation: rounds, and the standard deviation of a round's mean
+COLOURS = ("#1b6ca8", "#d1495b", "#2e7d32", "#8e6c8a", "#b07d2b", "#555555")
+
+
+def plot_history(state: DwState, path: Path) -> None:
+    """Rewards above, weights below; one line per reward."""
+    plot_histories({"": state}, path)
+
+
+def plot_histories(states: Mapping[str, DwState], path: Path) -> None:
+    """One column per history, so that they can be compared; a PNG that appears whole."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError.of("Drawing a plot", "train") from None
+    figure = Figure(figsize=(5.2 * len(states) + 1.2, 6.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, len(states), sharex=True, sharey="row", squeeze=False)
+    for column, (title, state) in enumerate(states.items()):
+        _draw(axes[0, column], axes[1, column], state)
+        axes[0, column].set_title(title)
+    axes[0, 0].set_ylabel("mean reward")
+    axes[1, 0].set_ylabel("weight")
+    axes[1, 0].legend(loc="best", frameon=False)
+    with atomic_open(path) as file:
+        figure.savefig(file, format="png", dpi=120, metadata={"Software": "medloop"})
+
+
+def _draw(above: object, below: object, state: DwState) -> None:
+    """A reward without a value in a round leaves a gap in its line."""
+    rounds = np.arange(len(state.rounds) + 1)
+    for number, name in enumerate(state.config.initial_weights):
+        look = {"color": COLOURS[number % len(COLOURS)], "marker": ".", "label": name}
+        above.plot(rounds[1:], [done.means.get(name, np.nan) for done in state.rounds], **look)  # type: ignore[attr-defined]
+        weights = [state.config.initial_weights[name], *(done.weights[name] for done in state.rounds)]
+        below.plot(rounds, weights, **look)  # type: ignore[attr-defined]
+        if floor := state.config.least[name]:
+            below.axhline(floor, color=look["color"], linewidth=0.8, linestyle=":")  # type: ignore[attr-defined]
+    below.set_xlabel("round")  # type: ignore[attr-defined]
+
+
+def simulate(config: DwConfig, seed: int = 0) -> dict[str, DwState]:
+    """The same rewards under both switches: the first rises and levels off, the second stagnates, the others rise slowly."""
+    noise = np.random.default_rng(seed).normal(0, NOISE, (ROUNDS, len(config.initial_weights)))
+    names = list(config.initial_weights)
+    means = [{name: _course(at, number) + float(noise[at, number]) for number, name in enumerate(names)} for at in range(ROUNDS)]
+    switches = {"normalize_slopes: true": True, "normalize_slopes: false": False}
+    return {title: replay(config.model_copy(update={"normalize_slopes": on}), means) for title, on in switches.items()}
+
+
+def replay(config: DwConfig, means: list[dict[str, float]]) -> DwState:
+    """The state after rounds with these means."""
+    weights, rounds = dict(config.initial_weights), []
+    for at in range(len(means)):
+        weights = update(weights, means[: at + 1], config)
+        rounds.append(DwRound(means=means[at], weights=weights))
+    return DwState(config=config, weights=weights, rounds=tuple(rounds))
+
+
+def _course(at: int, number: int) -> float:
+    if number == 0:
+        return 0.35 + 0.04 * min(at, 14)
+    return 0.5 if number == 1 else 0.45 + 0.012 * at
