@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from medloop.evaluate.answers import EvalConfig, Generate, Progress
     from medloop.evaluate.inspect import InspectConfig, Inspection
     from medloop.evaluate.inspect_read import Pool
+    from medloop.evaluate.panel import Panel, PanelConfig
     from medloop.evaluate.side_by_side import Evaluation
     from medloop.reward.combine import MixConfig
     from medloop.reward.file import FileSummary
@@ -232,3 +233,25 @@ def inspect_answers(
     workspace = settings.workspace
     pool = gather(files or default_files(workspace), workspace, tools)
     return inspect(pool, workspace, week=week, config=config, output=output), pool
+
+
+def hacking_panel(
+    *,
+    scores: Sequence[Path],
+    held_out: Sequence[Path],
+    answers: Sequence[Path],
+    mix: MixConfig,
+    given: Given | None = None,
+    config: PanelConfig,
+) -> Panel:
+    """Rounds of training side by side, and what null answers earn by the mix."""
+    from medloop.contracts import Sample
+    from medloop.evaluate.panel import panel
+    from medloop.evaluate.panel_read import read_rounds
+    from medloop.evaluate.probes import probe
+    from medloop.reward.combine import build_mix
+    from medloop.reward.file import read_samples, sample_key
+
+    rounds = read_rounds(scores, held_out, answers, read_samples=read_samples, key_of=sample_key)
+    last = [Sample(id=row.id, question=row.question, answer=row.answer) for row in rounds[-1].rows]
+    return panel(rounds, probes=probe(build_mix(mix, given), last, seed=config.seed), config=config)
