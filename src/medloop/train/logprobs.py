@@ -59,8 +59,8 @@ def token_logprobs(
     trained = torch.is_grad_enabled() and (weight.requires_grad or (bias is not None and bias.requires_grad))
     learns = torch.is_grad_enabled() and hidden.requires_grad
     head = _Head(temperature, softcap, chunk, entropy, "again" if trained else "keep" if learns else "none")
-    logprobs, spread = _ChunkedLogprobs.apply(rows, weight, bias, targets[chosen], head)  # type: ignore[no-untyped-call]
-    return Scored(_spread_out(logprobs, chosen), None if entropy == "none" else _spread_out(spread, chosen))
+    logprobs, entropies = _ChunkedLogprobs.apply(rows, weight, bias, targets[chosen], head)  # type: ignore[no-untyped-call]
+    return Scored(_place(logprobs, chosen), None if entropy == "none" else _place(entropies, chosen))
 
 
 def logits_logprobs(logits: Tensor, targets: Tensor, *, temperature: float, entropy: EntropyMode = "none") -> Scored:
@@ -93,66 +93,67 @@ class _ChunkedLogprobs(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, head: _Head
     ) -> tuple[Tensor, Tensor]:
         logprobs = torch.empty(targets.shape, dtype=_sum_dtype(hidden), device=hidden.device)
-        spread = torch.zeros_like(logprobs)
+        log_z, entropies = torch.empty_like(logprobs), torch.zeros_like(logprobs)
         kept = [torch.empty_like(hidden) for _ in range(_slope_count(head))] if head.backward == "keep" else []
         for rows in _chunks(len(targets), head.chunk):
-            log_p, damping = _project(hidden[rows], weight, bias, head)
-            logprobs[rows] = log_p.gather(1, targets[rows, None]).squeeze(1)
+            logits, damping = _project(hidden[rows], weight, bias, head)
+            log_z[rows] = logits.logsumexp(1)
+            logprobs[rows] = logits.gather(1, targets[rows, None]).squeeze(1) - log_z[rows]
+            if head.entropy == "none" and head.backward != "keep":
+                continue
+            log_p = logits.sub_(log_z[rows, None])
             p = log_p.exp()
             if head.entropy != "none":
-                spread[rows] = -torch.einsum("nv,nv->n", p, log_p)
+                entropies[rows] = -torch.einsum("nv,nv->n", p, log_p)
             if head.backward == "keep":
-                slopes = _slopes(log_p, p, targets[rows], spread[rows], damping, head)
+                slopes = _slopes(log_p, p, targets[rows], entropies[rows], damping, head)
                 for place, slope in zip(kept, slopes, strict=True):
                     torch.mm(slope.to(weight.dtype), weight, out=place[rows])
         ctx.head = head
         ctx.set_materialize_grads(False)  # an unused output costs nothing on the way back
         if head.entropy != "gradient":
-            ctx.mark_non_differentiable(spread)
-        ctx.save_for_backward(*(kept if head.backward == "keep" else (hidden, weight, bias, targets, spread)))
-        return logprobs, spread
+            ctx.mark_non_differentiable(entropies)
+        ctx.save_for_backward(*(kept if head.backward == "keep" else (hidden, weight, bias, targets, log_z, entropies)))
+        return logprobs, entropies
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_logprobs: Tensor | None, by_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+        if by_logprobs is None and by_entropy is None:
+            return (None,) * 5
+        pulls = [None if by is None else by[:, None] / ctx.head.temperature for by in (by_logprobs, by_entropy)]
         if ctx.head.backward == "again":
-            return (*_backward_again(ctx, by_logprobs, by_entropy), None, None)
-        parts = [
-            by[:, None].to(slope.dtype) * slope
-            for by, slope in zip((by_logprobs, by_entropy), ctx.saved_tensors, strict=False)
-            if by is not None
-        ]
-        return (sum(parts[1:], parts[0]) if parts else None, None, None, None, None)
+            return (*_backward_again(ctx, pulls), None, None)
+        parts = [pull.to(slope.dtype) * slope for pull, slope in zip(pulls, ctx.saved_tensors, strict=False) if pull is not None]
+        return (sum(parts[1:], parts[0]), None, None, None, None)
 
 
-def _backward_again(ctx: Any, by_logprobs: Tensor | None, by_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Gradients of hidden, weight and bias; each chunk is projected a second time."""
-    hidden, weight, bias, targets, spread = ctx.saved_tensors
-    wide = _sum_dtype(hidden)
+def _backward_again(ctx: Any, pulls: list[Tensor | None]) -> tuple[Tensor | None, ...]:
+    """Gradients of hidden, weight and bias, given those of the outputs (N, 1); each chunk is projected a second time."""
+    hidden, weight, bias, targets, log_z, entropies = ctx.saved_tensors
     to_hidden, to_weight, to_bias = (
-        None if not needed else torch.zeros(of.shape, dtype=wide, device=of.device)
+        torch.zeros(of.shape, dtype=_sum_dtype(hidden), device=of.device) if needed else None
         for of, needed in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
     )
     for rows in _chunks(len(targets), ctx.head.chunk):
-        log_p, damping = _project(hidden[rows], weight, bias, ctx.head)
-        slopes = _slopes(log_p, log_p.exp(), targets[rows], spread[rows], damping, ctx.head)
-        to_logits = torch.zeros_like(slopes[0])
-        for by, slope in zip((by_logprobs, by_entropy), slopes, strict=False):
-            if by is not None:
-                to_logits.addcmul_(slope, by[rows, None].to(wide))
+        logits, damping = _project(hidden[rows], weight, bias, ctx.head)
+        log_p = logits.sub_(log_z[rows, None])
+        slopes = _slopes(log_p, log_p.exp(), targets[rows], entropies[rows], damping, ctx.head)
+        pulled = [slope.mul_(pull[rows]) for pull, slope in zip(pulls, slopes, strict=False) if pull is not None]
+        to_logits = sum(pulled[1:], pulled[0])
         if to_bias is not None:
             to_bias += to_logits.sum(0)
-        narrow = to_logits.to(weight.dtype)
+        to_logits = to_logits.to(weight.dtype)
         if to_hidden is not None:
-            to_hidden[rows] = (narrow @ weight).to(wide)
+            to_hidden[rows] = (to_logits @ weight).to(to_hidden.dtype)
         if to_weight is not None:
-            to_weight += narrow.T @ hidden[rows]
+            to_weight += to_logits.T @ hidden[rows]
     grads = zip((to_hidden, to_weight, to_bias), (hidden, weight, bias), strict=True)
     return tuple(None if grad is None else grad.to(of.dtype) for grad, of in grads)
 
 
 def _project(hidden: Tensor, weight: Tensor, bias: Tensor | None, head: _Head) -> tuple[Tensor, Tensor | None]:
-    """Log-probabilities (n, V) of all words, and what the softcap multiplies gradients by, (n, V) or None."""
+    """Logits / temperature (n, V), and what the softcap multiplies gradients by, (n, V) or None."""
     logits = hidden @ weight.T if bias is None else torch.addmm(bias, hidden, weight.T)
     logits = logits.to(_sum_dtype(hidden))
     damping = None
@@ -160,20 +161,19 @@ def _project(hidden: Tensor, weight: Tensor, bias: Tensor | None, head: _Head) -
         logits.div_(head.softcap).tanh_()
         damping = 1 - logits.square()
         logits.mul_(head.softcap)
-    logits.div_(head.temperature)
-    return logits.sub_(logits.logsumexp(1, keepdim=True)), damping
+    return logits.div_(head.temperature), damping
 
 
 def _slopes(log_p: Tensor, p: Tensor, targets: Tensor, entropy: Tensor, damping: Tensor | None, head: _Head) -> list[Tensor]:
-    """d log p_t / dz = 1[t] - p and, with `gradient`, d H / dz = -p (log p + H), (n, V), by the raw logits.
+    """By the logits z / T: d log p_t / dz = 1[t] - p and, with `gradient`, d H / dz = -p (log p + H), both (n, V).
 
-    They are made in the memory of `p` and `log_p`, which are lost.
+    They are made in the memory of `p` and `log_p`, which are lost. The factor 1 / T is left to the backward pass.
     """
-    scale = 1 / head.temperature if damping is None else damping.div_(head.temperature)
-    by_entropy = [log_p.add_(entropy[:, None]).mul_(p).neg_().mul_(scale)] if head.entropy == "gradient" else []
+    by_entropy = [log_p.add_(entropy[:, None]).mul_(p).neg_()] if head.entropy == "gradient" else []
     by_logprob = p.neg_()
     by_logprob.scatter_add_(1, targets[:, None], torch.ones_like(by_logprob[:, :1]))
-    return [by_logprob.mul_(scale), *by_entropy]
+    slopes = [by_logprob, *by_entropy]
+    return slopes if damping is None else [slope.mul_(damping) for slope in slopes]
 
 
 def _slope_count(head: _Head) -> int:
@@ -188,6 +188,6 @@ def _sum_dtype(of: Tensor) -> torch.dtype:
     return torch.float64 if of.dtype == torch.float64 else torch.float32
 
 
-def _spread_out(values: Tensor, mask: Tensor) -> Tensor:
+def _place(values: Tensor, mask: Tensor) -> Tensor:
     """Values of the chosen tokens (N,) in their places (B, T), 0 elsewhere."""
     return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)

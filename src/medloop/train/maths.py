@@ -112,7 +112,7 @@ def kl_k3(logprobs: Tensor, reference: Tensor, mask: Tensor, old: Tensor | None 
     https://arxiv.org/abs/2512.02556).
     """
     gap = _log_ratio(reference, logprobs, mask)
-    kl = (torch.expm1(gap) - gap).clamp(min=0)  # rounding may leave -1e-16
+    kl = torch.expm1(gap) - gap  # exp(gap) - 1 - gap would round below 0
     return kl if old is None else kl * _log_ratio(logprobs, old, mask).exp()
 
 
@@ -152,7 +152,7 @@ def token_rewards(
     assert bool(torch.isfinite(scores[present]).all()), "a present score is not finite: mark it missing"
     mask = mask & present[:, None]
     kl = kl_k1(logprobs, reference, mask)
-    outcome = torch.where(present, scores, 0.0) - missing_eos_penalty * (~ended).to(scores.dtype)
+    outcome = scores - missing_eos_penalty * (~ended).to(scores.dtype)
     rewards = torch.where(last_token(mask), outcome[:, None], 0.0) - beta * kl
     return TokenRewards(rewards, kl, mask)
 
