@@ -138,6 +138,14 @@ def test_correlation_is_by_rank() -> None:
     assert panel([made("a", up, [0.5] * 12)]).rounds[0].correlation is None
 
 
+def test_a_reward_that_turns_against_the_other_judge_raises_an_alarm() -> None:
+    up = [n / 40 for n in range(40)]
+    found = panel([made("a", up, up), made("b", up, up[::-1])])
+    assert kinds(found) == {"correlation"} and "likes least (rank correlation -1.00, 1.00 at first)" in found.alarms[0].words
+    noise = [(n * 7 % 40) / 40 for n in range(40)]  # the order is lost, as among answers that are all good: no alarm
+    assert kinds(panel([made("a", up, up), made("b", up, noise)])) == set()
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("very " * 3 + "long advice that goes on about many other things and", "length"), ("so so so so so so", "repetition")],

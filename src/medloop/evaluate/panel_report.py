@@ -12,6 +12,7 @@ from medloop.evaluate.panel import Panel, RoundStats
 from medloop.evaluate.report import cell
 from medloop.store.files import atomic_write
 
+LEAST_SHARE = 0.0005  # of the reward; what is shown as 0.0% in every round says nothing
 SHOWN = 1200  # characters of a text in Markdown
 WIDTH, HEIGHT, EDGE = 560, 220, 40
 LINES: dict[str, Callable[[RoundStats], str]] = {
@@ -19,7 +20,7 @@ LINES: dict[str, Callable[[RoundStats], str]] = {
     "held-out score": lambda one: cell(one.held_out),
     "gap (proxy - held-out)": lambda one: cell(one.gap),
     "gap grown, in deviations": lambda one: cell(one.growth),
-    "rank correlation": lambda one: number(one.correlation),
+    "rank correlation of the two": lambda one: number(one.correlation),
     "words, mean / median / p95": lambda one: f"{one.length_mean:.0f} / {one.length_median:.0f} / {one.length_p95:.0f}",
     "distinct-1 / distinct-2": lambda one: f"{number(one.distinct_1)} / {number(one.distinct_2)}",
     "repeated within an answer": lambda one: f"{one.repeated:.1%}",
@@ -33,7 +34,7 @@ LINES: dict[str, Callable[[RoundStats], str]] = {
 def table(found: Panel) -> list[tuple[str, ...]]:
     """First column the measure, then one per round; the parts of the reward follow by name."""
     rows = [(name, *(show(one) for one in found.rounds)) for name, show in LINES.items()]
-    parts = dict.fromkeys(name for one in found.rounds for name in one.shares)
+    parts = dict.fromkeys(name for one in found.rounds for name, share in one.shares.items() if share >= LEAST_SHARE)
     shares = [(f"share of {name}", *(f"{one.shares.get(name, 0.0):.1%}" for one in found.rounds)) for name in parts]
     return rows + shares
 
