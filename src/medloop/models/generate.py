@@ -11,7 +11,6 @@ changes an answer. (On a GPU, bfloat16 rounding may still decide a near-tie othe
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from transformers import DynamicCache
 from medloop.contracts import Completion, Message, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError, ModelError, ResultError
 from medloop.models.load import Loaded, load
+from medloop.models.rollout import uniforms
 from medloop.models.template import THINK, control_ids, end_ids, fit_prompt, opens_thinking, render_prompt
 from medloop.settings import Settings
 
@@ -101,7 +101,7 @@ class TorchGenerator:
         rows = []
         for at, messages in enumerate(prompts):
             if ids := fit_prompt(self.loaded.tokenizer, messages, self._room - max_new_tokens):
-                rows.append(_Row(at, ids, None if streams is None else _uniforms(streams[at], max_new_tokens)))
+                rows.append(_Row(at, ids, None if streams is None else uniforms(streams[at], max_new_tokens)))
         return sorted(rows, key=lambda row: -len(row.ids))
 
     def _answer(self, batch: list[_Row], max_new_tokens: int, temperature: float) -> dict[int, list[int]]:
@@ -184,12 +184,6 @@ def _streams(prompts: Sequence[Prompt]) -> list[str]:
         streams.append(f"{name}:{seen[name]}")
         seen[name] += 1
     return streams
-
-
-def _uniforms(key: str, count: int) -> torch.Tensor:
-    """`count` numbers in [0, 1) from the stream of this key."""
-    seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1
-    return torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _choose(logits: torch.Tensor, temperature: float, uniform: torch.Tensor | None) -> torch.Tensor:
