@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertForSequenceClassification, BertModel
+from transformers import BertConfig, BertForSequenceClassification, BertModel, XLMRobertaConfig, XLMRobertaModel
 
 from medloop.errors import ConfigError, ModelError
 from medloop.models import encode, hub
@@ -88,6 +88,18 @@ def test_texts_beyond_the_model_are_cut_and_nothing_is_nothing(plain: Path, sett
     assert encoder.max_tokens == 128 and len(encoder.tokens([TEXTS[-1]])[0]) == 128
     assert np.array_equal(*encoder.encode([TEXTS[-1], TEXTS[-1] + "end"]))
     assert not encoder.encode([""]).any() and encoder.tokens([""])[0].shape == (0, 32) and encoder.encode([]).shape == (0, 32)
+
+
+def test_positions_behind_the_padding_token_are_not_counted_on(settings: Settings, tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    config = XLMRobertaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=300, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    XLMRobertaModel(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    encoder = load_encoder(str(tmp_path), settings)  # as bge-m3: positions start at the padding token's number + 1
+    assert encoder.max_tokens == 300 - 257 and encoder.encode(TEXTS).shape == (6, 32)
 
 
 def test_a_cross_encoder_gives_the_sigmoid_of_its_logit_whatever_the_batch(crossing: Path, settings: Settings) -> None:

@@ -69,8 +69,8 @@ class RelevanceConfig(Contract):
     """No heuristic in the place of a model: samples that the model cannot read are missing."""
     max_tokens: int = Field(0, ge=0)
     """Tokens read of a text; 0: what the model can read (a pair of question and answer: 512)."""
-    batch_tokens: int = Field(4096, gt=0)
-    """Tokens in memory at once."""
+    batch_tokens: int = Field(1024, gt=0)
+    """Tokens in memory at once; on a GPU more is faster."""
 
 
 class Models:
