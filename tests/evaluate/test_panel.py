@@ -14,7 +14,7 @@ from medloop.contracts import Missing, Reward, Sample, Score
 from medloop.embedded.corpus import generate
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.evaluate.panel import Panel, PanelConfig, Round, Row, panel
-from medloop.evaluate.panel_text import repeated, stock_shares
+from medloop.evaluate.panel_text import repeated, stock_shares, words
 from medloop.evaluate.probes import COPIED, NULL_ANSWERS, probe
 from medloop.reward.combine import MixConfig, build_mix
 from medloop.store import jsonl
@@ -206,18 +206,16 @@ def test_the_highest_rewards_are_kept_without_identifiers() -> None:
 
 
 def test_stock_text_is_what_is_said_to_many_questions_quotes_left_out() -> None:
-    fixed = [
-        (
-            f"my {w} hurts since the day before yesterday",
-            f"my {w} hurts since the day before yesterday see a doctor soon and rest well",
-        )
-        for w in "abcdef"
-    ]
-    assert all(share > 0.8 for share in stock_shares(fixed, 0.1))
-    own = [("q" + w, f"for {w} do the thing that helps {w} most of all {w}") for w in ("ear", "eye", "toe", "arm")]
+    asked = [f"my {w} hurts since the day before yesterday" for w in "abcdef"]
+    fixed = [(q, words(f"{q} see a doctor soon and rest well")) for q in asked]
+    assert (
+        all(share > 0.4 for share in stock_shares(fixed, 0.1)) and stock_shares([(q, words(q)) for q in asked], 0.1) == [0.0] * 6
+    )
+    own = [("q" + w, words(f"for {w} do the thing that helps {w} most of all {w}")) for w in ("ear", "eye", "toe", "arm")]
     assert all(share < 0.5 for share in stock_shares(own, 0.1))
-    assert stock_shares([("same question", "one two three four five six")] * 9, 0.1) == [0.0] * 9  # many answers to one question
-    assert repeated("喝水休息，喝水休息，喝水休息") > 0.5 and repeated("short") == 0.0
+    once = [("same question", words("one two three four five six"))] * 9  # many answers to one question are no habit
+    assert stock_shares(once, 0.1) == [0.0] * 9
+    assert repeated(words("喝水休息，喝水休息，喝水休息")) > 0.5 and repeated(words("short")) == 0.0
 
 
 def medloop(*args: str) -> str:

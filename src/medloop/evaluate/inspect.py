@@ -112,17 +112,18 @@ def _not_known(mine: Sequence[InspectedSample], known: Sequence[InspectedSample]
 
 def draw(pool: Sequence[Seen], *, name: str, config: InspectConfig, shown: Sequence[str] = ()) -> tuple[InspectedSample, ...]:
     """The sample, gravest first. What was shown in an earlier week comes again only when nothing else is left, oldest first."""
-    order = {key: at for at, key in enumerate(shown)}
-    groups = [groups_of(seen, bounds_of(pool)) for seen in pool]
+    order, bounds = {key: at for at, key in enumerate(shown)}, bounds_of(pool)
+    groups = [groups_of(seen, bounds) for seen in pool]
+    lots = [_lot(seen, name, config.seed) for seen in pool]
     if config.everything:
         chosen = list(range(len(pool)))
     else:
         fresh = [at for at, seen in enumerate(pool) if seen.key not in order]
-        chosen = _spread(fresh, groups, [_lot(seen, name, config.seed) for seen in pool], config.n)
+        chosen = _spread(fresh, groups, lots, config.n)
         worn = sorted((at for at, seen in enumerate(pool) if seen.key in order), key=lambda at: order[pool[at].key])
         chosen += worn[: config.n - len(chosen)]
     gravity = list(GROUPS)
-    chosen.sort(key=lambda at: (min(map(gravity.index, groups[at])), _lot(pool[at], name, config.seed)))
+    chosen.sort(key=lambda at: (min(map(gravity.index, groups[at])), lots[at]))
     # A list of everything may grow within its week, so there the id comes from the text and not from the place.
     ids = [f"{name}-{pool[at].key[7:19]}" if config.everything else f"{name}-{place:03d}" for place, at in enumerate(chosen, 1)]
     return tuple(_inspected(pool[at], groups[at], id_, name, config) for at, id_ in zip(chosen, ids, strict=True))

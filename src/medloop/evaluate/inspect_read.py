@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class Seen:
     judgement: Judgement | None = None
     conflict: bool = False
 
-    @property
+    @cached_property
     def key(self) -> str:
         return text_key(self.sample.question, self.sample.answer)
 

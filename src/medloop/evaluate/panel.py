@@ -145,8 +145,8 @@ def panel(rounds: Sequence[Round], *, probes: Probes | None = None, config: Pane
 
 
 def _stats(one: Round, first: Round, config: PanelConfig) -> RoundStats:
-    said = [(row.question, row.answer) for row in one.rows if row.answer is not None]
-    lengths = [len(words(answer)) for _, answer in said] or [0]
+    said = [(row.question, words(row.answer)) for row in one.rows if row.answer is not None]
+    lengths = [len(answer) for _, answer in said] or [0]
     stock = stock_shares(said, config.habit)
     both = _both(one)
     values = [row.reward.value for row in one.rows if row.reward.value is not None]
