@@ -29,15 +29,17 @@ def naive(hidden, weight, targets, temperature, bias=None, softcap=None):
 
 
 class Watch(TorchDispatchMode):
-    """Remembers the size of the biggest tensor that any operation made, and counts matrix products."""
+    """Remembers the biggest tensor that any operation made, counts matrix products, and knows which operations ran."""
 
     def __init__(self) -> None:
         super().__init__()
         self.numbers = self.products = 0
+        self.operations: set[str] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         made = func(*args, **(kwargs or {}))
-        self.products += "aten.mm" in str(func) or "aten.addmm" in str(func)
+        self.products += func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm)
+        self.operations.add(str(func.overloadpacket))
         for tensor in made if isinstance(made, tuple | list) else [made]:
             if isinstance(tensor, torch.Tensor):
                 self.numbers = max(self.numbers, tensor.numel())
@@ -142,7 +144,7 @@ def test_each_chunk_is_projected_once_unless_the_head_is_trained(learns: bool, t
     hidden, weight, targets, _ = batch()
     hidden.requires_grad_(learns), weight.requires_grad_(trained_head)
     with Watch() as watch:
-        logprobs = token_logprobs(hidden, weight, targets, temperature=1.0, chunk=5).logprobs
+        logprobs = token_logprobs(hidden, weight, targets, temperature=1.0, entropy="value", chunk=5).logprobs
         if learns:
             logprobs.sum().backward()
     assert watch.products == products
@@ -151,8 +153,9 @@ def test_each_chunk_is_projected_once_unless_the_head_is_trained(learns: bool, t
 def test_no_derivative_is_made_under_no_grad() -> None:
     hidden, weight, targets, _ = batch()
     with torch.no_grad(), Watch() as watch:
-        assert not token_logprobs(hidden, weight, targets, temperature=1.0, chunk=5).logprobs.requires_grad
+        assert not token_logprobs(hidden, weight.detach(), targets, temperature=1.0, chunk=5).logprobs.requires_grad
     assert watch.products == 3
+    assert "aten.logsumexp" in watch.operations and "aten.exp" not in watch.operations  # nor any probability
 
 
 def test_bfloat16_is_summed_in_float32() -> None:

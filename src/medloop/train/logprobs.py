@@ -52,11 +52,10 @@ def token_logprobs(
     float64 for float64 inputs); logits are rounded to the type of `hidden` first, as the model itself does when sampling.
     """
     assert temperature > 0, f"temperature must be above 0, here it is {temperature}"
-    assert hidden.dtype == weight.dtype, f"hidden states are {hidden.dtype} but the projection is {weight.dtype}"
     chosen = torch.ones_like(targets, dtype=torch.bool) if mask is None else mask
     rows = hidden.flatten(0, -2) if mask is None else hidden[mask]
     chunk = chunk or max(1, CHUNK_NUMBERS // weight.shape[0])
-    trained = torch.is_grad_enabled() and (weight.requires_grad or (bias is not None and bias.requires_grad))
+    trained = weight.requires_grad or (bias is not None and bias.requires_grad)
     learns = torch.is_grad_enabled() and hidden.requires_grad
     head = _Head(temperature, softcap, chunk, entropy, "again" if trained else "keep" if learns else "none")
     logprobs, entropies = _ChunkedLogprobs.apply(rows, weight, bias, targets[chosen], head)  # type: ignore[no-untyped-call]
