@@ -15,7 +15,7 @@ from medloop.cli import app
 from medloop.contracts import InspectedSample, Judgement, Record, Sample
 from medloop.data.language import detect_language
 from medloop.data.risk import strata_of
-from medloop.errors import MedloopError
+from medloop.errors import BusyError, MedloopError
 from medloop.evaluate.inspect import SAMPLES, InspectConfig, check_week, draw, week_of
 from medloop.evaluate.inspect_read import Seen
 from medloop.reward.combine import MixConfig, build_mix
@@ -219,6 +219,19 @@ def test_drawing_leaves_a_line_in_the_audit_log(put: Callable[..., Path], settin
     medloop("inspect", "answers.jsonl", "--week", "2026-W46")
     with open_store(settings) as store:
         assert audit.show(store, 1)[0]["action"] == "inspect.draw"
+
+
+def test_two_draws_at_once_do_not_give_out_the_same_ids(
+    put: Callable[..., Path], workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medloop.evaluate import inspect as stage
+    from medloop.settings import Workspace
+
+    put(rows(45))
+    monkeypatch.setattr(stage, "WAIT_S", 0.05)
+    with stage.alone(Workspace(workspace)), pytest.raises(BusyError):
+        medloop("inspect", "answers.jsonl", "--week", "2026-W46")
+    assert not (workspace / "data/rl" / SAMPLES).exists()
 
 
 def test_weeks_are_iso_weeks() -> None:

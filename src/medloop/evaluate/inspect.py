@@ -10,9 +10,11 @@ writes the same reports again, and a form that somebody may have filled in is ne
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -22,17 +24,18 @@ from pydantic import Field
 from medloop.contracts import Contract, InspectedSample, Score, utc_now
 from medloop.contracts.base import Unit
 from medloop.contracts.dataset import HIGH_RISK
-from medloop.errors import ConfigError, StoreError
+from medloop.errors import ConfigError, StoreError, speaking_of
 from medloop.evaluate import inspect_report
 from medloop.evaluate.inspect_read import Pool, Seen
 from medloop.settings import Workspace
 from medloop.store import jsonl
 from medloop.store.csv_safe import read_csv
-from medloop.store.files import atomic_write
+from medloop.store.files import atomic_write, locked, make_folder
 
 SAMPLES = "inspection_samples.jsonl"
 LEAST, MOST = 40, 60
 ALL = "-all"
+WAIT_S = 10.0  # a draw takes seconds
 # How much each group weighs: the sample is filled so that counts divided by these grow alike. Gravest first.
 GROUPS: Mapping[str, float] = {
     "safety_flag": 3, "conflict": 3, "red_flag": 3, "no_reward": 1, "high_risk": 2, "low_reward": 2, "teacher_missing": 1,
@@ -86,7 +89,25 @@ def inspect(pool: Pool, workspace: Workspace, *, week: str, config: InspectConfi
     """Draw (or find what was drawn), remember, and write report.md, report.html, samples.csv, form.csv and form.md."""
     if not config.everything and not LEAST <= config.n <= MOST:
         raise ConfigError(f"--n {config.n}: a weekly sample has {LEAST} to {MOST} answers", "For every answer use --all")
-    name = week + (ALL if config.everything else "")
+    with alone(workspace):
+        return _inspect(pool, workspace, week + (ALL if config.everything else ""), config, output)
+
+
+@contextmanager
+def alone(workspace: Workspace) -> Iterator[None]:
+    """One drawing or importing at a time: two at once would give out the same ids, or the same verdict twice."""
+    lock = workspace.rl / "inspection.lock"
+    with speaking_of(lock):
+        make_folder(lock.parent)
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        with locked(fd, wait_s=WAIT_S, what=str(lock)):
+            yield
+    finally:
+        os.close(fd)
+
+
+def _inspect(pool: Pool, workspace: Workspace, name: str, config: InspectConfig, output: Path | None) -> Inspection:
     memory = workspace.rl / SAMPLES
     known = list(jsonl.read(memory, InspectedSample)) if memory.is_file() else []
     mine = tuple(one for one in known if one.sample == name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from medloop.contracts import (
 )
 from medloop.contracts.inspection import VerdictWord
 from medloop.errors import ConfigError, InputError
-from medloop.evaluate.inspect import SAMPLES
+from medloop.evaluate.inspect import SAMPLES, alone
 from medloop.evaluate.inspect_report import FILLED, VERDICTS
 from medloop.privacy.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
@@ -84,6 +84,11 @@ class Imported:
 def import_form(path: Path, workspace: Workspace, store: Store, *, actor: str, reviewer: str = "") -> Imported:
     """Read, check all, then write all. `reviewer` stands in where the form names none."""
     filled, empty = read_form(path, workspace, reviewer)
+    with alone(workspace):
+        return _import(filled, empty, workspace, store, actor)
+
+
+def _import(filled: Sequence[Filled], empty: int, workspace: Workspace, store: Store, actor: str) -> Imported:
     lines = workspace.rl / VERDICT_FILE
     known = list(jsonl.read(lines, ExpertVerdict)) if lines.is_file() else []
     made = [_verdict(row, _standing(known)) for row in filled]
@@ -253,7 +258,7 @@ def _keep_pairs(path: Path, pairs: Mapping[str, PreferencePair]) -> None:
         jsonl.append(path, fresh)
 
 
-def _write_sft(path: Path, standing: Any, samples: Mapping[str, InspectedSample]) -> None:
+def _write_sft(path: Path, standing: Iterable[ExpertVerdict], samples: Mapping[str, InspectedSample]) -> None:
     """All corrected answers, in a shape that `medloop data import` reads; made anew each time."""
     rows = [
         {"id": verdict.verdict_id, "question": samples[verdict.inspected].question, "answer": verdict.corrected}
