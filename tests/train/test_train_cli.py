@@ -113,3 +113,34 @@ def test_a_polite_stop_leaves_a_checkpoint(settings):
 def test_every_setting_is_explained_on_its_page():
     page = (CONFIGS.parent / "docs/stages/train.md").read_text()
     assert [name for name in SFTConfig.model_fields if f"`{name}`" not in page] == []
+
+
+def test_a_reward_model_from_made_up_pairs(settings, monkeypatch, capsys):
+    pairs = settings.home / "pairs.jsonl"
+    assert medloop(monkeypatch, settings, "embedded", "pairs", "--n", "60", "--language", "en", "--output", str(pairs)) == 0
+    words = ("train", "reward", "--name", "first", "--model", settings.model, "--data", str(pairs), "--set", "max_steps=3")
+    assert "60 pairs in" in capsys.readouterr().out
+    assert medloop(monkeypatch, settings, *words, "--set", "warmup=2", "--set", "epoch=1") == 2
+    assert "warmup is 2" in capsys.readouterr().err
+    assert medloop(monkeypatch, settings, *words) == 0
+    assert "too long" in capsys.readouterr().out, "one token per letter: 512 are few"
+
+
+def test_it_says_what_a_reward_model_is_worth(settings, monkeypatch, capsys):
+    rows = [{"question": f"Case {n}?", "chosen": "YES " * (1 + n % 3), "rejected": "no " * (1 + n % 4)} for n in range(40)]
+    pairs = settings.home / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("train", "reward", "--model", settings.model, "--data", str(pairs), "--learning-rate", "0.02", "--max-length", "99")
+    assert medloop(monkeypatch, settings, *words) == 0
+    said = capsys.readouterr().out
+    assert (
+        "32 pairs" in said and "8 pairs held out; no prompt is on both sides." in said and "2 steps of 16 on cpu, about" in said
+    )
+    for part in ("held-out accuracy", "longer answer", "bag of words", "calibration error", "models/reward/reward/report.md"):
+        assert part in said
+    assert medloop(monkeypatch, settings, *words) == 0
+    assert "Already trained" in capsys.readouterr().out
+    assert medloop(monkeypatch, settings, *words, "--lora-r", "4") == 2
+    assert "lora_r 16, now 4" in capsys.readouterr().err
+    assert medloop(monkeypatch, settings, "train", "reward", "--model", settings.model) == 3
+    assert "medloop embedded pairs" in capsys.readouterr().err

@@ -43,6 +43,26 @@ def corpus(
     common.say(f"{rows} conversations in {common.shown(output)} (made up, free to use under Apache-2.0).")
 
 
+@embedded_app.command("pairs")
+def pairs(
+    output: Annotated[Path, typer.Option(help="JSONL file to write, for medloop train reward --data.")],
+    n: Annotated[int, typer.Option(min=1, help="Pairs to make.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same pairs.")] = 1,
+    language: Annotated[Literal["both", "en", "zh"], typer.Option(help="Language of the pairs.")] = "both",
+    noise: Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of pairs in which the rater chose wrongly.")] = 0.0,
+) -> None:
+    """Write made-up preferences: two answers to a question, of which the generator knows the better one; length tells nothing.
+
+    Example:  medloop embedded pairs --n 2000 --output preferences.jsonl
+    """
+    from medloop.embedded.pairs import generate_pairs
+    from medloop.store import jsonl
+
+    made = jsonl.write(output, generate_pairs(n, seed=seed, language=None if language == "both" else language, noise=noise))
+    common.say(f"{made:,} pairs in {common.shown(output)} (made up, free to use under Apache-2.0).")
+    common.say(f"Next: medloop train reward --data {common.shown(output)}")
+
+
 @embedded_app.command("build")
 def build(
     output: Annotated[Path, typer.Option(help="Folder to make.")],

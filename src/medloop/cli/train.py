@@ -1,4 +1,4 @@
-"""`medloop train sft`: adapters and models from records."""
+"""`medloop train sft|reward`: adapters and models from records, reward models from pairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +16,10 @@ from medloop.cli import common
 if TYPE_CHECKING:
     from medloop.contracts import TrainingCard
     from medloop.settings import Settings
-    from medloop.train.sft import Plan
+    from medloop.train import reward_model, sft
     from medloop.train.trl_resume import Tick
 
-train_app = typer.Typer(no_args_is_help=True, help="Train: supervised fine-tuning (LoRA or all weights).")
+train_app = typer.Typer(no_args_is_help=True, help="Train: supervised fine-tuning and reward models (LoRA or all weights).")
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 @train_app.command("sft")
-def sft(
+def train_sft(
     name: Annotated[str | None, typer.Option(help="Name of the result [sft].")] = None,
     model: Annotated[
         str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting 'model').")
@@ -52,59 +52,145 @@ def sft(
 
     Example:  medloop train sft --name sft --epochs 2
     """
-    from medloop.models import require_packages
+    _require()
+    from medloop.train import sft
 
-    require_packages("trl", "datasets")
-    from medloop.knobs import build
-    from medloop.loop import open_books
-    from medloop.train import sft as stage
-
-    settings = common.settings()
     flags = {
         "name": name, "model": model, "data": data, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate,
         "lora_r": lora_r, "full": full, "max_length": max_length, "seed": seed,
     }  # fmt: skip
+    wish, settings = _wish(sft.SFTConfig, config, set_, flags)
+    kind = "model" if wish.full else "adapter"
+    done = _train(sft, wish, settings, kind=kind, replace=replace, announce=_announce_sft, outcome=_losses)
+    if done is not None:
+        use = f"--model {common.shown(done.job.target)}" if wish.full else f"--model {wish.model} --adapter {wish.name}"
+        common.say(f"Next: medloop predict QUESTIONS.jsonl --output ANSWERS.jsonl {use}")
+
+
+@train_app.command("reward")
+def train_reward(
+    name: Annotated[str | None, typer.Option(help="Name of the result, under models/reward [reward].")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Base model: embedded:NAME, a folder, or a hub id; encoders such as embedded:minilm too."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="FILE", help="File of pairs [data/preferences/preferences.jsonl].")] = None,
+    test_share: Annotated[float | None, typer.Option(help="Share of the pairs that is held out, by prompt [0.2].")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the pairs [1].")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pairs per step [16].")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate [by model size].")] = None,
+    lora_r: Annotated[int | None, typer.Option(help="Rank of the adapter [16].")] = None,
+    full: Annotated[bool | None, typer.Option("--full", help="Train all weights.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens of prompt and answer together [512].")] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(metavar="BASE[+ADAPTER]", help="Model whose answers centre the score [the training answers]."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed (else the setting 'seed').")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with these and more settings.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the run; may be repeated.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Train anew over a result or an unfinished run of that name.")
+    ] = False,
+) -> None:
+    """Teach a model which of two answers people like better; after a crash, the same command goes on where it was.
+
+    Example:  medloop train reward --name first --model embedded:minilm --full --data pairs.jsonl
+    """
+    _require()
+    from medloop.train import reward_model
+
+    flags = {
+        "name": name, "model": model, "data": data, "test_share": test_share, "epochs": epochs, "batch_size": batch_size,
+        "learning_rate": learning_rate, "lora_r": lora_r, "full": full, "max_length": max_length, "reference": reference,
+        "seed": seed,
+    }  # fmt: skip
+    wish, settings = _wish(reward_model.RewardModelConfig, config, set_, flags)
+    done = _train(
+        reward_model, wish, settings, kind="reward model", replace=replace, announce=_announce_reward, outcome=_accuracy
+    )
+    if done is not None:
+        _say_report(done.job.target)
+
+
+def _require() -> None:
+    from medloop.models import require_packages
+
+    require_packages("trl", "datasets", "matplotlib")
+
+
+def _wish(kind: type[Any], file: Path | None, pairs: list[str] | None, flags: dict[str, Any]) -> tuple[Any, Settings]:
+    """The run's settings out of file, --set and flags, and those of the workspace."""
+    from medloop.knobs import build
+
+    settings = common.settings()
     defaults = {"model": settings.model, "seed": settings.seed}
-    wish = build(stage.SFTConfig, file=config, pairs=set_ or (), flags=flags, defaults=defaults)
+    return build(kind, file=file, pairs=pairs or (), flags=flags, defaults=defaults), settings
+
+
+def _train(
+    stage: Any,
+    wish: Any,
+    settings: Settings,
+    *,
+    kind: str,
+    replace: bool,
+    announce: Callable[[Any], None],
+    outcome: Callable[[TrainingCard], str],
+) -> Any:
+    """The plot of every trainer: found finished, or planned, announced, run and entered in the books. Returns the plan run."""
+    from medloop.loop import open_books
+
     job = stage.find_job(wish, settings)
     with open_books(settings) as books:
         if not replace and (card := job.finished()) is not None:
-            books.enter("model" if wish.full else "adapter", job.target, card)
-            common.say(f"Already trained: {common.shown(job.target)} ({_losses(card)}). Nothing to do.")
-            return
+            books.enter(kind, job.target, card)
+            common.say(f"Already trained: {common.shown(job.target)} ({outcome(card)}). Nothing to do.")
+            return None
         plan = stage.plan(wish, settings, job, replace=replace)
-        _announce(plan, settings)
+        announce(plan)
+        _announce_cost(plan, stage.cost(plan, settings))
         began = time.monotonic()
         with _stop_on_signal() as stopped, _bar(plan) as tick:
             card = stage.run(plan, settings, tick=tick, should_stop=stopped)
-        books.enter("model" if wish.full else "adapter", job.target, card)
-    _report(plan, card, time.monotonic() - began)
+        books.enter(kind, job.target, card)
+    common.say(f"Trained in {time.monotonic() - began:.0f} s: {outcome(card)}.")
+    files = "card.json, README.md, metrics.jsonl" + (", report.md" if (job.target / "report.md").is_file() else "")
+    common.say(f"{common.shown(job.target)}: {card.trainable_parameters:,} trained parameters, {files}.")
+    return plan
 
 
-def _announce(plan: Plan, settings: Settings) -> None:
-    """What will happen and what it costs, before it does."""
-    from medloop.train.sft import cost
-
-    config, train = plan.config, plan.train
-    kind = "all weights" if config.full else f"LoRA of rank {config.lora_r}"
+def _announce_sft(plan: sft.Plan) -> None:
+    train = plan.train
     left_out = f" ({train.left_out()})" if train.left_out() else ""
-    common.say(f"{config.model}, {kind}: {len(train.lengths):,} examples{left_out}, {train.tokens:,} tokens each epoch.")
-    found = cost(plan, settings)
+    common.say(f"{_kind(plan)}: {len(train.lengths):,} examples{left_out}, {train.tokens:,} tokens each epoch.")
+
+
+def _announce_reward(plan: reward_model.Plan) -> None:
+    train, test = plan.train, plan.test
+    left_out = f" ({train.left_out()})" if train.left_out() else ""
+    common.say(f"{_kind(plan)}: {len(train.pairs):,} pairs{left_out}, {train.tokens:,} tokens each epoch.")
+    common.say(f"{len(test.pairs):,} pairs held out; no prompt is on both sides.")
+    if plan.contradictions:
+        common.say(f"{plan.contradictions:,} pairs contradict another one: people disagreed there.")
+
+
+def _kind(plan: Any) -> str:
+    config = plan.config
+    return f"{config.model}, {'all weights' if config.full else f'LoRA of rank {config.lora_r}'}"
+
+
+def _announce_cost(plan: Any, found: sft.Cost) -> None:
+    """What it costs, before it does."""
     minutes = f"{found.seconds / 60:.0f} min" if found.seconds > 90 else f"{found.seconds:.0f} s"
-    common.say(f"{plan.steps:,} steps of {config.batch_size} on {found.device}, about {minutes} and {found.memory / 1e9:.1f} GB.")
+    size = plan.config.batch_size
+    common.say(f"{plan.steps:,} steps of {size} on {found.device}, about {minutes} and {found.memory / 1e9:.1f} GB.")
     if found.memory > found.free:
         common.say(f"Only {found.free / 1e9:.1f} GB are free: micro_batch_size, max_length or load_in_4bit make it smaller.")
     if plan.continues_at:
         common.say(f"Continuing at step {plan.continues_at:,} of {plan.steps:,}.")
-
-
-def _report(plan: Plan, card: TrainingCard, seconds: float) -> None:
-    common.say(f"Trained in {seconds:.0f} s: {_losses(card)}.")
-    common.say(
-        f"{common.shown(plan.job.target)}: {card.trainable_parameters:,} trained parameters, card.json, README.md, metrics.jsonl."
-    )
-    use = f"--model {common.shown(plan.job.target)}" if plan.config.full else f"--model {card.base} --adapter {card.name}"
-    common.say(f"Next: medloop predict QUESTIONS.jsonl --output ANSWERS.jsonl {use}")
 
 
 def _losses(card: TrainingCard) -> str:
@@ -113,8 +199,25 @@ def _losses(card: TrainingCard) -> str:
     return f"train loss {found['train_loss_first']:.3f} -> {found['train_loss_last']:.3f}{dev}"
 
 
+def _accuracy(card: TrainingCard) -> str:
+    found = card.metrics
+    interval = f"{found['test_accuracy_low']:.1%} to {found['test_accuracy_high']:.1%}"
+    return f"held-out accuracy {found['test_accuracy']:.1%} ({interval}, {found['test_pairs']:,.0f} pairs)"
+
+
+def _say_report(folder: Path) -> None:
+    """The report in some lines: the model beside the baselines, length, calibration."""
+    import json
+
+    from medloop.train.reward_report import summary
+
+    for line in summary(json.loads((folder / "report.json").read_text(encoding="utf-8"))):
+        common.say(line)
+    common.say(f"All of it: {common.shown(folder / 'report.md')}")
+
+
 @contextmanager
-def _bar(plan: Plan) -> Iterator[Callable[[Tick], None]]:
+def _bar(plan: Any) -> Iterator[Callable[[Tick], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))

@@ -101,11 +101,11 @@ def generate(rows: int, *, seed: int, part: Part = "clinic", language: Tongue | 
             yield _row(rng, tongue, question, answer, good=True, meta={"condition": "small_talk"})
             made += 1
             continue
-        case = _draw_case(rng, tongue)
+        case = draw_case(rng, tongue)
         question = ask(rng, case)
         if part_of(question) != part:
             continue
-        quality = _draw_quality(rng, case, MIXES[part])
+        quality = draw_quality(rng, case, MIXES[part])
         meta = {
             "condition": case.condition.id,
             "group": case.group or "none",
@@ -152,7 +152,8 @@ def answer_to(rng: random.Random, case: Case, quality: Quality) -> str:
     return f"<think>\n{p.join.join(chain)}\n</think>\n{visible}"
 
 
-def _draw_case(rng: random.Random, language: Tongue) -> Case:
+def draw_case(rng: random.Random, language: Tongue) -> Case:
+    """Somebody with a complaint, perhaps vulnerable, perhaps with a red flag or another illness."""
     condition = rng.choice(conditions(language))
     symptoms = rng.sample(condition.symptoms, 2 if rng.random() < 0.35 else 1)
     return Case(
@@ -165,7 +166,8 @@ def _draw_case(rng: random.Random, language: Tongue) -> Case:
     )
 
 
-def _draw_quality(rng: random.Random, case: Case, mix: Mix) -> Quality:
+def draw_quality(rng: random.Random, case: Case, mix: Mix) -> Quality:
+    """How good an answer to this case will be. Without a red flag there is no emergency to miss."""
     lean = (hashlib.sha256(f"{case.condition.id}{case.language}".encode()).digest()[0] / 127.5 - 1) * mix.by_condition
     chain = rng.choices(("full", "thin", "none"), _shares(mix.chain + lean, mix.thin_chain))[0]
     early = mix.emergency_vulnerable if case.group else mix.emergency

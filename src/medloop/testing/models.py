@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, PreTrainedTokenizerFast
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import AutoModel, AutoModelForCausalLM, BertConfig, LlamaConfig, PretrainedConfig, PreTrainedTokenizerFast
 
 from medloop.models.runtime import keep_quiet
 
@@ -76,6 +76,38 @@ def tiny_model(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def tiny_encoder(folder: Path, *, seed: int = 0, layers: int = 2, width: int = 32) -> Path:
+    """Write a random BERT, one token per byte, whose tokenizer joins two texts as [CLS] a [SEP] b [SEP]."""
+    keep_quiet()
+    control = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+    core = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens([AddedToken(token, special=True) for token in control])
+    ends = [(token, core.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=ends
+    )
+    names = {f"{token[1:-1].lower()}_token": token for token in control}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, clean_up_tokenization_spaces=False, **names)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        max_position_embeddings=512,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.2,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = AutoModel.from_config(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

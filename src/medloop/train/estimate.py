@@ -29,6 +29,7 @@ class Shape:
     layers: int
     width: int
     bytes_per_weight: int
+    matrices: int  # weights that every token is multiplied with: without embeddings and output layer
 
 
 def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> Shape:
@@ -38,7 +39,14 @@ def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> Shape:
     matrices = [size for name, size in sizes if len(size) == 2 and "embed" not in name and "lm_head" not in name]
     parameters = sum(math.prod(size) for _, size in sizes)
     trainable = parameters if lora_r is None else sum(lora_r * sum(size) for size in matrices)
-    return Shape(parameters, trainable, config.num_hidden_layers, config.hidden_size, dtype.itemsize)
+    shape = (config.num_hidden_layers, config.hidden_size, dtype.itemsize, sum(math.prod(size) for size in matrices))
+    return Shape(parameters, trainable, *shape)
+
+
+def positions(folder: Path) -> int:
+    """How many tokens a model reads at once, by its configuration; without a word about it, as many as one likes."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
+    return int(getattr(config, "max_position_embeddings", None) or 1 << 20)
 
 
 def seconds(shape: Shape, tokens: int, *, full: bool, device: torch.device) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,17 @@ from medloop.models.runtime import obey_umask
 from medloop.store.artifacts import new_artifact
 
 
-def publish(target: Path, model: Any, tokenizer: Any, card: TrainingCard, metrics: Path) -> None:
-    """Put the result in place, in the stead of an older one that medloop made."""
+def publish(
+    target: Path,
+    model: Any,
+    tokenizer: Any,
+    card: TrainingCard,
+    metrics: Path,
+    *,
+    files: Mapping[str, bytes] | None = None,
+    about: Sequence[str] | None = None,
+) -> None:
+    """Put the result in place, in the stead of an older one that medloop made; `files` are more to lay beside the weights."""
     with new_artifact(target, replace=True) as temp:
         if card.config.get("full"):
             model.save_pretrained(temp)
@@ -31,28 +41,22 @@ def publish(target: Path, model: Any, tokenizer: Any, card: TrainingCard, metric
         (temp / "card.json").write_text(
             json.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-        (temp / "README.md").write_text(readme(card), encoding="utf-8")
+        (temp / "README.md").write_text(readme(card, about), encoding="utf-8")
+        for name, content in (files or {}).items():
+            (temp / name).write_bytes(content)
         obey_umask(temp)
 
 
-def readme(card: TrainingCard) -> str:
-    """The model card for people."""
+def readme(card: TrainingCard, about: Sequence[str] | None = None) -> str:
+    """The model card for people; `about` are the lines on how to use it, those of a model that answers by default."""
     share = card.trainable_parameters / max(card.total_parameters, 1)
     kind = "All weights" if card.config.get("full") else f"A LoRA adapter of rank {card.config.get('lora_r')}"
-    use = (
-        f"--model models/full/{card.name}"
-        if card.config.get("full")
-        else f"--model {card.base} --adapter models/lora/{card.name}"
-    )
     lines = [
         f"# {card.name}",
         "",
         f"{kind} for `{card.base}`, trained by `medloop train {card.method}` on {card.finished:%Y-%m-%d}.",
         "",
-        "```",
-        f"medloop predict questions.jsonl --output answers.jsonl {use}",
-        "```",
-        "",
+        *(about or _how_to_ask(card)),
         "| | |",
         "|---|---|",
         f"| base model | `{card.base}` (`{card.base_sha256[:19]}…`) |",
@@ -66,6 +70,12 @@ def readme(card: TrainingCard) -> str:
         "Not a medical device. Evaluate it before anybody relies on it (`medloop eval`).",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _how_to_ask(card: TrainingCard) -> list[str]:
+    full = card.config.get("full")
+    use = f"--model models/full/{card.name}" if full else f"--model {card.base} --adapter models/lora/{card.name}"
+    return ["```", f"medloop predict questions.jsonl --output answers.jsonl {use}", "```", ""]
 
 
 def _save_adapter(folder: Path, model: Any, base: str) -> None:

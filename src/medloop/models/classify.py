@@ -1,0 +1,224 @@
+"""Sequence classifiers with one logit: how a reward model is built on a base, opened again, and asked.
+
+    fresh = new_classifier("embedded:minilm", settings, seed=42)          # any base, with a new head, to be trained
+    model = open_classifier(Path("models/reward/first"), settings)        # a trained one: base and adapter, or all weights
+    model.logits([encode(model.tokenizer, messages, answer, max_length=256).ids, ...])
+
+Two kinds of base. A *causal* one (Llama, Qwen, GPT-2) reads prompt and answer through its own chat template and is asked at
+its last token that is not padding, under right padding. An *encoder* (BERT, MiniLM; its tokenizer has a cls and a sep token)
+reads the prompt as plain turns and the answer as second part, and is asked at its pooled output. Training and scoring go through
+the same `encode`, dropout is off in both, and padding changes nothing.
+
+An input that is too long loses its oldest turns, then the beginning of the question. The answer is never cut: where it leaves
+no room for the question there is nothing to ask (`None`), for the caller to count. Like load.py: safetensors only, no code out of
+a model folder, gaps in the weights are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError
+from transformers import AutoModelForSequenceClassification
+
+from medloop.contracts import Contract, Message, ModelRef, TrainingCard
+from medloop.contracts.base import Hash, Text
+from medloop.errors import ModelError, ResultError
+from medloop.models import runtime
+from medloop.models.load import load_tokenizer, resolve
+from medloop.models.safety import check_folder, fingerprint, read_json
+from medloop.models.template import end_ids, neutralise, render_prompt, shorter, tokenise
+from medloop.settings import Settings
+from medloop.store.artifacts import verify_artifact
+
+SCORING = "scoring.json"  # beside the weights: how a logit becomes a score
+HEADS = ("score", "classifier", "pre_classifier", "pooler")  # modules that a base may lack: they are made new and trained
+QUESTION_TOKENS = 16  # of the question, at least so many stay
+
+
+class Scoring(Contract):
+    """How a logit becomes a score: sigmoid((logit - mean) / std), centred on what a reference policy says.
+
+    The base is named by hash here too, so that the fingerprint of a folder with an adapter covers what the adapter lies on.
+    """
+
+    base_sha256: Hash
+    max_length: int = Field(ge=8)
+    mean: float
+    std: float = Field(gt=0)
+    samples: int = Field(ge=1)
+    reference: Text
+
+
+class Encoded(NamedTuple):
+    """Token ids of prompt and answer; turns and question tokens that had to go."""
+
+    ids: list[int]
+    dropped_turns: int = 0
+    cut_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A model that gives one logit. `fresh` are the modules that were made new; `sha256` is of base or result."""
+
+    model: Any
+    tokenizer: Any
+    name: str
+    sha256: str
+    device: torch.device
+    fresh: tuple[str, ...] = ()
+
+    def logits(
+        self, rows: Sequence[list[int]], *, batch_size: int = 32, progress: Callable[[int], None] = lambda done: None
+    ) -> list[float]:
+        """One logit per row, in order, the same whatever it is batched with; longest first, so a lack of memory shows at once."""
+        self.model.eval()
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+        found = [0.0] * len(rows)
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            for i, logit in zip(batch, self._ask([rows[i] for i in batch]), strict=True):
+                found[i] = logit
+            progress(start + len(batch))
+        return found
+
+    def _ask(self, rows: list[list[int]]) -> list[float]:
+        try:
+            return _forward(self.model, rows, int(self.tokenizer.pad_token_id), self.device)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+        if len(rows) == 1:
+            raise ResultError("There is not enough memory for a single answer", "Use a smaller reward model, or device cpu")
+        half = len(rows) // 2
+        return self._ask(rows[:half]) + self._ask(rows[half:])
+
+
+@torch.inference_mode()
+def _forward(model: Any, rows: list[list[int]], pad: int, device: torch.device) -> list[float]:
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=device)  # (B, T)
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
+    # On a GPU the base may be bfloat16 under a float32 head, as in training.
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
+        logits = model(input_ids=ids, attention_mask=mask).logits  # (B, 1)
+    return [float(logit) for logit in logits[:, 0].float()]
+
+
+def encode(tokenizer: Any, messages: Sequence[Message], answer: str, *, max_length: int) -> Encoded | None:
+    """Prompt and answer as the classifier reads them; None when the answer leaves no room for the question."""
+    build = _encoder_ids if is_encoder(tokenizer) else _causal_ids
+    for kept, dropped in shorter(messages):
+        ids = build(tokenizer, kept, answer)
+        if len(ids) <= max_length:
+            return Encoded(ids, dropped)
+    cut = 0
+    question = kept[-1].content
+    spans = tokenizer(question, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
+    while len(ids) > max_length:
+        cut += len(ids) - max_length
+        if cut > len(spans) - QUESTION_TOKENS:
+            return None
+        rest = question[spans[cut][0] :].lstrip()
+        ids = build(tokenizer, [*kept[:-1], kept[-1].model_copy(update={"content": rest})], answer)
+    return Encoded(ids, dropped, cut)
+
+
+def is_encoder(tokenizer: Any) -> bool:
+    return tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
+
+
+def _causal_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
+    """The answer behind the rendered prompt, with its end token. One that is empty is its end token alone."""
+    head = tokenise(tokenizer, render_prompt(tokenizer, messages))
+    return head + tokenise(tokenizer, neutralise(tokenizer, answer)) + end_ids(tokenizer)
+
+
+def _encoder_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
+    """[CLS] turns [SEP] answer [SEP], in the tokenizer's own way of joining two texts; text never becomes a control token."""
+    last = len(messages) - 1
+    turns = "\n".join(m.content if at == last else f"{m.role}: {m.content}" for at, m in enumerate(messages))
+    return list(tokenizer(turns, answer, split_special_tokens=True, truncation=False, verbose=False)["input_ids"])
+
+
+def new_classifier(base: str, settings: Settings, *, seed: int, trainable: bool) -> Classifier:
+    """A base with a new head, drawn from the seed; float32 on a CPU or when all weights train, else bfloat16."""
+    runtime.keep_quiet()
+    runtime.set_threads(settings)
+    found, device = resolve(ModelRef(base=base), settings), runtime.device_of(settings)
+    tokenizer = load_tokenizer(found.folder)
+    model, gaps = _load(found.folder, runtime.number_type(device, trainable=trainable), tokenizer, seed)
+    fresh = tuple(sorted({part for key in gaps for part in HEADS if part in key.split(".")}))
+    if strange := [key for key in gaps if not set(HEADS) & set(key.split("."))]:
+        raise ModelError(
+            f"The weights in {found.folder} lack {len(strange)} tensors, for example {strange[0]}", "Fetch the model again"
+        )
+    return Classifier(model.to(device).eval(), tokenizer, base, found.sha256, device, fresh)
+
+
+def open_classifier(folder: Path, settings: Settings, *, device: torch.device | None = None) -> tuple[Classifier, Scoring]:
+    """A trained reward model, checked to the last byte, and how its logit becomes a score."""
+    runtime.keep_quiet()
+    runtime.set_threads(settings)
+    card, scoring = read_reward_model(folder)
+    where = device or runtime.device_of(settings)
+    dtype, tokenizer = runtime.number_type(where, trainable=False), load_tokenizer(folder)
+    if card.config.get("full"):
+        model, gaps = _load(folder, dtype, tokenizer, 0)
+        if gaps:
+            raise ModelError(f"The weights in {folder} lack {len(gaps)} tensors, for example {gaps[0]}", "Train it again")
+    else:
+        from medloop.models.adapter import put_adapter
+
+        base = resolve(ModelRef(base=card.base), settings)
+        model, _ = _load(base.folder, dtype, tokenizer, 0)
+        model = put_adapter(model, folder, base=card.base, base_sha256=base.sha256, task_type="SEQ_CLS")
+        if where.type == "cpu":
+            model = model.merge_and_unload()
+    return Classifier(model.to(where).eval(), tokenizer, card.name, fingerprint(folder), where), scoring
+
+
+def read_reward_model(folder: Path) -> tuple[TrainingCard, Scoring]:
+    """Card and scoring of a folder that medloop made and nobody changed."""
+    if not folder.is_dir():
+        raise ModelError(f"There is no reward model {folder}", "Train one with: medloop train reward")
+    if not (folder / SCORING).is_file():
+        raise ModelError(f"{folder} is not a reward model of medloop", "Train one with: medloop train reward")
+    verify_artifact(folder)
+    check_folder(folder)
+    try:
+        card = TrainingCard.model_validate(read_json(folder / "card.json"))
+        scoring = Scoring.model_validate(read_json(folder / SCORING))
+    except ValidationError:
+        raise ModelError(f"{folder} has a card or {SCORING} of another form", "Train it again") from None
+    return card, scoring
+
+
+def _load(folder: Path, dtype: torch.dtype, tokenizer: Any, seed: int) -> tuple[Any, list[str]]:
+    """The model, and the names of weights that its folder did not have; those are drawn from the seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        try:
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                num_labels=1,
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, AttributeError, SafetensorError) as error:
+            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ModelError(
+                f"{folder} cannot be loaded as a classifier ({type(error).__name__}: {line[:160]})",
+                "Take a base that transformers knows for sequence classification",
+            ) from error
+    # The classifier finds the last token by the padding id. Without one it could only read rows one at a time.
+    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    return model, sorted({*info["missing_keys"], *(str(key[0]) for key in info["mismatched_keys"])})

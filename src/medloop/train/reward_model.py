@@ -1,0 +1,414 @@
+"""The reward model: a classifier with one logit that learns from pairs which answer people like better.
+
+    card = train_reward(RewardModelConfig(name="first", model="embedded:minilm", full=True), settings=settings)
+
+In: `data/preferences/preferences.jsonl`, or any file of pairs (train/pairs.py says which lines). Part of the prompts is held out.
+Out: `models/reward/NAME`, whole or not at all: weights, `scoring.json` (how a logit becomes a score between 0 and 1), the
+report (train/reward_report.py), card. While it runs, checkpoints and metrics lie in `jobs/train_reward-NAME`; the same call
+after a crash continues there and ends with the same weights. `reward/model.py` makes a scorer of the result.
+
+It leaves out: several processes or GPUs, 4-bit bases, and margins by how strongly somebody preferred.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from transformers import PrinterCallback
+from transformers.pytorch_utils import Conv1D
+from trl import RewardConfig as TrlConfig
+
+from medloop.contracts import ModelRef, TrainingCard, utc_now
+from medloop.errors import ConfigError, InputError, ResultError
+from medloop.models import runtime
+from medloop.models.classify import SCORING, Classifier, Scoring, encode, new_classifier
+from medloop.models.generate import load_generator
+from medloop.models.load import load_tokenizer, resolve
+from medloop.settings import Settings
+from medloop.store import jsonl
+from medloop.store.artifacts import file_sha256
+from medloop.train import estimate, reward_report
+from medloop.train.checkpoint import Checkpoint
+from medloop.train.job import Job
+from medloop.train.pairs import Pairs, contradictions, encode_pairs, read_pairs, split_by_prompt
+from medloop.train.publish import publish
+from medloop.train.reward_report import Judged
+from medloop.train.sft import NAME, SMALL_MODEL, Cost
+from medloop.train.trl_resume import ByLength, Tick, Watch, arguments
+from medloop.train.trl_reward import NAMES, ResumableReward
+
+WATCHED = 256  # at most so many held-out pairs are scored while it trains; all of them at the end
+JUDGED = 400  # training pairs that are scored at the end, for the accuracy on them and, without a reference, the centre
+LEAST = 1e-3  # the least spread of reference logits that is divided by
+
+
+class RewardModelConfig(BaseModel):
+    """How to train. Everything here decides the result, so all of it goes into the card."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str = Field("reward", pattern=NAME, description="Name of the result, under models/reward.")
+    model: str = Field(
+        "embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id; encoders too."
+    )
+    data: str | None = Field(None, description="File of pairs; empty means data/preferences/preferences.jsonl.")
+    test_share: float = Field(0.2, gt=0, lt=0.9, description="Share of the pairs that is held out, by prompt.")
+    full: bool = Field(False, description="Train all weights instead of a LoRA adapter and the head.")
+    epochs: float = Field(1.0, gt=0, le=1000, description="Passes over the training pairs.")
+    max_steps: int = Field(0, ge=0, description="Stop after so many steps, whatever the epochs say; 0 means no limit.")
+    batch_size: int = Field(16, ge=1, description="Pairs per step.")
+    micro_batch_size: int = Field(0, ge=0, description="Pairs in memory at once; divides batch_size; 0 means the whole batch.")
+    learning_rate: float | None = Field(
+        None, gt=0, le=1, description="Peak rate; empty: 1e-3 below 20 M parameters, else 2e-4; with full a quarter of that."
+    )
+    warmup: float = Field(
+        0.1, ge=0, lt=1, description="Share of the steps over which the rate rises; then it falls to 0 along a cosine."
+    )
+    weight_decay: float = Field(0.01, ge=0, description="AdamW weight decay.")
+    max_grad_norm: float = Field(1.0, gt=0, description="Gradients are scaled down to this norm.")
+    centre: float = Field(0.01, ge=0, description="Weight of the pull of logits towards 0 (arXiv 2312.09244); 0 means none.")
+    lora_r: int = Field(16, ge=1, le=1024, description="Rank of the adapter matrices.")
+    lora_alpha: int = Field(32, ge=1, description="The adapter's output is scaled by lora_alpha / lora_r.")
+    max_length: int = Field(
+        512,
+        ge=32,
+        description="Tokens of prompt and answer; longer prompts lose old turns, too long answers are left out and counted.",
+    )
+    reference: str | None = Field(
+        None,
+        description="Model (BASE or BASE+ADAPTER) whose answers to held-out prompts centre the score; empty: training answers.",
+    )
+    reference_samples: int = Field(256, ge=2, description="At most so many answers centre the score.")
+    reference_tokens: int = Field(256, ge=1, description="Answers of the reference are cut after so many tokens.")
+    save_every: int = Field(50, ge=1, description="Steps between checkpoints.")
+    gradient_checkpointing: bool = Field(False, description="Less memory for more time; worth it for large models on a GPU.")
+    seed: int = Field(42, ge=0, lt=2**31, description="Seed of head, adapter, order, split and reference answers.")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> RewardModelConfig:
+        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+            raise ValueError(f"micro_batch_size {self.micro_batch_size} does not divide batch_size {self.batch_size}")
+        return self
+
+    def rate_for(self, parameters: int) -> float:
+        """The peak learning rate for a base model of this size."""
+        return self.learning_rate or (1e-3 if parameters < SMALL_MODEL else 2e-4) * (0.25 if self.full else 1.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is known before the first step."""
+
+    config: RewardModelConfig
+    job: Job
+    train: Pairs
+    test: Pairs
+    contradictions: int
+    steps_per_epoch: int
+    steps: int
+    continues_at: int
+    afresh: bool = False
+
+
+def train_reward(config: RewardModelConfig, *, settings: Settings, replace: bool = False) -> TrainingCard:
+    """Train or continue, and publish. A finished run of the same config, base and data is returned as it is."""
+    job = find_job(config, settings)
+    card = None if replace else job.finished()
+    return card or run(plan(config, settings, job, replace=replace), settings)
+
+
+def find_job(config: RewardModelConfig, settings: Settings) -> Job:
+    """Where this run lives and what it is made of; models are checked and hashed, the data hashed."""
+    inputs = {"pairs": file_sha256(_file(config, settings))}
+    base = resolve(ModelRef(base=config.model), settings)
+    if config.reference is not None:
+        reference = resolve(reference_of(config.reference), settings)
+        inputs["reference"] = reference.sha256
+        if reference.adapter_sha256 is not None:
+            inputs["reference adapter"] = reference.adapter_sha256
+    identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
+    return Job(
+        settings.workspace.jobs / f"train_reward-{config.name}", settings.workspace.models / "reward" / config.name, identity
+    )
+
+
+def plan(config: RewardModelConfig, settings: Settings, job: Job, *, replace: bool = False) -> Plan:
+    """Read, split and encode the pairs, count the steps, see what is left of an earlier start; nothing is written."""
+    runtime.keep_quiet()
+    if not replace:
+        job.check_unfinished()
+    base = resolve(ModelRef(base=config.model), settings).folder
+    if (room := estimate.positions(base)) < config.max_length:
+        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {room} tokens", "Ask for fewer")
+    path = _file(config, settings)
+    pairs = read_pairs(path)
+    sides = split_by_prompt(pairs, config.test_share, config.seed)
+    tokenizer = load_tokenizer(base)
+    train, test = (encode_pairs(tokenizer, side, max_length=config.max_length) for side in sides)
+    if not train.pairs or not test.pairs:
+        raise InputError(
+            f"{path} leaves {len(train.pairs)} pairs to train on and {len(test.pairs)} held out"
+            f" ({len(pairs)} in all, {train.too_long + test.too_long} too long)",
+            "Both need some: more prompts, a greater max_length or another test_share",
+        )
+    per_epoch = math.ceil(len(train.pairs) / config.batch_size)
+    steps = math.ceil(config.epochs * per_epoch)
+    found = None if replace else job.resumable()
+    at = 0 if found is None else found.step
+    return Plan(config, job, train, test, contradictions(pairs), per_epoch, min(steps, config.max_steps or steps), at, replace)
+
+
+def cost(plan: Plan, settings: Settings) -> Cost:
+    """Time and memory, from the model's shape and a matrix product timed on this machine; without the reference's answers."""
+    config, device = plan.config, runtime.device_of(settings)
+    base = resolve(ModelRef(base=config.model), settings).folder
+    shape = estimate.shape_of(base, runtime.number_type(device, trainable=config.full), None if config.full else config.lora_r)
+    runtime.set_threads(settings)
+    tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
+    at_once = 2 * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
+    read = dataclasses.replace(shape, parameters=shape.matrices)  # embeddings are looked up, and there is no output layer
+    seconds = estimate.seconds(read, tokens, full=config.full, device=device)
+    return Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+
+
+def run(
+    plan: Plan,
+    settings: Settings,
+    *,
+    tick: Callable[[Tick], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrainingCard:
+    """Train to the end, judge, centre and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
+    with plan.job.only_process():
+        trainer, fresh, began = _fit(plan, settings, tick, should_stop)
+        if trainer.state.global_step < trainer.state.max_steps:
+            raise KeyboardInterrupt
+        trained = Classifier(trainer.model, fresh.tokenizer, fresh.name, fresh.sha256, fresh.device)
+        train, test = _judge(trained, _sample(plan.train, plan.config.seed)), _judge(trained, plan.test)
+        scoring = _centre(plan, settings, trained, train)
+        found = reward_report.measure(train, test, words_from=plan.train.pairs, seed=plan.config.seed)
+        card = _card(plan, trainer, fresh, began, found, scoring)
+        files = reward_report.files(found, name=card.name, base=card.base, reference=_in_words(scoring))
+        files[SCORING] = (scoring.canonical_json() + "\n").encode()
+        publish(plan.job.target, trainer.model, fresh.tokenizer, card, plan.job.metrics, files=files, about=readme(card, found))
+        plan.job.end()
+    return card
+
+
+def reference_of(spec: str) -> ModelRef:
+    """`BASE` or `BASE+ADAPTER`; a folder whose own name has a plus sign is taken as it is."""
+    base, plus, adapter = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.partition("+")
+    if not base or (plus and not adapter):
+        raise ConfigError(f"reference is {spec}, which is not BASE or BASE+ADAPTER", "Example: embedded:tiny+models/lora/sft")
+    return ModelRef(base=base, adapter=adapter or None)
+
+
+def readme(card: TrainingCard, found: dict[str, Any]) -> list[str]:
+    """What a person should know first, for README.md."""
+    test = found["test"]
+    return [
+        "```",
+        f'load_reward_model("{card.name}", settings)        # medloop.reward.model: a component of the reward mix',
+        "```",
+        "",
+        f"Held-out accuracy {test['value']:.1%} ({test['low']:.1%} to {test['high']:.1%}, {test['n']:,} pairs). "
+        f"{reward_report.verdict(found)} [report.md](report.md) has everything else.",
+        "",
+    ]
+
+
+def _file(config: RewardModelConfig, settings: Settings) -> Path:
+    """The file of pairs; a name is looked up from here, then from the workspace."""
+    if config.data is None:
+        path = settings.workspace.preferences / "preferences.jsonl"
+    else:
+        given = Path(config.data).expanduser()
+        path = given if given.exists() else settings.home / given
+    if not path.is_file():
+        raise InputError(f"There is no file of pairs {path}", "Name one with --data, or make some: medloop embedded pairs")
+    return path
+
+
+def _fit(
+    plan: Plan, settings: Settings, tick: Callable[[Tick], None], should_stop: Callable[[], bool]
+) -> tuple[ResumableReward, Classifier, datetime]:
+    """Train with as many pairs in memory as fit: out of memory halves them and goes on from the last checkpoint."""
+    micro = plan.config.micro_batch_size or plan.config.batch_size
+    while True:
+        began, found = plan.job.begin(afresh=plan.afresh)
+        fresh = new_classifier(plan.config.model, settings, seed=plan.config.seed, trainable=plan.config.full)
+        trainer = _trainer(plan, fresh, found, micro, Watch(plan.job.metrics, tick, should_stop, NAMES))
+        try:
+            trainer.run()
+            return trainer, fresh, began
+        except torch.OutOfMemoryError:
+            pass
+        if micro == 1:
+            raise ResultError("There is not enough memory for a single pair", "Lower max_length, or use a smaller model")
+        micro = next(n for n in range(micro // 2, 0, -1) if plan.config.batch_size % n == 0)
+        del trainer, fresh
+        torch.cuda.empty_cache()
+
+
+def _trainer(plan: Plan, fresh: Classifier, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableReward:
+    config = plan.config
+    trainer = ResumableReward(
+        fresh.model,
+        _arguments(plan, fresh, micro),
+        train_dataset=plan.train.rows,
+        eval_dataset=_watched(plan.test),
+        processing_class=fresh.tokenizer,
+        peft_config=None if config.full else _lora(config, fresh),
+        callbacks=[watch],
+        checkpoints=plan.job.checkpoints,
+        found=found,
+        order=ByLength(plan.train.lengths, config.batch_size, config.seed),
+    )
+    for weight in trainer.model.parameters():
+        if weight.requires_grad:
+            weight.data = weight.data.float()  # a bfloat16 weight does not move at small rates
+    trainer.remove_callback(PrinterCallback)
+    watch.trainer = trainer
+    return trainer
+
+
+def _watched(test: Pairs) -> Dataset:
+    """Some held-out pairs, like lengths together, so that they carry little padding."""
+    some = range(min(WATCHED, len(test.lengths)))
+    return test.rows.select(sorted(some, key=test.lengths.__getitem__))
+
+
+def _lora(config: RewardModelConfig, fresh: Classifier) -> LoraConfig:
+    return LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        target_modules="all-linear",
+        exclude_modules=[f".*{name}.*" for name in fresh.fresh] or None,
+        modules_to_save=list(fresh.fresh),
+        task_type="SEQ_CLS",
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in fresh.model.modules()),
+    )
+
+
+def _arguments(plan: Plan, fresh: Classifier, micro: int) -> TrlConfig:
+    config = plan.config
+    shared = arguments(
+        config,
+        plan.job.folder,
+        steps=plan.steps,
+        micro=micro,
+        rate=config.rate_for(runtime.count_parameters(fresh.model)[1]),
+        eval_every=plan.steps_per_epoch,
+        cuda=fresh.device.type == "cuda",
+    )
+    return TrlConfig(**shared, center_rewards_coefficient=config.centre or None, pad_to_multiple_of=None, disable_dropout=True)
+
+
+def _sample(pairs: Pairs, seed: int) -> Pairs:
+    """Some of the training pairs; their accuracy stands beside that of the held-out ones, and is worth no more time."""
+    if len(pairs.pairs) <= JUDGED:
+        return pairs
+    picked = sorted(random.Random(seed).sample(range(len(pairs.pairs)), JUDGED))
+    return Pairs([pairs.pairs[i] for i in picked], pairs.rows.select(picked), [pairs.lengths[i] for i in picked], 0, 0, 0)
+
+
+def _judge(trained: Classifier, side: Pairs) -> Judged:
+    logits = np.array(trained.logits([*side.rows["chosen_ids"], *side.rows["rejected_ids"]]))
+    if not np.isfinite(logits).all():
+        raise ResultError("The trained model gives logits that are no numbers", "Lower the learning rate and use --replace")
+    return Judged(side.pairs, *np.split(logits, 2))
+
+
+def _centre(plan: Plan, settings: Settings, trained: Classifier, train: Judged) -> Scoring:
+    """Mean and spread of the logits of what a reference policy says; without one, of the training answers."""
+    config = plan.config
+    if config.reference is None:
+        logits = np.concatenate([train.chosen, train.rejected])
+        what = f"chosen and rejected answers of {len(train.pairs):,} training pairs (no reference model was given)"
+    else:
+        logits = np.array(trained.logits(_reference_rows(plan, settings, trained)))
+        what = f"answers of {config.reference} to held-out prompts, drawn at temperature 1"
+    return Scoring(
+        base_sha256=trained.sha256,
+        max_length=config.max_length,
+        mean=float(logits.mean()),
+        std=max(float(logits.std()), LEAST),
+        samples=len(logits),
+        reference=what,
+    )
+
+
+def _reference_rows(plan: Plan, settings: Settings, trained: Classifier) -> list[list[int]]:
+    config = plan.config
+    assert config.reference is not None, "asked for only with a reference"
+    prompts = list(dict.fromkeys(pair.prompt for pair in plan.test.pairs))
+    asked = [prompts[at % len(prompts)] for at in range(config.reference_samples)]
+    generate = load_generator(reference_of(config.reference), settings)
+    answers = generate(asked, max_new_tokens=config.reference_tokens, temperature=1.0, seed=config.seed)
+    usable = [(p, a.text) for p, a in zip(asked, answers, strict=True) if a.finish_reason != "error" and a.text.strip()]
+    rows = [encode(trained.tokenizer, prompt, text, max_length=config.max_length) for prompt, text in usable]
+    read = [row.ids for row in rows if row is not None]
+    if len(read) < 2:
+        raise ResultError(f"{config.reference} gave fewer than two answers that can be scored", "Take another reference")
+    return read
+
+
+def _in_words(scoring: Scoring) -> str:
+    return f"{scoring.reference}: {scoring.samples:,} answers, mean {scoring.mean:+.3f}, standard deviation {scoring.std:.3f}"
+
+
+def _card(
+    plan: Plan, trainer: ResumableReward, fresh: Classifier, began: datetime, found: dict[str, Any], scoring: Scoring
+) -> TrainingCard:
+    trainable, total = runtime.count_parameters(trainer.model)
+    return TrainingCard(
+        name=plan.config.name,
+        method="reward",
+        base=plan.config.model,
+        base_sha256=fresh.sha256,
+        inputs=plan.job.identity["inputs"],
+        config=plan.job.identity["config"],
+        seed=plan.config.seed,
+        metrics=_summary(plan, trainer, found) | {"score_mean": scoring.mean, "score_std": scoring.std},
+        trainable_parameters=trainable,
+        total_parameters=total,
+        versions=runtime.versions(),
+        commit=runtime.commit(),
+        started=began,
+        finished=utc_now(),
+    )
+
+
+def _summary(plan: Plan, trainer: ResumableReward, found: dict[str, Any]) -> dict[str, float]:
+    """Numbers for the card: of the report, and out of metrics.jsonl."""
+    rows: list[dict[str, Any]] = list(jsonl.read(plan.job.metrics))
+    losses = [row["extra"]["test_loss"] for row in rows if row["phase"] == "METRICS"]
+    numbers = {
+        "steps": plan.steps,
+        "pairs": len(plan.train.pairs),
+        "tokens": trainer.tokens,
+        "learning_rate": trainer.args.learning_rate,
+        "train_accuracy": found["train"]["value"],
+        "test_accuracy": found["test"]["value"],
+        "test_accuracy_low": found["test"]["low"],
+        "test_accuracy_high": found["test"]["high"],
+        "test_pairs": found["test"]["n"],
+        "test_loss_before": losses[0],
+        "test_loss_after": losses[-1],
+        **{f"baseline_{name}": part["value"] for name, part in found["baselines"].items()},
+        "calibration_error": found["calibration"]["ece"],
+        "brier": found["calibration"]["brier"],
+    }
+    return {name: float(value) for name, value in numbers.items()}
