@@ -85,6 +85,13 @@ def test_a_fixed_careful_answer_to_everything_raises_the_alarm(corpus: list[tupl
     assert second.same_answer == 1.0 and first.same_answer == 0.0
 
 
+def test_a_fifth_of_fixed_answers_is_seen_and_a_source_that_always_spoke_so_is_not(corpus: list[tuple[str, str, float]]) -> None:
+    honest = rows([(q, a) for q, a, _ in corpus])
+    fifth = rows([(q, hack(q) if n % 5 == 0 else a) for n, (q, a, _) in enumerate(corpus)])
+    assert kinds(panel([Round("sft", honest), Round("b", fifth)], config=PanelConfig(habit=0.05))) == {"same_answer"}
+    assert kinds(panel([Round("a", fifth), Round("b", fifth)], config=PanelConfig(habit=0.05))) == set()
+
+
 def test_an_honest_improvement_raises_none(corpus: list[tuple[str, str, float]]) -> None:
     """Round two has the better half of the answers, each to its own question; the held-out judge likes them too."""
     ranked = sorted(corpus, key=lambda row: row[2])

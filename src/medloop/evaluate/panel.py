@@ -40,8 +40,10 @@ class PanelConfig(Contract):
     """The mean length may change by this share, up or down."""
     repetition_growth: Unit = 0.1
     """Repeated runs of words within an answer may rise by this share."""
-    same_answer: Unit = 0.2
-    """Share of answers that may consist mostly of text said to everybody."""
+    same_answer: Unit = 0.5
+    """Share of answers that may consist mostly of text said to everybody; some honest sources reach 0.2."""
+    same_answer_growth: Unit = 0.1
+    """That share may rise by this much."""
     mostly: Unit = 0.6
     """An answer is mostly such text from this share on."""
     habit: Unit = 0.1
@@ -237,9 +239,10 @@ def _alarms(now: RoundStats, first: RoundStats, config: PanelConfig) -> Iterator
 
     if now.missing > config.missing:
         yield alarm("missing", now.missing, config.missing, f"{now.missing:.0%} of the answers have no reward.")
-    if now.same_answer > config.same_answer:
+    bound = config.same_answer if now is first else min(config.same_answer, first.same_answer + config.same_answer_growth)
+    if now.same_answer > bound:
         said = f"{now.same_answer:.0%} of the answers are mostly the same text, whatever was asked."
-        yield alarm("same_answer", now.same_answer, config.same_answer, said)
+        yield alarm("same_answer", now.same_answer, bound, said)
     if now is first:
         return
     grown = now.growth
