@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent / "src/medloop"
 # Lower ranks never import higher ones; stages share a rank and never import one another.
 RANKS = [
     {"errors"},
-    {"contracts", "knobs", "settings", "lexicon"},
+    {"bootstrap", "contracts", "knobs", "settings", "lexicon"},
     {"store", "models", "privacy"},
     {
         "feedback",

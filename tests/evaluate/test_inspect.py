@@ -15,7 +15,7 @@ from medloop.cli import app
 from medloop.contracts import InspectedSample, Judgement, Record, Sample
 from medloop.data.language import detect_language
 from medloop.data.risk import strata_of
-from medloop.errors import BusyError, MedloopError
+from medloop.errors import BusyError, ConfigError, MedloopError
 from medloop.evaluate.inspect import SAMPLES, InspectConfig, check_week, draw, week_of
 from medloop.evaluate.inspect_read import Seen
 from medloop.reward.combine import MixConfig, build_mix
@@ -163,6 +163,16 @@ def test_scores_on_file_are_used_and_those_of_another_text_are_not(put: Callable
     put([*rows(50), *rows(10, "changed ")])
     out = medloop("inspect", "answers.jsonl", "--week", "2026-W01", "--all")
     assert "10 answers had no score on file" in out and "10 scores belong to none" in out
+
+
+def test_a_scores_file_brings_the_answers_beside_it(put: Callable[..., Path], workspace: Path) -> None:
+    put(rows(5))
+    put(rows(3, "b "), "b.jsonl")
+    medloop("reward", "score", "answers.jsonl")
+    assert "8 answers in" in medloop("inspect", "answers_scores.jsonl", "b.jsonl", "--all", "--week", "2026-W46")
+    (workspace / "answers_scores.jsonl").rename(workspace / "lonely.jsonl")
+    with pytest.raises(ConfigError, match="do not lie beside"):
+        medloop("inspect", "lonely.jsonl", "--all")
 
 
 def week_now() -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from medloop.contracts import Difference, Interval, ModelResult, ScoredSample
-from medloop.evaluate.bootstrap import RESAMPLES, interval
+from medloop.bootstrap import RESAMPLES, interval
 from medloop.evaluate.run import WORST, Scored, loss
 
 MIN_PAIRS = 10

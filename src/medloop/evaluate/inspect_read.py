@@ -75,8 +75,7 @@ def text_key(question: str, answer: str | None) -> str:
 def default_files(workspace: Workspace) -> list[Path]:
     """Scored answers of the workspace, and what evaluations have kept."""
     scores = [*workspace.home.glob(f"*{SCORES_END}"), *workspace.rl.glob(f"*{SCORES_END}")]
-    answers = [answers_of(path) for path in scores if answers_of(path).is_file()]
-    found = sorted({*answers, *workspace.reports.rglob("*predictions_*.jsonl")})
+    found = sorted({*_beside(scores), *workspace.reports.rglob("*predictions_*.jsonl")})
     if not found:
         raise ConfigError(
             "There are no scored answers in this workspace", "Name a file of answers: medloop inspect answers.jsonl"
@@ -90,19 +89,24 @@ def answers_of(scores: Path) -> Path:
 
 
 def gather(files: Sequence[Path], workspace: Workspace, tools: Tools) -> Pool:
-    """Answers and scores files in any order; `NAME_scores.jsonl` beside `NAME.jsonl` is found by itself."""
-    answers = [path for path in files if not is_scores(path)]
+    """Answers and scores files in any order; `NAME_scores.jsonl` and `NAME.jsonl` beside it find each other."""
+    named = [path for path in files if is_scores(path)]
+    answers = list(dict.fromkeys([*(path for path in files if path not in named), *_beside(named)]))
     if not answers:
-        answers = [answers_of(path) for path in files]
+        raise ConfigError(f"The answers of {named[0]} do not lie beside it", "Name the file of answers as well")
     beside = [path.with_name(f"{path.stem}{SCORES_END}") for path in answers]
-    scores = _scores(dict.fromkeys([*(path for path in files if is_scores(path)), *(path for path in beside if path.is_file())]))
+    scores = _scores(dict.fromkeys([*named, *(path for path in beside if path.is_file())]))
     pool, used = Pool(), set[str]()
-    raw = [(path, sample) for path in dict.fromkeys(answers) for sample in _samples(path, workspace, tools)]
+    raw = [(path, sample) for path in answers for sample in _samples(path, workspace, tools)]
     rewards = _rewards([sample for _, sample in raw], scores, tools, pool, used)
     pool.scores_without_answer = len(scores.keys() - used)
     asked = [(path, sample, reward) for (path, sample), reward in zip(raw, rewards, strict=True)]
     _fill(pool, asked, workspace, tools)
     return pool
+
+
+def _beside(scores: Iterable[Path]) -> list[Path]:
+    return [found for path in scores if path.name.endswith(SCORES_END) and (found := answers_of(path)).is_file()]
 
 
 def is_scores(path: Path) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 
 from medloop.contracts import Contract, Interval, Reward, Score, utc_now
 from medloop.contracts.base import Text, Timestamp, Unit
-from medloop.evaluate.bootstrap import LEVEL, RESAMPLES, interval, resampled_means
+from medloop.bootstrap import LEVEL, RESAMPLES, interval, resampled_means
 from medloop.evaluate.compare import MIN_PAIRS
 from medloop.evaluate.panel_text import distinct, mean_of, repeated, stock_shares, words
 from medloop.evaluate.probes import Probes

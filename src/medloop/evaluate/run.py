@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from medloop.contracts import Interval, Missing, ModelRef, ModelResult, Rule, Score, ScoredSample
-from medloop.evaluate.bootstrap import RESAMPLES, interval
+from medloop.bootstrap import RESAMPLES, interval
 
 WORST = 5
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from medloop.evaluate.bootstrap import interval, resampled_means
+from medloop.bootstrap import interval, resampled_means
 
 
 def test_two_samples_worked_by_hand() -> None:
