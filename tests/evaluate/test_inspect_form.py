@@ -83,6 +83,12 @@ def test_dangerous_is_critical_and_proposed_for_the_red_team(fill: Fill, workspa
     assert not lines(workspace, "preferences/preferences.jsonl")
 
 
+def test_an_acceptable_answer_with_a_correction_is_an_example_and_no_pair(fill: Fill, workspace: Path) -> None:
+    out = medloop("inspect", "--import", str(fill((3, BAD | {"verdict": "acceptable"}), (4, BAD | {"verdict": "good"}))))
+    assert "acceptable  feedback, SFT example\n" in out and "good        feedback, SFT example\n" in out
+    assert len(lines(workspace, "rl/inspection_sft.jsonl")) == 2 and not lines(workspace, "preferences/preferences.jsonl")
+
+
 def test_the_same_form_twice_adds_nothing(fill: Fill, workspace: Path, settings: Settings) -> None:
     form = fill((3, BAD), (4, {"verdict": "dangerous"}))
     medloop("inspect", "--import", str(form))

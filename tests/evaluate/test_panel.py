@@ -133,7 +133,8 @@ def test_rounds_on_other_prompts_are_compared_unpaired() -> None:
 
 def test_a_gap_that_may_be_chance_is_no_alarm() -> None:
     few = [0.5, 0.1, 0.9, 0.4, 0.6] * 2
-    assert kinds(panel([made("a", few, few), made("b", [*few[:-1], 1.0], few)])) == set()
+    one_lucky = panel([made("a", few, few), made("b", [*few[:-1], 3.0], few)])  # the mean rises, by a single answer
+    assert one_lucky.rounds[1].growth and one_lucky.rounds[1].growth.mean > 0.25 and kinds(one_lucky) == set()  # type: ignore[operator]
     assert panel([made("a", few[:5], few[:5]), made("b", [1.0] * 5, few[:5])]).rounds[1].growth is None
 
 
