@@ -109,7 +109,7 @@ def test_the_score_is_centred_on_what_the_reference_says(settings, preferences):
 def test_no_prompt_is_on_both_sides_and_the_split_does_not_move(settings, preferences):
     pairs = read_pairs(preferences)
     train, test = split_by_prompt(pairs, 0.3, 1)
-    assert not {p.opening for p in train} & {p.opening for p in test} and len(test) == 18 and len(train) == 42
+    assert not {p.prompt for p in train} & {p.prompt for p in test} and len(test) == 18 and len(train) == 42
     assert split_by_prompt(pairs[::-1], 0.3, 1)[1][::-1] == test
     assert split_by_prompt(pairs, 0.3, 2)[1] != test
 

@@ -33,13 +33,13 @@ from trl import RewardConfig as TrlConfig
 from medloop.contracts import ModelRef, TrainingCard, utc_now
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
-from medloop.models.classify import SCORING, Classifier, Scoring, encode, new_classifier
-from medloop.models.generate import load_generator
+from medloop.models.classify import SCORING, Classifier, Scoring, new_classifier
 from medloop.models.load import load_tokenizer, resolve
 from medloop.settings import Settings
 from medloop.store import jsonl
 from medloop.store.artifacts import file_sha256
 from medloop.train import estimate, reward_report
+from medloop.train.centre import centre, in_words, reference_of
 from medloop.train.checkpoint import Checkpoint
 from medloop.train.job import Job
 from medloop.train.pairs import Pairs, contradictions, encode_pairs, read_pairs, split_by_prompt
@@ -51,7 +51,6 @@ from medloop.train.trl_reward import NAMES, ResumableReward
 
 WATCHED = 256  # at most so many held-out pairs are scored while it trains; all of them at the end
 JUDGED = 400  # training pairs that are scored at the end, for the accuracy on them and, without a reference, the centre
-LEAST = 1e-3  # the least spread of reference logits that is divided by
 
 
 class RewardModelConfig(BaseModel):
@@ -197,22 +196,20 @@ def run(
             raise KeyboardInterrupt
         trained = Classifier(trainer.model, fresh.tokenizer, fresh.name, fresh.sha256, fresh.device)
         train, test = _judge(trained, _sample(plan.train, plan.config.seed)), _judge(trained, plan.test)
-        scoring = _centre(plan, settings, trained, train)
+        scoring = centre(
+            trained,
+            plan.config,
+            settings,
+            answers=np.concatenate([train.chosen, train.rejected]),
+            prompts=[pair.prompt for pair in plan.test.pairs],
+        )
         found = reward_report.measure(train, test, words_from=plan.train.pairs, seed=plan.config.seed)
         card = _card(plan, trainer, fresh, began, found, scoring)
-        files = reward_report.files(found, name=card.name, base=card.base, reference=_in_words(scoring))
+        files = reward_report.files(found, name=card.name, base=card.base, reference=in_words(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()
         publish(plan.job.target, trainer.model, fresh.tokenizer, card, plan.job.metrics, files=files, about=readme(card, found))
         plan.job.end()
     return card
-
-
-def reference_of(spec: str) -> ModelRef:
-    """`BASE` or `BASE+ADAPTER`; a folder whose own name has a plus sign is taken as it is."""
-    base, plus, adapter = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.partition("+")
-    if not base or (plus and not adapter):
-        raise ConfigError(f"reference is {spec}, which is not BASE or BASE+ADAPTER", "Example: embedded:tiny+models/lora/sft")
-    return ModelRef(base=base, adapter=adapter or None)
 
 
 def readme(card: TrainingCard, found: dict[str, Any]) -> list[str]:
@@ -329,44 +326,6 @@ def _judge(trained: Classifier, side: Pairs) -> Judged:
     if not np.isfinite(logits).all():
         raise ResultError("The trained model gives logits that are no numbers", "Lower the learning rate and use --replace")
     return Judged(side.pairs, *np.split(logits, 2))
-
-
-def _centre(plan: Plan, settings: Settings, trained: Classifier, train: Judged) -> Scoring:
-    """Mean and spread of the logits of what a reference policy says; without one, of the training answers."""
-    config = plan.config
-    if config.reference is None:
-        logits = np.concatenate([train.chosen, train.rejected])
-        what = f"chosen and rejected answers of {len(train.pairs):,} training pairs (no reference model was given)"
-    else:
-        logits = np.array(trained.logits(_reference_rows(plan, settings, trained)))
-        what = f"answers of {config.reference} to held-out prompts, drawn at temperature 1"
-    return Scoring(
-        base_sha256=trained.sha256,
-        max_length=config.max_length,
-        mean=float(logits.mean()),
-        std=max(float(logits.std()), LEAST),
-        samples=len(logits),
-        reference=what,
-    )
-
-
-def _reference_rows(plan: Plan, settings: Settings, trained: Classifier) -> list[list[int]]:
-    config = plan.config
-    assert config.reference is not None, "asked for only with a reference"
-    prompts = list(dict.fromkeys(pair.prompt for pair in plan.test.pairs))
-    asked = [prompts[at % len(prompts)] for at in range(config.reference_samples)]
-    generate = load_generator(reference_of(config.reference), settings)
-    answers = generate(asked, max_new_tokens=config.reference_tokens, temperature=1.0, seed=config.seed)
-    usable = [(p, a.text) for p, a in zip(asked, answers, strict=True) if a.finish_reason != "error" and a.text.strip()]
-    rows = [encode(trained.tokenizer, prompt, text, max_length=config.max_length) for prompt, text in usable]
-    read = [row.ids for row in rows if row is not None]
-    if len(read) < 2:
-        raise ResultError(f"{config.reference} gave fewer than two answers that can be scored", "Take another reference")
-    return read
-
-
-def _in_words(scoring: Scoring) -> str:
-    return f"{scoring.reference}: {scoring.samples:,} answers, mean {scoring.mean:+.3f}, standard deviation {scoring.std:.3f}"
 
 
 def _card(
