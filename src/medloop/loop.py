@@ -16,7 +16,7 @@ from medloop.errors import ConfigError, speaking_of
 from medloop.settings import Settings, Workspace, resolve
 
 if TYPE_CHECKING:
-    from medloop.contracts import Component, Contract, ModelRef, Reward, Sample
+    from medloop.contracts import Component, Contract, ModelRef, Reward, Sample, Scorer
     from medloop.evaluate.answers import EvalConfig, Generate, Progress
     from medloop.evaluate.inspect import InspectConfig, Inspection
     from medloop.evaluate.inspect_read import Pool
@@ -174,9 +174,48 @@ def hand_in(settings: Settings, sources: Mapping[str, str], *, progress: Callabl
     for name, source in sources.items():
         if name == "teacher":
             given[name] = _teacher(settings, source, progress)
+        elif name == "model":
+            given[name] = _reward_model(settings, source)
+        elif name in ("rel", "faith", "conc"):
+            given[name] = _relevance(settings, source)[name]
         else:
             given[name] = load_component(name, source)
     return given
+
+
+def reward_scorer(
+    settings: Settings,
+    *,
+    reward: str | None = None,
+    given: Mapping[str, str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scorer:
+    """What a trainer is handed: the mix of a YAML file (or the default one) with its given parts."""
+    from medloop.knobs import build
+    from medloop.reward.combine import MixConfig, build_mix
+
+    config = build(MixConfig, file=Path(reward) if reward else None, pairs=(), flags={})
+    return build_mix(config, hand_in(settings, given or {}, progress=progress))
+
+
+def _reward_model(settings: Settings, source: str) -> Component:
+    from medloop.models import require_packages
+
+    require_packages()
+    from medloop.reward.model import load_reward_model
+
+    if not source:
+        raise ConfigError("The part 'model' needs the name of a reward model", "For example: --with model=models/reward/first")
+    return load_reward_model(source, settings)
+
+
+def _relevance(settings: Settings, source: str) -> Mapping[str, Component]:
+    from medloop.knobs import build
+    from medloop.reward.dynamic import DynamicConfig
+    from medloop.reward.relevance import load_relevance
+
+    config = build(DynamicConfig, file=Path(source) if source else None, pairs=(), flags={})
+    return load_relevance(config.relevance, settings)
 
 
 def teacher_key(settings: Settings) -> str:

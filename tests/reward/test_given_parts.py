@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import Missing, Sample, Score
-from medloop.errors import ConfigError
+from medloop.errors import MedloopError
 from medloop.loop import init_workspace
 from medloop.reward.file import Line
 from medloop.store import jsonl
@@ -19,7 +19,11 @@ from medloop.teacher.part import TeacherPart
 from medloop.testing.teacher_server import TeacherServer
 
 ROWS: list[dict[str, Any]] = [
-    {"id": "a", "question": "I have crushing chest pain.", "answer": "Call an ambulance now, because this can be a heart attack."},
+    {
+        "id": "a",
+        "question": "I have crushing chest pain.",
+        "answer": "Call an ambulance now, because this can be a heart attack.",
+    },
     {"id": "b", "question": "我流鼻涕两天了。", "answer": "多喝水，注意休息。如果一周还不好，请去看医生。"},
 ]
 
@@ -74,7 +78,9 @@ def test_a_teacher_that_was_down_is_asked_again_by_the_same_command(workspace: P
     assert all(isinstance(parts["teacher"], Score) for parts in second.values())
 
 
-def test_without_a_key_the_run_is_declared_degraded_and_rules_still_score(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_key_the_run_is_declared_degraded_and_rules_still_score(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DEEPSEEK_API_KEY")
     output, parts = score("--with", "teacher")
     assert "Degraded: teacher: no_key" in output
@@ -97,9 +103,20 @@ def test_a_part_of_ones_own_enters_by_the_same_door(workspace: Path) -> None:
     assert parts["a"]["half"].value == 0.5  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("source", ["half", "half=no_such_module:Half", "half=json:dumps"])
+def test_relevance_is_handed_in_by_name_and_reads_the_context(workspace: Path) -> None:
+    rows = [{**ROWS[0], "context": "Chest pain can be a heart attack. Call an ambulance."}, ROWS[1]]
+    jsonl.write(workspace / "answers.jsonl", rows)
+    mix, dw = workspace / "mix.yaml", workspace / "dw.yaml"
+    mix.write_text("parts: {rel: {weight: 1, given: true}, faith: {weight: 1, given: true}, conc: {weight: 0.5, given: true}}")
+    dw.write_text("relevance: {scorer: heuristic}")
+    _, parts = score("--config", str(mix), *(word for name in ("rel", "faith", "conc") for word in ("--with", f"{name}={dw}")))
+    assert all(isinstance(part, Score) and part.applies for part in parts["a"].values())
+    assert isinstance(parts["b"]["faith"], Score) and not parts["b"]["faith"].applies
+
+
+@pytest.mark.parametrize("source", ["model", "model=no/such/model", "half", "half=no_such_module:Half", "half=json:dumps"])
 def test_a_part_that_cannot_be_had_is_a_clear_error_and_writes_nothing(workspace: Path, source: str) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(MedloopError):
         score("--with", source)
     assert not (workspace / "answers_scores.jsonl").exists()
 
