@@ -153,7 +153,7 @@ def _train(
         announce(plan)
         _announce_cost(plan, stage.cost(plan, settings))
         began = time.monotonic()
-        with _stop_on_signal() as stopped, _bar(plan) as tick:
+        with stop_on_signal() as stopped, _bar(plan) as tick:
             card = stage.run(plan, settings, tick=tick, should_stop=stopped)
         books.enter(kind, job.target, card)
     common.say(f"Trained in {time.monotonic() - began:.0f} s: {outcome(card)}.")
@@ -188,7 +188,7 @@ def _announce_cost(plan: Any, found: sft.Cost) -> None:
     size = plan.config.batch_size
     common.say(f"{plan.steps:,} steps of {size} on {found.device}, about {minutes} and {found.memory / 1e9:.1f} GB.")
     if found.memory > found.free:
-        common.say(f"Only {found.free / 1e9:.1f} GB are free: micro_batch_size, max_length or load_in_4bit make it smaller.")
+        common.say(f"Only {found.free / 1e9:.1f} GB are free: micro_batch_size and max_length make it smaller.")
     if plan.continues_at:
         common.say(f"Continuing at step {plan.continues_at:,} of {plan.steps:,}.")
 
@@ -232,7 +232,7 @@ def _bar(plan: Any) -> Iterator[Callable[[Tick], None]]:
 
 
 @contextmanager
-def _stop_on_signal() -> Iterator[Callable[[], bool]]:
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
     """The first Ctrl-C or SIGTERM asks for a checkpoint and an end; a second Ctrl-C ends at once."""
     asked = False
 

@@ -16,7 +16,7 @@ a model folder, gaps in the weights are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,9 +74,7 @@ class Classifier:
     device: torch.device
     fresh: tuple[str, ...] = ()
 
-    def logits(
-        self, rows: Sequence[list[int]], *, batch_size: int = 32, progress: Callable[[int], None] = lambda done: None
-    ) -> list[float]:
+    def logits(self, rows: Sequence[list[int]], *, batch_size: int = 32) -> list[float]:
         """One logit per row, in order, the same whatever it is batched with; longest first, so a lack of memory shows at once."""
         self.model.eval()
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
@@ -85,7 +83,6 @@ class Classifier:
             batch = order[start : start + batch_size]
             for i, logit in zip(batch, self._ask([rows[i] for i in batch]), strict=True):
                 found[i] = logit
-            progress(start + len(batch))
         return found
 
     def _ask(self, rows: list[list[int]]) -> list[float]:

@@ -39,14 +39,10 @@ class RewardModel:
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
         """As many results as samples, in order."""
-        read = {at: found for at, sample in enumerate(samples) if isinstance(found := self._read(sample), Encoded)}
-        logits = dict(
-            zip(read, self.classifier.logits([row.ids for row in read.values()], batch_size=self.batch_size), strict=True)
-        )
-        return [
-            self._score(logits[at], read[at]) if at in read else self._missing(str(self._read(sample)))
-            for at, sample in enumerate(samples)
-        ]
+        read = [self._read(sample) for sample in samples]
+        rows = [found.ids for found in read if isinstance(found, Encoded)]
+        logits = iter(self.classifier.logits(rows, batch_size=self.batch_size))
+        return [self._missing(found) if isinstance(found, str) else self._score(next(logits), found) for found in read]
 
     def _read(self, sample: Sample) -> Encoded | str:
         """The ids of question and answer, or why there is nothing to score."""
