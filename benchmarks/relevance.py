@@ -89,9 +89,8 @@ def with_interval(right: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
 
 
 def values(part: Component, samples: Sequence[Sample]) -> np.ndarray:
-    found = part.score(samples)
-    assert all(isinstance(one, Score) and one.applies for one in found), f"{part.name} could not score every sample"
-    return np.array([one.value for one in found if isinstance(one, Score)])
+    """One number per sample; NaN where there is none (a question without words, to the heuristic)."""
+    return np.array([one.value if isinstance(one, Score) and one.applies else np.nan for one in part.score(samples)])
 
 
 def separate(samples: list[Sample], kinds: Sequence[str], settings: Settings) -> dict[str, Any]:
@@ -111,8 +110,11 @@ def separate(samples: list[Sample], kinds: Sequence[str], settings: Settings) ->
             if name == "rel" and "bertscore" in kind:
                 continue  # the same as with sentences
             scored = {which: values(parts[name], these) for which, these in asked.items()}
+            whole = ~np.isnan(sum(scored.values()))
+            scored = {which: column[whole] for which, column in scored.items()}
             found[f"{name}, {kind}"] = {
                 "version": parts[name].version,
+                "missing": int((~whole).sum()),
                 **{which: with_interval(scored["right"], scored[which]) for which in ("other", "like")},
             }
     return found

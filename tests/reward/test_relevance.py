@@ -168,7 +168,13 @@ def test_an_answer_in_another_language_cannot_escape_its_score(minilm_parts: dic
     stray = ask(GOOD, ZH_QUESTION, ZH_CONTEXT)
     assert value(minilm_parts["rel"], stray) == 0 and value(minilm_parts["faith"], stray) == 0
     abroad = one(minilm_parts["faith"], ask(ZH_GOOD, ZH_QUESTION, CONTEXT))  # an English paper, a Chinese patient
-    assert isinstance(abroad, Missing) and "two scripts" in abroad.reason
+    assert isinstance(abroad, Missing) and "no words to compare" in abroad.reason
+
+
+def test_a_question_without_words_is_missing_by_words_and_not_zero(settings: Settings) -> None:
+    for question in ("What now?", "怎么办？"):
+        found = one(load_relevance(HEURISTIC, settings)["rel"], ask(GOOD, question))
+        assert isinstance(found, Missing) and "no words to compare" in found.reason
 
 
 def test_without_the_package_words_are_compared_and_the_version_says_so(

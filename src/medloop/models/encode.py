@@ -6,7 +6,7 @@
     load_cross_encoder("BAAI/bge-reranker-v2-m3", settings).score([("Is it flu?", "It may be the flu.")])      -> [0.98]
 
 Plain transformers, the folder checks of load.py, safetensors only. They run on `settings.reward_device`, in float32 there too:
-a score must not depend on its neighbours in the batch, and in bfloat16 it would by about 0.01. Texts are sorted by length and
+a score must not depend on its neighbours in the batch, and in bfloat16 a cosine did by 0.001. Texts are sorted by length and
 packed into batches of `batch_tokens`; a text that comes twice is read once. What is longer than the model can read is cut.
 """
 

@@ -165,7 +165,7 @@ class Relevance:
             return self._missing(f"{why}, and strict allows no heuristic")
         found = self.by_words(sample)
         if found is None:
-            return self._missing(f"{why}, and texts in two scripts have no words to share")
+            return self._missing(f"{why}, and there are no words to compare")
         value, reason = found
         return self._score(value, f"Heuristic ({why}): {reason}", heuristic.AUTHOR, heuristic_version())
 
@@ -245,9 +245,11 @@ def kept_share(sample: Sample) -> float:
     return min(1.0, max(0.0, (COPIED_WHOLE - copied) / (COPIED_WHOLE - COPIED_FROM)))
 
 
-def relevant_by_words(sample: Sample) -> tuple[float, str]:
-    """`rel` by shared words. An answer in another script than the question is not one to its reader."""
+def relevant_by_words(sample: Sample) -> tuple[float, str] | None:
+    """`rel` by shared words; None for a question without any ("what now?"). An answer in another script is 0."""
     answer = seen(sample)
+    if not heuristic.pieces(sample.question):
+        return None
     if script(answer) != script(sample.question):
         return 0.0, "the answer is in another script than the question."
     shared = heuristic.shared_with(sample.question, answer)
