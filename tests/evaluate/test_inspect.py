@@ -12,13 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.contracts import InspectedSample, Judgement, Record, Sample
+from medloop.contracts import InspectedSample, Judgement, Record, Sample, Score
 from medloop.data.language import detect_language
 from medloop.data.risk import strata_of
 from medloop.errors import BusyError, ConfigError, MedloopError
 from medloop.evaluate.inspect import SAMPLES, InspectConfig, check_week, draw, week_of
 from medloop.evaluate.inspect_read import Seen
 from medloop.reward.combine import MixConfig, build_mix
+from medloop.reward.file import sample_key, sample_of
 from medloop.settings import Settings
 from medloop.store import audit, jsonl
 from medloop.store.csv_safe import read_csv
@@ -199,6 +200,24 @@ def test_a_judgement_of_another_answer_with_the_same_id_is_not_shown(put: Callab
     by_answer = {one.answer: one for one in drawn(workspace, "2026-W46-all")}
     assert by_answer["Wait."].judgement is None and "teacher_missing" in by_answer["Wait."].flags
     assert by_answer["Call an ambulance."].judgement is not None and "safety_flag" in by_answer["Call an ambulance."].flags
+
+
+def test_a_text_judged_under_another_id_keeps_its_critique(put: Callable[..., Path], workspace: Path) -> None:
+    row = {"id": "second", "question": "I have chest pain.", "answer": "Call an ambulance now."}
+    quoted, other = judgement("first", evidence={"x": "call an ambulance"}), judgement("third", evidence={"x": "drink tea"})
+    jsonl.append(workspace / "data/rl/teacher_judgements.jsonl", [quoted, other])
+    sample = sample_of(row, "1")
+    (reward,) = MIX.score([sample])
+    told = Score(name="teacher", value=0.1, reason="Too late.", author="teacher:m", version="1")
+    reward = reward.model_copy(update={"parts": (*(part for part in reward.parts if part.name != "teacher"), told)})
+    put([row])
+    put(
+        [{"id": "second", "key": sample_key(sample, reward.version), "reward": reward.model_dump(mode="json")}],
+        "answers_scores.jsonl",
+    )
+    medloop("inspect", "answers.jsonl", "--all", "--week", "2026-W46")
+    (one,) = drawn(workspace, "2026-W46-all")
+    assert one.judgement and one.judgement.prompt_id == "first" and "teacher_missing" not in one.flags
 
 
 def test_texts_from_outside_stay_text_in_every_report(put: Callable[..., Path], workspace: Path) -> None:

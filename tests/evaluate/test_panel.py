@@ -281,6 +281,11 @@ def test_files_that_do_not_belong_together_are_refused(files: Path) -> None:
     (files / "sft.jsonl").rename(files / "elsewhere.jsonl")
     with pytest.raises(ConfigError, match="--answers"):
         medloop("reward", "panel", "sft_scores.jsonl")
+    with pytest.raises(InputError, match="another answer with this id"):
+        medloop("reward", "panel", "hacked_scores.jsonl", "--held-out", "sft_scores.jsonl")
+    jsonl.write(files / "x.jsonl", [{"prompt_id": "1", "teacher_score": value} for value in (0.1, 0.9)])
+    with pytest.raises(InputError, match=r"x\.jsonl, line 2: this id has a score already"):
+        medloop("reward", "panel", "hacked_scores.jsonl", "--held-out", "x.jsonl")
     jsonl.write(files / "x.jsonl", [{"id": "nobody", "score": 0.5}])
     with pytest.raises(InputError, match="scores none of the answers"):
         medloop("reward", "panel", "sft_scores.jsonl", "--answers", "elsewhere.jsonl", "--held-out", "x.jsonl")

@@ -1,1 +1,1 @@
-"""Measured quality: rules over answers, intervals, comparisons between models, a report."""
+"""Measured quality: rules over answers, comparisons between models, the weekly inspection, the reward-hacking panel."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from medloop.contracts import Difference, Interval, ModelResult, ScoredSample
 from medloop.bootstrap import RESAMPLES, interval
+from medloop.contracts import Difference, Interval, ModelResult, ScoredSample
 from medloop.evaluate.run import WORST, Scored, loss
 
 MIN_PAIRS = 10

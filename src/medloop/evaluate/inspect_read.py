@@ -163,7 +163,7 @@ def _rewards(samples: Sequence[Sample], scores: Mapping[str, Reward], tools: Too
 
 def _fill(pool: Pool, asked: Sequence[tuple[Path, Sample, Reward]], workspace: Workspace, tools: Tools) -> None:
     """Scrub, look up judgement and conflict, keep each text once. What cannot be scrubbed is left out, and counted."""
-    judged = _judgements(workspace.rl / JUDGEMENTS)
+    judged, by_words = _judgements(workspace.rl / JUDGEMENTS)
     conflicts = _conflicts(workspace.rl / CONFLICTS)
     distinct = {(sample.id, sample.answer) for _, sample, _ in asked}
     answers = Counter(name for name, _ in distinct)
@@ -181,6 +181,7 @@ def _fill(pool: Pool, asked: Sequence[tuple[Path, Sample, Reward]], workspace: W
         if seen.key not in taken:
             taken.add(seen.key)
             judgement = _judgement_of(clean, reward, judged.get(sample.id, ()), alone=answers[sample.id] == 1)
+            judgement = judgement or _elsewhere(clean, reward, by_words)
             clash = text_key(sample.question, sample.answer) in conflicts
             pool.seen.append(replace(seen, judgement=judgement, conflict=clash))
 
@@ -190,11 +191,14 @@ def _label(path: Path, workspace: Workspace) -> str:
     return whole.relative_to(workspace.home).as_posix() if whole.is_relative_to(workspace.home) else path.name
 
 
-def _judgements(path: Path) -> dict[str, list[Judgement]]:
+def _judgements(path: Path) -> tuple[dict[str, list[Judgement]], dict[tuple[float, str], list[Judgement]]]:
+    """Judgements by id, and by score and critique."""
     found: dict[str, list[Judgement]] = {}
+    by_words: dict[tuple[float, str], list[Judgement]] = {}
     for judgement in jsonl.read(path, Judgement) if path.is_file() else ():
         found.setdefault(judgement.prompt_id, []).append(judgement)
-    return found
+        by_words.setdefault((judgement.teacher_score, judgement.critique), []).append(judgement)
+    return found, by_words
 
 
 def _conflicts(path: Path) -> set[str]:
@@ -207,17 +211,33 @@ def _judgement_of(sample: Sample, reward: Reward, found: Sequence[Judgement], *,
 
     the score in the reward, or words quoted from the answer, must agree; only a single answer to the id needs neither.
     """
-    teacher = next((part for part in reward.parts if part.name == "teacher" and isinstance(part, Score)), None)
+    teacher = _teacher_part(reward)
     for judgement in reversed(found):
         if teacher is not None:
             fits = abs(teacher.value - judgement.teacher_score) < 1e-9 and teacher.reason in (judgement.critique, "no critique")
-        elif quotes := [_flat(text) for text in judgement.evidence.values() if _flat(text)]:
-            fits = all(quote in _flat(sample.answer or "") for quote in quotes)
         else:
-            fits = alone
+            quoted = _quotes(sample, judgement)
+            fits = alone if quoted is None else quoted
         if fits:
             return judgement
     return None
+
+
+def _elsewhere(sample: Sample, reward: Reward, by_words: Mapping[tuple[float, str], Sequence[Judgement]]) -> Judgement | None:
+    """A text judged before under another id is not judged again; its judgement is found by score, critique and quotations."""
+    teacher = _teacher_part(reward)
+    found = by_words.get((teacher.value, teacher.reason), ()) if teacher else ()
+    return next((judgement for judgement in reversed(found) if _quotes(sample, judgement)), None)
+
+
+def _teacher_part(reward: Reward) -> Score | None:
+    return next((part for part in reward.parts if part.name == "teacher" and isinstance(part, Score)), None)
+
+
+def _quotes(sample: Sample, judgement: Judgement) -> bool | None:
+    """Does all that was quoted stand in the answer? None when nothing was quoted."""
+    quotes = [_flat(text) for text in judgement.evidence.values() if _flat(text)]
+    return all(quote in _flat(sample.answer or "") for quote in quotes) if quotes else None
 
 
 def _flat(text: str) -> str:

@@ -18,9 +18,9 @@ from statistics import fmean, median, pstdev
 
 import numpy as np
 
+from medloop.bootstrap import LEVEL, RESAMPLES, interval, resampled_means
 from medloop.contracts import Contract, Interval, Reward, Score, utc_now
 from medloop.contracts.base import Text, Timestamp, Unit
-from medloop.bootstrap import LEVEL, RESAMPLES, interval, resampled_means
 from medloop.evaluate.compare import MIN_PAIRS
 from medloop.evaluate.panel_text import distinct, mean_of, repeated, stock_shares, words
 from medloop.evaluate.probes import Probes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +46,13 @@ def _beside(scores: Path) -> Path:
 
 def _rows(scores: Path, answers: Path, held_out: Path | None, read_samples: ReadSamples, key_of: KeyOf) -> list[Row]:
     samples = {sample.id: sample for sample in read_samples(answers)}
-    other = _values(held_out) if held_out else {}
+    other = _values(held_out, samples, key_of) if held_out else {}
     rows = []
     for number, row in jsonl.numbered(scores):
-        try:
-            reward, sample = Reward.model_validate(row["reward"]), samples[row["id"]]
-            ours = row["key"] == key_of(sample, reward.version)
-        except (KeyError, TypeError, ValidationError):
-            ours = False
-        if not ours:
+        reward = _reward(row, samples, key_of)
+        if reward is None:
             raise InputError.at(scores, number, f"no score of an answer in {answers}", "Score that file: medloop reward score")
+        sample = samples[row["id"]]
         rows.append(Row(sample.id, sample.question, sample.answer, reward, other.get(sample.id)))
     if not rows:
         raise InputError(f"{scores} holds no scores", "Score a file of answers: medloop reward score")
@@ -64,8 +61,17 @@ def _rows(scores: Path, answers: Path, held_out: Path | None, read_samples: Read
     return rows
 
 
-def _values(path: Path) -> dict[str, float | None]:
-    """Held-out scores by id: of `medloop reward score`, of `medloop teacher judge`, or `teacher_judgements.jsonl` itself."""
+def _reward(row: dict[str, Any], samples: Mapping[str, Sample], key_of: KeyOf) -> Reward | None:
+    """The reward of a line, if it was given to the very answer that has this id here."""
+    try:
+        reward, sample = Reward.model_validate(row["reward"]), samples[row["id"]]
+    except (KeyError, TypeError, ValidationError):
+        return None
+    return reward if row.get("key") == key_of(sample, reward.version) else None
+
+
+def _values(path: Path, samples: Mapping[str, Sample], key_of: KeyOf) -> dict[str, float | None]:
+    """Held-out scores by id, of `medloop reward score` or `medloop teacher judge`. An id twice would mix two answers."""
     found: dict[str, float | None] = {}
     for number, row in jsonl.numbered(path):
         name = row.get("id", row.get("prompt_id"))
@@ -73,6 +79,12 @@ def _values(path: Path) -> dict[str, float | None]:
             raise InputError.at(
                 path, number, "no id with a score", "Give a file of 'medloop reward score' or 'medloop teacher judge'"
             )
+        if name in found:
+            raise InputError.at(
+                path, number, "this id has a score already", "Give one file per round: medloop teacher judge --output"
+            )
+        if "reward" in row and name in samples and _reward(row, samples, key_of) is None:
+            raise InputError.at(path, number, "a score of another answer with this id", "Score the answers of this round")
         value = _value(row)
         if value is not None and not isinstance(value, int | float):
             raise InputError.at(path, number, "the score is no number", "Score the file again")

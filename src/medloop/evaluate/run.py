@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from medloop.contracts import Interval, Missing, ModelRef, ModelResult, Rule, Score, ScoredSample
 from medloop.bootstrap import RESAMPLES, interval
+from medloop.contracts import Interval, Missing, ModelRef, ModelResult, Rule, Score, ScoredSample
 
 WORST = 5
 

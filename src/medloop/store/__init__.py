@@ -3,6 +3,7 @@
     files       atomic_write, atomic_open, file_sha256
     artifacts   new_artifact, verify_artifact, open_artifact, newest_verified, sweep, folder_sha256
     jsonl       append, write, read
+    csv_safe    to_csv, read_csv, guard, unguard                           tables that no spreadsheet runs
     db          open_store -> Store (.read(), .write()), upgrade, ensure_master_key
     records     add, add_in, get, page, iterate, count, mark_processed     Feedback, Preference, Correction, Trace
     catalog     register, newest, find                                     which artifacts there are
