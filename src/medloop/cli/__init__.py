@@ -27,7 +27,20 @@ app = typer.Typer(
     epilog="First steps:  medloop init clinic  |  cd clinic  |  medloop data import FILE  |  medloop data prepare",
 )
 
-for _stage in ("demo", "workspace", "data", "embedded", "store", "train", "predict", "eval", "reward", "teacher", "inspect"):
+for _stage in (
+    "demo",
+    "workspace",
+    "data",
+    "embedded",
+    "store",
+    "train",
+    "train_rl",
+    "predict",
+    "eval",
+    "reward",
+    "teacher",
+    "inspect",
+):
     importlib.import_module(f"medloop.cli.{_stage}").register(app)
 
 

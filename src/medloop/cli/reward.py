@@ -62,7 +62,7 @@ def score(
 
     settings, mix = common.settings(), _config(config, set_)
     target = (output or file.with_name(f"{file.stem}_scores.jsonl")).expanduser().absolute()
-    given = loop.hand_in(settings, _sources(with_))
+    given = loop.hand_in(settings, sources(with_))
     with loop.open_books(settings) as books, Progress(console=common.messages(), transient=True) as bar:
         task = bar.add_task("scoring", total=None)
         summary, conflicts = loop.score_answers(
@@ -97,8 +97,8 @@ def explain(
     from medloop.reward.combine import build_mix
 
     sample = _sample(file, id, question, answer)
-    sources = _sources(with_)
-    mix = build_mix(_config(config, set_), loop.hand_in(common.settings(), sources) if sources else None)
+    named = sources(with_)
+    mix = build_mix(_config(config, set_), loop.hand_in(common.settings(), named) if named else None)
     (reward,) = mix.score([sample])
     _show_reward(sample, reward)
 
@@ -140,7 +140,7 @@ def _config(file: Path | None, pairs: list[str] | None) -> MixConfig:
     return build(MixConfig, file=file, pairs=pairs or (), flags={})
 
 
-def _sources(with_: list[str] | None) -> dict[str, str]:
+def sources(with_: list[str] | None) -> dict[str, str]:
     """`teacher`, `model=models/reward/rm` ... as a mapping; a part without a source takes its default."""
     return {name.strip(): source.strip() for name, _, source in (text.partition("=") for text in with_ or ())}
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from transformers import DynamicCache
@@ -22,8 +21,8 @@ from transformers import DynamicCache
 from medloop.contracts import Completion, Message, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError, ModelError, ResultError
 from medloop.models.load import Loaded, load
-from medloop.models.rollout import uniforms
-from medloop.models.template import THINK, control_ids, end_ids, fit_prompt, opens_thinking, render_prompt
+from medloop.models.rollout import stop_ids, uniforms
+from medloop.models.template import THINK, control_ids, fit_prompt, opens_thinking, render_prompt
 from medloop.settings import Settings
 
 Prompt = Sequence[Message]
@@ -62,7 +61,7 @@ class TorchGenerator:
         self.adapter = loaded.adapter_sha256
         model, tokenizer = loaded.model, loaded.tokenizer
         self._vocabulary = len(tokenizer)
-        self._stops = _stop_ids(model, tokenizer)
+        self._stops = set(stop_ids(model, tokenizer))
         self._stop = torch.tensor(sorted(self._stops), device=loaded.device)
         self._room = int(getattr(model.config.get_text_config(), "max_position_embeddings", 1 << 20))
         self._hidden = control_ids(tokenizer)
@@ -167,13 +166,6 @@ class TorchGenerator:
         """Without control tokens; with `<think>`, also where the prompt had opened it."""
         text = self.loaded.tokenizer.decode([token for token in ids if token not in self._hidden], skip_special_tokens=False)
         return f"{THINK}\n{text}" if opens_thinking(render_prompt(self.loaded.tokenizer, messages)) else str(text)
-
-
-def _stop_ids(model: Any, tokenizer: Any) -> set[int]:
-    """Every id that ends an answer: of the generation settings, the tokenizer, and the chat template."""
-    named = model.generation_config.eos_token_id
-    several = named if isinstance(named, list) else [named]
-    return {i for i in (*several, tokenizer.eos_token_id, end_ids(tokenizer)[-1]) if i is not None}
 
 
 def _streams(prompts: Sequence[Prompt]) -> list[str]:

@@ -26,6 +26,7 @@ from transformers import DynamicCache
 from medloop.errors import ModelError, ResultError
 from medloop.models import lean as lean_forward
 from medloop.models.lean import Lean, draw
+from medloop.models.template import end_ids
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 COMPACT = 0.9  # rows leave the batch when at most this share is still alive
@@ -219,6 +220,13 @@ def uniforms(stream: str, count: int) -> Tensor:
     """`count` numbers in [0, 1) from the stream of this name; the first ones do not depend on `count`."""
     seed = int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
     return torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def stop_ids(model: Any, tokenizer: Any) -> list[int]:
+    """Every id that ends an answer: of the generation settings, the tokenizer, and the chat template."""
+    named = model.generation_config.eos_token_id
+    several = named if isinstance(named, list) else [named]
+    return sorted({i for i in (*several, tokenizer.eos_token_id, end_ids(tokenizer)[-1]) if i is not None})
 
 
 def _positions(keep: Tensor) -> Tensor:

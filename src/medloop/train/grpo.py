@@ -1,0 +1,135 @@
+"""GRPO: several answers to each question, each judged against its siblings; no critic. https://arxiv.org/abs/2402.03300
+
+    plan = grpo.plan(GRPOConfig(adapter="sft", steps=40), scorer, settings)
+    card = grpo.run(plan, settings)
+
+In: questions (`data/rl/training_prompts.jsonl`), a policy to start from, a scorer. Out: `models/rl/NAME`, whole or not at all.
+
+It leaves out: several GPUs, replay of old answers, and resampling of questions whose answers all score alike (they are counted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from medloop.contracts import Scorer, TrainingCard
+from medloop.settings import Settings
+from medloop.train import maths, rl, rl_publish
+from medloop.train.experience import Experience
+from medloop.train.maths import Aggregation, GroupAdvantages, PolicyStats, Scale, Window
+from medloop.train.policy import Batch
+from medloop.train.rl import Bench, RLConfig, RLPlan
+
+METHOD = "grpo"
+
+
+class GRPOConfig(RLConfig):
+    samples: int = Field(8, ge=2, description="Answers to each question: the group.")
+    loss: Aggregation = Field("dapo", description="How tokens are averaged: dapo, grpo, dr_grpo or bnpo.")
+    scale: Scale = Field("group", description="What advantages are divided by: the spread of the group, of the batch, or none.")
+    rewards: Literal["sum", "each"] = Field(
+        "sum", description="sum: the mix is normalised; each: every part on its own, then summed by weight (GDPO)."
+    )
+    beta: float = Field(0.02, ge=0, description="Weight of the KL to the reference in the loss; 0 needs no reference at all.")
+    clip: float = Field(0.2, gt=0, lt=1, description="Ratios below 1 - clip earn nothing more.")
+    clip_high: float = Field(0.28, gt=0, description="Ratios above 1 + clip_high earn nothing more.")
+    epochs: int = Field(1, ge=1, description="Passes over a batch of answers.")
+    minibatches: int = Field(1, ge=1, description="Optimizer steps per pass.")
+    mask_cut: bool = Field(False, description="Answers cut at the limit are not learnt from.")
+
+
+def plan(config: GRPOConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
+    return rl.plan(config, METHOD, scorer, settings, rl.find_job(config, METHOD, scorer, settings), replace=replace)
+
+
+def run(
+    plan: RLPlan, settings: Settings, *, watch: rl.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+) -> TrainingCard:
+    """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
+    with plan.job.only_process():
+        bench = rl.set_up(plan, settings, watch=watch)
+        rl.check_held_out(bench)
+        for step in range(bench.step + 1, plan.config.steps + 1):
+            bench.step = step
+            rl.guarded(bench, lambda: _step(bench))
+            rl.after_step(bench, should_stop)
+        card = rl_publish.finish(bench)
+    return card
+
+
+def _step(bench: Bench) -> None:
+    """Ask, score, compare, learn."""
+    config = bench.plan.config
+    rate = rl.set_rate(bench)
+    found = rl.ask(bench, rl.questions_of(bench, bench.step), config.samples, f"{config.seed}:{bench.step}")
+    advantages, present = _advantages(config, found, bench)
+    mask = rl.answer_mask(found, bench.policy.device) & present[:, None]
+    if config.mask_cut:
+        mask &= torch.tensor([row.ended for row in found.rows], device=mask.device)[:, None]
+    old = None if config.epochs * config.minibatches == 1 else rl.score_all(bench, found).logprobs
+    reference = None
+    if config.beta:
+        with bench.policy.reference():
+            reference = rl.score_all(bench, found).logprobs
+    stats = _learn(bench, found, advantages.values, mask, old, reference)
+    bench.sampler.refresh()
+    rl.report_step(
+        bench, found, rate=rate, **stats, flat_groups=advantages.flat_groups, groups=advantages.groups,
+    )  # fmt: skip
+
+
+def _advantages(config: GRPOConfig, found: Experience, bench: Bench) -> tuple[GroupAdvantages, Tensor]:
+    values, present = found.values()
+    if config.rewards == "sum":
+        compared = maths.group_advantages(values, found.groups, present=present, scale=config.scale)
+    else:
+        weights = rl.part_weights(bench.plan.scorer)
+        parts, there, names = found.parts(weights)
+        scale = torch.tensor([abs(weights[name]) for name in names])
+        compared = maths.gdpo_advantages(parts, found.groups, scale, present=there & present[:, None])
+    device = bench.policy.device
+    moved = GroupAdvantages(compared.values.to(device), compared.groups, compared.flat_groups, compared.missing)
+    return moved, present.to(device)
+
+
+def _learn(
+    bench: Bench, found: Experience, advantages: Tensor, mask: Tensor, old: Tensor | None, reference: Tensor | None
+) -> dict[str, Any]:
+    """The optimizer steps of one batch. Without a KL term, answers with advantage 0 teach nothing and are not computed."""
+    config = bench.plan.config
+    teach = [at for at in range(len(mask)) if mask[at].any() and (config.beta or advantages[at] != 0)]
+    total: PolicyStats | None = None
+    sums = {"entropy": 0.0, "kl": 0.0}
+    losses = []
+    for epoch in range(config.epochs):
+        for rows in rl.shuffled(teach, config.minibatches, f"{config.seed}:{bench.step}:{epoch}"):
+            window = Window.of(mask, config.max_new_tokens, steps=config.minibatches)
+
+            def loss_of(part: list[int], batch: Batch, window: Window = window) -> Tensor:
+                nonlocal total
+                columns, scored = batch.mask.shape[1], bench.policy.score(batch, temperature=config.temperature, entropy="value")
+                seen = mask[part, :columns]
+                before = scored.logprobs.detach() if old is None else old[part, :columns]
+                per_token, stats = maths.policy_losses(
+                    scored.logprobs, before, advantages[part], seen, clip_low=config.clip, clip_high=config.clip_high
+                )
+                if reference is not None:
+                    kl = maths.kl_k3(scored.logprobs, reference[part, :columns], seen, old=before)
+                    per_token = per_token + config.beta * kl
+                    sums["kl"] += float(kl.detach().sum())
+                assert scored.entropy is not None
+                sums["entropy"] += float(torch.where(seen, scored.entropy, 0.0).sum())
+                total = stats if total is None else total + stats
+                return maths.aggregate(per_token, seen, window, config.loss)
+
+            losses.append(rl.optimise(bench, rows, found, loss_of))
+            bench.phase("TRAINING", len(losses), config.epochs * config.minibatches)
+    if total is None:
+        return {"loss": 0.0, "kl": 0.0}
+    tokens, answers = max(float(total.tokens), 1.0), max(len(teach) * config.epochs, 1)
+    return {"loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, "kl": sums["kl"] / answers, **total.means()}

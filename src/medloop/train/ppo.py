@@ -1,0 +1,168 @@
+"""PPO: every token gets a reward (its KL to the reference, and the score at the end), a critic says what was to be expected.
+
+    plan = ppo.plan(PPOConfig(adapter="sft", steps=40), scorer, settings)
+    card = ppo.run(plan, settings)
+
+https://arxiv.org/abs/1707.06347, with what made it work for language: KL inside the reward with a weight that steers to a target
+(https://arxiv.org/abs/1909.08593), GAE, whitened advantages, clipped values, and an early end of the epoch when the policy has
+moved far from the one that was sampled. Policy and critic share the base; the reference is a frozen adapter on it.
+
+In: questions, a policy to start from, a scorer. Out: `models/rl/NAME`, whole or not at all. It leaves out several GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from medloop.contracts import Scorer, TrainingCard
+from medloop.settings import Settings
+from medloop.train import maths, rl, rl_publish
+from medloop.train.experience import Experience
+from medloop.train.maths import AdaptiveKL, PolicyStats, Window
+from medloop.train.policy import Batch
+from medloop.train.rl import Bench, RLConfig, RLPlan
+
+METHOD = "ppo"
+
+
+class PPOConfig(RLConfig):
+    samples: int = Field(4, ge=1, description="Answers to each question in a batch.")
+    epochs: int = Field(2, ge=1, description="Passes over a batch of answers.")
+    minibatches: int = Field(2, ge=1, description="Optimizer steps per pass.")
+    clip: float = Field(0.2, gt=0, lt=1, description="Ratios further from 1 earn nothing more.")
+    dual_clip: float = Field(3.0, gt=1, description="Bound of the loss of a bad token whose ratio ran away, in advantages.")
+    gamma: float = Field(1.0, gt=0, le=1, description="Discount per token.")
+    lam: float = Field(0.95, ge=0, le=1, description="Lambda of GAE.")
+    value_weight: float = Field(0.1, ge=0, description="Weight of the critic's loss.")
+    value_clip: float = Field(0.2, gt=0, description="The critic may move so far from its old value.")
+    entropy_weight: float = Field(0.0, ge=0, description="Bonus for entropy.")
+    beta: float = Field(0.02, ge=0, description="First weight of the KL to the reference, per nat.")
+    target_kl: float = Field(6.0, gt=0, description="The KL to the reference that beta steers to, in nats per answer.")
+    horizon: float = Field(1000, gt=0, description="Answers over which beta may move by its whole correction.")
+    step_kl: float = Field(
+        0.05, gt=0, description="An epoch ends early when the policy moved 1.5 times this far, in nats per token."
+    )
+    cut_penalty: float = Field(0.0, ge=0, description="Taken from the score of an answer cut at the limit.")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a batch of answers teaches, all (N, C): the old log-probabilities and values, advantages and returns, and the mask."""
+
+    old: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    mask: Tensor
+    kl: float  # to the reference, nats per answer
+
+
+def plan(config: PPOConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
+    return rl.plan(config, METHOD, scorer, settings, rl.find_job(config, METHOD, scorer, settings), replace=replace)
+
+
+def run(
+    plan: RLPlan, settings: Settings, *, watch: rl.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+) -> TrainingCard:
+    """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
+    with plan.job.only_process():
+        bench = rl.set_up(plan, settings, with_values=True, watch=watch)
+        bench.state.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())
+        rl.check_held_out(bench)
+        for step in range(bench.step + 1, plan.config.steps + 1):
+            bench.step = step
+            rl.guarded(bench, lambda: _step(bench))
+            rl.after_step(bench, should_stop)
+        card = rl_publish.finish(bench)
+    return card
+
+
+def _step(bench: Bench) -> None:
+    """Ask, score, look back, learn, and steer the weight of the KL."""
+    config, controller = bench.plan.config, AdaptiveKL(**bench.state["kl"])
+    rate = rl.set_rate(bench)
+    found = rl.ask(bench, rl.questions_of(bench, bench.step), config.samples, f"{config.seed}:{bench.step}")
+    lesson = _look_back(bench, found, controller.beta)
+    stats = _learn(bench, found, lesson)
+    bench.sampler.refresh()
+    answers = int(lesson.mask.any(1).sum())
+    bench.state["kl"] = controller.after(lesson.kl, answers).state()
+    explained = maths.explained_variance(lesson.values, lesson.returns, lesson.mask)
+    rl.report_step(bench, found, rate=rate, **stats, kl=lesson.kl, beta=controller.beta, explained_variance=explained)
+
+
+def _look_back(bench: Bench, found: Experience, beta: float) -> Lesson:
+    """What the policy and the critic thought while answering, and what came of it."""
+    config, device = bench.plan.config, bench.policy.device
+    then = rl.score_all(bench, found, values=True)
+    with bench.policy.reference():
+        reference = rl.score_all(bench, found).logprobs
+    scores, present = (tensor.to(device) for tensor in found.values())
+    ended = torch.tensor([row.ended for row in found.rows], device=device)
+    worth = maths.token_rewards(
+        scores, then.logprobs, reference, rl.answer_mask(found, device), present=present, ended=ended, beta=beta,
+        missing_eos_penalty=config.cut_penalty,
+    )  # fmt: skip
+    assert then.values is not None
+    advantages, returns = maths.gae(worth.rewards, then.values, worth.mask, gamma=config.gamma, lam=config.lam)
+    answers = max(int(worth.mask.any(1).sum()), 1)
+    kl = float(worth.kl.sum()) / answers
+    return Lesson(then.logprobs, then.values, maths.whiten(advantages, worth.mask), returns, worth.mask, kl)
+
+
+def _learn(bench: Bench, found: Experience, lesson: Lesson) -> dict[str, Any]:
+    config = bench.plan.config
+    teach = [at for at in range(len(lesson.mask)) if lesson.mask[at].any()]
+    first: PolicyStats | None = None
+    last: PolicyStats | None = None
+    sums = {"entropy": 0.0, "value_loss": 0.0, "tokens": 0.0}
+    losses: list[float] = []
+    early = False
+    for epoch in range(config.epochs):
+        for rows in rl.shuffled(teach, config.minibatches, f"{config.seed}:{bench.step}:{epoch}"):
+            window, parts = Window.of(lesson.mask[rows], config.max_new_tokens), list[PolicyStats]()
+
+            def loss_of(part: list[int], batch: Batch, window: Window = window, parts: list[PolicyStats] = parts) -> Tensor:
+                columns = batch.mask.shape[1]
+                seen, before = lesson.mask[part, :columns], lesson.old[part, :columns]
+                scored = bench.policy.score(
+                    batch, temperature=config.temperature, entropy="gradient" if config.entropy_weight else "value", values=True
+                )
+                per_token, stats = maths.policy_losses(
+                    scored.logprobs, before, lesson.advantages[part, :columns], seen, clip_low=config.clip,
+                    dual_clip=config.dual_clip,
+                )  # fmt: skip
+                assert scored.values is not None and scored.entropy is not None
+                critic = maths.value_losses(
+                    scored.values, lesson.values[part, :columns], lesson.returns[part, :columns], seen, clip=config.value_clip
+                )
+                entropy = torch.where(seen, scored.entropy, 0.0)
+                parts.append(stats)
+                sums["entropy"] += float(entropy.detach().sum())
+                sums["value_loss"] += float(critic.detach().sum())
+                sums["tokens"] += float(seen.sum())
+                whole = per_token + config.value_weight * critic - config.entropy_weight * entropy
+                return maths.aggregate(whole, seen, window, "dapo")
+
+            losses.append(rl.optimise(bench, rows, found, loss_of))
+            bench.phase("TRAINING", len(losses), config.epochs * config.minibatches)
+            last = sum(parts[1:], parts[0])
+            first = first or last
+            early = maths.should_stop(last.means()["approx_kl"], config.step_kl)
+            if early:
+                break
+        if early:
+            break
+    if first is None or last is None:
+        return {"loss": 0.0}
+    tokens = max(sums["tokens"], 1.0)
+    return {
+        "loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, "value_loss": sums["value_loss"] / tokens,
+        **last.means(), "first_ratio": first.means()["ratio"], "updates": len(losses), "early_stop": early,
+    }  # fmt: skip

@@ -1,0 +1,452 @@
+"""What PPO, GRPO and IRS share besides the mathematics: settings, the workbench of a run, one optimizer step, held-out checks.
+
+No base trainer: `ppo.py`, `grpo.py` and `irs.py` are read from top to bottom and call these functions. Everything random is a
+function of seed, step and question (models/rollout.py names its streams), so a run that goes on from a checkpoint does what the
+uninterrupted one would have done, to the byte on a CPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from medloop.contracts import MetricLine, ModelRef, Scorer, utc_now
+from medloop.errors import ConfigError, InputError, ResultError
+from medloop.models import runtime
+from medloop.models.load import load_tokenizer, resolve
+from medloop.models.rollout import Sampler
+from medloop.privacy.scrub import Scrubber, Unscrubbable
+from medloop.settings import Settings
+from medloop.store import jsonl
+from medloop.store.artifacts import file_sha256, verify_if_sealed
+from medloop.train.checkpoint import Checkpoint, save_checkpoint
+from medloop.train.experience import Experience, Question, gather, read_questions
+from medloop.train.job import Job
+from medloop.train.maths import is_finite
+from medloop.train.policy import Batch, Policy, Scores, collate, open_policy
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at ten times the usual rate
+KEPT_SAMPLES = 4  # answers per step in samples.jsonl: the best, the worst, and some between
+ROWS_AT_ONCE = {"cpu": 64, "cuda": 16}  # in an update, unless micro_batch_size says otherwise
+MAX_BROKEN = 3  # steps that may end in a number that is not finite
+
+
+class RLConfig(BaseModel):
+    """Settings that every RL method has. All of them decide the result, so all go into the card."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str = Field("round1", pattern=NAME, description="Name of the result, under models/rl.")
+    model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
+    adapter: str | None = Field(None, description="Adapter to start from, which is also the reference; empty: the base model.")
+    prompts: str | None = Field(None, description="Questions to train on; empty means data/rl/training_prompts.jsonl.")
+    held_out: str | None = Field(
+        None, description="Questions that are only measured, never trained on; empty means data/processed/dev.jsonl."
+    )
+    held_out_n: int = Field(128, ge=0, description="At most so many held-out questions; 0 means none.")
+    reward: str | None = Field(None, description="YAML file of the reward, as configs/reward.yaml; empty: the default mix.")
+    given: dict[str, str] = Field(default_factory=dict, description="Given parts of the reward: teacher, model, ... and source.")
+    steps: int = Field(40, ge=1, description="Batches of experience.")
+    prompts_per_step: int = Field(16, ge=1, description="Questions in a batch.")
+    max_prompt: int = Field(256, ge=8, description="Tokens of a question; longer ones lose old turns, or are left out.")
+    max_new_tokens: int = Field(160, ge=1, description="Tokens of an answer.")
+    temperature: float = Field(1.0, gt=0, le=5, description="Of sampling and of every log-probability.")
+    learning_rate: float | None = Field(
+        None, gt=0, le=1, description="First rate, falling to 0 along a line; empty: by the model's size."
+    )
+    max_grad_norm: float = Field(1.0, gt=0, description="Gradients are scaled down to this norm.")
+    micro_batch_size: int = Field(
+        0, ge=0, description="Answers in memory at once; 0: 64 on a CPU, 16 on a GPU. Halved when short."
+    )
+    rollout_batch_size: int = Field(64, ge=1, description="Answers sampled at once.")
+    lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; one to start from keeps its own.")
+    lora_alpha: int = Field(16, ge=1, description="A fresh adapter's output is scaled by lora_alpha / lora_r.")
+    max_missing: float = Field(0.5, ge=0, le=1, description="A larger share of answers without a reward stops the run.")
+    save_every: int = Field(5, ge=1, description="Steps between checkpoints.")
+    eval_every: int = Field(10, ge=1, description="Steps between held-out checks; there is one before and one after.")
+    gradient_checkpointing: bool = Field(False, description="Less memory for more time; for large models on a GPU.")
+    load_in_4bit: bool = Field(False, description="Hold the base model in 4 bits (needs bitsandbytes).")
+    seed: int = Field(42, ge=0, lt=2**31, description="Seed of order and sampling.")
+
+    @property
+    def ref(self) -> ModelRef:
+        return ModelRef(base=self.model, adapter=self.adapter)
+
+
+@dataclass(frozen=True)
+class RLPlan:
+    """Everything that is known before the first step."""
+
+    config: Any
+    method: str
+    job: Job
+    questions: list[Question]
+    held_out: list[Question]
+    too_long: int
+    scorer: Scorer
+    continues_at: int
+    afresh: bool
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Where a run is, for whoever watches; `numbers` are those of the last finished step."""
+
+    step: int
+    steps: int
+    phase: str
+    done: int
+    wanted: int
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+Watch = Callable[[Tick], None]
+
+
+def find_job(config: RLConfig, method: str, scorer: Scorer, settings: Settings) -> Job:
+    """Where this run lives and what it is made of: model, adapter, questions and reward, by hash or version."""
+    found = resolve(config.ref, settings)
+    inputs = {role: file_sha256(path) for role, path in files_of(config, settings).items()}
+    if found.adapter_sha256 is not None:
+        inputs["adapter"] = found.adapter_sha256
+    full = {**config.model_dump(), "method": method, "reward_version": scorer.version}
+    identity = {"config": full, "base_sha256": found.sha256, "inputs": inputs}
+    return Job(
+        settings.workspace.jobs / f"train_{method}-{config.name}", settings.workspace.models / "rl" / config.name, identity
+    )
+
+
+def files_of(config: RLConfig, settings: Settings) -> dict[str, Path]:
+    """The files of questions; a name is looked up from here, then from the workspace."""
+
+    def find(name: str) -> Path:
+        given = Path(name).expanduser()
+        return given if given.exists() else settings.home / given
+
+    prompts = find(config.prompts) if config.prompts else settings.workspace.rl / "training_prompts.jsonl"
+    if not prompts.is_file():
+        raise InputError(
+            f"There is no file of questions {prompts}", "Make it with: medloop data prompts, or name one with --prompts"
+        )
+    found = {"prompts": prompts}
+    if config.held_out_n:
+        held_out = find(config.held_out) if config.held_out else settings.workspace.processed / "dev.jsonl"
+        if not held_out.is_file():
+            raise InputError(
+                f"There is no file of held-out questions {held_out}", "Name one with --held-out, or set held_out_n=0"
+            )
+        if config.held_out is None:
+            verify_if_sealed(settings.workspace.processed)
+        found["held_out"] = held_out
+    return found
+
+
+def plan(config: RLConfig, method: str, scorer: Scorer, settings: Settings, job: Job, *, replace: bool = False) -> RLPlan:
+    """Read the questions and see what is left of an earlier start; nothing is written, no weights are loaded."""
+    runtime.keep_quiet()
+    if not replace:
+        job.check_unfinished()
+    tokenizer = load_tokenizer(resolve(config.ref, settings).folder)
+    files = files_of(config, settings)
+    asked = read_questions(files["prompts"], tokenizer, max_tokens=config.max_prompt)
+    held = (
+        read_questions(files["held_out"], tokenizer, max_tokens=config.max_prompt, limit=config.held_out_n)
+        if "held_out" in files
+        else None
+    )
+    seen = {question.ids for question in asked.questions}
+    held_out = [question for question in held.questions if question.ids not in seen] if held else []
+    found = None if replace else job.resumable()
+    at = 0 if found is None else found.step
+    return RLPlan(config, method, job, asked.questions, held_out, asked.too_long, scorer, at, replace)
+
+
+@dataclass
+class Bench:
+    """The workbench of a run: the policy with its tools, and what a checkpoint has to remember."""
+
+    plan: RLPlan
+    policy: Policy
+    sampler: Sampler
+    optimizer: torch.optim.AdamW
+    rate: float
+    micro: int
+    began: datetime
+    watch: Watch
+    state: dict[str, Any] = field(default_factory=lambda: {"broken": 0, "held_out": {}})
+    step: int = 0
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def remember(self) -> dict[str, Any]:
+        """Weights, optimizer and state as they are now, to go back to."""
+        weights = {name: p.detach().clone() for name, p in self.policy.trained().items()}
+        return {"weights": weights, "optimizer": copy.deepcopy(self.optimizer.state_dict()), "state": copy.deepcopy(self.state)}
+
+    def go_back(self, memory: dict[str, Any]) -> None:
+        with torch.no_grad():
+            for name, p in self.policy.trained().items():
+                p.copy_(memory["weights"][name])
+        self.optimizer.load_state_dict(memory["optimizer"])
+        self.state = memory["state"]
+        self.sampler.refresh()
+
+    def phase(self, name: str, done: int, wanted: int) -> None:
+        self.watch(Tick(self.step, self.plan.config.steps, name, done, wanted, self.numbers))
+
+
+def set_up(plan: RLPlan, settings: Settings, *, with_values: bool = False, watch: Watch = lambda tick: None) -> Bench:
+    """Load the policy and put it where the newest checkpoint left it."""
+    config = plan.config
+    began, found = plan.job.begin(afresh=plan.afresh)
+    cut_samples(plan.job, 0 if found is None else found.step)
+    torch.manual_seed(config.seed)  # a fresh adapter's first weights
+    policy = open_policy(
+        config.ref, settings, lora_r=config.lora_r, lora_alpha=config.lora_alpha, with_values=with_values,
+        load_in_4bit=config.load_in_4bit, gradient_checkpointing=config.gradient_checkpointing,
+    )  # fmt: skip
+    small = runtime.count_parameters(policy.model)[1] < SMALL_MODEL
+    rate = config.learning_rate or (5e-4 if small else 2e-5)
+    # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
+    optimizer = torch.optim.AdamW(policy.trained().values(), lr=rate, eps=1e-5, weight_decay=0.0)
+    micro = config.micro_batch_size or ROWS_AT_ONCE[policy.device.type]
+    bench = Bench(plan, policy, policy.sampler(), optimizer, rate, micro, began, watch)
+    if found is not None:
+        restore(bench, found)
+    return bench
+
+
+def restore(bench: Bench, found: Checkpoint) -> None:
+    with torch.no_grad():
+        for name, p in bench.policy.trained().items():
+            p.copy_(found.weights[name])
+    bench.optimizer.load_state_dict(found.optimizer)  # type: ignore[arg-type]
+    bench.state, bench.step = found.extra["state"], found.step
+    bench.sampler.refresh()
+
+
+def save(bench: Bench) -> None:
+    weights = {name: p.detach() for name, p in bench.policy.trained().items()}
+    save_checkpoint(bench.plan.job.checkpoints, bench.step, weights, bench.optimizer, extra={"state": bench.state})
+
+
+def ask(bench: Bench, questions: Sequence[Question], samples: int, stream: str) -> Experience:
+    config = bench.plan.config
+    return gather(
+        bench.policy, bench.sampler, questions, bench.plan.scorer, samples=samples, max_new_tokens=config.max_new_tokens,
+        temperature=config.temperature, stream=stream, batch_size=config.rollout_batch_size, max_missing=config.max_missing,
+        phase=bench.phase,
+    )  # fmt: skip
+
+
+def questions_of(bench: Bench, step: int) -> list[Question]:
+    """Those of one step: all questions in a new order for each pass, so many at a time."""
+    config, every = bench.plan.config, bench.plan.questions
+    wanted = range((step - 1) * config.prompts_per_step, step * config.prompts_per_step)
+    orders: dict[int, list[int]] = {}
+    for at in wanted:
+        turn = at // len(every)
+        if turn not in orders:
+            orders[turn] = random.Random(f"{config.seed}:{turn}").sample(range(len(every)), len(every))
+    # A small file may come round within one step: a question stands in it once.
+    return list({(question := every[orders[at // len(every)][at % len(every)]]).id: question for at in wanted}.values())
+
+
+def optimise(bench: Bench, rows: Sequence[int], found: Experience, loss_of: Callable[[list[int], Batch], Tensor]) -> float:
+    """One optimizer step over some answers. `loss_of` gives a micro-batch's share of the loss, so shares add up.
+
+    Out of memory halves the micro-batches and starts the step again: the same step, in smaller pieces. A loss or gradient that is
+    not finite raises NotFinite before any weight has moved.
+    """
+    by_length = sorted(rows, key=lambda at: (len(found.rows[at].prompt) + len(found.rows[at].tokens), at))
+    while True:
+        bench.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=bench.policy.device)
+        try:
+            for part, batch in micro_batches(bench, by_length, found):
+                loss = loss_of(part, batch)
+                loss.backward()  # type: ignore[no-untyped-call]
+                total += loss.detach()
+            break
+        except torch.OutOfMemoryError:
+            smaller(bench)
+    trained = list(bench.policy.trained().values())
+    if not is_finite(total, trained):
+        bench.optimizer.zero_grad(set_to_none=True)
+        raise NotFinite
+    torch.nn.utils.clip_grad_norm_(trained, bench.plan.config.max_grad_norm)
+    bench.optimizer.step()
+    return float(total)
+
+
+def micro_batches(bench: Bench, rows: Sequence[int], found: Experience) -> Iterator[tuple[list[int], Batch]]:
+    for start in range(0, len(rows), bench.micro):
+        part = list(rows[start : start + bench.micro])
+        yield part, collate([found.rows[at] for at in part], bench.policy.pad_id, bench.policy.device)
+
+
+@torch.no_grad()
+def score_all(bench: Bench, found: Experience, *, values: bool = False) -> Scores:
+    """Every answer under the active adapter, without gradients: (N, C), in the order of the answers."""
+    columns = max(len(row.tokens) for row in found.rows)
+    order = sorted(range(len(found.rows)), key=lambda at: len(found.rows[at].prompt) + len(found.rows[at].tokens))
+    while True:
+        logprobs = torch.zeros(len(order), columns, device=bench.policy.device)
+        worth = torch.zeros_like(logprobs) if values else None
+        try:
+            for part, batch in micro_batches(bench, order, found):
+                scored = bench.policy.score(batch, temperature=bench.plan.config.temperature, values=values)
+                logprobs[part, : batch.mask.shape[1]] = scored.logprobs
+                if worth is not None and scored.values is not None:
+                    worth[part, : batch.mask.shape[1]] = scored.values
+            break
+        except torch.OutOfMemoryError:
+            smaller(bench)
+    if not bool(torch.isfinite(logprobs).all()):
+        raise NotFinite
+    return Scores(logprobs, None, worth)
+
+
+def answer_mask(found: Experience, device: torch.device) -> Tensor:
+    """(N, C): the tokens the policy wrote, its end token included."""
+    lengths = torch.tensor([len(row.tokens) for row in found.rows], device=device)
+    return torch.arange(int(lengths.max()), device=device) < lengths[:, None]
+
+
+def smaller(bench: Bench) -> None:
+    torch.cuda.empty_cache()
+    if bench.micro == 1:
+        raise ResultError(
+            "There is not enough memory for a single answer", "Lower max_new_tokens, or use load_in_4bit or a smaller model"
+        )
+    bench.micro //= 2
+
+
+class NotFinite(Exception):
+    """A loss, a gradient or a log-probability was NaN or infinite; the step must not count."""
+
+
+def guarded(bench: Bench, step: Callable[[], None]) -> bool:
+    """Do a step; one that breaks is undone, counted, and after three of them the run ends. False when it broke."""
+    memory = bench.remember()
+    try:
+        step()
+        return True
+    except NotFinite:
+        bench.go_back(memory)
+    bench.state["broken"] += 1
+    log(bench, "TRAINING", extra={"broken": bench.state["broken"]})
+    if bench.state["broken"] >= MAX_BROKEN:
+        raise ResultError(
+            f"{MAX_BROKEN} steps ended in numbers that are not finite, the last one at step {bench.step}",
+            "Lower the learning rate or the reward's bounds; the last good checkpoint is kept",
+        )
+    return False
+
+
+def set_rate(bench: Bench) -> float:
+    """The learning rate of this step: along a line from the first to 0."""
+    rate: float = bench.rate * (1 - (bench.step - 1) / bench.plan.config.steps)
+    for group in bench.optimizer.param_groups:
+        group["lr"] = rate
+    return rate
+
+
+def check_held_out(bench: Bench) -> None:
+    """The reward on questions that are never trained on, with the same random stream each time, so that checks can be paired."""
+    if not bench.plan.held_out or str(bench.step) in bench.state["held_out"]:
+        return
+    found = ask(bench, bench.plan.held_out, 1, f"held-out:{bench.plan.config.seed}")
+    values, present = found.values()
+    bench.state["held_out"][str(bench.step)] = [
+        float(v) if p else None for v, p in zip(values.tolist(), present.tolist(), strict=True)
+    ]
+    log(bench, "METRICS", avg_reward=found.summary()["reward"], extra={"held_out": found.summary()})
+
+
+def after_step(bench: Bench, should_stop: Callable[[], bool]) -> None:
+    """Held-out check and checkpoint where they are due; asked to stop, a checkpoint and KeyboardInterrupt."""
+    config = bench.plan.config
+    last = bench.step == config.steps
+    if last or bench.step % config.eval_every == 0:
+        check_held_out(bench)
+    stop = should_stop() and not last
+    if last or stop or bench.step % config.save_every == 0:
+        save(bench)
+    if stop:
+        raise KeyboardInterrupt
+
+
+def shuffled(rows: Sequence[int], parts: int, name: str) -> list[list[int]]:
+    """The rows in an order given by `name`, in `parts` pieces of like size; no empty piece."""
+    order = random.Random(name).sample(list(rows), len(rows))
+    return [piece for n in range(parts) if (piece := order[n * len(order) // parts : (n + 1) * len(order) // parts])]
+
+
+def part_weights(scorer: Scorer) -> dict[str, float]:
+    """The weights of a mix, by part; only a mix has parts that can be normalised one by one."""
+    parts = getattr(getattr(scorer, "config", None), "parts", None)
+    if parts is None:
+        raise ConfigError("rewards=each needs a mix, whose parts have weights", "Use the default reward, or rewards=sum")
+    return {name: float(part.weight) for name, part in parts.items()}
+
+
+def report_step(bench: Bench, found: Experience, *, rate: float, loss: float, **numbers: Any) -> None:
+    """Two lines of metrics: what was earned, and how the update went. Samples for people beside them."""
+    said = found.summary()
+    log(bench, "METRICS", avg_reward=said["reward"], weights=_shares(found), extra=said)
+    kept = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
+    log(bench, "TRAINING", epoch=1.0, loss=round(loss, 8), extra={**kept, "rate": rate})
+    keep_samples(bench, found)
+    bench.numbers = {
+        "reward": said["reward"] or 0.0,
+        "length": said["length"],
+        "kl": kept.get("kl", 0.0),
+        "entropy": kept.get("entropy", 0.0),
+    }
+
+
+def _shares(found: Experience) -> dict[str, float]:
+    """The mean weight of each part in the rewards of this step: parts that were missing weigh less."""
+    names = sorted({name for reward in found.rewards for name in reward.weights})
+    return {name: round(sum(r.weights.get(name, 0.0) for r in found.rewards) / len(found.rewards), 6) for name in names}
+
+
+def log(bench: Bench, phase: str, **values: Any) -> None:
+    """A line of metrics.jsonl. It holds nothing that differs between two equal runs but `ts`."""
+    jsonl.append(bench.plan.job.metrics, MetricLine(ts=utc_now(), iter=bench.step, phase=phase, **values))
+
+
+def keep_samples(bench: Bench, found: Experience) -> None:
+    """The best, the worst and some answers between, without identifiers, in samples.jsonl."""
+    values, present = found.values()
+    order = sorted((at for at in range(len(values)) if present[at]), key=lambda at: (-float(values[at]), at))
+    wanted = dict.fromkeys(order[round(n * (len(order) - 1) / (KEPT_SAMPLES - 1))] for n in range(KEPT_SAMPLES)) if order else {}
+    rows = []
+    for at in wanted:
+        with suppress(Unscrubbable):
+            said = {"question": Scrubber().scrub(found.questions[at].asked), "answer": Scrubber().scrub(found.texts[at])}
+            rows.append({"iter": bench.step, "prompt_id": found.groups[at], **said, "reward": round(float(values[at]), 6)})
+    if rows:
+        jsonl.append(samples_path(bench.plan.job), rows)
+
+
+def samples_path(job: Job) -> Path:
+    return job.folder / "samples.jsonl"
+
+
+def cut_samples(job: Job, step: int) -> None:
+    """What was written after the checkpoint will be written again."""
+    path = samples_path(job)
+    if path.is_file():
+        jsonl.write(path, [row for row in jsonl.read(path) if row["iter"] <= step])

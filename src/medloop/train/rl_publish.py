@@ -1,0 +1,118 @@
+"""The result of an RL run: adapter, value head and card, and beside them the files that people and spreadsheets read.
+
+`rewards.csv` and `kl_metrics.json` have a line per step, `samples.jsonl` some answers of each step, `curves.png` and
+`report.html` show how it went. Held-out rewards before and after are compared question by question, by a paired bootstrap.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from safetensors.torch import save as to_safetensors
+
+from medloop.bootstrap import interval
+from medloop.contracts import Interval, TrainingCard, utc_now
+from medloop.models import runtime
+from medloop.store import jsonl
+from medloop.train.curves import draw, page
+from medloop.train.publish import publish
+from medloop.train.rl import Bench, samples_path
+
+
+def finish(bench: Bench) -> TrainingCard:
+    """Publish the policy as it is now and let the checkpoints go."""
+    plan = bench.plan
+    rows = list(jsonl.read(plan.job.metrics))
+    gain = held_out_gain(bench)
+    card = _card(bench, rows, gain)
+    table = steps_of(rows)
+    picture = draw(table, title=f"{plan.method.upper()} {plan.config.name}")
+    files = {
+        "rewards.csv": _csv(table).encode(),
+        "kl_metrics.json": _kl(table, plan.config).encode(),
+        "curves.png": picture,
+        "report.html": page(card, table, picture, gain).encode(),
+        "samples.jsonl": samples_path(plan.job).read_bytes() if samples_path(plan.job).is_file() else b"",
+    }
+    if bench.policy.value_head is not None:
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bench.policy.value_head.state_dict().items()}
+        files["value_head.safetensors"] = to_safetensors(weights)
+    publish(plan.job.target, bench.policy.model, bench.policy.loaded.tokenizer, card, plan.job.metrics, files=files)
+    plan.job.end()
+    return card
+
+
+def held_out_gain(bench: Bench) -> Interval | None:
+    """Reward after minus before on the same held-out questions; None without them."""
+    checks = bench.state["held_out"]
+    if not checks:
+        return None
+    first, last = checks[min(checks, key=int)], checks[max(checks, key=int)]
+    gains = [b - a for a, b in zip(first, last, strict=True) if a is not None and b is not None]
+    return interval(gains, seed=bench.plan.config.seed, name="held-out gain", missing=len(first) - len(gains))
+
+
+def steps_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per step out of the lines of metrics.jsonl."""
+    table: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        here, extra = table.setdefault(row["iter"], {"step": row["iter"]}), row.get("extra") or {}
+        if "held_out" in extra:
+            here["held_out"] = extra["held_out"]["reward"]
+        elif row["phase"] == "METRICS":
+            here.update({name: value for name, value in extra.items() if not isinstance(value, dict)})
+            here.update({f"part_{name}": value for name, value in extra.get("parts", {}).items()})
+        elif row["phase"] == "TRAINING":
+            here.update({"loss": row.get("loss"), **extra})
+    return [table[step] for step in sorted(table)]
+
+
+def _csv(table: list[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in table for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return out.getvalue()
+
+
+def _kl(table: list[dict[str, Any]], config: Any) -> str:
+    wanted = ("step", "kl", "beta", "approx_kl", "ratio", "first_ratio", "clip_fraction", "entropy", "early_stop")
+    steps = [{name: row[name] for name in wanted if name in row} for row in table if "kl" in row]
+    target = getattr(config, "target_kl", None)
+    last = steps[-1]["kl"] if steps else None
+    return json.dumps({"target_kl": target, "last_kl": last, "unit": "nats per answer", "steps": steps}, indent=2) + "\n"
+
+
+def _card(bench: Bench, rows: list[dict[str, Any]], gain: Interval | None) -> TrainingCard:
+    plan, config = bench.plan, bench.plan.config
+    table = [row for row in steps_of(rows) if row.get("reward") is not None]
+    trained = bench.policy.trained().values()
+    metrics: dict[str, float | None] = {
+        "steps": config.steps,
+        "questions": len(plan.questions),
+        "reward_first": table[0]["reward"] if table else None,
+        "reward_last": table[-1]["reward"] if table else None,
+        "kl_last": table[-1].get("kl") if table else None,
+        "length_first": table[0]["length"] if table else None,
+        "length_last": table[-1]["length"] if table else None,
+        "broken_steps": bench.state["broken"],
+        **_gain_numbers(gain),
+    }
+    return TrainingCard(
+        name=config.name, method=plan.method, base=config.model, base_sha256=bench.policy.loaded.sha256,
+        parent=bench.policy.loaded.adapter_sha256, inputs=plan.job.identity["inputs"], config=plan.job.identity["config"],
+        seed=config.seed, metrics={name: float(value) for name, value in metrics.items() if value is not None},
+        trainable_parameters=sum(p.numel() for p in trained), total_parameters=runtime.count_parameters(bench.policy.model)[1],
+        versions=runtime.versions(), commit=runtime.commit(), started=bench.began, finished=utc_now(),
+    )  # fmt: skip
+
+
+def _gain_numbers(gain: Interval | None) -> Mapping[str, float | None]:
+    if gain is None or gain.mean is None:
+        return {}
+    return {"held_out_gain": gain.mean, "held_out_gain_low": gain.low, "held_out_gain_high": gain.high, "held_out": gain.n}
