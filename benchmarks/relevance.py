@@ -59,7 +59,7 @@ def embedded(language: str, rows: int) -> list[Sample]:
     said = [{m["role"]: m["content"] for m in row["messages"]} for row in generate(rows * 4, seed=9)]
     pairs = [(one["user"], one["assistant"]) for one in said if one["user"].isascii() == (language == "english")][:rows]
     bare = [seen(Sample(id="a", question=q, answer=a)) for q, a in pairs]
-    around = [" ".join((bare[at - 1], bare[at], bare[at - 2])) for at in range(len(bare))]
+    around = [" ".join((bare[at - 5], bare[at], bare[at - 7])) for at in range(len(bare))]
     return [Sample(id=str(at), question=q, answer=bare[at], context=around[at]) for at, (q, _) in enumerate(pairs)]
 
 
@@ -164,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--english", type=Path, metavar="FILE", help="JSON lines, plain or gzip (default: embedded corpus)")
     parser.add_argument("--chinese", type=Path, metavar="FILE", help="JSON lines, plain or gzip (default: embedded corpus)")
-    parser.add_argument("--rows", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=60)
     parser.add_argument("--out", type=Path, default=Path("relevance.json"))
     args = parser.parse_args()
     settings = Settings(home=Path.cwd(), threads=1)
