@@ -6,7 +6,8 @@ Answers of the embedded corpus, cut or joined to a median of 300 characters, zh 
 Measured is processor time, best of the rounds, so that other work on the machine disturbs little. Texts of the same size:
 
     normal       answers as they are; every answer its own question ("alone") or eight answers to a question ("in groups")
-    adversarial  keyword stuffing, repeated words, brackets, and nothing but phrases of the lexicon in chain and answer
+    adversarial  keyword stuffing, repeated words, brackets, denials everywhere, words that nearly match, one sign drawn out,
+                 think tags in think tags, and nothing but phrases of the lexicon in chain and answer
     plain regex  the baseline: one alternation of every phrase in the lexicon, no negation, no doses, no reasons
 
 The issue asks for 5,000 answers/s and for adversarial text at no more than twice the cost; `met` says whether that held here.
@@ -22,10 +23,11 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from medloop.contracts import Rule
 from medloop.embedded.corpus import generate
 from medloop.lexicon.load import lexicon
 from medloop.reward.rules import RULES
@@ -65,6 +67,11 @@ def adversarial(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
         "repeated": "没有胸痛。no chest pain. ",
         "brackets": "<think></think><!-- --> [ ] { } ",
         "digits": "1 2 3 mg 每天 1 次 400 毫克 ",
+        "denials zh": "没有胸痛，不要吃布洛芬，否认发热，不用去急诊，",
+        "denials en": "no chest pain, do not take ibuprofen, denies fever, never call 911, ",
+        "near matches": "chest-pai can'tbreathe 胸 疼疼 ibuprofe 12 0 911x emergency-departmen ",
+        "drawn out": "aaaaaaaaaaaaaaaaaaaaaaa ",
+        "nested": "<think><think>胸痛</think> call 911 <!-- <think> -->",
     }
     made: dict[str, list[Pair]] = {
         name: [(q, (text * (len(a) // len(text) + 1))[: len(a)]) for q, a in pairs] for name, text in stuffings.items()
@@ -89,9 +96,15 @@ def score_all(pairs: Sequence[Pair]) -> None:
             rule.score(question, answer)
 
 
+def score_one(rule: Rule, pairs: Sequence[Pair]) -> None:
+    for question, answer in pairs:
+        rule.score(question, answer)
+
+
 @cache
 def all_phrases() -> tuple[str, ...]:
-    return tuple(sorted({phrase for pattern in lexicon().matcher.patterns for part in pattern.parts for phrase in part}))
+    patterns = [pattern for matcher in set(lexicon().matchers.values()) for pattern in matcher.patterns]
+    return tuple(sorted({phrase for pattern in patterns for part in pattern.parts for phrase in part}))
 
 
 def plain_regex() -> Callable[[Sequence[Pair]], None]:
@@ -121,6 +134,7 @@ def measure(count: int, rounds: int) -> dict[str, Any]:
     groups = [(pairs[at - at % 8][0], answer) for at, (_, answer) in enumerate(pairs)]
     alone, grouped = (microseconds(score_all, these, rounds) for these in (pairs, groups))
     hard = {name: microseconds(score_all, these, rounds) for name, these in adversarial(pairs).items()}
+    shares = {name: microseconds(partial(score_one, rule), pairs, rounds) for name, rule in RULES.items()}
     baseline = microseconds(plain_regex(), pairs[: max(20, count // 20)], 1)
     worst = max(hard.values()) / alone
     return {
@@ -131,6 +145,7 @@ def measure(count: int, rounds: int) -> dict[str, Any]:
         "median_characters": statistics.median(len(answer) for _, answer in pairs),
         "answers_per_second": {"alone": round(1e6 / alone), "in groups of 8": round(1e6 / grouped)},
         "microseconds_per_answer": {"alone": alone, "in groups of 8": grouped, "plain regex": baseline},
+        "microseconds_of_a_rule_alone": shares,
         "adversarial_microseconds": hard,
         "adversarial_cost": round(worst, 2),
         "times_faster_than_plain_regex": round(baseline / alone, 1),

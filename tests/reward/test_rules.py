@@ -2,9 +2,10 @@
 
 import pytest
 
-from medloop.contracts import Score
+from medloop.contracts import Sample, Score
 from medloop.embedded.corpus import generate
 from medloop.errors import ConfigError
+from medloop.reward.combine import MixConfig, build_mix
 from medloop.reward.rules import RULES, load_rules
 
 
@@ -77,3 +78,13 @@ def test_the_rules_tell_the_corpus_good_answers_from_its_bad_ones() -> None:
     assert mean["chain", "full"] > 0.95 and mean["chain", "thin"] == mean["chain", "none"] == 0
     assert mean["emergency", "first"] > 0.99 and mean["emergency", "late"] <= 0.5 and mean["emergency", "none"] < 0.05
     assert mean["risk", "False"] < 0.02 and mean["risk", "True"] > 0.6
+
+
+def test_a_rule_alone_scores_as_in_the_mix_whatever_was_read_before() -> None:
+    """What several rules share of a text (its words, its mentions) never changes what one of them says."""
+    rows = [{m["role"]: m["content"] for m in row["messages"]} for row in generate(60, seed=3)]
+    samples = [Sample(id=str(at), question=row["user"], answer=row["assistant"]) for at, row in enumerate(rows)]
+    together = [reward.parts for reward in build_mix(MixConfig()).score(samples)]
+    for name, rule in reversed(RULES.items()):
+        alone = [rule.score(sample.question, sample.answer or "") for sample in reversed(samples)]
+        assert alone[::-1] == [next(part for part in parts if part.name == name) for parts in together]

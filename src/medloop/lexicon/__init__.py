@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
 
 from medloop.lexicon import numbers
 from medloop.lexicon.load import Drug, Entry, lexicon
-from medloop.lexicon.match import SENTENCE_END, Hit, fold
-from medloop.lexicon.negation import Negation
+from medloop.lexicon.match import Hit, Matcher, Places
 from medloop.lexicon.numbers import Dose, PerDay
+from medloop.lexicon.scan import Cues, Plain, fold, sentence_ends
 
 __all__ = [
     "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions",
@@ -30,8 +31,7 @@ __all__ = [
 VERSION = "2"
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(NamedTuple):
     """Characters `start` to `end` speak of `id`; `negated` when the text denies or forbids it."""
 
     kind: str
@@ -105,7 +105,7 @@ def sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Where sentences begin and end; the end includes the full stop."""
     reading = _read(text)
     if reading.sentences is None:
-        bounds = [0, *(found.end() for found in SENTENCE_END.finditer(reading.folded)), len(text)]
+        bounds = [0, *reading.ends, len(text)]
         reading.sentences = tuple((start, end) for start, end in pairwise(bounds) if text[start:end].strip())
     return reading.sentences
 
@@ -142,39 +142,54 @@ def describe(kind: str, id: str) -> Entry:
 
 
 class _Reading:
-    """One text, scanned once; what is asked of it is kept."""
+    """One text, made ready once; what is asked of it is looked for then, and kept."""
 
-    __slots__ = ("_candidates", "_mentions", "_places", "folded", "groups", "sentences", "text")
+    __slots__ = ("_cues", "_mentions", "_plain", "_scans", "ends", "folded", "groups", "sentences", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.folded = fold(text)
-        matcher = lexicon().matcher
-        self._places = matcher.scan(self.folded)
-        self._candidates = matcher.candidates(self._places)
+        self.ends = sentence_ends(self.folded)
+        self._plain = Plain(self.folded)
+        self._scans: dict[Matcher, tuple[Places, dict[str, list[int]]]] = {}
+        self._cues: dict[Cues, list[int]] = {}
         self._mentions: dict[str, tuple[Mention, ...]] = {}
         self.groups: tuple[Mention, ...] | None = None
         self.sentences: tuple[tuple[int, int], ...] | None = None
 
     def mentions(self, kind: str) -> tuple[Mention, ...]:
-        numbers = self._candidates.get(kind)
-        if numbers is None:
-            return ()
         found = self._mentions.get(kind)
         if found is None:
-            found = self._mentions[kind] = self._find(kind, numbers)
+            hits = self._hits(kind)
+            found = self._mentions[kind] = self._as_mentions(kind, hits) if hits else ()
         return found
 
-    def _find(self, kind: str, numbers: list[int]) -> tuple[Mention, ...]:
-        matcher, negation = lexicon().matcher, _negation(kind)
-        hits = matcher.hits(self.folded, self._places, numbers)
-        if excluding := self._candidates.get(f"-{kind}"):
-            hits = _without_excluded(hits, matcher.hits(self.folded, self._places, excluding))
-        mentions = []
-        for hit in _distinct(hits) if len(hits) > 1 else hits:
-            negated = negation is not None and negation.denies(self.folded, hit.places)
-            mentions.append(Mention(kind, hit.id, hit.start, hit.end, self.text[hit.start : hit.end], negated))
-        return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end, mention.id)))
+    def _hits(self, kind: str) -> list[Hit]:
+        matcher = lexicon().matchers[kind]
+        scan = self._scans.get(matcher)
+        if scan is None:
+            places = matcher.scan(self._plain)
+            scan = self._scans[matcher] = places, matcher.candidates(places)
+        places, candidates = scan
+        if kind not in candidates:
+            return []
+        hits = matcher.hits(places, candidates[kind], self.ends)
+        if excluding := candidates.get(f"-{kind}"):
+            hits = _without_excluded(hits, matcher.hits(places, excluding, self.ends))
+        return _distinct(hits) if len(hits) > 1 else hits
+
+    def _as_mentions(self, kind: str, hits: list[Hit]) -> tuple[Mention, ...]:
+        text, name = self.text, _negation(kind)
+        if name is None:
+            return tuple(Mention(kind, id, start, end, text[start:end], False) for id, start, end, _ in hits)
+        negation = lexicon().negations[name]
+        cues = self._cues.get(negation.cues)
+        if cues is None:
+            cues = self._cues[negation.cues] = negation.cues.starts(self.folded)
+        return tuple(
+            Mention(kind, id, start, end, text[start:end], negation.denies(self.folded, self.ends, cues, places))
+            for id, start, end, places in hits
+        )
 
 
 # The few texts in hand: callers ask several questions of each, and many answers share a question.
@@ -185,21 +200,24 @@ def _mentions(text: str, kind: str) -> tuple[Mention, ...]:
     return _read(text).mentions(kind)
 
 
-def _negation(kind: str) -> Negation | None:
+@cache
+def _negation(kind: str) -> str | None:
     """Who denies what: findings are denied, drugs forbidden, urgent advice unsaid; words of thinking need no denial."""
-    words = lexicon()
     if kind == "reassurance_promise":  # "surely not cancer" is a promise, not the denial of one
         return None
     if kind in ("red_flag", "group", "condition", "reasoning_red_flags") or kind.startswith("reassurance_"):
-        return words.finding
+        return "finding"
     if kind.startswith("reasoning_"):
         return None
-    return words.urgent if kind == "urgent" else words.drug
+    return "urgent" if kind == "urgent" else "drug"
 
 
 def _without_excluded(hits: Iterable[Hit], excluded: Iterable[Hit]) -> list[Hit]:
     places = [(hit.id, hit.start, hit.end) for hit in excluded]
     return [hit for hit in hits if not any(id == hit.id and start < hit.end and hit.start < end for id, start, end in places)]
+
+
+_BY_PLACE = attrgetter("start", "end", "id")
 
 
 def _distinct(hits: list[Hit]) -> list[Hit]:
@@ -218,4 +236,4 @@ def _distinct(hits: list[Hit]) -> list[Hit]:
         if all(other.end <= hit.start or hit.end <= other.start for other in same):
             same.append(hit)
             kept.append(hit)
-    return kept
+    return sorted(kept, key=_BY_PLACE)

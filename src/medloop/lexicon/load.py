@@ -24,6 +24,13 @@ FILES = (
     "negation.yaml",
     "reassurance.yaml",
 )
+# What is asked for together: of a question, of a chain of thought, of an answer. A text is scanned only for what is asked.
+FAMILIES = {
+    "patient": ("red_flag", "group", "condition"),
+    "drug": ("drug",),
+    "reasoning": ("reasoning_",),
+    "advice": ("urgent", "advice_", "reassurance_"),
+}
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Lexicon:
-    matcher: Matcher
-    finding: Negation
-    drug: Negation
-    urgent: Negation
+    matchers: Mapping[str, Matcher]  # by kind; kinds that are asked for together share one
+    negations: Mapping[str, Negation]
     drugs: Mapping[str, Drug]
     entries: Mapping[tuple[str, str], Entry]
     child_below: float
@@ -79,11 +84,10 @@ def lexicon() -> Lexicon:
         *((f"reassurance_{part}", reassurance, entries) for part, entries in reassurance["parts"].items()),
     ]
     patterns = [pattern for kind, file, entries in sections for pattern in _patterns(kind, entries, file.get("words", {}))]
+    matchers = {family: Matcher(p for p in patterns if _family(p.kind) == family) for family in FAMILIES}
     return Lexicon(
-        matcher=Matcher(patterns),
-        finding=compile_negation(negation["finding"]),
-        drug=compile_negation(negation["drug"]),
-        urgent=compile_negation(negation["urgent"]),
+        matchers={kind: matchers[_family(kind)] for kind, _, _ in sections},
+        negations={name: compile_negation(negation[name]) for name in ("finding", "drug", "urgent")},
         drugs=MappingProxyType(
             {entry["id"]: _drug(entry, word) for key, word in (("drugs", False), ("families", True)) for entry in drugs[key]}
         ),
@@ -91,6 +95,10 @@ def lexicon() -> Lexicon:
         child_below=float(groups["child_below_years"]),
         elderly_from=float(groups["elderly_from_years"]),
     )
+
+
+def _family(kind: str) -> str:
+    return next(family for family, kinds in FAMILIES.items() if kind.removeprefix("-").startswith(kinds))
 
 
 def read_list(name: str) -> Any:

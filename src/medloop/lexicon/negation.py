@@ -2,17 +2,20 @@
 
 A cue reaches forward to the end of its clause: a contrast ("but", "但是"), the end of the sentence, or a comma that
 does not continue a list ends it. "No fever but chest pain" denies the fever only. The cues are data: negation.yaml.
+
+The cues are regular expressions, and slow. So the texts they can begin with (`openings`) are looked for first, once for a
+text; where none of them stands in reach, nothing is denied and no expression is tried.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from re import _parser  # type: ignore[attr-defined]
-from typing import Any
+from functools import cache
 
-from medloop.lexicon.match import SENTENCE_END
+from medloop.lexicon.scan import SENTENCE_END, Cues, Place
 
 LOOK_BACK = 70  # characters: a cue further away denies something else
 LOOK_AHEAD = 30
@@ -22,24 +25,28 @@ LOOK_AHEAD = 30
 class Negation:
     """Compiled cues: `before` and `after` deny (their group "none" only looks like it), `contrast` ends their reach."""
 
+    cues: Cues
     before: re.Pattern[str]
     list_before: re.Pattern[str]
     after: re.Pattern[str]
     contrast: re.Pattern[str]
 
-    def denies(self, folded: str, places: Sequence[tuple[int, int]]) -> bool:
-        """Is one of the places of a finding denied? A cue that is part of the finding ("does not fade") does not count."""
+    def denies(self, text: str, ends: Sequence[int], cues: Sequence[int], places: Sequence[Place]) -> bool:
+        """Is one of the places of a finding denied? A cue that is part of the finding ("does not fade") does not count.
+
+        `ends` are those of the sentences of the folded text, `cues` where one may begin in it; both in order.
+        """
         for start, end in places:
-            if self._before(folded, start, places) or self._after(folded, end, places):
+            if cues and _in_reach(start, ends, cues) and self._before(text, start, places):
+                return True
+            if self._after(text, end, places):
                 return True
         return False
 
-    def _before(self, folded: str, start: int, places: Sequence[tuple[int, int]]) -> bool:
+    def _before(self, folded: str, start: int, places: Sequence[Place]) -> bool:
         first = min(s for s, _ in places)  # what stands before the whole finding is judged once, at its first place
         offset = max(0 if start == first else first, start - LOOK_BACK)
         back = folded[offset:start]
-        if self.before.search(back) is None:  # nearly always, and then nothing else matters
-            return False
         begin = 0
         for found in SENTENCE_END.finditer(back):
             begin = found.end()
@@ -55,14 +62,22 @@ class Negation:
             return True
         return bool(self.list_before.fullmatch(cue[0])) or _continues_list(between, folded[start : start + LOOK_BACK])
 
-    def _after(self, folded: str, end: int, places: Sequence[tuple[int, int]]) -> bool:
+    def _after(self, folded: str, end: int, places: Sequence[Place]) -> bool:
         found = self.after.match(folded, end, end + LOOK_AHEAD)
         if found is None or found.lastgroup == "none":
             return False
         return not any(start < found.end() and found.start() < stop for start, stop in places)
 
 
-def _part_of(start: int, end: int, places: Sequence[tuple[int, int]]) -> bool:
+def _in_reach(start: int, ends: Sequence[int], cues: Sequence[int]) -> bool:
+    """Does anything that may be a cue begin before a place, within LOOK_BACK and in the same sentence?"""
+    at = bisect_right(ends, start)
+    since = max(start - LOOK_BACK, ends[at - 1] if at else 0)
+    at = bisect_left(cues, since)
+    return at < len(cues) and cues[at] < start
+
+
+def _part_of(start: int, end: int, places: Sequence[Place]) -> bool:
     return any(s <= start and end < e for s, e in places)
 
 
@@ -82,12 +97,19 @@ def compile_negation(cues: Mapping[str, Sequence[str]]) -> Negation:
     """`cues` has the lists before, list_before, not_before, after, not_after, contrast; each line is a regular expression."""
     before = (*cues["list_before"], *cues["before"])
     return Negation(
+        cues=_cues(frozenset(text for cue in before for text in openings(cue))),
         # What only looks like a cue stands first, so that it wins at the same place.
         before=re.compile(rf"(?P<none>{_join(cues['not_before'])})|(?:{_join(before)})"),
         list_before=re.compile("|".join(cues["list_before"])),
         after=re.compile(rf"(?P<none>{'|'.join(cues['not_after'])})|(?:(?:{'|'.join(cues['after'])})(?![a-z]))"),
         contrast=re.compile(_join(cues["contrast"])),
     )
+
+
+@cache
+def _cues(texts: frozenset[str]) -> Cues:
+    """One for lists with the same cues: a text is then searched once for them."""
+    return Cues(sorted(texts))
 
 
 def _join(parts: Sequence[str]) -> str:
@@ -106,38 +128,65 @@ def _alternatives(parts: Sequence[str]) -> str:
 
 
 def _guard(parts: Sequence[str]) -> str:
-    """`(?=[…])` with every character that one of the cues can begin with; nothing where that cannot be told."""
-    letters: set[str] = set()
-    for part in parts:
-        first, empty = _first(_parser.parse(part))
-        if empty or not first:
-            return ""
-        letters |= first
-    return f"(?=[{re.escape(''.join(sorted(letters)))}])" if letters else ""
+    """`(?=[…])` with every character that one of the cues can begin with."""
+    letters = sorted({opening[0] for part in parts for opening in openings(part)})
+    return f"(?=[{re.escape(''.join(letters))}])" if letters else ""
 
 
-def _first(sequence: Any) -> tuple[set[str], bool]:
-    """First characters of a parsed expression, and whether it can match nothing (or anything): then they tell nothing."""
-    found: set[str] = set()
-    for op, value in sequence:
-        kind = str(op)
-        if kind == "LITERAL":
-            return found | {chr(value)}, False
-        if kind == "IN" and all(str(k) in ("LITERAL", "RANGE") for k, _ in value):
-            spans = [(v, v) if str(k) == "LITERAL" else v for k, v in value]
-            return found | {chr(code) for low, high in spans for code in range(low, high + 1)}, False
-        if kind in ("ASSERT", "ASSERT_NOT", "AT"):
+_SILENT = ("(?!", "(?=", "(?<")  # groups that take no characters
+
+
+def openings(cue: str) -> frozenset[str]:
+    """Texts with one of which every match of a cue begins: `no (sign|history)` gives "no sign" and "no history".
+
+    A cue is read as far as it is definite: up to the first `.`, `\\s`, `\\w`, repetition, or its end.
+    """
+    found, at = _branches(cue, 0)
+    if at < len(cue) or any(not text for text, _ in found):
+        raise ValueError(f"The cue '{cue}' does not begin with definite characters")
+    return frozenset(text for text, _ in found)
+
+
+_Opening = tuple[str, bool]  # the text so far, and whether it goes on: False behind what is not definite
+
+
+def _branches(cue: str, at: int) -> tuple[set[_Opening], int]:
+    """Openings of `a|b|c` from `at` to the closing bracket or the end, and where that is."""
+    done: set[_Opening] = set()
+    current: set[_Opening] = {("", True)}
+    while at < len(cue) and cue[at] != ")":
+        if cue[at] == "|":
+            done, current, at = done | current, {("", True)}, at + 1
             continue
-        if kind == "SUBPATTERN":
-            inner = [_first(value[3])]
-        elif kind == "BRANCH":
-            inner = [_first(one) for one in value[1]]
-        elif kind == "MAX_REPEAT":
-            first, empty = _first(value[2])
-            inner = [(first, empty or value[0] == 0)]
-        else:
-            return set(), True
-        found |= {letter for first, _ in inner for letter in first}
-        if not any(empty for _, empty in inner):
-            return found, False
-    return found, True
+        options, at = _atom(cue, at)
+        options, at = _repeated(cue, at, options)
+        current = {(text + more, goes_on) if going else (text, False) for text, going in current for more, goes_on in options}
+    return done | current, at
+
+
+def _atom(cue: str, at: int) -> tuple[set[_Opening], int]:
+    """One character, class or group."""
+    if cue[at] == "(":
+        silent = cue.startswith(_SILENT, at)
+        skip = 1 if cue[at + 1] != "?" else 3
+        inner, at = _branches(cue, at + skip)
+        return ({("", True)} if silent else inner), at + 1
+    if cue[at] == "[" and cue[at + 1] != "^":
+        end = cue.index("]", at)
+        signs = re.sub("(.)-(.)", lambda m: "".join(map(chr, range(ord(m[1]), ord(m[2]) + 1))), cue[at + 1 : end])
+        return {(sign, True) for sign in signs}, end + 1
+    if cue[at] in ".\\[":
+        return {("", False)}, len(cue) if cue[at] == "[" else at + 1 + (cue[at] == "\\")
+    return {("" if cue[at] == "$" else cue[at], True)}, at + 1
+
+
+def _repeated(cue: str, at: int, options: set[_Opening]) -> tuple[set[_Opening], int]:
+    """The options of an atom after its `?`, `*`, `+` or `{m,n}`: once is definite, how often is not."""
+    sign = cue[at : at + 1]
+    if sign == "?":
+        return options | {("", True)}, at + 1
+    if sign not in ("*", "+", "{") or not sign:
+        return options, at
+    once = {(text, False) for text, _ in options}
+    optional = sign == "*" or cue.startswith("{0", at)
+    return once | ({("", True)} if optional else set()), cue.index("}", at) + 1 if sign == "{" else at + 1

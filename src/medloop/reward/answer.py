@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import add
 
 from medloop import lexicon
-from medloop.contracts import Span
+from medloop.contracts import Rule, Score, Span
 
 KEPT = 64  # texts whose parts and words are remembered: several rules read the same answer, many answers the same question
 _HIDDEN = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
@@ -62,7 +62,7 @@ def split_answer(answer: str) -> Parts:
 @lru_cache(maxsize=KEPT)
 def words(text: str) -> tuple[str, ...]:
     """Latin words and single Chinese characters, lower case."""
-    return tuple(_WORD.findall(text.lower()))
+    return tuple(_WORD.findall(text.lower().lstrip()))  # what is hidden leaves many blanks before the first word
 
 
 def letters(text: str) -> int:
@@ -87,21 +87,26 @@ def on_topic(question: str, text: str) -> bool:
     return len(asked & content(text)) >= min(ON_TOPIC, max(1, len(asked) // 2))
 
 
+@lru_cache(maxsize=KEPT)
 def copied_share(text: str, source: str, size: int = 4) -> float:
     """How much of a text stands word for word in another: the share of its runs of `size` words, 0–1."""
     found = words(text)
     if len(found) < size:
         return 1.0 if found and " ".join(found) in " ".join(words(source)) else 0.0
     known, own, total = run_set(source, size), run_set(text, size), len(found) - size + 1
-    if len(own) == total:  # nothing said twice: sets are quicker than looking up run by run
-        return len(own & known) / total
-    return sum(map(known.__contains__, runs(found, size))) / total
+    common = own & known
+    if not common or len(own) == total:  # nothing copied, or nothing said twice: no need to look up run by run
+        return len(common) / total
+    return sum(map(common.__contains__, runs(found, size))) / total
 
 
 def is_repetitive(text: str) -> bool:
     """Does it say the same again and again? By runs of three words; short texts are never called repetitive."""
-    count = len(words(text)) - 2
-    return count >= 12 and len(run_set(text, 3)) < 0.5 * count
+    found = words(text)
+    count = len(found) - 2
+    if count < 12 or len(set(found)) - 2 >= 0.5 * count:  # all but the last two words begin a run: at least so many differ
+        return False
+    return len(run_set(text, 3)) < 0.5 * count
 
 
 @lru_cache(maxsize=KEPT)
@@ -113,6 +118,20 @@ def run_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
 def runs(found: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
     """Every `size` words in a row."""
     return zip(*(found[at:] for at in range(size)), strict=False)
+
+
+def verdict(rule: Rule, value: float, reason: str, spans: tuple[Span, ...] = (), *, applies: bool = True) -> Score:
+    """The score of a rule under its name and version. One without spans says the same of many answers and is made once."""
+    if not spans:
+        return _general(rule.name, rule.version, value, reason, applies)
+    return Score(
+        name=rule.name, value=value, reason=reason, author=f"rule:{rule.name}", version=rule.version, applies=applies, spans=spans
+    )
+
+
+@lru_cache(maxsize=1024)
+def _general(name: str, version: str, value: float, reason: str, applies: bool) -> Score:
+    return Score(name=name, value=value, reason=reason, author=f"rule:{name}", version=version, applies=applies)
 
 
 def question_spans(mentions: tuple[lexicon.Mention, ...]) -> tuple[Span, ...]:

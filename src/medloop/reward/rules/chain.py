@@ -10,17 +10,31 @@ from the answer, repeated, or a mere list of keywords.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 from medloop import lexicon
-from medloop.contracts import Score, Span
-from medloop.reward.answer import KEPT, Parts, answer_spans, copied_share, is_repetitive, letters, on_topic, split_answer, words
+from medloop.contracts import Score
+from medloop.reward.answer import (
+    KEPT,
+    Parts,
+    answer_spans,
+    copied_share,
+    is_repetitive,
+    letters,
+    on_topic,
+    split_answer,
+    verdict,
+    words,
+)
 
 MIN_WORDS = 8
 COPIED = 0.6  # share of the chain that stands word for word elsewhere
 STUFFED = 0.75  # share of a sentence that is nothing but keywords
+_START = attrgetter("start")
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,7 @@ class Chain:
     def score(self, question: str, answer: str) -> Score:
         parts = split_answer(answer)
         if problem := _problem(question, parts):
-            return self._score(0.0, problem)
+            return verdict(self, 0.0, problem)
         assert parts.chain is not None
         text = _what_says_something(parts.chain)
         wanted = ["topic", "danger", "causes", "plan", *(["person"] if _named_person(question) else [])]
@@ -41,11 +55,7 @@ class Chain:
         spans = tuple(span for name in seen for span in answer_spans(found[name], parts.chain_start))
         lacking = [name for name in wanted if name not in found]
         reason = f"The chain covers {', '.join(seen) or 'nothing'}" + (f"; it lacks {', '.join(lacking)}." if lacking else ".")
-        return self._score(len(seen) / len(wanted), reason, spans)
-
-    def _score(self, value: float, reason: str, spans: tuple[Span, ...] = ()) -> Score:
-        author = f"rule:{self.name}"
-        return Score(name=self.name, value=value, reason=reason, author=author, version=self.version, spans=spans)
+        return verdict(self, len(seen) / len(wanted), reason, spans)
 
 
 def _problem(question: str, parts: Parts) -> str | None:
@@ -72,13 +82,22 @@ def _problem(question: str, parts: Parts) -> str | None:
 def _what_says_something(chain: str) -> str:
     """The chain with keyword lists blanked out; every character keeps its place."""
     keywords = [m for part in ("red_flags", "differential", "group", "plan") for m in lexicon.find_reasoning(chain, part)]
-    keywords.sort(key=lambda m: m.start)
-    said = []
+    keywords.sort(key=_START)
+    said = chain
     for start, end in _whole(chain):
-        covered = _letters_within(chain, [m for m in keywords if start <= m.start < end])
-        stuffed = covered and covered >= STUFFED * letters(chain[start:end])
-        said.append(" " * (end - start) if stuffed else chain[start:end])
-    return "".join(said)
+        here = keywords[bisect_left(keywords, start, key=_START) : bisect_left(keywords, end, key=_START)]
+        if here and _is_stuffed(chain, start, end, here):
+            said = said[:start] + " " * (end - start) + said[end:]
+    return said
+
+
+def _is_stuffed(chain: str, start: int, end: int, keywords: list[lexicon.Mention]) -> bool:
+    """Is a sentence hardly more than its keywords?"""
+    enough = STUFFED * letters(chain[start:end])
+    if sum(m.end - m.start for m in keywords) < enough:  # nearly always, and then letters need not be counted one by one
+        return False
+    covered = _letters_within(chain, keywords)
+    return covered > 0 and covered >= enough
 
 
 def _letters_within(chain: str, mentions: list[lexicon.Mention]) -> int:

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from medloop import lexicon
-from medloop.contracts import Score, Span
-from medloop.reward.answer import KEPT, Parts, answer_spans, is_repetitive, question_spans, split_answer
+from medloop.contracts import Score
+from medloop.reward.answer import KEPT, Parts, answer_spans, is_repetitive, question_spans, split_answer, verdict
 
 EARLY = 2  # sentences
 FIRST, LATER, CONDITIONAL = 1.0, 0.5, 0.3
@@ -48,20 +48,15 @@ class Emergency:
     def score(self, question: str, answer: str) -> Score:
         flags = tuple(flag for flag in lexicon.find_red_flags(question) if not flag.negated)
         if not flags:
-            return self._score(1.0, "The question names no red flag.", applies=False)
+            return verdict(self, 1.0, "The question names no red flag.", applies=False)
         parts = split_answer(answer)
         found = best_advice(parts)
         named = lexicon.describe("red_flag", flags[0].id).en_name
         spans = (*question_spans(flags), *answer_spans(found.mentions))
-        return self._score(found.value, f"Red flag ({named}): {found.reason}.", spans)
-
-    def _score(self, value: float, reason: str, spans: tuple[Span, ...] = (), *, applies: bool = True) -> Score:
-        author = f"rule:{self.name}"
-        return Score(
-            name=self.name, value=value, reason=reason, author=author, version=self.version, applies=applies, spans=spans
-        )
+        return verdict(self, found.value, f"Red flag ({named}): {found.reason}.", spans)
 
 
+@lru_cache(maxsize=KEPT)
 def best_advice(parts: Parts) -> Advice:
     """The best urgent advice of the visible answer, with its value; above CONDITIONAL it is given for certain."""
     advice = lexicon.find_urgent_advice(parts.visible)

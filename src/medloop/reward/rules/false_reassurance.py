@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer import KEPT, Parts, answer_spans, question_spans, split_answer
+from medloop.reward.answer import KEPT, Parts, answer_spans, question_spans, split_answer, verdict
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 
 DESPITE_RED_FLAG, BESIDE_URGENT, PROMISE, DISMISSAL = 1.0, 0.5, 0.5, 0.3
@@ -45,8 +45,7 @@ class FalseReassurance:
         said = {part: _said(parts.visible, part) for part in ("calm", "dismiss", "promise")}
         value, reason, blamed = _blame(parts, flags, said)
         spans = (*question_spans(flags if value else ()), *answer_spans(blamed))
-        author = f"rule:{self.name}"
-        return Score(name=self.name, value=value, reason=reason, author=author, version=self.version, spans=spans)
+        return verdict(self, value, reason, spans)
 
 
 def _blame(

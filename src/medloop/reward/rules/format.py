@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import copied_share, on_topic, split_answer, words
+from medloop.reward.answer import copied_share, on_topic, split_answer, verdict, words
 
 MIN_CHAIN, MIN_ANSWER = 8, 5  # words
 COPIED = 0.8
@@ -42,7 +42,7 @@ class Format:
         parts = split_answer(answer)
         chain, visible = parts.chain or "", parts.visible
         if problem := _nothing(question, chain, visible):
-            return self._score(0.0, problem)
+            return verdict(self, 0.0, problem)
         closed = parts.chain_start + len(chain)
         marks = _marks(answer, parts.chain_start, closed)
         flaws: list[tuple[float, str, re.Match[str] | None]] = []
@@ -57,11 +57,7 @@ class Format:
         value = max(0.0, round(1 - sum(weight for weight, _, _ in flaws), 3))
         reason = "; ".join(reason for _, reason, _ in flaws)
         spans = tuple(Span(where="answer", start=m.start(), end=m.end(), label="form") for _, _, m in flaws if m)
-        return self._score(value, f"The answer is badly formed: {reason}." if flaws else "The answer is well formed.", spans)
-
-    def _score(self, value: float, reason: str, spans: tuple[Span, ...] = ()) -> Score:
-        author = f"rule:{self.name}"
-        return Score(name=self.name, value=value, reason=reason, author=author, version=self.version, spans=spans)
+        return verdict(self, value, f"The answer is badly formed: {reason}." if flaws else "The answer is well formed.", spans)
 
 
 def _nothing(question: str, chain: str, visible: str) -> str | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import split_answer, words
+from medloop.reward.answer import split_answer, verdict, words
 
 CHARACTER = 0.6  # words per Chinese character, as translators count
 
@@ -35,23 +35,19 @@ class Length:
         visible, chain = count(parts.visible), count(parts.chain or "")
         said = f"{visible:.0f} words"
         if visible < self.short:
-            return self._score(1 - visible / self.short, f"The answer is too short: {said}.")
+            return verdict(self, round(1 - visible / self.short, 4), f"The answer is too short: {said}.")
         too_long = _rise(visible, self.long, self.limit)
         too_much = _rise(chain, self.chain_long, self.chain_limit)
         if too_much > too_long:
             here = Span(
                 where="answer", start=parts.chain_start, end=parts.chain_start + len(parts.chain or ""), label="long chain"
             )
-            return self._score(too_much, f"The chain of thought is too long: {chain:.0f} words.", (here,))
+            return verdict(self, round(too_much, 4), f"The chain of thought is too long: {chain:.0f} words.", (here,))
         if too_long:
             start = len(parts.visible) - len(parts.visible.lstrip())
             here = Span(where="answer", start=start, end=len(parts.visible.rstrip()), label="long answer")
-            return self._score(too_long, f"The answer is too long: {said}.", (here,))
-        return self._score(0.0, f"The answer has a usual length: {said}.")
-
-    def _score(self, value: float, reason: str, spans: tuple[Span, ...] = ()) -> Score:
-        rounded = round(value, 4)
-        return Score(name=self.name, value=rounded, reason=reason, author=f"rule:{self.name}", version=self.version, spans=spans)
+            return verdict(self, round(too_long, 4), f"The answer is too long: {said}.", (here,))
+        return verdict(self, 0.0, f"The answer has a usual length: {said}.")
 
 
 def count(text: str) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from medloop import lexicon
 from medloop.contracts import Score, Span
-from medloop.reward.answer import answer_spans, split_answer
+from medloop.reward.answer import answer_spans, split_answer, verdict
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 
 CERTAIN, VULNERABLE = 1.0, 0.5
@@ -28,13 +28,13 @@ class Overtriage:
 
     def score(self, question: str, answer: str) -> Score:
         if lexicon.find_red_flags(question):
-            return self._score(0.0, "The question speaks of a red flag.", applies=False)
+            return verdict(self, 0.0, "The question speaks of a red flag.", applies=False)
         advice = best_advice(split_answer(answer))
         if advice.value <= CONDITIONAL:
-            return self._score(0.0, "The answer raises no needless alarm.")
+            return verdict(self, 0.0, "The answer raises no needless alarm.")
         vulnerable = any(not group.negated for group in lexicon.find_groups(question))
         value = VULNERABLE if vulnerable else CERTAIN
-        return self._score(value, "Urgent advice, and the question names no red flag.", answer_spans(advice.mentions))
+        return verdict(self, value, "Urgent advice, and the question names no red flag.", answer_spans(advice.mentions))
 
     def _score(self, value: float, reason: str, spans: tuple[Span, ...] = (), *, applies: bool = True) -> Score:
         author = f"rule:{self.name}"

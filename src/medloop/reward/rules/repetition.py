@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import copied_share, run_set, split_answer, words
+from medloop.reward.answer import copied_share, run_set, split_answer, verdict, words
 
 RUN = 4  # words; other rules look at the same runs
 FEW = 12  # words
@@ -41,14 +41,7 @@ class Repetition:
         ]  # fmt: skip
         value, reason, text, offset = max(found, key=lambda one: one[0])
         spans = _first_repeat(text, offset) if value and text else ()
-        return Score(
-            name=self.name,
-            value=round(value, 4),
-            reason=reason if value else "The answer does not repeat itself.",
-            author=f"rule:{self.name}",
-            version=self.version,
-            spans=spans,
-        )
+        return verdict(self, round(value, 4), reason if value else "The answer does not repeat itself.", spans)
 
 
 def repeated_share(text: str) -> float:

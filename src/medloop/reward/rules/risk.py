@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from medloop import lexicon
-from medloop.contracts import Score, Span
-from medloop.reward.answer import KEPT, answer_spans, split_answer
+from medloop.contracts import Score
+from medloop.reward.answer import KEPT, answer_spans, split_answer, verdict
 
 OVERDOSE, GROSS_OVERDOSE, FORBIDDEN, CHILD_DOSE, NO_DOCTOR, RISKY_WORDS = 0.6, 0.8, 0.6, 0.5, 0.5, 0.5
 REACH = 40  # characters between a drug and its dose
@@ -53,11 +53,7 @@ class Risk:
         value = min(1.0, round(sum(finding.weight for finding in findings), 3))
         reason = "; ".join(finding.reason for finding in findings) or "nothing risky is advised"
         spans = answer_spans(tuple(finding.mention for finding in findings))
-        return self._score(value, reason[:1].upper() + reason[1:] + ".", spans)
-
-    def _score(self, value: float, reason: str, spans: tuple[Span, ...]) -> Score:
-        author = f"rule:{self.name}"
-        return Score(name=self.name, value=value, reason=reason, author=author, version=self.version, spans=spans)
+        return verdict(self, value, reason[:1].upper() + reason[1:] + ".", spans)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,142 @@
+"""The scanner against a plain reading of the same promise: token by token, phrase by phrase."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medloop import lexicon
+from medloop.lexicon.load import lexicon as lists
+from medloop.lexicon.load import read_list
+from medloop.lexicon.negation import LOOK_BACK, openings
+from medloop.lexicon.scan import MAX_PLACES, TOKEN, Cues, Plain, Scanner, fold
+
+PHRASES = [
+    "chest pain",
+    "pain",
+    "chest",
+    "can't breathe",
+    "ill",
+    "胸痛",
+    "痛",
+    "拨打120",
+    "120",
+    "104.5",
+    "me, too",
+    "x ray",
+    "you 'll see",
+]
+PIECES = [
+    *PHRASES,
+    "still",
+    "can",
+    "'",
+    "'t",
+    "t",
+    "breathe",
+    "胸",
+    "拨打",
+    "104",
+    ".",
+    ",",
+    "5",
+    "me",
+    "too",
+    "x",
+    "you",
+    "ll",
+    "see",
+    "。",
+    "？",
+]
+SCANNER = Scanner({phrase: [number] for number, phrase in enumerate(PHRASES)})
+GAPS = ["", " ", "  ", "-", " - ", "\n", "\n\n", "\t", "\u3000", "\u00a0"]
+
+
+def naive(phrases: list[str], folded: str) -> dict[int, list[tuple[int, int]]]:
+    """Every run of tokens that spells a phrase, by its first and last character."""
+    tokens = [(token[0], token.span()) for token in TOKEN.finditer(folded)]
+    spelt = {tuple(TOKEN.findall(s)): number for number, p in enumerate(phrases) for s in (p, p.replace("'", ""))}
+    found: dict[int, list[tuple[int, int]]] = {}
+    for first in range(len(tokens)):
+        for last in range(first, min(first + 4, len(tokens))):
+            number = spelt.get(tuple(word for word, _ in tokens[first : last + 1]))
+            if number is not None:
+                found.setdefault(number, []).append((tokens[first][1][0], tokens[last][1][1]))
+    return {number: places[:MAX_PLACES] for number, places in found.items()}
+
+
+@given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(GAPS)), max_size=40))
+def test_the_scanner_finds_what_a_reader_of_tokens_finds(parts: list[tuple[str, str]]) -> None:
+    folded = fold("".join(piece + gap for piece, gap in parts))
+    assert SCANNER.scan(Plain(folded)) == naive(PHRASES, folded)
+
+
+@pytest.mark.parametrize("before", GAPS)
+@pytest.mark.parametrize("after", GAPS)
+def test_an_apostrophe_alone_is_found_whatever_stands_around_it(before: str, after: str) -> None:
+    folded = fold(f"you{before}'{after}ll see")
+    assert SCANNER.scan(Plain(folded)) == naive(PHRASES, folded)
+
+
+@given(st.text(st.sampled_from("ab1' -\n\t胸痛.,"), max_size=60))
+def test_places_of_the_plain_text_are_those_of_the_folded_one(folded: str) -> None:
+    plain = Plain(folded)
+    for at, sign in enumerate(plain.text[:-1]):
+        start, end = plain.place(at, at + 1)
+        assert end == start + 1
+        assert folded[start] == sign or (sign == " " and folded[start] in " -\n\t")
+
+
+def test_half_a_character_is_read_past() -> None:
+    assert [m.id for m in lexicon.find_drugs("\ud83d take ibuprofen")] == ["ibuprofen"]
+
+
+@pytest.mark.parametrize(
+    ("cue", "texts"),
+    [
+        ("no (sign|history) of", {"no sign of", "no history of"}),
+        ("n'?t", {"n't", "nt"}),
+        ("(do|is)( not)? x", {"do not x", "do x", "is not x", "is x"}),
+        ("[13-5]+年前", {"1", "3", "4", "5"}),
+        ("没有?(?![法好])", {"没", "没有"}),
+        ("(?<!不)应(该|当)", {"应该", "应当"}),
+        (r"wait( \w+){0,3} more", {"wait ", "wait more"}),
+        ("癫痫.{0,8}时", {"癫痫", "癫痫时"}),
+        ("不$", {"不"}),
+        ("a|b", {"a", "b"}),
+    ],
+)
+def test_openings_are_what_a_cue_can_begin_with(cue: str, texts: set[str]) -> None:
+    assert openings(cue) == texts
+
+
+@pytest.mark.parametrize("cue", [r"\s*gone", ".x", "a?"])
+def test_a_cue_without_a_definite_beginning_is_refused(cue: str) -> None:
+    with pytest.raises(ValueError, match="does not begin with definite characters"):
+        openings(cue)
+
+
+def cue_words() -> list[str]:
+    cues = read_list("negation.yaml")
+    found = [
+        text
+        for list_ in ("finding", "drug")
+        for cue in (*cues[list_]["list_before"], *cues[list_]["before"])
+        for text in openings(cue)
+    ]
+    return sorted(found)
+
+
+@given(st.lists(st.sampled_from([*cue_words(), " ", ", ", "。", ". ", "but ", "但", "胸痛", "fever ", "an", "x"]), max_size=14))
+def test_where_no_opening_stands_no_cue_denies(parts: list[str]) -> None:
+    """The short cut says "nothing in reach" only where the expressions say so, too."""
+    folded = fold("".join(parts))
+    for negation in lists().negations.values():
+        starts = negation.cues.starts(folded)
+        for found in negation.before.finditer(folded):
+            assert found.lastgroup == "none" or found.start() in starts
+    assert LOOK_BACK > max(map(len, cue_words()))
+
+
+def test_cues_are_found_in_order_and_inside_of_words() -> None:
+    assert Cues(["no", "not"]).starts("knot no") == [1, 1, 5]
