@@ -128,8 +128,8 @@ def train_reward(config: RewardModelConfig, *, settings: Settings, replace: bool
     return card or run(plan(config, settings, job, replace=replace), settings)
 
 
-def find_job(config: RewardModelConfig, settings: Settings) -> Job:
-    """Where this run lives and what it is made of; models are checked and hashed, the data hashed."""
+def find_job(config: RewardModelConfig, settings: Settings, *, folder: Path | None = None) -> Job:
+    """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
     inputs = {"pairs": file_sha256(_file(config, settings))}
     base = resolve(ModelRef(base=config.model), settings)
     if config.reference is not None:
@@ -138,9 +138,8 @@ def find_job(config: RewardModelConfig, settings: Settings) -> Job:
         if reference.adapter_sha256 is not None:
             inputs["reference adapter"] = reference.adapter_sha256
     identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
-    return Job(
-        settings.workspace.jobs / f"train_reward-{config.name}", settings.workspace.models / "reward" / config.name, identity
-    )
+    lives = folder or settings.workspace.jobs / f"train_reward-{config.name}"
+    return Job(lives, settings.workspace.models / "reward" / config.name, identity)
 
 
 def plan(config: RewardModelConfig, settings: Settings, job: Job, *, replace: bool = False) -> Plan:

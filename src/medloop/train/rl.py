@@ -114,17 +114,19 @@ class Tick:
 Watch = Callable[[Tick], None]
 
 
-def find_job(config: RLConfig, method: str, scorer: Scorer, settings: Settings) -> Job:
-    """Where this run lives and what it is made of: model, adapter, questions and reward, by hash or version."""
+def find_job(config: RLConfig, method: str, scorer: Scorer, settings: Settings, *, folder: Path | None = None) -> Job:
+    """Where this run lives and what it is made of: model, adapter, questions and reward, by hash or version.
+
+    `folder` is that of a submitted job; without it the run has one by its method and name.
+    """
     found = resolve(config.ref, settings)
     inputs = {role: file_sha256(path) for role, path in files_of(config, settings).items()}
     if found.adapter_sha256 is not None:
         inputs["adapter"] = found.adapter_sha256
     full = {**config.model_dump(), "method": method, "reward_version": scorer.version}
     identity = {"config": full, "base_sha256": found.sha256, "inputs": inputs}
-    return Job(
-        settings.workspace.jobs / f"train_{method}-{config.name}", settings.workspace.models / "rl" / config.name, identity
-    )
+    lives = folder or settings.workspace.jobs / f"train_{method}-{config.name}"
+    return Job(lives, settings.workspace.models / "rl" / config.name, identity)
 
 
 def files_of(config: RLConfig, settings: Settings) -> dict[str, Path]:

@@ -125,15 +125,15 @@ def train_sft(config: SFTConfig, *, settings: Settings, replace: bool = False) -
     return card or run(plan(config, settings, job, replace=replace), settings)
 
 
-def find_job(config: SFTConfig, settings: Settings) -> Job:
-    """Where this run lives and what it is made of; the model is checked and hashed, the data hashed."""
+def find_job(config: SFTConfig, settings: Settings, *, folder: Path | None = None) -> Job:
+    """Where this run lives (`folder`, or by its name) and what it is made of: the model, checked, and the data, by hash."""
     if config.data is None:
         verify_if_sealed(settings.workspace.processed)
     target = settings.workspace.models / ("full" if config.full else "lora") / config.name
     inputs = {role: file_sha256(path) for role, path in _files(config, settings).items()}
     base = resolve(ModelRef(base=config.model), settings)
     identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
-    return Job(settings.workspace.jobs / f"train_sft-{config.name}", target, identity)
+    return Job(folder or settings.workspace.jobs / f"train_sft-{config.name}", target, identity)
 
 
 def plan(config: SFTConfig, settings: Settings, job: Job, *, replace: bool = False) -> Plan:
