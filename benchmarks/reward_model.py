@@ -107,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the results")
     parser.add_argument("--pairs", type=Path, help="file of human preferences; without it only the made-up pairs are tried")
-    parser.add_argument("--count", type=int, default=2400, help="made-up pairs; 0 leaves them out")
+    parser.add_argument("--count", type=int, default=2000, help="made-up pairs; 0 leaves them out")
     parser.add_argument("--epochs", type=float, default=1.0, help="passes over the human preferences")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="medloop-bench-") as place:

@@ -228,7 +228,7 @@ def test_every_setting_says_what_it_is_here_and_on_its_page():
 @pytest.mark.slow
 def test_on_made_up_pairs_the_embedded_model_is_right_nine_times_in_ten(settings):
     """As benchmarks/reward_model.py does it; some minutes."""
-    path = write(settings.home / "made_up.jsonl", list(generate_pairs(2400, seed=1)))
+    path = write(settings.home / "made_up.jsonl", list(generate_pairs(2000, seed=1)))
     wish = RewardModelConfig(name="made-up", model="embedded:tiny", full=True, data=str(path), test_share=0.25, epochs=2)
     found = train_reward(wish, settings=settings).metrics
     assert found["test_accuracy"] >= 0.9 and 0.45 < found["baseline_longer"] < 0.55
