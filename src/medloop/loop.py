@@ -171,13 +171,15 @@ def hand_in(settings: Settings, sources: Mapping[str, str], *, progress: Callabl
     from medloop.reward.combine import load_component
 
     given: dict[str, Component] = {}
+    encoders: dict[str, Mapping[str, Component]] = {}  # rel and faith of one file share their models
     for name, source in sources.items():
         if name == "teacher":
             given[name] = _teacher(settings, source, progress)
         elif name == "model":
             given[name] = _reward_model(settings, source)
         elif name in ("rel", "faith", "conc"):
-            given[name] = _relevance(settings, source)[name]
+            encoders[source] = encoders.get(source) or _relevance(settings, source)
+            given[name] = encoders[source][name]
         else:
             given[name] = load_component(name, source)
     return given
@@ -188,12 +190,19 @@ def reward_scorer(
     *,
     reward: str | None = None,
     given: Mapping[str, str] | None = None,
+    dw: str | None = None,
+    dw_config: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Scorer:
-    """What a trainer is handed: the mix of a YAML file (or the default one) with its given parts."""
+    """What a trainer is handed: the mix of a YAML file (or the default one) with its given parts, or the DW-GRPO scorer."""
     from medloop.knobs import build
     from medloop.reward.combine import MixConfig, build_mix
 
+    if dw is not None or dw_config is not None:
+        from medloop.reward.dynamic import DynamicConfig, load_dynamic
+
+        weights = {"weights": dict(dw_config)} if dw_config is not None else {}
+        return load_dynamic(build(DynamicConfig, file=Path(dw) if dw else None, pairs=(), flags=weights), settings)
     config = build(MixConfig, file=Path(reward) if reward else None, pairs=(), flags={})
     return build_mix(config, hand_in(settings, given or {}, progress=progress))
 

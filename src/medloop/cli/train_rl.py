@@ -1,4 +1,4 @@
-"""`medloop train ppo|grpo`: a policy learns from rewards; after a crash, the same command goes on where it was."""
+"""`medloop train ppo|grpo|irs`: a policy learns from rewards; after a crash, the same command goes on where it was."""
 
 from __future__ import annotations
 
@@ -88,6 +88,36 @@ def train_grpo(
     _train(grpo, grpo.GRPOConfig, flags, with_, config, set_, live=live, replace=replace)
 
 
+@train_app.command("irs")
+def train_irs(
+    name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
+    reward: Reward = None, with_: With = None,
+    dw: Annotated[str | None, typer.Option(metavar="FILE", help="Score by DW-GRPO, as configs/dw.yaml.")] = None,
+    n_iterations: Annotated[int | None, typer.Option(help="Rounds of generate, score, fine-tune [3].")] = None,
+    n_questions: Annotated[int | None, typer.Option(help="Questions asked in a round [100].")] = None,
+    n_candidates: Annotated[int | None, typer.Option(help="Answers to each question [4].")] = None,
+    top_k: Annotated[int | None, typer.Option(help="At most so many answers of a question are kept [3].")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Least reward of a kept answer [the mean of the round].")] = None,
+    learning_rate: Rate = None, seed: Seed = None, config: Config = None, set_: Set = None, live: Live = False,
+    replace: Replace = False,
+) -> None:  # fmt: skip
+    """Iterative Rejection Sampling: generate candidates, keep the best, fine-tune on them, again; one model in memory.
+
+    Example:  medloop train irs --adapter sft --n-iterations 3 --n-candidates 4 --top-k 3
+    """
+    from medloop.models import require_packages
+
+    require_packages("trl", "datasets")
+    from medloop.train import irs
+
+    flags = {
+        "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward, "dw": dw,
+        "n_iterations": n_iterations, "n_questions": n_questions, "n_candidates": n_candidates, "top_k": top_k,
+        "threshold": threshold, "learning_rate": learning_rate, "seed": seed,
+    }  # fmt: skip
+    _train(irs, irs.IRSRunConfig, flags, with_, config, set_, live=live, replace=replace)
+
+
 def _train(
     stage: Any, kind: type[Any], flags: dict[str, Any], with_: list[str] | None, file: Path | None, pairs: list[str] | None,
     *, live: bool, replace: bool,
@@ -101,7 +131,8 @@ def _train(
     settings = common.settings()
     defaults = {"model": settings.model, "seed": settings.seed}
     wish = build(kind, file=file, pairs=pairs or (), flags={**flags, "given": sources(with_) or None}, defaults=defaults)
-    scorer = loop.reward_scorer(settings, reward=wish.reward, given=wish.given)
+    dynamic = {name: getattr(wish, name) for name in ("dw", "dw_config") if hasattr(wish, name)}
+    scorer = loop.reward_scorer(settings, reward=wish.reward, given=wish.given, **dynamic)
     job = rl.find_job(wish, stage.METHOD, scorer, settings)
     with loop.open_books(settings) as books:
         if not replace and (card := job.finished()) is not None:
@@ -122,7 +153,7 @@ def _announce(plan: RLPlan) -> None:
     start = f"adapter {config.adapter}" if config.adapter else "a fresh adapter"
     left_out = f" ({plan.too_long:,} too long)" if plan.too_long else ""
     common.say(f"{plan.method.upper()} on {config.model}, {start}: {len(plan.questions):,} questions{left_out}.")
-    answers = config.prompts_per_step * config.samples
+    answers = (getattr(config, "prompts_per_step", 0) or config.n_questions) * config.samples
     common.say(
         f"{config.steps:,} steps of {answers:,} answers; {len(plan.held_out):,} held-out questions; reward {plan.scorer.version}."
     )

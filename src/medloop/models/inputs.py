@@ -21,11 +21,12 @@ TEXTS = ("prompt", "question")
 
 
 class Item(NamedTuple):
-    """One line: its id if it has one, its place, and what was said."""
+    """One line: its id if it has one, its place, what was said, and what an answer may rely on."""
 
     id: str | None
     line: int
     conversation: Conversation
+    context: str | None = None
 
 
 def read_items(path: Path) -> Iterator[Item]:
@@ -34,7 +35,8 @@ def read_items(path: Path) -> Iterator[Item]:
         raise InputError(f"{path} is empty", "Give a file with one JSON object per line")
     for number, row in jsonl.numbered(path):
         try:
-            yield Item(_id(row), number, _conversation(row))
+            context = row.get("context")
+            yield Item(_id(row), number, _conversation(row), context if isinstance(context, str) and context else None)
         except (ValidationError, _Unknown) as problem:
             raise InputError.at(path, number, _explain(problem), "Repair or remove that line") from None
 

@@ -36,6 +36,7 @@ class Question:
     ids: tuple[int, ...]
     asked: str
     opening: str = ""
+    context: str | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def read_questions(path: Path, tokenizer: Any, *, max_tokens: int, limit: int = 
             continue
         opening = f"{THINK}\n" if opens_thinking(render_prompt(tokenizer, messages.messages)) else ""
         name = item.id or f"line {item.line}"
-        found.setdefault(name, Question(name, tuple(ids), messages.asked, opening))
+        found.setdefault(name, Question(name, tuple(ids), messages.asked, opening, item.context))
         if limit and len(found) == limit:
             break
     if not found:
@@ -133,7 +134,7 @@ def gather(
     phase("SCORING", 0, len(rows))
     rewards = scorer.score(
         [
-            Sample(id=name, question=question.asked, answer=text, group=question.id)
+            Sample(id=name, question=question.asked, answer=text, group=question.id, context=question.context)
             for name, question, text in zip(streams, asked, texts, strict=True)
         ]
     )

@@ -23,12 +23,12 @@ from medloop.train import maths, rl, rl_publish
 from medloop.train.experience import Experience
 from medloop.train.maths import Aggregation, GroupAdvantages, PolicyStats, Scale, Window
 from medloop.train.policy import Batch
-from medloop.train.rl import Bench, RLConfig, RLPlan
+from medloop.train.rl import Bench, RLPlan, StepConfig
 
 METHOD = "grpo"
 
 
-class GRPOConfig(RLConfig):
+class GRPOConfig(StepConfig):
     samples: int = Field(8, ge=2, description="Answers to each question: the group.")
     loss: Aggregation = Field("dapo", description="How tokens are averaged: dapo, grpo, dr_grpo or bnpo.")
     scale: Scale = Field("group", description="What advantages are divided by: the spread of the group, of the batch, or none.")
@@ -66,7 +66,8 @@ def _step(bench: Bench) -> None:
     """Ask, score, compare, learn."""
     config = bench.plan.config
     rate = rl.set_rate(bench)
-    found = rl.ask(bench, rl.questions_of(bench, bench.step), config.samples, f"{config.seed}:{bench.step}")
+    questions = rl.questions_of(bench, bench.step, config.prompts_per_step)
+    found = rl.ask(bench, questions, config.samples, f"{config.seed}:{bench.step}")
     advantages, present = _advantages(config, found, bench)
     mask = rl.answer_mask(found, bench.policy.device) & present[:, None]
     if config.mask_cut:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -79,8 +79,11 @@ class Job:
         return now, None
 
     def end(self) -> None:
-        """The result is in place: the checkpoints have done their work."""
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        """The result is in place: the checkpoints have done their work. What else a method keeps there stays."""
+        for done in self.checkpoints.glob("step-*"):
+            shutil.rmtree(done, ignore_errors=True)
+        with suppress(OSError):
+            self.checkpoints.rmdir()  # only when empty
 
     @contextmanager
     def only_process(self) -> Iterator[None]:

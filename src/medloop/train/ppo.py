@@ -26,12 +26,12 @@ from medloop.train import maths, rl, rl_publish
 from medloop.train.experience import Experience
 from medloop.train.maths import AdaptiveKL, PolicyStats, Window
 from medloop.train.policy import Batch
-from medloop.train.rl import Bench, RLConfig, RLPlan
+from medloop.train.rl import Bench, RLPlan, StepConfig
 
 METHOD = "ppo"
 
 
-class PPOConfig(RLConfig):
+class PPOConfig(StepConfig):
     samples: int = Field(4, ge=1, description="Answers to each question in a batch.")
     epochs: int = Field(2, ge=1, description="Passes over a batch of answers.")
     minibatches: int = Field(2, ge=1, description="Optimizer steps per pass.")
@@ -87,7 +87,8 @@ def _step(bench: Bench) -> None:
     """Ask, score, look back, learn, and steer the weight of the KL."""
     config, controller = bench.plan.config, AdaptiveKL(**bench.state["kl"])
     rate = rl.set_rate(bench)
-    found = rl.ask(bench, rl.questions_of(bench, bench.step), config.samples, f"{config.seed}:{bench.step}")
+    questions = rl.questions_of(bench, bench.step, config.prompts_per_step)
+    found = rl.ask(bench, questions, config.samples, f"{config.seed}:{bench.step}")
     lesson = _look_back(bench, found, controller.beta)
     stats = _learn(bench, found, lesson)
     bench.sampler.refresh()

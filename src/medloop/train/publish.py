@@ -35,7 +35,7 @@ def publish(
         if card.config.get("full"):
             model.save_pretrained(temp)
         else:
-            _save_adapter(temp, model, card.base)
+            save_adapter(temp, model, card.base)
         tokenizer.save_pretrained(temp)
         shutil.copyfile(metrics, temp / "metrics.jsonl")
         (temp / "card.json").write_text(
@@ -78,7 +78,7 @@ def _how_to_ask(card: TrainingCard) -> list[str]:
     return ["```", f"medloop predict questions.jsonl --output answers.jsonl {use}", "```", ""]
 
 
-def _save_adapter(folder: Path, model: Any, base: str) -> None:
+def save_adapter(folder: Path, model: Any, base: str) -> None:
     """As peft would, but with its sets in order: the same adapter is the same bytes."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in get_peft_model_state_dict(model).items()}
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})

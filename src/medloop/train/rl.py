@@ -57,8 +57,6 @@ class RLConfig(BaseModel):
     held_out_n: int = Field(128, ge=0, description="At most so many held-out questions; 0 means none.")
     reward: str | None = Field(None, description="YAML file of the reward, as configs/reward.yaml; empty: the default mix.")
     given: dict[str, str] = Field(default_factory=dict, description="Given parts of the reward: teacher, model, ... and source.")
-    steps: int = Field(40, ge=1, description="Batches of experience.")
-    prompts_per_step: int = Field(16, ge=1, description="Questions in a batch.")
     max_prompt: int = Field(256, ge=8, description="Tokens of a question; longer ones lose old turns, or are left out.")
     max_new_tokens: int = Field(160, ge=1, description="Tokens of an answer.")
     temperature: float = Field(1.0, gt=0, le=5, description="Of sampling and of every log-probability.")
@@ -82,6 +80,13 @@ class RLConfig(BaseModel):
     @property
     def ref(self) -> ModelRef:
         return ModelRef(base=self.model, adapter=self.adapter)
+
+
+class StepConfig(RLConfig):
+    """Of the methods that learn batch by batch: PPO and GRPO."""
+
+    steps: int = Field(40, ge=1, description="Batches of experience.")
+    prompts_per_step: int = Field(16, ge=1, description="Questions in a batch.")
 
 
 @dataclass(frozen=True)
@@ -251,10 +256,10 @@ def ask(bench: Bench, questions: Sequence[Question], samples: int, stream: str) 
     )  # fmt: skip
 
 
-def questions_of(bench: Bench, step: int) -> list[Question]:
-    """Those of one step: all questions in a new order for each pass, so many at a time."""
+def questions_of(bench: Bench, step: int, count: int) -> list[Question]:
+    """The `count` questions of one step: all of them in a new order for each pass, so many at a time."""
     config, every = bench.plan.config, bench.plan.questions
-    wanted = range((step - 1) * config.prompts_per_step, step * config.prompts_per_step)
+    wanted = range((step - 1) * count, step * count)
     orders: dict[int, list[int]] = {}
     for at in wanted:
         turn = at // len(every)
@@ -346,6 +351,12 @@ def guarded(bench: Bench, step: Callable[[], None]) -> bool:
         return True
     except NotFinite:
         bench.go_back(memory)
+        count_broken(bench)
+    return False
+
+
+def count_broken(bench: Bench) -> None:
+    """One more step that did not count; the third ends the run."""
     bench.state["broken"] += 1
     log(bench, "TRAINING", extra={"broken": bench.state["broken"]})
     if bench.state["broken"] >= MAX_BROKEN:
@@ -353,7 +364,6 @@ def guarded(bench: Bench, step: Callable[[], None]) -> bool:
             f"{MAX_BROKEN} steps ended in numbers that are not finite, the last one at step {bench.step}",
             "Lower the learning rate or the reward's bounds; the last good checkpoint is kept",
         )
-    return False
 
 
 def set_rate(bench: Bench) -> float:
@@ -406,7 +416,7 @@ def part_weights(scorer: Scorer) -> dict[str, float]:
 def report_step(bench: Bench, found: Experience, *, rate: float, loss: float, **numbers: Any) -> None:
     """Two lines of metrics: what was earned, and how the update went. Samples for people beside them."""
     said = found.summary()
-    log(bench, "METRICS", avg_reward=said["reward"], weights=_shares(found), extra=said)
+    log(bench, "METRICS", avg_reward=said["reward"], weights=shares(found), extra=said)
     kept = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
     log(bench, "TRAINING", epoch=1.0, loss=round(loss, 8), extra={**kept, "rate": rate})
     keep_samples(bench, found)
@@ -418,7 +428,7 @@ def report_step(bench: Bench, found: Experience, *, rate: float, loss: float, **
     }
 
 
-def _shares(found: Experience) -> dict[str, float]:
+def shares(found: Experience) -> dict[str, float]:
     """The mean weight of each part in the rewards of this step: parts that were missing weigh less."""
     names = sorted({name for reward in found.rewards for name in reward.weights})
     return {name: round(sum(r.weights.get(name, 0.0) for r in found.rewards) / len(found.rewards), 6) for name in names}

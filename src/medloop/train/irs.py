@@ -1,0 +1,307 @@
+"""Iterative Rejection Sampling (document 003): generate candidates, keep the best, fine-tune on them, again.
+
+    plan = irs.plan(IRSRunConfig(adapter="sft", n_iterations=3), scorer, settings)
+    card = irs.run(plan, settings)
+
+Each iteration: N candidates per question (GENERATING), scored on the CPU (SCORING), the good ones chosen and the scorer's
+weights moved (METRICS), fine-tuning on them with old records mixed in (TRAINING). Only the policy is ever on the GPU. An
+iteration goes on from the last one's adapter; when the reward on held-out questions falls, it is undone and the run ends.
+
+What makes it work (https://arxiv.org/abs/2504.11343): a candidate must pass a threshold *and* be among the top k of its
+question; questions whose candidates all pass teach little and are capped; copies are dropped; every kept answer says where it
+came from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from medloop.contracts import Scorer, TrainingCard, canonical_json, sha256_id
+from medloop.errors import ResultError
+from medloop.models.inputs import read_items
+from medloop.models.rollout import Sampled
+from medloop.models.template import encode_example
+from medloop.privacy.scrub import Scrubber, Unscrubbable
+from medloop.settings import Settings
+from medloop.store import jsonl
+from medloop.store.artifacts import new_artifact
+from medloop.train import rl, rl_publish
+from medloop.train.checkpoint import save_checkpoint
+from medloop.train.experience import Experience
+from medloop.train.maths import Window, aggregate
+from medloop.train.policy import Batch
+from medloop.train.publish import save_adapter
+from medloop.train.rl import Bench, RLConfig, RLPlan
+
+METHOD = "irs"
+
+
+class IRSRunConfig(RLConfig):
+    """The names of document 003, and what it leaves open."""
+
+    n_iterations: int = Field(3, ge=1, description="Rounds of generate, score, fine-tune.")
+    n_questions: int = Field(100, ge=1, description="Questions asked in a round.")
+    n_candidates: int = Field(4, ge=1, description="Answers to each question.")
+    top_k: int = Field(3, ge=1, description="At most so many answers of a question are kept.")
+    threshold: float | None = Field(None, description="Least reward of a kept answer; empty: the mean of the round.")
+    all_pass_share: float = Field(
+        0.5, ge=0, le=1, description="At most this share of kept answers is of questions whose answers all passed."
+    )
+    replay: float = Field(0.2, ge=0, lt=1, description="Share of old records among what is trained on.")
+    replay_data: str | None = Field(None, description="Old records; empty: data/processed/train.jsonl where there is one.")
+    batch_size: int = Field(16, ge=1, description="Answers per optimizer step.")
+    epochs: int = Field(1, ge=1, description="Passes over the kept answers in a round.")
+    tolerance: float = Field(0.02, ge=0, description="The held-out reward may fall by so much before the run ends.")
+    dw: str | None = Field(None, description="YAML of the DW-GRPO scorer, as configs/dw.yaml, in the place of `reward`.")
+    dw_config: dict[str, Any] | None = Field(None, description="Its dynamic weights, as in document 003; also chooses it.")
+
+    @property
+    def steps(self) -> int:
+        return self.n_iterations
+
+    @property
+    def samples(self) -> int:
+        return self.n_candidates
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The answers worth learning from, by place, and what became of the others."""
+
+    kept: list[int]
+    copies: int
+    below: int
+    capped: int
+    threshold: float
+
+
+def plan(config: IRSRunConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
+    return rl.plan(config, METHOD, scorer, settings, rl.find_job(config, METHOD, scorer, settings), replace=replace)
+
+
+def run(
+    plan: RLPlan, settings: Settings, *, watch: rl.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+) -> TrainingCard:
+    """Iterate to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
+    with plan.job.only_process():
+        bench = rl.set_up(plan, settings, watch=watch)
+        _go_on(bench)
+        old = _old_records(bench, settings)
+        rl.check_held_out(bench)
+        for iteration in range(bench.state.get("done", 0) + 1, plan.config.n_iterations + 1):
+            bench.step = iteration
+            if not _iteration(bench, old, should_stop):
+                break
+        _keep_adapter(bench, "final")
+        card = rl_publish.finish(bench)
+    return card
+
+
+def _iteration(bench: Bench, old: Sequence[Sampled], should_stop: Callable[[], bool]) -> bool:
+    """One round; False when it made the policy worse, which is then as it was before."""
+    if "lesson" not in bench.state:
+        bench.state["before"] = {name: p.detach().clone() for name, p in bench.policy.trained().items()}
+        found = _candidates(bench)
+        chosen = select(found, bench.plan.config)
+        _report(bench, found, chosen)
+        bench.state["lesson"] = [(found.rows[at].prompt, found.rows[at].tokens) for at in chosen.kept]
+        bench.state["at"] = 0
+        _save(bench)
+    rows = [Sampled(tuple(p), tuple(t), (0.0,) * len(t), True, "") for p, t in bench.state["lesson"]]
+    if not rows:
+        raise ResultError("No candidate was worth learning from", "Lower the threshold, or ask for more candidates")
+    _fine_tune(bench, [*rows, *_replayed(bench, rows, old)], should_stop)
+    bench.sampler.refresh()
+    rl.check_held_out(bench)
+    better = _not_worse(bench)
+    if not better:
+        with torch.no_grad():
+            for name, p in bench.policy.trained().items():
+                p.copy_(bench.state["before"][name])
+        bench.sampler.refresh()
+        del bench.state["held_out"][str(bench.step)]
+        rl.log(bench, "METRICS", extra={"undone": bench.step})
+    for name in ("lesson", "at", "before"):
+        bench.state.pop(name, None)
+    bench.state["done"] = bench.step if better else bench.plan.config.n_iterations
+    _save(bench)
+    if better:
+        _keep_adapter(bench, f"iter_{bench.step}")
+    return better
+
+
+def _candidates(bench: Bench) -> Experience:
+    config = bench.plan.config
+    questions = rl.questions_of(bench, bench.step, config.n_questions)
+    rl.log(bench, "GENERATING", progress=0.0)
+    found = rl.ask(bench, questions, config.n_candidates, f"{config.seed}:{bench.step}")
+    rl.log(bench, "GENERATING", progress=100.0)
+    rl.log(bench, "SCORING", progress=100.0)
+    return found
+
+
+def select(found: Experience, config: IRSRunConfig) -> Chosen:
+    """Present, distinct, at or above the threshold, among the top k of the question; easy questions capped."""
+    values, present = (tensor.tolist() for tensor in found.values())
+    scored = [value for value, there in zip(values, present, strict=True) if there]
+    least = config.threshold if config.threshold is not None else sum(scored) / max(len(scored), 1)
+    groups: dict[str, list[int]] = {}
+    for at, group in enumerate(found.groups):
+        groups.setdefault(group, []).append(at)
+    hard: list[int] = []
+    easy: list[int] = []
+    copies = below = 0
+    for rows in groups.values():
+        there = [at for at in rows if present[at]]
+        ranked = sorted(there, key=lambda at: (-values[at], len(found.rows[at].tokens), at))
+        distinct = list({found.texts[at].strip(): at for at in reversed(ranked)}.values())[::-1]
+        passed = [at for at in distinct if values[at] >= least]
+        copies += len(ranked) - len(distinct)
+        below += len(distinct) - len(passed)
+        all_passed = bool(there) and all(values[at] >= least for at in there) and len(there) > 1
+        (easy if all_passed else hard).extend(passed[: config.top_k])
+    share = config.all_pass_share
+    room = len(easy) if share >= 1 or not hard else min(len(easy), math.floor(len(hard) * share / (1 - share)))
+    kept_easy = sorted(easy, key=lambda at: sha256_id(f"{config.seed}:{found.groups[at]}:{at}"))[:room]
+    return Chosen(sorted([*hard, *kept_easy]), copies, below, len(easy) - room, round(least, 6))
+
+
+def _report(bench: Bench, found: Experience, chosen: Chosen) -> None:
+    """The line of document 003, with the weights in force; then the scorer may move them. Kept answers with their provenance."""
+    said = found.summary()
+    scorer: Any = bench.plan.scorer
+    weights = dict(scorer.weights) if hasattr(scorer, "end_round") else rl.shares(found)
+    lengths = [len(row.tokens) for row in found.rows]
+    kept = [lengths[at] for at in chosen.kept]
+    more = {
+        "kept": len(chosen.kept), "copies": chosen.copies, "below": chosen.below, "capped": chosen.capped,
+        "threshold": chosen.threshold, "length_ratio": round(sum(kept) * len(lengths) / max(len(kept) * sum(lengths), 1), 6),
+    }  # fmt: skip
+    if hasattr(scorer, "end_round"):
+        scorer.end_round(found.rewards)
+        bench.state["dw"] = scorer.state().model_dump(mode="json")
+    rl.log(bench, "METRICS", avg_reward=said["reward"], weights=weights, extra={**said, **more})
+    bench.numbers = {"reward": said["reward"] or 0.0, "kept": float(len(chosen.kept)), "length": said["length"]}
+    model = sha256_id(canonical_json([bench.plan.job.identity, bench.step]))
+    rows = []
+    for at in chosen.kept:
+        try:
+            said_here = {"question": Scrubber().scrub(found.questions[at].asked), "answer": Scrubber().scrub(found.texts[at])}
+        except Unscrubbable:
+            continue
+        reward = found.rewards[at]
+        rows.append(
+            {"iter": bench.step, "prompt_id": found.groups[at], **said_here, "reward": reward.value,
+             "parts": {p.name: getattr(p, "value", None) for p in reward.parts}, "reward_version": reward.version,
+             "model": model, "stream": found.rows[at].stream}
+        )  # fmt: skip
+    jsonl.append(rl.samples_path(bench.plan.job), rows)
+
+
+def _fine_tune(bench: Bench, rows: list[Sampled], should_stop: Callable[[], bool]) -> None:
+    """Cross entropy on the kept answers; goes on at the optimizer step where a checkpoint stopped."""
+    config = bench.plan.config
+    lesson = Experience([], rows, [], [])
+    batches = [
+        piece for epoch in range(config.epochs)
+        for piece in rl.shuffled(range(len(rows)), -(-len(rows) // config.batch_size), f"{config.seed}:{bench.step}:{epoch}")
+    ]  # fmt: skip
+    for at in range(bench.state["at"], len(batches)):
+        for group in bench.optimizer.param_groups:
+            group["lr"] = bench.rate * (1 - at / len(batches))
+        window = Window.of(rl.answer_mask(Experience([], [rows[n] for n in batches[at]], [], []), bench.policy.device), 1)
+
+        def loss_of(part: list[int], batch: Batch, window: Window = window) -> Tensor:
+            return aggregate(-bench.policy.score(batch, temperature=1.0).logprobs, batch.mask, window, "dapo")
+
+        bench.state["at"] = at + 1
+        try:
+            loss = rl.optimise(bench, batches[at], lesson, loss_of)
+            rl.log(bench, "TRAINING", epoch=round((at + 1) / len(batches) * config.epochs, 6), loss=round(loss, 8))
+        except rl.NotFinite:  # before any weight has moved
+            rl.count_broken(bench)
+        bench.phase("TRAINING", at + 1, len(batches))
+        stop = should_stop()
+        if stop or (at + 1) % config.save_every == 0:
+            _save(bench)
+        if stop:
+            raise KeyboardInterrupt
+
+
+def _not_worse(bench: Bench) -> bool:
+    checks = bench.state["held_out"]
+    means = [_mean(checks[key]) for key in sorted(checks, key=int)]
+    return len(means) < 2 or means[-1] >= means[-2] - bench.plan.config.tolerance
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / max(len(known), 1)
+
+
+def _old_records(bench: Bench, settings: Settings) -> list[Sampled]:
+    """Records the policy was taught before; none where there is no file."""
+    config = bench.plan.config
+    path = Path(config.replay_data).expanduser() if config.replay_data else settings.workspace.processed / "train.jsonl"
+    if not config.replay or not path.is_file():
+        return []
+    found = []
+    longest = config.max_prompt + config.max_new_tokens
+    for item in read_items(path):
+        if item.conversation.answer is None:
+            continue
+        example = encode_example(bench.policy.loaded.tokenizer, item.conversation.messages, max_length=longest)
+        if example is not None:
+            start = example.completion_mask.index(1)
+            tokens = tuple(example.input_ids[start:])
+            found.append(Sampled(tuple(example.input_ids[:start]), tokens, (0.0,) * len(tokens), True, ""))
+    return found
+
+
+def _replayed(bench: Bench, rows: Sequence[Sampled], old: Sequence[Sampled]) -> list[Sampled]:
+    """So many old records that they are the wanted share, another draw each round."""
+    config = bench.plan.config
+    wanted = min(len(old), round(len(rows) * config.replay / (1 - config.replay)))
+    return [old[n] for n in rl.shuffled(range(len(old)), 1, f"replay:{config.seed}:{bench.step}")[0][:wanted]] if wanted else []
+
+
+def _keep_adapter(bench: Bench, name: str) -> None:
+    """`checkpoints/iter_N` and `checkpoints/final`, as document 003 lays them out."""
+    with new_artifact(bench.plan.job.checkpoints / name, replace=True) as temp:
+        save_adapter(temp, bench.policy.model, bench.plan.config.model)
+
+
+def _save(bench: Bench) -> None:
+    """By count of saves, because a round has many; the lines of metrics are counted, to be cut to them on the way back."""
+    bench.state["saves"] = bench.state.get("saves", 0) + 1
+    bench.state["iteration"] = bench.step
+    bench.state["lines"] = sum(1 for _ in jsonl.read(bench.plan.job.metrics))
+    samples = rl.samples_path(bench.plan.job)
+    bench.state["sampled"] = sum(1 for _ in jsonl.read(samples)) if samples.is_file() else 0
+    weights = {name: p.detach() for name, p in bench.policy.trained().items()}
+    save_checkpoint(bench.plan.job.checkpoints, bench.state["saves"], weights, bench.optimizer, extra={"state": bench.state})
+
+
+def _go_on(bench: Bench) -> None:
+    """After a restart: the scorer's weights as they were, and what was logged after the checkpoint is cut off."""
+    if "lines" not in bench.state:
+        return
+    _cut(bench.plan.job.metrics, bench.state["lines"])
+    _cut(rl.samples_path(bench.plan.job), bench.state["sampled"])
+    bench.step = bench.state["iteration"]
+    scorer: Any = bench.plan.scorer
+    if "dw" in bench.state:
+        scorer.restore(type(scorer.state()).model_validate(bench.state["dw"]))
+
+
+def _cut(path: Path, lines: int) -> None:
+    if path.is_file():
+        jsonl.write(path, list(jsonl.read(path))[:lines])
