@@ -14,6 +14,7 @@ from typing import Any
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from pydantic import ValidationError
 from safetensors.torch import load_file
+from transformers.pytorch_utils import Conv1D
 
 from medloop.contracts import TrainingCard
 from medloop.errors import ModelError
@@ -30,6 +31,12 @@ HARMLESS = frozenset(
 )  # fmt: skip
 
 log = logging.getLogger(__name__)
+
+
+def fresh_lora(model: Any, **shape: Any) -> LoraConfig:
+    """A LoRA on every linear layer of a model; `shape` as LoraConfig takes it (r, lora_alpha, ...)."""
+    transposed = any(isinstance(module, Conv1D) for module in model.modules())  # GPT-2 keeps its matrices that way
+    return LoraConfig(**{"target_modules": "all-linear", "task_type": "CAUSAL_LM", "fan_in_fan_out": transposed, **shape})
 
 
 def put_adapter(model: Any, folder: Path, *, base: str, base_sha256: str, task_type: str = "CAUSAL_LM") -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from medloop.contracts import Completion, Message, ModelRef, canonical_json, sha256_id
+from medloop.contracts import Completion, Message, Missing, ModelRef, Reward, Sample, Score, canonical_json, sha256_id
 from medloop.settings import Settings
 
 
@@ -44,3 +44,24 @@ class FakeGenerate:
         """What `loop.evaluate_models` takes as `open_model`; the identity is the hash of the answers."""
         identity = {"base": sha256_id(canonical_json([self.answers, self.default])), "adapter": None}
         return lambda ref, settings: (identity, lambda: self)
+
+
+class FakeScorer:
+    """A Scorer that judges by a function of your own; None is a missing reward. `seen` counts the samples."""
+
+    def __init__(self, judge: Callable[[Sample], float | None], version: str = "fake-1") -> None:
+        self.judge = judge
+        self.version = version
+        self.seen = 0
+
+    def score(self, samples: Sequence[Sample]) -> list[Reward]:
+        self.seen += len(samples)
+        return [self._reward(sample) for sample in samples]
+
+    def _reward(self, sample: Sample) -> Reward:
+        value = self.judge(sample)
+        if value is None:
+            part: Score | Missing = Missing(name="fake", reason="not judged", author="fake", version=self.version)
+            return Reward(value=None, parts=(part,), weights={}, version=self.version, reason="fake: not judged")
+        part = Score(name="fake", value=min(1.0, max(0.0, value)), reason="judged", author="fake", version=self.version)
+        return Reward(value=value, parts=(part,), weights={"fake": 1.0}, version=self.version)

@@ -18,6 +18,7 @@ from safetensors import safe_open
 from transformers import AutoConfig
 
 EFFICIENCY = 0.35  # share of the bare matrix speed that a training step reached (docs/stages/train.md)
+SAMPLING = 0.06  # the same for sampling, which makes one token of each answer at a time (docs/stages/jobs.md)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,30 @@ def memory(shape: Shape, tokens_at_once: int) -> int:
     """In bytes, at the peak of a step."""
     activations = 34 * shape.bytes_per_weight * tokens_at_once * shape.width * shape.layers // 2
     return shape.parameters * shape.bytes_per_weight + shape.trainable * 12 + activations
+
+
+@dataclass(frozen=True)
+class RLWork:
+    """The tokens of an RL run, by what is done with them."""
+
+    written: int  # sampled, one at a time
+    read: int  # only scored: questions, and answers under the policy and the reference
+    learnt: int  # forward and backward
+    at_once: int  # in memory in an update
+    cached: int  # in memory while sampling: answers at once, times tokens of question and answer
+
+
+def rl(shape: Shape, work: RLWork, *, device: torch.device) -> tuple[float, int]:
+    """Seconds and bytes of an RL run. 2 operations per weight and token to sample or to read, 4 to learn with LoRA.
+
+    Answers are counted at their full length, so a run whose answers end early is faster than this. Sampling keeps a key and a
+    value per layer and token; the larger of sampling and updating decides the memory.
+    """
+    speed = _matrix_speed(shape.width, device)
+    passes = 2 * shape.parameters * (work.written / SAMPLING + (work.read + 2 * work.learnt) / EFFICIENCY)
+    cache = 2 * shape.bytes_per_weight * shape.layers * shape.width * work.cached
+    weights = shape.parameters * shape.bytes_per_weight + shape.trainable * 12
+    return passes / speed, max(memory(shape, work.at_once), weights + cache)
 
 
 def free_memory(device: torch.device) -> int:

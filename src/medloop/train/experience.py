@@ -4,7 +4,7 @@
     found = gather(policy, sampler, asked.questions[:16], scorer, samples=8, max_new_tokens=200, temperature=1.0, stream="42:3")
 
 An answer without a reward is missing, not worth 0: `present` marks the others. When too many are missing the run stops, because
-what is left is no longer a sample of what the policy does. A reward that is not a finite number is missing too, and counted.
+what is left is no longer a sample of what the policy does. (A reward that is not finite cannot be: its contract refuses it.)
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ class Experience:
 
     def values(self) -> tuple[Tensor, Tensor]:
         """Rewards (N,) with 0 where there is none, and which are present (N,)."""
-        found = [reward.value if reward.value is not None and math.isfinite(reward.value) else None for reward in self.rewards]
-        present = torch.tensor([value is not None for value in found])
-        return torch.tensor([value or 0.0 for value in found], dtype=torch.float32), present
+        present = torch.tensor([reward.value is not None for reward in self.rewards])
+        return torch.tensor([reward.value or 0.0 for reward in self.rewards], dtype=torch.float32), present
 
     def parts(self, weights: dict[str, float]) -> tuple[Tensor, Tensor, list[str]]:
         """The parts of the reward one by one (N, K), which are present, and their names; a penalty counts negative."""

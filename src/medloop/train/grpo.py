@@ -53,7 +53,7 @@ def run(
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.job.only_process():
         bench = rl.set_up(plan, settings, watch=watch)
-        rl.check_held_out(bench)
+        rl.check_held_out(bench, first=True)
         for step in range(bench.step + 1, plan.config.steps + 1):
             bench.step = step
             rl.guarded(bench, lambda: _step(bench))

@@ -95,7 +95,7 @@ def run(
         bench = rl.set_up(plan, settings, watch=watch)
         _go_on(bench)
         old = _old_records(bench, settings)
-        rl.check_held_out(bench)
+        rl.check_held_out(bench, first=True)
         for iteration in range(bench.state.get("done", 0) + 1, plan.config.n_iterations + 1):
             bench.step = iteration
             if not _iteration(bench, old, should_stop):

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import get_peft_model
 from torch import Tensor, nn
 
 from medloop.contracts import ModelRef
+from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load
 from medloop.models.rollout import Sampled, Sampler, stop_ids
 from medloop.models.template import control_ids
@@ -151,8 +152,7 @@ def open_policy(
     loaded = load(ref, settings, load_in_4bit=load_in_4bit)
     model = loaded.model
     if ref.adapter is None:
-        lora = LoraConfig(r=lora_r, lora_alpha=lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM")
-        model = get_peft_model(model, lora)
+        model = get_peft_model(model, fresh_lora(model, r=lora_r, lora_alpha=lora_alpha))
     else:
         _copy_as_reference(model)
     _no_dropout(model)

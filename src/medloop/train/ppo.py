@@ -74,7 +74,7 @@ def run(
     with plan.job.only_process():
         bench = rl.set_up(plan, settings, with_values=True, watch=watch)
         bench.state.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())
-        rl.check_held_out(bench)
+        rl.check_held_out(bench, first=True)
         for step in range(bench.step + 1, plan.config.steps + 1):
             bench.step = step
             rl.guarded(bench, lambda: _step(bench))

@@ -374,9 +374,12 @@ def set_rate(bench: Bench) -> float:
     return rate
 
 
-def check_held_out(bench: Bench) -> None:
-    """The reward on questions that are never trained on, with the same random stream each time, so that checks can be paired."""
-    if not bench.plan.held_out or str(bench.step) in bench.state["held_out"]:
+def check_held_out(bench: Bench, *, first: bool = False) -> None:
+    """The reward on questions that are never trained on, with the same random stream each time, so that checks can be paired.
+
+    The `first` one is of the policy as it came; a run that goes on has had it.
+    """
+    if not bench.plan.held_out or (first and bench.state["held_out"]):
         return
     found = ask(bench, bench.plan.held_out, 1, f"held-out:{bench.plan.config.seed}")
     values, present = found.values()

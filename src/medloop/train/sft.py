@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from transformers import PrinterCallback
-from transformers.pytorch_utils import Conv1D
 from trl import SFTConfig as TrlConfig
 
 from medloop.contracts import ModelRef, TrainingCard, utc_now
 from medloop.errors import InputError, ResultError
 from medloop.models import runtime
+from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load, load_tokenizer, resolve
 from medloop.settings import Settings
 from medloop.store import jsonl
@@ -227,15 +226,7 @@ def _fit(
 
 def _trainer(plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableSFT:
     config = plan.config
-    transposed = any(isinstance(module, Conv1D) for module in loaded.model.modules())  # GPT-2 keeps its matrices that way
-    lora = LoraConfig(
-        r=config.lora_r,
-        lora_alpha=config.lora_alpha,
-        lora_dropout=config.lora_dropout,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-        fan_in_fan_out=transposed,
-    )
+    lora = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
     trainer = ResumableSFT(
         loaded.model,
         _arguments(plan, loaded, micro),
