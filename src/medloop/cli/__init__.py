@@ -35,6 +35,8 @@ for _stage in (
     "store",
     "train",
     "train_rl",
+    "jobs",
+    "api",
     "predict",
     "eval",
     "reward",

@@ -35,9 +35,10 @@ class TrainRequest(Contract):
     """Body of `POST /api/train`."""
 
     stage: Stage
-    model_id: Text
+    model_id: Text | None = None  # without one: the workspace's model
     irs_config: IRSConfig | None = None
     config: Json = Field(default_factory=dict)
+    n_iterations: int | None = Field(None, ge=1)  # for irs_config.n_iterations: document 003 writes it here in its section 10
     n_questions: int | None = Field(None, ge=1)
     top_k: int | None = Field(None, ge=1)
 

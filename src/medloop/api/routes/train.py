@@ -1,0 +1,67 @@
+"""`/api/train`: the contract of document 003, and beside it list, cancel and resume."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+
+from medloop.api.auth import Caller
+from medloop.contracts import TrainRequest
+from medloop.jobs import queue, requests
+from medloop.jobs.entry import shown
+from medloop.settings import Settings
+
+router = APIRouter(prefix="/api/train", tags=["train"])
+
+Json = dict[str, Any]
+
+
+def settings_of(request: Request) -> Settings:
+    found: Settings = request.app.state.settings
+    return found
+
+
+@router.post("")
+def submit(body: TrainRequest, request: Request, caller: Caller) -> Json:
+    """Put a training job into the queue. 422: it does not fit; 409: it cannot work in this workspace as it is."""
+    settings = settings_of(request)
+    requests.check_stranger(body, settings)
+    found = queue.submit(body, settings)
+    return {**shown(queue.status_of(found.job_id, settings)), "warnings": list(found.warnings)}
+
+
+@router.get("")
+def list_jobs(
+    request: Request,
+    caller: Caller,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    after: Annotated[str | None, Query(max_length=64)] = None,
+) -> Json:
+    """Jobs, newest first; `next` is the `after` of the next page, null on the last one."""
+    found = queue.page(settings_of(request), limit=limit, after=after)
+    return {"jobs": [shown(job) for job in found.jobs], "next": found.after}
+
+
+@router.get("/status/{job_id}")
+def status(job_id: str, request: Request, caller: Caller) -> Json:
+    """Where a job is."""
+    return shown(queue.status_of(job_id, settings_of(request)))
+
+
+@router.get("/{job_id}/metrics")
+def metrics(job_id: str, request: Request, caller: Caller) -> list[Json]:
+    """The lines of metrics.jsonl, in their order."""
+    return queue.metrics_of(job_id, settings_of(request))
+
+
+@router.post("/{job_id}/cancel")
+def cancel(job_id: str, request: Request, caller: Caller) -> Json:
+    """End a job; one that runs writes a checkpoint first and is cancelled some seconds later."""
+    return shown(queue.cancel(job_id, settings_of(request)))
+
+
+@router.post("/{job_id}/resume")
+def resume(job_id: str, request: Request, caller: Caller) -> Json:
+    """Put a paused, failed or cancelled job back into the queue; it goes on from its newest checkpoint."""
+    return shown(queue.resume(job_id, settings_of(request)))

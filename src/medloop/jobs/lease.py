@@ -1,0 +1,138 @@
+"""The right to work on a job: held by one living process, renewed by a heartbeat, checked before every write.
+
+Two things keep a second worker away. The lock `.worker` is the kernel's: it ends with the process. The token is ours: a
+supervisor that gives up on a holder which no longer beats raises the token first and kills the holder after; should it live on
+all the same, its next look at the token ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from medloop.contracts import JobDetail
+from medloop.contracts.job import JobState
+from medloop.jobs import entry as rows
+from medloop.jobs.entry import Entry, LostLeaseError, StateError
+from medloop.store.files import locked
+
+BEAT_S = 2.0
+LEASE_S = 120.0  # without a beat for so long, a holder that still lives is given up; a death is seen at once by its lock
+LOST = 75  # exit code of a worker whose job was given to another
+CLAIM_WAIT_S = 0.2  # longer than somebody's look at the lock; a second worker leaves within a second
+
+
+@dataclass(frozen=True)
+class Lease:
+    folder: Path
+    token: int
+
+    def check(self) -> Entry:
+        """The row, if the job is still ours."""
+        found = rows.read(self.folder)
+        if found.token != self.token:
+            raise LostLeaseError(f"{self.folder.name} has been given to another worker", "Nothing more is written here")
+        return found
+
+    def beat(self) -> Entry:
+        found = self.check()
+        touch(self.folder)
+        return found
+
+    def report(self, detail: JobDetail) -> None:
+        """Progress into status.json."""
+        with rows.row_lock(self.folder):
+            rows.put_status(self.folder, self.check(), detail)
+
+    def end(self, state: JobState, reason: str | None = None, *, waits_for_space: bool = False) -> Entry:
+        """The last word of this worker about the job; refused when another has it."""
+
+        def last(row: Entry) -> Entry:
+            self._refuse_if_lost(row)
+            waits = "space" if waits_for_space else None
+            return row.model_copy(
+                update={"state": state, "reason": reason, "waits_for": waits, "wish": None, "pid": None, "pid_born": None}
+            )
+
+        return rows.change(self.folder, last)
+
+    def note(self, reason: str | None, *, needs_bytes: int) -> None:
+        """What was found out before the first step."""
+
+        def write(row: Entry) -> Entry:
+            self._refuse_if_lost(row)
+            return row.model_copy(update={"reason": reason, "needs_bytes": max(needs_bytes, row.needs_bytes)})
+
+        rows.change(self.folder, write)
+
+    def _refuse_if_lost(self, row: Entry) -> None:
+        if row.token != self.token:
+            raise LostLeaseError(f"{self.folder.name} has been given to another worker", "Nothing more is written here")
+
+
+@contextmanager
+def claim(folder: Path) -> Iterator[Lease]:
+    """Take a job that waits, or one whose worker is dead. BusyError when somebody works on it, StateError when it is over."""
+    with (
+        rows.opened(folder, rows.WORKER) as fd,
+        locked(fd, wait_s=CLAIM_WAIT_S, what=f"The job {folder.name}"),
+    ):
+        touch(folder)  # before the row says "running": there is never a running job without a beat
+
+        def take(row: Entry) -> Entry:
+            if row.state not in ("queued", "running"):
+                raise StateError(f"{row.job_id} is {row.state}", f"Bring it back with: medloop jobs resume {row.job_id}")
+            pid = os.getpid()
+            mine = {"token": row.token + 1, "state": "running", "boot": boot_id(), "pid": pid, "pid_born": born(pid)}
+            return row.model_copy(update={**mine, "reason": None, "waits_for": None, "ready_at": 0.0})
+
+        row = rows.change(folder, take)
+        rows.make_reserve(folder)
+        yield Lease(folder, row.token)
+
+
+def touch(folder: Path) -> None:
+    """A beat: the monotonic clock as the file's time. Clocks that are set do not disturb it, and a full disk does not stop it."""
+    file = folder / rows.HEARTBEAT
+    file.touch()
+    now = time.monotonic_ns()
+    os.utime(file, ns=(now, now))
+
+
+def silent_for(folder: Path, row: Entry) -> float:
+    """Seconds since the last beat; of a machine that was started anew since then, for ever."""
+    if row.boot != boot_id():
+        return float("inf")
+    try:
+        return max(0.0, (time.monotonic_ns() - (folder / rows.HEARTBEAT).stat().st_mtime_ns) / 1e9)
+    except OSError:
+        return float("inf")
+
+
+def send(row: Entry, number: signal.Signals) -> bool:
+    """A signal to the worker of a row; never to a stranger that has its number today."""
+    if row.pid is None or row.boot != boot_id() or born(row.pid) != row.pid_born:
+        return False
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(row.pid, number)
+        return True
+    return False
+
+
+def boot_id() -> str:
+    """Of this start of the machine: monotonic clocks and process numbers mean nothing beyond it."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def born(pid: int) -> int | None:
+    """When a process began, in ticks since boot; with its number it names one process for good."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[19])

@@ -1,0 +1,170 @@
+"""Before a job is taken: what cannot work is refused, what may go wrong is said. No torch: sizes come out of file headers.
+
+Rough on purpose. Memory: the weights, 12 bytes for each weight of the adapter, activations of one micro-batch. Disk: 1.2 times
+three checkpoints (two are kept, one is being written) and the result. The worker adds the time when it has read the data.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import TrainRequest
+from medloop.errors import ConfigError
+from medloop.jobs import requests
+from medloop.jobs.entry import StateError
+from medloop.settings import Settings
+
+ROOM = 1.2  # times what the checkpoints need
+SMALL_FILES = 20_000_000  # metrics, samples, curves, log
+FEW = 256  # tokens in memory per answer where the request does not say
+TOO_MANY_LAYERS = 1000
+
+
+@dataclass(frozen=True)
+class Preflight:
+    needs_bytes: int
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a model on this disk, by its headers."""
+
+    parameters: int
+    adapter: int  # weights of a LoRA adapter of rank 1
+    layers: int
+    width: int
+
+
+def look(request: TrainRequest, settings: Settings) -> Preflight:
+    """Refuse (ConfigError, StateError) or say what to expect."""
+    requests.check_shape(request)
+    _check_inputs(request, settings)
+    _check_name(request, settings)
+    size = size_of(request.model_id or settings.model, settings)
+    needs = SMALL_FILES if size is None else disk_need(size, request)
+    free = shutil.disk_usage(settings.home).free
+    if free < needs:
+        raise StateError(
+            f"The disk of the workspace has {free / 1e6:,.0f} MB free, and checkpoints of this job need {needs / 1e6:,.0f} MB",
+            "Free some space, or lower lora_r",
+        )
+    return Preflight(needs, tuple(_warnings(request, settings, size)))
+
+
+def disk_need(size: Size, request: TrainRequest) -> int:
+    trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 16)
+    return int(ROOM * (3 * 12 * trained + 4 * trained)) + SMALL_FILES
+
+
+def _check_inputs(request: TrainRequest, settings: Settings) -> None:
+    """The files a stage reads are there; a missing one would end the job in its first second."""
+    workspace = settings.workspace
+    usual = {
+        "SFT": ("data", workspace.processed / "train.jsonl", "medloop data prepare"),
+        "REWARD": ("data", workspace.preferences / "preferences.jsonl", "medloop embedded pairs"),
+    }
+    field, path, command = usual.get(request.stage, ("prompts", workspace.rl / "training_prompts.jsonl", "medloop data prompts"))
+    named = request.config.get(field)
+    if isinstance(named, str):
+        path = requests.find(named, settings)
+    if not path.is_file():
+        where = f"config.{field}" if isinstance(named, str) else path.relative_to(settings.home).as_posix()
+        raise StateError(f"There is no file {where} to train on", f"Make it with: {command}, or name one in config.{field}")
+
+
+def _check_name(request: TrainRequest, settings: Settings) -> None:
+    name = request.config.get("name")
+    if (
+        isinstance(name, str)
+        and (settings.workspace.models / requests.runs(request).models / Path(name).name / "card.json").exists()
+    ):
+        raise StateError(f"There is a result called {name} already", "Take another config.name, or none")
+
+
+def _warnings(request: TrainRequest, settings: Settings, size: Size | None) -> list[str]:
+    model = request.model_id or settings.model
+    said = []
+    if request.irs_config and request.irs_config.load_in_4bit and not requests.has_four_bits(settings):
+        said.append("load_in_4bit needs a GPU and bitsandbytes; without them the job runs in full precision.")
+    if size is None:
+        return [*said, f"{model} is not on this machine: the worker will ask the hub for it, unless offline is set."]
+    if settings.device == "cuda":
+        return said  # how much the GPU has free is for the worker to see
+    needs, (total, free) = memory_need(size, request), machine_memory()
+    if needs > total:
+        raise ConfigError(
+            f"{model} would need about {needs / 1e9:.1f} GB, and this machine has {total / 1e9:.1f} GB",
+            "Take a smaller model, or lower micro_batch_size and max_new_tokens",
+        )
+    if needs > free:
+        said.append(
+            f"About {needs / 1e9:.1f} GB of memory will be needed and {free / 1e9:.1f} GB are free: lower micro_batch_size"
+            " or max_new_tokens, or end other programs."
+        )
+    return said
+
+
+def memory_need(size: Size, request: TrainRequest) -> int:
+    rows = _number(request, "micro_batch_size", 0) or 16
+    tokens = rows * (FEW + _number(request, "max_new_tokens", FEW))
+    trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 16)
+    return 4 * size.parameters + 12 * trained + 68 * tokens * size.width * size.layers
+
+
+def machine_memory() -> tuple[int, int]:
+    """Bytes in all, and bytes that could be had."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+    found = {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
+    return found["MemTotal"], found["MemAvailable"]
+
+
+def size_of(model: str, settings: Settings) -> Size | None:
+    """From config.json and the headers of the safetensors files; None when the model is not a folder here."""
+    folder = _folder_of(model, settings)
+    if folder is None:
+        return None
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = config.get("text_config", config)
+        shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
+        layers, width = min(int(config["num_hidden_layers"]), TOO_MANY_LAYERS), int(config["hidden_size"])
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return None  # the worker looks closer and says what is wrong with it
+    matrices = [shape for shape in shapes if len(shape) == 2]
+    return Size(sum(_product(shape) for shape in shapes), sum(sum(shape) for shape in matrices), layers, width)
+
+
+def _folder_of(model: str, settings: Settings) -> Path | None:
+    if model.startswith("embedded:"):
+        folder = Path(str(files("medloop") / "assets" / model.removeprefix("embedded:")))
+    else:
+        folder = requests.find(model, settings)
+    return folder if folder.is_dir() else None
+
+
+def _shapes(file: Path) -> list[list[int]]:
+    """The shapes of the tensors in a safetensors file: 8 bytes of length, then JSON."""
+    with file.open("rb") as raw:
+        (length,) = struct.unpack("<Q", raw.read(8))
+        header: dict[str, Any] = json.loads(raw.read(min(length, 100_000_000)))
+    return [value["shape"] for name, value in header.items() if name != "__metadata__"]
+
+
+def _product(shape: list[int]) -> int:
+    total = 1
+    for side in shape:
+        total *= side
+    return total
+
+
+def _number(request: TrainRequest, name: str, otherwise: int) -> int:
+    asked = getattr(request.irs_config, name, None) if request.irs_config else None
+    value = request.config.get(name, asked)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise

@@ -1,0 +1,180 @@
+"""The queue as people use it: submit, look, cancel, resume. The folders under `jobs/` are the queue; there is no other.
+
+    job_id = submit(TrainRequest(stage="GRPO", model_id="embedded:tiny", config={"steps": 40}), settings)
+    shown(status_of(job_id, settings))        # as `GET /api/train/status/{job_id}` answers
+
+A folder appears under its name in one rename, so a submit that was killed leaves no half job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import JobDetail, JobRuntime, JobStatus, TrainRequest, utc_now
+from medloop.errors import speaking_of
+from medloop.jobs import entry as rows
+from medloop.jobs import lease, preflight
+from medloop.jobs.entry import OVER, Entry, StateError, UnknownJobError
+from medloop.settings import Settings
+from medloop.store import jsonl
+from medloop.store.artifacts import sweep
+from medloop.store.files import atomic_write, claim_temp, fsync_folder
+
+JOB_ID = re.compile(r"train_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    job_id: str
+    warnings: tuple[str, ...]
+
+
+def submit(request: TrainRequest, settings: Settings, *, now: datetime | None = None) -> Submitted:
+    """Put a job into the queue; what cannot work is refused with a sentence, and leaves nothing behind."""
+    found = preflight.look(request, settings)
+    home = settings.workspace.jobs
+    with speaking_of(home):
+        home.mkdir(parents=True, exist_ok=True)
+        sweep(home)
+        when = now or utc_now()
+        temp, fd = claim_temp(home / "train", _make)
+        try:
+            job_id = _publish(temp, home, request, when, found.needs_bytes, settings)
+        finally:
+            os.close(fd)
+    return Submitted(job_id, found.warnings)
+
+
+def _make(path: Path) -> int:
+    path.mkdir(mode=0o700)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _publish(temp: Path, home: Path, request: TrainRequest, when: datetime, needs: int, settings: Settings) -> str:
+    """Fill the folder and give it the first free name of this second."""
+    stamp, number = f"train_{when:%Y%m%dT%H%M%SZ}", 1
+    while True:
+        job_id = stamp if number == 1 else f"{stamp}-{number}"
+        _fill(temp, job_id, request, when, needs, settings)
+        try:
+            os.rename(temp, home / job_id)  # refuses a folder that has something in it
+        except OSError:
+            if not (home / job_id).exists():
+                raise
+            number += 1
+            continue
+        fsync_folder(home)
+        return job_id
+
+
+def _fill(folder: Path, job_id: str, request: TrainRequest, when: datetime, needs: int, settings: Settings) -> None:
+    asked = json.dumps(request.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
+    for name in (rows.REQUEST, "config.json"):  # the trainer adds what it made of it to config.json when it begins
+        atomic_write(folder / name, asked)
+    row = Entry(job_id=job_id, stage=request.stage, state="queued", submitted=when, changed=when, needs_bytes=needs)
+    atomic_write(folder / rows.QUEUE, row.canonical_json() + "\n")
+    rows.put_status(folder, row, JobDetail(runtime=JobRuntime(device=settings.device, unsloth_available=has_unsloth())))
+
+
+def has_unsloth() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("unsloth") is not None
+
+
+def folder_of(job_id: str, settings: Settings) -> Path:
+    """The folder of a job; a name that is no job id never becomes a path."""
+    if not JOB_ID.fullmatch(job_id):
+        raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z")
+    folder = settings.workspace.jobs / job_id
+    if not (folder / rows.QUEUE).is_file():
+        raise UnknownJobError(f"There is no job {job_id}", "See the jobs there are with: medloop jobs list")
+    return folder
+
+
+def request_of(folder: Path) -> TrainRequest:
+    return TrainRequest.from_json((folder / rows.REQUEST).read_text(encoding="utf-8"))
+
+
+def ids(settings: Settings) -> list[str]:
+    """All jobs, newest first."""
+    home = settings.workspace.jobs
+    names = os.listdir(home) if home.is_dir() else []
+    found = [(match[1], int(match[2] or 1), name) for name in names if (match := JOB_ID.fullmatch(name))]
+    return [name for *_, name in sorted(found, reverse=True)]
+
+
+def entries(settings: Settings) -> Iterator[Entry]:
+    for job_id in ids(settings):
+        try:
+            yield rows.read(folder_of(job_id, settings))
+        except UnknownJobError:
+            continue  # removed since the names were read
+
+
+@dataclass(frozen=True)
+class Page:
+    jobs: list[JobStatus]
+    after: str | None  # hand it in to get the next page; None on the last one
+
+
+def page(settings: Settings, *, limit: int = 20, after: str | None = None) -> Page:
+    """Jobs, newest first; `after` is the last job of the page before."""
+    names = ids(settings)
+    if after is not None:
+        if after not in names:
+            folder_of(after, settings)
+        names = names[names.index(after) + 1 :]
+    some = names[:limit]
+    return Page([status_of(name, settings) for name in some], some[-1] if len(names) > limit else None)
+
+
+def status_of(job_id: str, settings: Settings) -> JobStatus:
+    return rows.status(folder_of(job_id, settings))
+
+
+def metrics_of(job_id: str, settings: Settings) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl; a torn last line is left out."""
+    path = folder_of(job_id, settings) / "metrics.jsonl"
+    return list(jsonl.read(path)) if path.is_file() else []
+
+
+def cancel(job_id: str, settings: Settings) -> JobStatus:
+    """Ask a job to end: one that waits ends at once, one that runs after a checkpoint, within some seconds."""
+    folder = folder_of(job_id, settings)
+
+    def end(row: Entry) -> Entry:
+        if row.state == "cancelled":
+            return row
+        if row.state in OVER:
+            raise StateError(f"{job_id} is {row.state} already", "Only a job that waits or runs can be cancelled")
+        if row.state == "running" and rows.is_worked_on(folder):
+            return row.model_copy(update={"wish": "cancel"})
+        return row.model_copy(update={"state": "cancelled", "reason": None, "waits_for": None, "wish": None})
+
+    row = rows.change(folder, end)
+    if row.wish == "cancel":
+        lease.send(row, signal.SIGTERM)  # it would see the wish itself, two seconds later
+    return rows.status(folder)
+
+
+def resume(job_id: str, settings: Settings) -> JobStatus:
+    """Put a paused, failed or cancelled job back into the queue; it goes on from its newest checkpoint."""
+    folder = folder_of(job_id, settings)
+
+    def again(row: Entry) -> Entry:
+        if row.state in ("queued", "running", "succeeded"):
+            raise StateError(f"{job_id} is {row.state}", "Only a paused, failed or cancelled job can be resumed")
+        fresh = {"state": "queued", "reason": None, "waits_for": None, "wish": None, "restarts": 0, "ready_at": 0.0}
+        return row.model_copy(update=fresh)
+
+    rows.change(folder, again)
+    return rows.status(folder)

@@ -1,0 +1,111 @@
+"""From a request to the settings of a stage. One visible table says which stages can run as jobs; it needs no torch.
+
+What comes over HTTP is held to more: paths stay inside the workspace, and no code is named. Whoever sits at the keyboard may name
+what they like.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from medloop.contracts import IRSConfig, TrainRequest
+from medloop.errors import ConfigError
+from medloop.settings import Settings
+
+GIVEN = ("teacher", "model", "rel", "faith", "conc")  # parts of a reward that are ours; any other name would be code
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Where a stage lives: `module` has plan and run, `config` is its settings; `kind` is the catalog's word for the result."""
+
+    module: str
+    config: str
+    kind: str
+    models: str  # the result lies under models/<this>/NAME
+    rl: bool = True
+
+
+STAGES = {
+    "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", rl=False),
+    "REWARD": Runs("medloop.train.reward_model", "RewardModelConfig", "reward model", "reward", rl=False),
+    "PPO": Runs("medloop.train.ppo", "PPOConfig", "adapter", "rl"),
+    "GRPO": Runs("medloop.train.grpo", "GRPOConfig", "adapter", "rl"),
+    "IRS": Runs("medloop.train.irs", "IRSRunConfig", "adapter", "rl"),
+}
+
+
+def runs(request: TrainRequest) -> Runs:
+    if request.stage not in STAGES:
+        raise ConfigError(f"stage {request.stage} does not run as a job", f"These do: {', '.join(STAGES)}")
+    return STAGES[request.stage]
+
+
+def wanted(request: TrainRequest, job_id: str, settings: Settings) -> dict[str, Any]:
+    """The values for the stage's settings. Without a name of its own the result is named like the job."""
+    values: dict[str, Any] = {"name": job_id, "seed": settings.seed, **request.config}
+    values["model"] = request.model_id or settings.model
+    if request.stage == "IRS":
+        asked = request.irs_config or IRSConfig()
+        values = {**asked.model_dump(mode="json"), **values}
+        values["load_in_4bit"] = bool(values["load_in_4bit"]) and has_four_bits(settings)
+        extra = {"n_iterations": request.n_iterations, "n_questions": request.n_questions, "top_k": request.top_k}
+        values.update({name: value for name, value in extra.items() if value is not None})
+    return values
+
+
+def has_four_bits(settings: Settings) -> bool:
+    """Document 003 asks for 4 bits where they are to be had: a GPU, and bitsandbytes. The card says what really ran."""
+    gpu = settings.device != "cpu" and Path("/dev/nvidia0").exists()
+    return gpu and importlib.util.find_spec("bitsandbytes") is not None
+
+
+def check_shape(request: TrainRequest) -> None:
+    """What the contract alone cannot say: which fields belong to which stage."""
+    runs(request)
+    if request.stage != "IRS":
+        stray = [n for n in ("irs_config", "n_iterations", "n_questions", "top_k") if getattr(request, n) is not None]
+        if stray:
+            raise ConfigError(f"{', '.join(stray)}: only for stage IRS", f"Settings of {request.stage} go into config")
+    if "model" in request.config:
+        raise ConfigError("config.model: the model is named by model_id", "Leave it out of config")
+
+
+def check_stranger(request: TrainRequest, settings: Settings) -> None:
+    """A request that came over HTTP: every path in it is relative and inside the workspace, and it names no code."""
+    model = request.model_id
+    if model is not None and model != settings.model and not model.startswith("embedded:"):
+        _inside("model_id", model)
+    _all_inside("config", request.config)
+    given = request.config.get("given", {})
+    if not isinstance(given, dict) or set(given) - set(GIVEN):
+        raise ConfigError("config.given: only known parts of a reward", f"Known: {', '.join(GIVEN)}")
+
+
+def _all_inside(field: str, value: Any) -> None:
+    """Every text in the settings of a run, whether it is a path today or will be one with the next setting."""
+    if isinstance(value, str):
+        _inside(field, value)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _all_inside(f"{field}.{name}" if str(name).isidentifier() else f"{field}.*", item)
+    elif isinstance(value, list):
+        for item in value:
+            _all_inside(field, item)
+
+
+def _inside(field: str, text: str) -> None:
+    """The value is not repeated: it may be anything."""
+    path = PurePosixPath(text)
+    odd = any(sign in text for sign in "\0\\#?%\n\r") or "://" in text or text.startswith(("~", "file:"))
+    if odd or not text.isprintable() or path.is_absolute() or {"..", "\uff0e\uff0e", "\u2025"} & set(path.parts):
+        raise ConfigError(f"{field}: not a name inside the workspace", "Name it relative to the workspace, without ..")
+
+
+def find(name: str, settings: Settings) -> Path:
+    """A file or folder that a request names: from here, then from the workspace; as the stages look it up."""
+    given = Path(name).expanduser()
+    return given if given.exists() else settings.home / given

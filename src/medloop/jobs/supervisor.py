@@ -1,0 +1,217 @@
+"""Starts workers for waiting jobs, notices their death, brings back what waited for space. One per workspace.
+
+    with Supervisor(settings).running(): ...       # a thread; the API has one
+    Supervisor(settings).until_empty()             # `medloop jobs work` without a job
+
+Workers are processes of their own session: the death of whoever runs this file does not touch them, and the next supervisor finds
+them by their locks. There is no list of children to lose.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medloop.errors import BusyError, MedloopError, speaking_of
+from medloop.jobs import entry as rows
+from medloop.jobs import lease, queue
+from medloop.jobs.entry import OVER, Entry
+from medloop.jobs.lease import LOST
+from medloop.settings import ENV_PREFIX, Settings
+from medloop.store.files import locked
+
+MAX_RESTARTS = 3
+ONLY_ONE = ".supervisor"
+SPARE_BYTES = 5_000_000  # beyond what a job says it needs, before it is brought back to a disk that was full
+
+log = logging.getLogger("medloop.jobs")
+
+
+def command(job_id: str, settings: Settings) -> list[str]:
+    return [sys.executable, "-m", "medloop", "--home", str(settings.home), "jobs", "work", job_id]
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The settings as they were resolved here, so that a worker does not resolve them otherwise."""
+    found = dict(os.environ)
+    for name in Settings.model_fields:
+        value = getattr(settings, name)
+        text = value.get_secret_value() if hasattr(value, "get_secret_value") else "" if value is None else str(value)
+        if name != "home" and text:
+            found[ENV_PREFIX + name.upper()] = text
+    return found
+
+
+def start_worker(job_id: str, settings: Settings) -> subprocess.Popen[bytes]:
+    """A worker in a session of its own, its output in the job's train.log."""
+    with (queue.folder_of(job_id, settings) / "train.log").open("ab") as output:
+        return subprocess.Popen(
+            command(job_id, settings), cwd=settings.home, env=environment(settings), stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+
+@dataclass
+class Supervisor:
+    settings: Settings
+    slots: int = 1
+    poll_s: float = 1.0
+    lease_s: float = lease.LEASE_S
+    backoff_s: float = 2.0  # before the first restart; four times as long before each further one
+    start: Callable[[str, Settings], subprocess.Popen[bytes]] = start_worker
+    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def look(self) -> list[Entry]:
+        """One round over all jobs that are not over; returns them."""
+        self._reap()
+        waiting, busy = [], 0
+        alive = [row for row in queue.entries(self.settings) if row.state not in OVER]
+        for row in reversed(alive):  # the oldest first
+            folder = queue.folder_of(row.job_id, self.settings)
+            if row.state == "running":
+                row = self._watch(folder, row)
+            elif row.state == "paused" and row.waits_for == "space":
+                row = self._bring_back(folder, row)
+            if row.state == "running" or row.job_id in self.children:
+                busy += 1
+            elif row.state == "queued" and ready(row):
+                waiting.append(row.job_id)
+        for job_id in waiting[: max(0, self.slots - busy)]:
+            log.info("starting a worker for %s", job_id)
+            self.children[job_id] = self.start(job_id, self.settings)
+        return alive
+
+    def _reap(self) -> None:
+        """Forget workers of ours that have ended; one that ended before it could claim its job is tried again."""
+        for job_id, child in list(self.children.items()):
+            if child.poll() is not None:
+                del self.children[job_id]
+                if child.returncode > 0 and child.returncode != LOST:
+                    self._count_failed_start(job_id)
+
+    def _count_failed_start(self, job_id: str) -> None:
+        """A worker that dies before its claim leaves the job queued: without a count it would be started for ever."""
+
+        def count(row: Entry) -> Entry:
+            return row if row.state != "queued" else self._restarted(row, "The worker could not start")
+
+        with suppress(MedloopError):
+            rows.change(queue.folder_of(job_id, self.settings), count)
+
+    def _watch(self, folder: Path, row: Entry) -> Entry:
+        """A running job: dead when nobody holds it; given up when its holder has not beaten for too long."""
+
+        def bury(now: Entry) -> Entry:
+            if now.state != "running" or rows.is_worked_on(folder):
+                return now
+            return self._restarted(now, "The worker died")
+
+        row = rows.change(folder, bury)
+        if row.state != "running" or lease.silent_for(folder, row) <= self.lease_s:
+            return row
+
+        def give_up(now: Entry) -> Entry:
+            if now.token != row.token or now.state != "running" or lease.silent_for(folder, now) <= self.lease_s:
+                return now
+            # The token first: from here on the old holder may not write, whatever becomes of the kill.
+            fenced = now.model_copy(update={"token": now.token + 1})
+            return self._restarted(fenced, f"The worker did not answer for {self.lease_s:.0f} s")
+
+        after = rows.change(folder, give_up)
+        if after.token != row.token:
+            log.warning("%s: its worker did not answer and is ended", row.job_id)
+            lease.send(row, signal.SIGKILL)
+        return after
+
+    def _restarted(self, row: Entry, why: str) -> Entry:
+        """Back into the queue after a pause that grows, at most three times; a job that was to be cancelled is cancelled."""
+        gone = {"pid": None, "pid_born": None, "wish": None}
+        if row.wish == "cancel":
+            return row.model_copy(update={**gone, "state": "cancelled", "reason": "Cancelled; the newest checkpoint is kept."})
+        if row.restarts >= MAX_RESTARTS:
+            often = "Often memory ran out: lower micro_batch_size, read train.log, then resume"
+            reason = f"{why}, {row.restarts + 1} times in all. {often}."
+            return row.model_copy(update={**gone, "state": "failed", "reason": reason})
+        pause = self.backoff_s * 4**row.restarts * random.uniform(0.75, 1.25)
+        return row.model_copy(
+            update={
+                **gone, "state": "queued", "restarts": row.restarts + 1, "ready_at": time.monotonic() + pause,
+                "boot": lease.boot_id(), "reason": f"{why}; restart {row.restarts + 1} of {MAX_RESTARTS}.",
+            }
+        )  # fmt: skip
+
+    def _bring_back(self, folder: Path, row: Entry) -> Entry:
+        if shutil.disk_usage(folder).free < row.needs_bytes + SPARE_BYTES:
+            return row
+
+        def again(now: Entry) -> Entry:
+            if now.state != "paused" or now.waits_for != "space":
+                return now
+            return now.model_copy(update={"state": "queued", "waits_for": None, "reason": "There is room on the disk again."})
+
+        return rows.change(folder, again)
+
+    def until_empty(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Work until nothing waits or runs any more; paused jobs are left."""
+        with only_one(self.settings):
+            while not stopped():
+                alive = self.look()
+                if not self.children and not [row for row in alive if row.state in ("queued", "running")]:
+                    return
+                time.sleep(self.poll_s)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Supervise in a thread. Where another supervisor is at work, wait for its end."""
+        over = threading.Event()
+
+        def supervise() -> None:
+            while not over.is_set():
+                try:
+                    with only_one(self.settings):
+                        while not over.wait(self.poll_s):
+                            self.look()
+                except BusyError:
+                    over.wait(self.poll_s)
+                except (MedloopError, OSError) as error:
+                    # A full disk or a damaged row must not end supervision of the others.
+                    log.error("supervision: %s", error if isinstance(error, MedloopError) else type(error).__name__)
+                    over.wait(5 * self.poll_s)
+
+        thread = threading.Thread(target=supervise, name="medloop-supervisor", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(timeout=5.0)
+
+
+def ready(row: Entry) -> bool:
+    """Whether the pause after a death is over; that of another start of the machine is."""
+    return row.boot != lease.boot_id() or time.monotonic() >= row.ready_at
+
+
+@contextmanager
+def only_one(settings: Settings) -> Iterator[None]:
+    """Two supervisors would start twice as many workers as there are slots."""
+    path = settings.workspace.jobs / ONLY_ONE
+    with speaking_of(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        with locked(fd, wait_s=0.0, what="The supervision of jobs"):
+            yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,36 @@
+"""An app over a workspace with a small model, and a client that has the key."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from medloop.api.app import create_app
+from medloop.api.auth import new_key
+from medloop.loop import init_workspace
+from medloop.settings import Settings
+
+
+@pytest.fixture
+def settings(workspace: Path) -> Settings:
+    init_workspace(workspace)
+    (workspace / "data/rl/training_prompts.jsonl").write_text(json.dumps({"id": "q", "question": "Pain?"}) + "\n")
+    return Settings(home=workspace, device="cpu", threads=1, offline=True)
+
+
+@pytest.fixture
+def key(settings: Settings) -> str:
+    return new_key(settings)
+
+
+@pytest.fixture
+def stranger(settings: Settings, key: str):
+    with TestClient(create_app(settings, supervise=False), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def client(stranger: TestClient, key: str) -> TestClient:
+    stranger.headers["Authorization"] = f"Bearer {key}"
+    return stranger

@@ -1,0 +1,155 @@
+"""A real server on a free port, as somebody starts it: the contract of document 003, and what outlives the server."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from medloop.jobs import entry, queue
+from medloop.loop import init_workspace
+from medloop.settings import Settings
+from medloop.testing.models import tiny_model
+
+# Section 4.1 of document 003, letter by letter.
+DOCUMENT_003 = """{
+  "stage": "IRS",
+  "model_id": "Qwen/Qwen2.5-1.5B-Instruct",
+  "irs_config": {
+    "n_iterations": 3,
+    "n_candidates": 4,
+    "batch_size": 2,
+    "learning_rate": 2e-5,
+    "max_new_tokens": 256,
+    "load_in_4bit": true,
+    "dw_config": {
+      "history_window": 5,
+      "temperature": 2.0,
+      "initial_weights": {"rel": 1.0, "faith": 1.0, "conc": 0.5}
+    }
+  },
+  "n_questions": 100,
+  "top_k": 3
+}"""
+
+
+class Server:
+    """`medloop api serve` in a process of its own."""
+
+    def __init__(self, home: Path, key: str = "") -> None:
+        environ = {**os.environ, "MEDLOOP_OFFLINE": "true", "MEDLOOP_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-u", "-m", "medloop", "--home", str(home), "api", "serve", "--port", "0"]
+        self.process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert self.process.stdout is not None
+        self.said = ""
+        while "Serving" not in self.said:
+            line = self.process.stdout.readline()
+            assert line, "the server did not start"
+            self.said += line
+        shown = re.search(r"Key: (\S+)", self.said)
+        self.key = shown[1] if shown else key
+        url = re.search(r"http://127\.0\.0\.1:\d+", self.said)
+        assert url is not None
+        self.client = httpx.Client(base_url=url[0], headers={"Authorization": f"Bearer {self.key}"}, timeout=20)
+        for _ in range(100):
+            try:
+                self.client.get("/healthz")
+                break
+            except httpx.ConnectError:
+                time.sleep(0.1)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.client.close()
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=15)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def until(self, job_id: str, *states: str, seconds: float = 120) -> dict:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = self.client.get(f"/api/train/status/{job_id}").json()
+            if found["state"] in states:
+                return found
+            time.sleep(0.2)
+        raise AssertionError(f"{job_id} is {found}")
+
+
+@pytest.fixture
+def home(workspace: Path, tmp_path: Path) -> Path:
+    init_workspace(workspace)
+    rows = [{"id": f"q{n}", "question": f"I have had a cough for {n} days. What should I do?"} for n in range(12)]
+    (workspace / "data/rl/training_prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:8]))
+    (workspace / "data/processed/dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[8:]))
+    tiny_model(workspace / "models/full/base")
+    return workspace
+
+
+@pytest.fixture
+def server(home: Path):
+    started = Server(home)
+    yield started
+    if started.process.poll() is None:
+        started.end()
+
+
+def test_the_contract_of_document_003_on_a_running_server(server, home):
+    assert httpx.post(f"{server.client.base_url}/api/train", content=DOCUMENT_003).status_code in (401, 415)
+    headers = {"Content-Type": "application/json"}
+    made = server.client.post("/api/train", content=DOCUMENT_003, headers=headers)
+    assert made.status_code == 200 and re.fullmatch(r"train_\d{8}T\d{6}Z(-\d+)?", made.json()["job_id"])
+    server.client.post(f"/api/train/{made.json()['job_id']}/cancel")  # the model is not on this machine
+
+    small = {"n_iterations": 1, "n_candidates": 2, "batch_size": 2, "max_new_tokens": 24}
+    body = json.loads(DOCUMENT_003) | {"model_id": "embedded:tiny", "n_questions": 8}
+    body["irs_config"] |= small
+    job_id = server.client.post("/api/train", json=body).json()["job_id"]
+    status = server.until(job_id, "succeeded", "failed")
+    assert status["state"] == "succeeded", status
+    assert {k: set(v) if isinstance(v, dict) else v for k, v in status["detail"].items() if k not in ("message", "phase_progress")} == {
+        "current_iteration": 1, "total_iterations": 1, "current_phase": "TRAINING",
+        "metrics": {"avg_reward", "reward_breakdown", "current_weights"}, "runtime": {"device", "unsloth_available", "gpu_mem_used"},
+    }  # fmt: skip
+    assert set(status["detail"]["metrics"]["current_weights"]) == {"rel", "faith", "conc"}
+    lines = server.client.get(f"/api/train/{job_id}/metrics").json()
+    assert {"GENERATING", "SCORING", "METRICS", "TRAINING"} == {line["phase"] for line in lines}
+    assert all({"ts", "iter", "phase"} <= set(line) for line in lines)
+    folder = home / "jobs" / job_id
+    assert {"config.json", "metrics.jsonl", "samples.jsonl", "train.log", "checkpoints"} <= {p.name for p in folder.iterdir()}
+    assert (folder / "checkpoints/iter_1/adapter_model.safetensors").is_file() and (folder / "checkpoints/final").is_dir()
+    assert [job["job_id"] for job in server.client.get("/api/train").json()["jobs"]] == [job_id, made.json()["job_id"]]
+
+
+def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):
+    settings = Settings(home=home)
+    config = {
+        "steps": 60,
+        "prompts_per_step": 2,
+        "samples": 2,
+        "max_new_tokens": 8,
+        "held_out_n": 0,
+        "lora_r": 2,
+        "save_every": 2,
+    }
+    body = {"stage": "GRPO", "model_id": "models/full/base", "config": config}
+    job_id = server.client.post("/api/train", json=body).json()["job_id"]
+    folder = queue.folder_of(job_id, settings)
+    server.until(job_id, "running")
+    before = entry.read(folder)
+    server.end(signal.SIGKILL)
+    assert entry.is_worked_on(folder) and "mlk_" in server.said
+    again = Server(home, server.key)
+    try:
+        assert "Key:" not in again.said
+        done = again.until(job_id, "succeeded", "failed")
+        after = entry.read(folder)
+        assert done["state"] == "succeeded" and (after.token, after.restarts) == (before.token, 0)
+    finally:
+        assert again.end() == 0

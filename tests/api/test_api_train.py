@@ -1,0 +1,181 @@
+"""The door: who comes in, what is refused and how it is said; routes of training jobs."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from medloop.api import auth
+from medloop.api.app import OPEN, create_app
+from medloop.api.guard import BODY_LIMIT
+from medloop.errors import KeyUnavailableError
+from medloop.jobs import entry, queue
+
+GRPO = {"stage": "GRPO", "config": {"steps": 2}}
+
+
+def test_the_door_opens_without_torch():
+    code = "import medloop.api.app, medloop.jobs.worker, sys; print({'torch', 'transformers', 'trl', 'peft'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
+
+
+def walk(routes):
+    """All routes, those of included routers too; one that is neither would be a hole in this test."""
+    for route in routes:
+        if hasattr(route, "original_router"):
+            yield from walk(route.original_router.routes)
+        else:
+            yield from ((route.path, method) for method in route.methods)
+
+
+def test_every_route_asks_for_a_key_but_the_open_ones(stranger, settings):
+    routes = list(walk(create_app(settings).routes))
+    assert len(routes) >= 8
+    for path, method in routes:
+        answered = stranger.request(method, path.replace("{job_id}", "train_20260203T120000Z"))
+        assert (answered.status_code == 401) == (path not in OPEN), f"{method} {path}: {answered.status_code}"
+    assert stranger.get("/healthz").json() == {"ok": True}
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer x", "Basic {key}", "{key}", "Bearer {key}x", "Bearer {short}", "Bearer ключ"]
+)
+def test_only_the_whole_key_opens(stranger, key, header):
+    value = header.format(key=key, short=key[:-1]).encode()
+    answered = stranger.get("/api/train", headers=[(b"authorization", value)])
+    assert answered.status_code == 401 and answered.headers["www-authenticate"] == "Bearer"
+    assert key not in answered.text
+
+
+def test_a_key_is_kept_only_as_its_hash_for_its_owner_alone(settings, key):
+    path = auth.key_file(settings)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert key not in path.read_text() and hashlib.sha256(key.encode()).hexdigest() in path.read_text()
+    path.chmod(0o644)
+    with pytest.raises(KeyUnavailableError, match="chmod 600"):
+        auth.read_keys(settings)
+
+
+def test_a_withdrawn_key_ends_at_once(client, settings):
+    assert client.get("/api/train").status_code == 200
+    auth.new_key(settings, only=True)
+    assert client.get("/api/train").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "127.0.0.1/healthz?",
+        "localhost#",
+        "localhost:80:80",
+        "127.0.0.1:99999999",
+        "",
+        "0.0.0.0",
+    ],
+)
+def test_another_host_is_a_stranger(client, host):
+    assert client.get("/healthz", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "[::1]:8000"])
+def test_this_machine_is_at_home(client, host):
+    assert client.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+def test_pages_of_other_origins_may_not_call(client):
+    assert client.get("/api/train", headers={"Origin": "http://evil.example"}).status_code == 403
+    assert client.get("/api/train", headers={"Origin": "http://127.0.0.1"}).status_code == 200
+
+
+def test_a_body_is_json_and_small(client):
+    text = json.dumps(GRPO)
+    assert client.post("/api/train", content=text, headers={"Content-Type": "text/plain"}).status_code == 415
+    large = json.dumps({**GRPO, "config": {"x": "a" * BODY_LIMIT}})
+    assert client.post("/api/train", content=large, headers={"Content-Type": "application/json"}).status_code == 413
+    chunks = (large[at : at + 1000].encode() for at in range(0, len(large), 1000))
+    assert client.post("/api/train", content=chunks, headers={"Content-Type": "application/json"}).status_code == 413
+    deep = "[" * 30_000 + "]" * 30_000
+    assert client.post("/api/train", content=deep, headers={"Content-Type": "application/json"}).status_code in (400, 422)
+
+
+def test_a_bad_body_is_told_by_its_fields_and_never_repeated(client):
+    body = {"stage": "GRPO", "irs_config": {"n_iterations": "patient Li Wei"}, "role": "admin"}
+    answered = client.post("/api/train", json=body)
+    assert answered.status_code == 422 and "Li Wei" not in answered.text
+    assert [field["field"] for field in answered.json()["fields"]] == ["irs_config.n_iterations", "role"]
+    assert set(answered.json()) == {"error", "hint", "fields"}
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"stage": "DPO"}, 422),
+        ({"stage": "GRPO", "config": {"prompts": "../../etc/passwd"}}, 422),
+        ({"stage": "GRPO", "config": {"given": {"x": "os:system"}}}, 422),
+        ({"stage": "SFT"}, 409),
+    ],
+)
+def test_what_cannot_work_is_refused_with_a_sentence(client, settings, body, code):
+    answered = client.post("/api/train", json=body)
+    assert answered.status_code == code and answered.json()["error"].endswith(".") and answered.json()["hint"]
+    assert queue.ids(settings) == [] and str(settings.home) not in answered.text
+
+
+def test_an_unknown_job_is_404_everywhere(client):
+    for name in ("train_20990101T000000Z", "..%2f..%2fkeys", "x"):
+        for method, path in (("GET", "status/{}"), ("GET", "{}/metrics"), ("POST", "{}/cancel"), ("POST", "{}/resume")):
+            answered = client.request(method, "/api/train/" + path.format(name))
+            assert answered.status_code in (404, 405) and set(answered.json()) == {"error", "hint"}
+
+
+def test_a_job_is_submitted_seen_listed_cancelled_and_resumed(client, settings):
+    made = client.post("/api/train", json=GRPO).json()
+    job_id = made["job_id"]
+    assert client.get(f"/api/train/status/{job_id}").json() == {k: made[k] for k in ("job_id", "stage", "state", "detail")}
+    assert client.post(f"/api/train/{job_id}/cancel").json()["state"] == "cancelled"
+    assert client.post(f"/api/train/{job_id}/resume").json()["state"] == "queued"
+    again = client.post(f"/api/train/{job_id}/resume")
+    assert again.status_code == 409 and "queued" in again.json()["error"]
+
+
+def test_the_list_comes_in_pages_newest_first(client):
+    made = [client.post("/api/train", json=GRPO).json()["job_id"] for _ in range(3)]
+    first = client.get("/api/train", params={"limit": 2}).json()
+    rest = client.get("/api/train", params={"limit": 2, "after": first["next"]}).json()
+    assert [job["job_id"] for job in first["jobs"] + rest["jobs"]] == made[::-1] and rest["next"] is None
+    assert client.get("/api/train", params={"limit": 0}).status_code == 422
+
+
+def test_metrics_are_the_lines_of_the_file(client, settings):
+    job_id = client.post("/api/train", json=GRPO).json()["job_id"]
+    assert client.get(f"/api/train/{job_id}/metrics").json() == []
+    line = {"ts": "2026-02-03T12:00:01Z", "iter": 1, "phase": "GENERATING", "progress": 10}
+    (queue.folder_of(job_id, settings) / "metrics.jsonl").write_text(json.dumps(line) + '\n{"ts": "2026')
+    assert client.get(f"/api/train/{job_id}/metrics").json() == [line]
+
+
+def test_an_error_of_our_own_says_nothing_of_what_it_met(client, monkeypatch, caplog):
+    def broken(*_, **__):
+        raise KeyError("patient Li Wei")
+
+    monkeypatch.setattr(queue, "page", broken)
+    answered = client.get("/api/train")
+    assert answered.status_code == 500 and "Li Wei" not in answered.text + caplog.text and "KeyError" in caplog.text
+
+
+def test_a_damaged_row_is_told_without_its_path(client, settings):
+    job_id = client.post("/api/train", json=GRPO).json()["job_id"]
+    Path(queue.folder_of(job_id, settings) / entry.QUEUE).write_text("{")
+    answered = client.get(f"/api/train/status/{job_id}")
+    assert answered.status_code == 500 and str(settings.home) not in answered.text
+
+
+def test_answers_carry_careful_headers(client):
+    headers = client.get("/healthz").headers
+    assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
+    assert "default-src 'none'" in headers["content-security-policy"]

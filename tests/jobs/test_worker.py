@@ -1,0 +1,189 @@
+"""How a worker ends: with the state and the sentence that fit, whatever happened to it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from job_runs import Dead, finish, make_workspace, outcome, row, start, submit, wait_for, work, work_slowly
+
+from medloop.contracts import TrainRequest
+from medloop.errors import InputError
+from medloop.jobs import entry, queue, worker
+from medloop.jobs.supervisor import Supervisor
+from medloop.train.checkpoint import load_newest
+
+
+def stuck(settings, job_id):
+    """A step that never ends."""
+    from medloop.train import grpo
+
+    def hang(bench):
+        while True:
+            time.sleep(0.5)
+
+    grpo._step = hang
+    worker.work(job_id, settings)
+
+
+def fill_the_disk(settings, job_id, at_step):
+    """Somebody else takes all the space while the job is at `at_step`."""
+    from medloop.jobs import stages
+
+    was = stages.Status.rl
+
+    def hungry(self, at):
+        if at.step == at_step and not (settings.home / "filler").exists():
+            with (settings.home / "filler").open("wb", buffering=0) as file:
+                while True:
+                    try:
+                        file.write(b"x" * 65536)
+                    except OSError:
+                        break
+        was(self, at)
+
+    stages.Status.rl = hungry
+    worker.work(job_id, settings)
+
+
+def at_work(settings, children, *args):
+    job_id = args[0]
+    child = start(children, args[1], settings, job_id, *args[2:])
+    wait_for(lambda: row(settings, job_id).state == "running" and row(settings, job_id).reason)
+    return child
+
+
+def test_cancelled_it_ends_with_a_checkpoint_and_can_be_resumed_to_the_same_bytes(settings, untouched, children):
+    job_id = submit(settings, save_every=100)
+    child = at_work(settings, children, job_id, work_slowly, 0.05)
+    folder = queue.folder_of(job_id, settings)
+    wait_for(lambda: (folder / "metrics.jsonl").is_file())
+    began = time.monotonic()
+    queue.cancel(job_id, settings)
+    child.join(timeout=10)
+    assert child.exitcode == 0 and time.monotonic() - began < 10
+    assert row(settings, job_id).state == "cancelled" and load_newest(folder / "checkpoints") is not None
+    queue.resume(job_id, settings)
+    assert finish(children, work, settings, job_id) == 0
+    other = submit(untouched, save_every=100)
+    assert finish(children, work, untouched, other) == 0
+    assert outcome(settings, job_id) == outcome(untouched, other)
+
+
+def test_sigterm_puts_the_job_back_into_the_queue(settings, children):
+    job_id = submit(settings)
+    child = at_work(settings, children, job_id, work_slowly, 0.05)
+    os.kill(child.pid, signal.SIGTERM)
+    child.join(timeout=10)
+    found = row(settings, job_id)
+    assert child.exitcode == 0 and found.state == "queued" and "signal" in (found.reason or "")
+
+
+def test_a_step_that_does_not_end_is_ended_within_ten_seconds(settings, children):
+    job_id = submit(settings)
+    child = at_work(settings, children, job_id, stuck)
+    began = time.monotonic()
+    os.kill(child.pid, signal.SIGTERM)
+    child.join(timeout=12)
+    assert child.exitcode == 0 and time.monotonic() - began < 10 and row(settings, job_id).state == "queued"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(place)], capture_output=True, check=False)
+    if os.geteuid() != 0 or mounted.returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_pauses_the_job_and_it_goes_on_by_itself_when_there_is_room(small_disk, small_base, untouched, children):
+    settings = make_workspace(small_disk / "clinic", small_base)
+    job_id = submit(settings)
+    assert finish(children, fill_the_disk, settings, job_id, 4) == 0
+    found = row(settings, job_id)
+    assert (found.state, found.waits_for) == ("paused", "space") and "No space left" in (found.reason or "")
+    kept = load_newest(queue.folder_of(job_id, settings) / "checkpoints")
+    assert kept is not None and kept.step == 2
+    supervisor = Supervisor(settings, start=lambda *_: pytest.fail("the disk is still full"))
+    supervisor.look()
+    (settings.home / "filler").unlink()
+    started = []
+    Supervisor(settings, start=lambda job_id, _: started.append(job_id) or Dead()).look()
+    assert started == [job_id]
+    assert finish(children, work, settings, job_id) == 0
+    other = submit(untouched)
+    assert finish(children, work, untouched, other) == 0
+    assert outcome(settings, job_id) == outcome(untouched, other)
+
+
+def test_a_setting_that_does_not_exist_fails_the_job_with_its_name(settings):
+    job_id = submit(settings, stepz=4)
+    found = worker.work(job_id, settings)
+    assert found.state == "failed" and "stepz" in (found.reason or "")
+
+
+def test_an_error_of_our_own_never_quotes_what_it_met(settings, monkeypatch):
+    from medloop.train import rl
+
+    def broken(*_, **__):
+        raise KeyError("the patient Li Wei")
+
+    monkeypatch.setattr(rl, "set_up", broken)
+    job_id = submit(settings)
+    found = worker.work(job_id, settings)
+    folder = queue.folder_of(job_id, settings)
+    assert found.state == "failed" and "KeyError" in (found.reason or "")
+    assert "broken" in (folder / "train.log").read_text() and not [
+        p for p in folder.rglob("*") if p.is_file() and b"Li Wei" in p.read_bytes()
+    ]
+
+
+def test_a_run_that_was_published_before_the_kill_is_not_repeated(settings, children):
+    job_id = submit(settings)
+    finish(children, work, settings, job_id, None, "medloop.jobs.worker._enter")
+    result = settings.home / "models/rl" / job_id
+    before = (result / "card.json").stat().st_mtime_ns
+    assert finish(children, work, settings, job_id) == 0
+    assert (result / "card.json").stat().st_mtime_ns == before and row(settings, job_id).state == "succeeded"
+
+
+def test_the_status_has_every_field_of_document_003(settings):
+    job_id = submit(settings, steps=2)
+    worker.work(job_id, settings)
+    found = entry.shown(queue.status_of(job_id, settings))
+    detail = found["detail"]
+    assert list(found) == ["job_id", "stage", "state", "detail"] and found["state"] == "succeeded"
+    assert {*detail} - {"message"} == {
+        "current_iteration", "total_iterations", "current_phase", "phase_progress", "metrics", "runtime",
+    }  # fmt: skip
+    assert (detail["current_iteration"], detail["total_iterations"]) == (2, 2)
+    assert set(detail["metrics"]) == {"avg_reward", "reward_breakdown", "current_weights"}
+    assert detail["metrics"]["avg_reward"] is not None and detail["metrics"]["reward_breakdown"]
+    assert detail["runtime"] == {"device": "cpu", "unsloth_available": False, "gpu_mem_used": 0}
+
+
+@pytest.mark.parametrize("stage", ["SFT", "REWARD"])
+def test_other_stages_run_in_a_folder_of_their_own(stage, settings):
+    pairs = [{"prompt": f"Case {n}", "chosen": "Rest well.", "rejected": "No."} for n in range(20)]
+    path = settings.home / "data/preferences/preferences.jsonl"
+    path.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    more = {"dev_rows": 0} if stage == "SFT" else {}
+    config = {**more, "max_steps": 2, "batch_size": 2, "lora_r": 2, "lora_alpha": 4, "max_length": 128}
+    job_id = queue.submit(TrainRequest(stage=stage, config=config), settings).job_id
+    found = worker.work(job_id, settings)
+    assert found.state == "succeeded", found.reason
+    assert queue.metrics_of(job_id, settings) and queue.status_of(job_id, settings).detail.current_iteration == 2
+
+
+def test_a_removed_job_is_one_sentence(settings):
+    job_id = submit(settings)
+    shutil.rmtree(queue.folder_of(job_id, settings))
+    with pytest.raises(InputError, match="no job"):
+        worker.work(job_id, settings)

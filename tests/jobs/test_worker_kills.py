@@ -1,0 +1,69 @@
+"""Killed at any moment and worked on again, a job ends with the same bytes as one that was never killed."""
+
+import os
+import random
+import signal
+
+import pytest
+from job_runs import RUNS, finish, outcome, row, start, submit, work
+
+from medloop.jobs import queue
+
+IN_A_CHECKPOINT = "medloop.train.checkpoint.save_file"
+BETWEEN_RENAMES = "medloop.store.artifacts._publish"
+AT_THE_END = "medloop.jobs.worker._enter"
+
+
+@pytest.fixture(scope="module")
+def golden(untouched, children):
+    """What runs that nobody killed leave, by stage; each is made once, when it is first asked for."""
+    made = {}
+
+    def of(stage: str):
+        if stage not in made:
+            job_id = submit(untouched, stage)
+            assert finish(children, work, untouched, job_id) == 0
+            made[stage] = outcome(untouched, job_id)
+        return made[stage]
+
+    return of
+
+
+@pytest.mark.parametrize("stage", RUNS)
+def test_killed_three_times_a_job_ends_with_the_same_bytes(stage, settings, children, golden):
+    job_id, rng = submit(settings, stage), random.Random(f"{stage}{os.environ.get('MEDLOOP_TEST_SEED', '1')}")
+    assert finish(children, work, settings, job_id, rng.randint(8, 30)) == -signal.SIGKILL
+    for place in (IN_A_CHECKPOINT, AT_THE_END):
+        assert finish(children, work, settings, job_id, None, place) == -signal.SIGKILL
+        assert row(settings, job_id).state == "running"
+    assert finish(children, work, settings, job_id) == 0
+    assert row(settings, job_id).state == "succeeded"
+    assert outcome(settings, job_id) == golden(stage)
+    assert not list(queue.folder_of(job_id, settings).rglob("*.tmp-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", RUNS)
+def test_killed_fifty_times_at_any_moment_jobs_end_with_the_same_bytes(stage, settings, children, golden):
+    """From outside at a random time, and every fifth time inside a checkpoint or a rename; finished jobs begin anew."""
+    rng, kills, finished = random.Random(f"fifty {stage}"), 0, 0
+    wanted = golden(stage)
+    job_id = submit(settings, stage)
+    while kills < 50 or row(settings, job_id).state != "succeeded":
+        if row(settings, job_id).state == "succeeded":
+            job_id = submit(settings, stage)
+        if kills < 50 and kills % 5 == 4:
+            code = finish(children, work, settings, job_id, None, rng.choice([IN_A_CHECKPOINT, BETWEEN_RENAMES]))
+        else:
+            child = start(children, work, settings, job_id)
+            child.join(timeout=rng.uniform(0.1, 2.5) if kills < 50 else None)
+            if child.exitcode is None:
+                child.kill()
+            child.join()
+            code = child.exitcode
+        assert code in (0, -signal.SIGKILL)
+        kills += code != 0
+        if code == 0:
+            finished += 1
+            assert outcome(settings, job_id) == wanted
+    assert kills >= 50 and finished >= 1
