@@ -8,8 +8,6 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.figure import Figure  # drawn without pyplot, so no screen is looked for
-
 from medloop.contracts import Interval, TrainingCard
 
 PANELS = (
@@ -22,6 +20,8 @@ PANELS = (
 
 def draw(table: Sequence[dict[str, Any]], *, title: str) -> bytes:
     """Four panels over the steps, as PNG. A second line with another unit has its own axis."""
+    from matplotlib.figure import Figure  # without pyplot, so no screen is looked for; half a second that only the end needs
+
     figure = Figure(figsize=(10, 6), layout="constrained")
     figure.suptitle(title)
     for axes, (left, right, unit) in zip(figure.subplots(2, 2).flat, PANELS, strict=True):

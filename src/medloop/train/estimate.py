@@ -18,7 +18,7 @@ from safetensors import safe_open
 from transformers import AutoConfig
 
 EFFICIENCY = 0.35  # share of the bare matrix speed that a training step reached (docs/stages/train.md)
-SAMPLING = 0.06  # the same for sampling, which makes one token of each answer at a time (docs/stages/jobs.md)
+SAMPLING, SCORING = 0.15, 0.7  # the same for sampling token by token, and for an RL update (docs/stages/jobs.md)
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def rl(shape: Shape, work: RLWork, *, device: torch.device) -> tuple[float, int]
     Answers are counted at their full length, so a run whose answers end early is faster than this. Sampling keeps a key and a
     value per layer and token; the larger of sampling and updating decides the memory.
     """
-    speed = _matrix_speed(shape.width, device)
-    passes = 2 * shape.parameters * (work.written / SAMPLING + (work.read + 2 * work.learnt) / EFFICIENCY)
+    speed = max(_matrix_speed(shape.width, device) for _ in range(5))  # the best of five: others may be at work here
+    passes = 2 * shape.parameters * (work.written / SAMPLING + (work.read + 2 * work.learnt) / SCORING)
     cache = 2 * shape.bytes_per_weight * shape.layers * shape.width * work.cached
     weights = shape.parameters * shape.bytes_per_weight + shape.trainable * 12
     return passes / speed, max(memory(shape, work.at_once), weights + cache)
