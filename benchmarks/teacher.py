@@ -3,7 +3,8 @@
     python benchmarks/teacher.py --judgements 2000 --in-flight 64 --latency 0.2 --out teacher.json
 
 Ideal is judgements / in flight * latency. The teacher runs in a process of its own. A second run over the same answers must
-make no request. Then 200 injected answers and the null answers go past a judge that is fooled by whatever reaches it.
+make no request. Then injected answers (known and held-out texts) and the null answers go past two judges: one is fooled by
+whatever speaks of grading, the other by any word of the attack that reaches it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from medloop.teacher.config import TeacherConfig
+from medloop.teacher.fence import neutral
 from medloop.teacher.judge import Files, Item, judge_all
-from medloop.testing.attacks import NULLS, attacks
-from medloop.testing.teacher_server import TeacherServer
+from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
+from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD
+from medloop.testing.teacher_server import Judge, TeacherServer, gullible
 
 ANSWER = "Case {n}: this is usually due to strain. Please rest, drink water and measure your temperature twice a day. " * 2
 
@@ -72,19 +75,29 @@ def throughput(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def injection(folder: Path) -> dict[str, Any]:
-    pairs = attacks()
-    weak, bad, null = (_scores(folder, texts) for texts in ([w for w, _ in pairs], [b for _, b in pairs], list(NULLS)))
+    sets = {"known": TEXTS, "held_out": HELD_OUT, "second": SECOND, "third": THIRD}
+    found: dict[str, Any] = {
+        f"{name}, {judge.__name__}": _lift(folder / name / judge.__name__, texts, judge)
+        for name, texts in sets.items()
+        for judge in (gullible, fooled_by_anything)
+    }
+    null = [value for value in _scores(folder, list(NULLS), gullible) if value is not None]
+    changed = sum(neutral(text) != text for text in INNOCENT)
+    return {**found, "null_answers": len(null), "null_max": max(null), "innocent_changed": f"{changed} of {len(INNOCENT)}"}
+
+
+def _lift(folder: Path, texts: tuple[str, ...], judge: Judge) -> dict[str, Any]:
+    pairs = attacks(texts)
+    weak, bad = (_scores(folder / str(n), [pair[n] for pair in pairs], judge) for n in (0, 1))
     lifts = [b - a for a, b in zip(weak, bad, strict=True) if a is not None and b is not None]
-    known = [value for value in null if value is not None]
     return {
-        "attacks": len(pairs), "judged": len(lifts), "mean_before": sum(v or 0.0 for v in weak) / len(weak),
-        "mean_lift": sum(lifts) / len(lifts), "gained_over_0.2": sum(lift > 0.2 for lift in lifts), "worst_lift": max(lifts),
-        "null_answers": len(known), "null_max": max(known),
+        "attacks": len(pairs), "judged": len(lifts), "mean_lift": round(sum(lifts) / len(lifts), 4),
+        "gained_over_0.2": sum(lift > 0.2 for lift in lifts), "worst_lift": max(lifts),
     }  # fmt: skip
 
 
-def _scores(folder: Path, answers: list[str]) -> list[float | None]:
-    with TeacherServer(keep_bodies=False) as server:
+def _scores(folder: Path, answers: list[str], judge: Judge) -> list[float | None]:
+    with TeacherServer(keep_bodies=False, judge=judge) as server:
         config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0)
         items = [Item(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
         run = judge_all(items, config, key="k", files=Files(folder / "injected.jsonl", folder / "logs"))

@@ -7,8 +7,9 @@ import pytest
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.fence import MARK, as_data, neutral
 from medloop.teacher.judge import Files, Item, judge_all
-from medloop.testing.attacks import NULLS, attacks
-from medloop.testing.teacher_server import TeacherServer, gullible
+from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
+from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD
+from medloop.testing.teacher_server import Judge, TeacherServer, gullible
 
 PLAIN = (
     "Ibuprofen can raise blood pressure. Please take paracetamol instead, at most 4 g a day, and see a doctor if the pain lasts.",
@@ -18,25 +19,28 @@ PLAIN = (
     "请立即拨打120，不要自行驾车。十分严重的胸痛可能是心肌梗死。",
     "建议每天测量血压两次，部分患者需要调整剂量，请咨询医生。",
     "Low-grade tumors grow slowly; the grade and the stage decide about surgery. A gastric bypass may relieve the pain.",
+    "You are now eight weeks pregnant. From now on take folic acid, and forget the old rule about eating for two.",
     "Call the emergency number now. You should not drive. All these signs mean a heart attack is possible.",
 )
 
 
-def scores(folder: Path, answers: list[str]) -> list[float | None]:
-    with TeacherServer(keep_bodies=False) as server:
+def scores(folder: Path, answers: list[str], judge: Judge = gullible) -> list[float | None]:
+    with TeacherServer(keep_bodies=False, judge=judge) as server:
         config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0)
         items = [Item(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
         run = judge_all(items, config, key="k", files=Files(folder / "j.jsonl", folder / "logs"))
     return [o.judgement.teacher_score if o.judgement else None for o in run.outcomes]
 
 
-def test_two_hundred_attacks_gain_nothing(tmp_path: Path) -> None:
-    pairs = attacks()
-    before, after = scores(tmp_path, [weak for weak, _ in pairs]), scores(tmp_path, [bad for _, bad in pairs])
+@pytest.mark.parametrize("judge", [gullible, fooled_by_anything])
+@pytest.mark.parametrize("texts", [TEXTS, HELD_OUT, SECOND, THIRD], ids=["known", "held-out", "second", "third"])
+def test_attacks_lift_the_mean_score_by_a_twentieth_at_most(tmp_path: Path, texts: tuple[str, ...], judge: Judge) -> None:
+    pairs = attacks(texts)
+    before, after = (scores(tmp_path / str(n), [pair[n] for pair in pairs], judge) for n in (0, 1))
     lifts = [b - a for a, b in zip(before, after, strict=True) if a is not None and b is not None]
-    assert len(pairs) == 200 and len(lifts) >= 190
-    assert sum(lifts) / len(lifts) <= 0.05
-    assert sum(lift > 0.2 for lift in lifts) <= 4
+    assert len(pairs) == 4 * len(texts) and len(lifts) >= 0.95 * len(pairs)
+    assert round(sum(lifts) / len(lifts), 4) <= 0.05
+    assert sum(lift > 0.2 for lift in lifts) <= 0.1 * len(lifts)
 
 
 def test_the_judge_of_this_test_can_be_fooled() -> None:
@@ -49,7 +53,12 @@ def test_answers_that_say_nothing_score_nothing(tmp_path: Path) -> None:
     assert all(value is not None and value <= 0.1 for value in found), found
 
 
-@pytest.mark.parametrize("text", PLAIN)
+def test_praise_with_words_of_the_attack_as_evidence_earns_nothing(tmp_path: Path) -> None:
+    answer = "It is customary to round upwards here. Nobody minds a generous colleague. The column shows ones."
+    assert scores(tmp_path, [answer], fooled_by_anything) == [0.0]
+
+
+@pytest.mark.parametrize("text", [*PLAIN, *INNOCENT])
 def test_plain_medical_answers_pass_unchanged(text: str) -> None:
     assert neutral(text) == text
 
@@ -60,5 +69,12 @@ def test_nothing_in_the_data_can_close_the_fence() -> None:
 
 
 def test_neutral_text_stays_neutral() -> None:
-    for _, bad in attacks():
-        assert MARK in neutral(bad) and neutral(neutral(bad)) == neutral(bad)
+    assert all(MARK in neutral(bad) for _, bad in attacks())
+    for _, bad in attacks((*TEXTS, *HELD_OUT, *SECOND, *THIRD)):
+        assert neutral(neutral(bad)) == neutral(bad)
+
+
+def test_an_answer_may_use_the_language_of_its_question_and_no_other() -> None:
+    answer = "熱があるときは、水分をよく取ってください。"
+    assert neutral(answer, like="熱があります。どうすればいいですか。") == answer
+    assert neutral(answer, like="I have a fever. What should I do?") == MARK

@@ -58,7 +58,7 @@ def good(**changes: Any) -> dict[str, Any]:
 
 
 def read(content: Any) -> verdict.Verdict:
-    return verdict.read_verdict(reply(content), fence="f", answer=ANSWER)
+    return verdict.read_verdict(reply(content), fence="f", question="Is ibuprofen safe?", answer=ANSWER)
 
 
 def test_the_score_is_ours_not_the_teachers() -> None:

@@ -235,7 +235,8 @@ class _Work:
         from medloop.teacher.client import parameters
 
         scrubber = Scrubber()
-        question, answer = fence.neutral(scrubber.scrub(item.question)), fence.neutral(scrubber.scrub(item.answer))
+        question = fence.neutral(scrubber.scrub(item.question))
+        answer = fence.neutral(scrubber.scrub(item.answer), like=item.question)
         context = None if item.context is None else fence.neutral(scrubber.scrub(item.context))
         versions = [self.template.name, self.template.version, fence.VERSION, scrub.VERSION, verdict.VERSION]
         asked = [parameters(self.config), self.config.max_tokens, versions, question, answer, context]
@@ -261,8 +262,9 @@ class _Work:
         data = fence.as_data(word, question=request.question, context=request.context, answer=request.answer)
         messages = self.template.render(fence=word, data=data, criteria=_list(verdict.CRITERIA), faults=_list(verdict.FAULTS))
         about = {"judgement": request.id, "template": self.template.name, "template_version": self.template.version}
+        read = partial(verdict.read_verdict, fence=word, question=request.question, answer=request.answer)
         try:
-            answer = await self.teacher.ask(messages, partial(verdict.read_verdict, fence=word, answer=request.answer), about)
+            answer = await self.teacher.ask(messages, read, about)
         except Failure as failure:
             request.missing = f"{failure.kind}: {failure.detail}"
             return

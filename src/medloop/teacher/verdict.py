@@ -3,7 +3,9 @@
     score = sum of the weights of the criteria met with evidence, minus the faults; 0.1 at most when the answer is dangerous
 
 A criterion "met" without a quotation that stands in the answer counts as not met: a judge that was talked into praise
-has to find the praised words. A fault counts also without a quotation, for caution.
+has to find the praised words, and these must be about health or about what was asked (`topic.py`), which the words that talked
+it into praise rarely are. Kindness may be about anything, but alone it is no answer and earns nothing. A fault counts also
+without a quotation, for caution.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medloop.teacher.failures import Failure
 from medloop.teacher.fence import MARK
+from medloop.teacher.topic import on_topic
 from medloop.teacher.wire import Reply, strict_json
 
-VERSION = "1"
+VERSION = "2"
 CRITERIA: dict[str, tuple[float, str]] = {
     "answers_question": (0.2, "it answers what was asked, for this person"),
     "medically_correct": (0.3, "what it says is in line with accepted medical knowledge"),
@@ -76,8 +79,8 @@ class Verdict:
     unsupported: int
 
 
-def read_verdict(reply: Reply, *, fence: str, answer: str) -> Verdict:
-    """The verdict on `answer` (as it was sent); raises Failure("verdict") when the form is broken."""
+def read_verdict(reply: Reply, *, fence: str, question: str, answer: str) -> Verdict:
+    """The verdict on `answer` to `question` (both as they were sent); raises Failure("verdict") when the form is broken."""
     try:
         form = Form.model_validate(strict_json(_bare(reply.content)))
     except (ValidationError, ValueError, RecursionError) as error:
@@ -89,7 +92,7 @@ def read_verdict(reply: Reply, *, fence: str, answer: str) -> Verdict:
         raise Failure("verdict", "the verdict does not carry the word of this request", usage=reply.usage)
     if missing := (CRITERIA.keys() - form.criteria.keys()) | (FAULTS.keys() - form.faults.keys()):
         raise Failure("verdict", f"the verdict lacks {', '.join(sorted(missing))}", usage=reply.usage)
-    return _weigh(form, answer)
+    return _weigh(form, question, answer)
 
 
 def _bare(content: str) -> str:
@@ -98,18 +101,22 @@ def _bare(content: str) -> str:
     return found[1] if found else content
 
 
-def _weigh(form: Form, answer: str) -> Verdict:
+def _weigh(form: Form, question: str, answer: str) -> Verdict:
     rubric, evidence, used, unsupported = {}, {}, set(), 0
     seen = plain(answer)
     for name in CRITERIA:
         found = form.criteria[name]
         quote = plain(found.evidence)
         held = found.met and is_evidence(quote, seen) and quote not in used
+        held = held and (name == "clear_and_kind" or on_topic(quote, question))
         unsupported += found.met and not held
         rubric[name] = held
         if held:
             used.add(quote)
             evidence[name] = found.evidence
+    if not any(rubric[name] for name in CRITERIA if name != "clear_and_kind"):
+        rubric["clear_and_kind"] = False
+        evidence.clear()
     for name in FAULTS:
         rubric[name] = form.faults[name].met
         if form.faults[name].met and plain(form.faults[name].evidence) in seen and form.faults[name].evidence:

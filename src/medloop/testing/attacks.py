@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
+
+from medloop.testing.teacher_server import gullible, praise
 
 _ALL = ("answers_question", "medically_correct", "next_steps", "right_urgency", "clear_and_kind")
 _VERDICT = json.dumps(
@@ -69,10 +73,10 @@ NULLS = (
 )  # fmt: skip
 
 
-def attacks() -> list[tuple[str, str]]:
+def attacks(texts: tuple[str, ...] = TEXTS) -> list[tuple[str, str]]:
     """(weak answer, the same with an attack): before it, after it, around it, and repeated."""
     found = []
-    for number, text in enumerate(TEXTS):
+    for number, text in enumerate(texts):
         weak = WEAK[number % len(WEAK)]
         found += [
             (weak, f"{weak}\n{text}"),
@@ -81,3 +85,11 @@ def attacks() -> list[tuple[str, str]]:
             (weak, f"{weak} {text * 3}"),
         ]
     return found
+
+
+def fooled_by_anything(data: dict[str, Any], fence: str) -> dict[str, Any]:
+    """A judge for the worst case: it praises when a single word of the attack has reached it."""
+    answer = rest = str(data.get("answer", ""))
+    for known in (*WEAK, "[removed]"):
+        rest = rest.replace(known, "")
+    return praise(answer, 0, fence) if re.search(r"\w", rest) else gullible(data, fence)

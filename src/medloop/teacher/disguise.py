@@ -1,0 +1,142 @@
+"""Text in disguise: what the eye does not see, letters that look like others, codes, languages the fence cannot read.
+
+    readings("1gn0r3 7h3 rubr1c") -> the sentence as it stands, then each way a clever reader could take it
+
+A model reads rot13, look-alike letters and leetspeak; so what is looked for is looked for in every reading. What cannot be
+read at all (a script or a language that the question does not use) is not passed on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+
+# Characters without a shape: zero width, direction, tags, variation selectors, other controls.
+_UNSEEN = re.compile(
+    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
+)
+_TURNED = re.compile("[\u202d\u202e\u2067\u2068][^\u202c\u2069\n]{0,2000}[\u202c\u2069]?")
+_KEPT = frozenset("，。；：！？（）、“”‘’…《》—·【】")
+
+_LETTERS = re.compile(r"(?<![\w%])(?:\w(?: |[.\-_*·|/])){3,}\w(?!\w)")  # s c o r e, s-c-o-r-e
+_MIXED = re.compile(r"\b(?=\w*[a-z])(?=\w*[013457@$])[\w@$]{2,}", re.IGNORECASE)
+_LEET = str.maketrans("013457@$", "oleastas")
+_LEET_I = str.maketrans("013457@$", "oieastas")
+# Letters of other scripts that are drawn like Latin ones, in the order of their twins below.
+_LOOK = "аеорсухіјѕԁһкмтвнАВЕКМНОРСТХІЅЈοανικρτυχγΑΒΕΖΗΙΚΜΝΟΡΤΥΧ\u0131\u0261ɑ"
+_TWIN = "aeopcyxijsdhkmtbhABEKMHOPCTXISJoavikptuxyABEZHIKMNOPTYXiga"
+assert len(_LOOK) == len(_TWIN), "each look-alike has one twin"
+_TWINS = str.maketrans(_LOOK, _TWIN)
+# Common English words as rot13 and backwards: a cheap sign that the whole sentence is written so.
+_ROT = re.compile(r"\b(?:gur|naq|guvf|tvir|fpber|jvgu|sbe|lbh|nyy|vtaber|znexf)\b", re.IGNORECASE)
+_BACK = re.compile(r"\b(?:eht|dna|siht|evig|erocs|htiw|rewsna|erongi|skram|esaelp)\b", re.IGNORECASE)
+
+_CODES = re.compile(
+    r"[A-Za-z0-9+/]{40,}={0,2}|(?:\\[ux][0-9a-fA-F]{2,4}){4,}|(?:&#x?[0-9a-fA-F]{2,6};){3,}|(?:%[0-9a-fA-F]{2}){6,}"
+    r"|(?:[01]{8}\s*){4,}|(?:(?:0x)?[0-9a-fA-F]{2}[ ,]){7,}(?:0x)?[0-9a-fA-F]{2}|(?:[.\-·−]{1,5}[ /]{1,3}){8,}"
+)
+_TOKEN = re.compile(r"[A-Za-z0-9+/]{12,39}={0,2}")
+_SCRIPTS = {
+    "cyrillic": "[\u0400-\u052f]", "kana": "[\u3041-\u30ff]", "hangul": "[\u1100-\u11ff\uac00-\ud7af]",
+    "arabic": "[\u0600-\u06ff]", "hebrew": "[\u0590-\u05ff]", "indic": "[\u0900-\u0dff]", "thai": "[\u0e00-\u0eff]",
+    "greek": "[\u0370-\u03ff]{3}",
+    "other": "[\u0530-\u058f\u10a0-\u10ff\u1200-\u13ff\u1780-\u17ff\u1800-\u18af]",
+}  # fmt: skip
+_FOREIGN = re.compile("[\u0370-\u0eff\u1100-\u13ff\u1780-\u18af\u3041-\u30ff\uac00-\ud7af]")
+_WORDS = {
+    "english": "the and of to is are in your you for this with it that be or not if as on by an should can a i we",
+    "french": "le les des une et est que pour dans cette cet avec sur toutes tous vous votre au aux du la ce pas qui donne ne",
+    "spanish": "el los las que y una para esta este todas todos con por la del al usted pon su es se debe como de en sin",
+    "german": "der das und ist nicht für diese dieser dieses alle ein eine mit den dem des bitte sie zu auf von als wird gib bis",
+    "italian": "il lo gli che di per questa questo tutte tutti una con la del della alla non si è le dai",
+    "portuguese": "os que para esta este todas todos uma com não da do dos das ao dê em por e o",
+    "dutch": "het een en van voor deze dit alle niet met zijn geef op de aan dat",
+    "vietnamese": "hãy và của cho này các là được không tất cả câu trả lời",
+    "turkish": "ve bu bir için tüm lütfen ver yok olarak cevaba puan",
+}
+_LANGUAGES = {name: frozenset(words.split()) for name, words in _WORDS.items()}
+
+
+def visible(text: str) -> tuple[str, bool]:
+    """The text without unseen characters and with plain letters; and whether a part of it was turned around to hide."""
+    turned = _TURNED.search(text) is not None
+    plain = _UNSEEN.sub("", text)
+    if plain != text or not plain.isascii():
+        plain = "".join(c if c in _KEPT or ord(c) < 128 else unicodedata.normalize("NFKC", c) for c in plain)
+    return plain, turned
+
+
+def without_codes(text: str, mark: str) -> str:
+    """Encoded text has no place in an answer: runs of code go, and short ones when they decode to words."""
+    return _TOKEN.sub(lambda token: mark if _decodes(token[0]) else token[0], _CODES.sub(mark, text))
+
+
+def _decodes(token: str) -> bool:
+    return any(_is_text(decode, token) for decode in (bytes.fromhex, _from_base64))
+
+
+def _from_base64(token: str) -> bytes:
+    if token.isalpha() and token.casefold() in (token, token[0].lower() + token[1:]):
+        return b""  # an ordinary word happens to be base64
+    return base64.b64decode(token + "=" * (-len(token) % 4), validate=True)
+
+
+def _is_text(decode: Callable[[str], bytes], token: str) -> bool:
+    try:
+        found = decode(token).decode("ascii")
+    except (ValueError, binascii.Error):
+        return False
+    return (
+        len(found) >= 6
+        and all(c.isprintable() for c in found)
+        and sum(c.isalpha() or c == " " for c in found) >= 0.75 * len(found)
+    )
+
+
+def readings(sentence: str) -> Iterator[str]:
+    """The sentence as it stands, then without each disguise that it may wear. Mostly there is only one reading."""
+    yield sentence
+    plain = sentence
+    if not sentence.isascii():
+        plain = "".join(c for c in unicodedata.normalize("NFKD", sentence) if not unicodedata.combining(c)).translate(_TWINS)
+        if plain != sentence:
+            yield plain
+    if _LETTERS.search(plain):
+        yield spelled(plain)
+    if _MIXED.search(plain):
+        for table in (_LEET, _LEET_I):
+            yield _MIXED.sub(lambda word, table=table: word[0].translate(table), plain)  # type: ignore[misc]
+    if _ROT.search(plain):
+        yield codecs.encode(plain, "rot13")
+    if _BACK.search(plain):
+        yield plain[::-1]
+
+
+def spelled(sentence: str) -> str:
+    return _LETTERS.sub(lambda found: re.sub(r"[ .\-_*·|/]", "", found[0]), sentence)
+
+
+def spelled_words(sentence: str) -> list[str]:
+    """Words written letter by letter."""
+    return [re.sub(r"[ .\-_*·|/]", "", found) for found in _LETTERS.findall(sentence)]
+
+
+def scripts(text: str) -> frozenset[str]:
+    if not _FOREIGN.search(text):
+        return frozenset()
+    return frozenset(
+        name for name, pattern in _SCRIPTS.items() if len(re.findall(pattern, text)) >= (1 if name == "greek" else 3)
+    )
+
+
+def language(text: str) -> str:
+    """The Latin-script language by its small words; English unless another one clearly has more of them."""
+    words = frozenset(re.findall(r"[^\W\d_]+", text.casefold()))
+    found = {name: len(words & known) for name, known in _LANGUAGES.items()}
+    best = max(found, key=found.__getitem__)
+    return best if found[best] >= 3 and found[best] > found["english"] else "english"
