@@ -45,7 +45,9 @@ class Server:
     def __init__(self, home: Path, key: str = "") -> None:
         environ = {**os.environ, "MEDLOOP_OFFLINE": "true", "MEDLOOP_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-u", "-m", "medloop", "--home", str(home), "api", "serve", "--port", "0"]
-        self.process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        )
         assert self.process.stdout is not None
         self.said = ""
         while "Serving" not in self.said:
@@ -66,7 +68,7 @@ class Server:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.client.close()
-        self.process.send_signal(number)
+        os.killpg(self.process.pid, number)  # as Ctrl-C does: everybody in the session
         code = self.process.wait(timeout=15)
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -153,3 +155,20 @@ def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):
         assert done["state"] == "succeeded" and (after.token, after.restarts) == (before.token, 0)
     finally:
         assert again.end() == 0
+
+
+@pytest.mark.slow
+def test_a_job_outlives_twenty_killed_servers_with_one_worker(server, home):
+    config = {"steps": 700, "prompts_per_step": 2, "samples": 2, "max_new_tokens": 8, "held_out_n": 0, "lora_r": 2}
+    body = {"stage": "GRPO", "model_id": "models/full/base", "config": config}
+    job_id = server.client.post("/api/train", json=body).json()["job_id"]
+    server.until(job_id, "running")
+    folder = queue.folder_of(job_id, Settings(home=home))
+    before, running = entry.read(folder), server
+    for _ in range(20):
+        running.end(signal.SIGKILL)
+        running = Server(home, server.key)
+        assert running.client.get(f"/api/train/status/{job_id}").json()["state"] in ("running", "succeeded")
+    assert running.until(job_id, "succeeded")["state"] == "succeeded"
+    assert (entry.read(folder).token, entry.read(folder).restarts) == (before.token, 0)
+    running.end()

@@ -29,5 +29,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory, small_base: Path) -> Set
 @pytest.fixture(scope="session")
 def children():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["medloop.jobs.stages", "medloop.train.irs", "medloop.train.ppo", "medloop.train.grpo"])
+    stages = ["medloop.jobs.stages", "medloop.train.irs", "medloop.train.ppo", "medloop.train.grpo"]
+    books = ["medloop.store.db", "medloop.store.catalog", "sqlalchemy.dialects.sqlite", "matplotlib.figure"]
+    context.set_forkserver_preload([*stages, *books])
     return context

@@ -52,7 +52,9 @@ def die(*_: Any, **__: Any) -> None:
 def work(settings: Settings, job_id: str, die_at: int | None = None, die_in: str | None = None) -> None:
     """Work in this process; by kill -9 it ends at the tick `die_at`, or inside the call named `die_in`."""
     from medloop.jobs import stages
+    from medloop.train import rl_publish
 
+    rl_publish.draw = lambda *_, **__: b""  # a picture takes longer than all steps of these runs
     ticks = 0
     was = stages.Status.rl
 
@@ -68,6 +70,27 @@ def work(settings: Settings, job_id: str, die_at: int | None = None, die_in: str
         module, _, call = die_in.rpartition(".")
         setattr(__import__(module, fromlist=["x"]), call, die)
     assert worker.work(job_id, settings).state == "succeeded"
+
+
+def work_until_call(settings: Settings, job_id: str, number: int, failure: int | None) -> None:
+    """The `number`-th call that makes something durable kills the process, or fails with the error `failure`."""
+    calls = 0
+
+    def counted(call: Any) -> Any:
+        def instead(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                if failure is None:
+                    die()
+                raise OSError(failure, os.strerror(failure))
+            return call(*args, **kwargs)
+
+        return instead
+
+    for name in ("fsync", "rename", "replace"):
+        setattr(os, name, counted(getattr(os, name)))
+    worker.work(job_id, settings)
 
 
 def work_slowly(settings: Settings, job_id: str, seconds: float) -> None:

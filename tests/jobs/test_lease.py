@@ -144,6 +144,7 @@ def test_clocks_that_are_set_do_not_end_a_lease(settings, monkeypatch):
         for jump in (-3600, 3600):
             now = time.time()
             monkeypatch.setattr(time, "time", lambda now=now, jump=jump: now + jump)
+            monkeypatch.setattr(time, "time_ns", lambda now=now, jump=jump: int((now + jump) * 1e9))
             assert lease.silent_for(folder, row(settings, job_id)) < 5
     assert lease.silent_for(folder, row(settings, job_id).model_copy(update={"boot": "another"})) == float("inf")
 
@@ -179,3 +180,40 @@ def test_the_pause_before_a_restart_grows(settings, children):
         waits.append(row(settings, job_id).ready_at - time.monotonic())
         entry.change(queue.folder_of(job_id, settings), lambda now: now.model_copy(update={"ready_at": 0.0}))
     assert waits[0] > 50 and waits[1] > 2 * waits[0] and waits[2] > 2 * waits[1]
+
+
+def hold(settings, job_id, got):
+    """One of several processes that want a job: the one that gets it keeps it for a while."""
+    try:
+        with claim(queue.folder_of(job_id, settings)):
+            got.put("got")
+            time.sleep(1.0)
+    except BusyError:
+        got.put("busy")
+
+
+@pytest.mark.slow
+def test_of_eight_processes_one_gets_the_job_a_hundred_times(settings, children):
+    for _ in range(100):
+        job_id, got = submit(settings), children.Queue()
+        everyone = [start(children, hold, settings, job_id, got) for _ in range(8)]
+        said = sorted(got.get(timeout=60) for _ in everyone)
+        for child in everyone:
+            child.join()
+        assert said == ["busy"] * 7 + ["got"] and row(settings, job_id).token == 1
+
+
+@pytest.mark.slow
+def test_fifty_pauses_of_a_worker_are_no_death(settings, children):
+    job_id = submit(settings, steps=4)
+    child = start(children, work_slowly, settings, job_id, 5.0)
+    wait_for(lambda: row(settings, job_id).state == "running")
+    for _ in range(50):
+        os.kill(child.pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        Supervisor(settings, start=nobody).look()
+        os.kill(child.pid, signal.SIGCONT)
+        assert row(settings, job_id).token == 1 and row(settings, job_id).state == "running"
+        time.sleep(0.2)
+    child.kill()
+    child.join()

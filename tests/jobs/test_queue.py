@@ -1,6 +1,7 @@
 """Submitting, looking, cancelling, resuming; what cannot work is refused before there is a job."""
 
 import json
+import re
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,7 +132,7 @@ def test_too_little_memory_is_refused_or_warned_of(settings, monkeypatch):
     big = TrainRequest(stage="GRPO", config={"micro_batch_size": 64, "max_new_tokens": 400})
     need = preflight.memory_need(preflight.size_of(settings.model, settings), big)
     monkeypatch.setattr(preflight, "machine_memory", lambda: (need + 1, need - 1))
-    assert "micro_batch_size" in queue.submit(big, settings).warnings[0]
+    assert "micro_batch_size" in queue.submit(big, settings).expected.warnings[0]
     monkeypatch.setattr(preflight, "machine_memory", lambda: (need - 1, need - 1))
     with pytest.raises(ConfigError, match="GB"):
         queue.submit(big, settings)
@@ -223,6 +224,21 @@ def test_the_commands_tell_the_story_of_a_job(settings):
     assert json.loads(cli(settings, "metrics", job_id).output) == []
     assert "cancelled" in cli(settings, "cancel", job_id).output
     assert cli(settings, "resume", job_id).exit_code == 0 and row(settings, job_id).state == "queued"
+
+
+def test_a_check_says_what_a_job_would_take_and_queues_nothing(settings):
+    said = cli(settings, "submit", "grpo", "--set", "steps=3", "--set", "held_out_n=2", "--check")
+    assert said.exit_code == 0 and re.search(r"Roughly .* of memory and .* MB of disk", said.output)
+    wrong = cli(settings, "submit", "grpo", "--set", "stepz=3", "--check")
+    assert isinstance(wrong.exception, ConfigError) and "stepz" in str(wrong.exception)
+    assert queue.ids(settings) == [] and not (settings.home / "jobs/check").exists()
+
+
+def test_a_job_without_its_worker_says_so(settings):
+    job_id = submit(settings)
+    with claim(queue.folder_of(job_id, settings)):
+        assert queue.status_of(job_id, settings).detail.message is None
+    assert "worker is gone" in (queue.status_of(job_id, settings).detail.message or "")
 
 
 def test_a_file_as_document_003_writes_it_can_be_submitted(settings, tmp_path):

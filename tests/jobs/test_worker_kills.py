@@ -1,11 +1,12 @@
 """Killed at any moment and worked on again, a job ends with the same bytes as one that was never killed."""
 
+import errno
 import os
 import random
 import signal
 
 import pytest
-from job_runs import RUNS, finish, outcome, row, start, submit, work
+from job_runs import RUNS, finish, outcome, row, start, submit, work, work_until_call
 
 from medloop.jobs import queue
 
@@ -67,3 +68,25 @@ def test_killed_fifty_times_at_any_moment_jobs_end_with_the_same_bytes(stage, se
             finished += 1
             assert outcome(settings, job_id) == wanted
     assert kills >= 50 and finished >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", [None, errno.ENOSPC, errno.EIO], ids=["kill", "full disk", "damaged disk"])
+@pytest.mark.parametrize("stage", RUNS)
+def test_whichever_durable_call_dies_or_fails_the_job_ends_with_the_same_bytes(stage, failure, settings, children, golden):
+    """Every fsync, rename and replace of a run in turn, some left out: the first ones, which make the claim, must all hold."""
+    number, met = 1, 0
+    while True:
+        job_id = submit(settings, stage)
+        code = finish(children, work_until_call, settings, job_id, number, failure)
+        state = row(settings, job_id).state
+        if state == "succeeded":
+            break
+        met += 1
+        assert code in (-signal.SIGKILL, 0, 1)
+        if state in ("paused", "failed"):
+            queue.resume(job_id, settings)
+        assert finish(children, work, settings, job_id) == 0
+        assert outcome(settings, job_id) == golden(stage)
+        number += 1 if number < 12 else 11
+    assert met >= 12

@@ -31,16 +31,27 @@ def submit(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the stage; may be repeated.")
     ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check it and say what it would take; nothing is queued.")] = False,
 ) -> None:
     """Put a training job into the queue; it runs when 'medloop jobs work' or the API finds a free place.
 
     Example:  medloop jobs submit GRPO --set adapter=sft --set steps=40
     """
-    from medloop.jobs import queue
+    from medloop.jobs import preflight, queue
 
     settings = common.settings()
-    found = queue.submit(_request(stage, model, config, set_ or []), settings)
-    for warning in found.warnings:
+    request = _request(stage, model, config, set_ or [])
+    if check:
+        from medloop.models import require_packages
+
+        warnings = preflight.look(request, settings).warnings
+        require_packages("trl", "datasets", "matplotlib")
+        from medloop.jobs.stages import check as run
+
+        common.say(" ".join([*warnings, run(request, settings).sentence()]))
+        return
+    found = queue.submit(request, settings)
+    for warning in found.expected.warnings:
         common.say(f"Note: {warning}")
     common.say(f"{found.job_id} waits. It runs with: medloop jobs work, or while 'medloop api serve' runs.")
 

@@ -110,6 +110,9 @@ def status(folder: Path) -> JobStatus:
     """State and progress: the row knows the state, status.json the rest."""
     entry = read(folder)
     detail = read_detail(folder) or JobDetail()
+    if entry.state == "running" and not is_worked_on(folder) and read(folder) == entry:
+        gone = "Its worker is gone; it goes on from the newest checkpoint with the next: medloop jobs work."
+        detail = detail.model_copy(update={"message": gone})
     return JobStatus(job_id=entry.job_id, stage=entry.stage, state=entry.state, detail=detail)
 
 

@@ -28,7 +28,8 @@ TOO_MANY_LAYERS = 1000
 
 @dataclass(frozen=True)
 class Preflight:
-    needs_bytes: int
+    needs_bytes: int  # of disk
+    memory_bytes: int | None  # None for a model that is not here yet
     warnings: tuple[str, ...]
 
 
@@ -55,7 +56,8 @@ def look(request: TrainRequest, settings: Settings) -> Preflight:
             f"The disk of the workspace has {free / 1e6:,.0f} MB free, and checkpoints of this job need {needs / 1e6:,.0f} MB",
             "Free some space, or lower lora_r",
         )
-    return Preflight(needs, tuple(_warnings(request, settings, size)))
+    memory = None if size is None else memory_need(size, request)
+    return Preflight(needs, memory, tuple(_warnings(request, settings, size)))
 
 
 def disk_need(size: Size, request: TrainRequest) -> int:

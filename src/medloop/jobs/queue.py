@@ -34,7 +34,7 @@ JOB_ID = re.compile(r"train_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
 @dataclass(frozen=True)
 class Submitted:
     job_id: str
-    warnings: tuple[str, ...]
+    expected: preflight.Preflight
 
 
 def submit(request: TrainRequest, settings: Settings, *, now: datetime | None = None) -> Submitted:
@@ -50,7 +50,7 @@ def submit(request: TrainRequest, settings: Settings, *, now: datetime | None = 
             job_id = _publish(temp, home, request, when, found.needs_bytes, settings)
         finally:
             os.close(fd)
-    return Submitted(job_id, found.warnings)
+    return Submitted(job_id, found)
 
 
 def _make(path: Path) -> int:

@@ -68,6 +68,15 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Finished:
+    """A run that was published before its worker could say so."""
+
+    job: Job
+    card: TrainingCard
+    kind: str
+
+
+@dataclass(frozen=True)
 class Ready:
     """A stage that only has to be run."""
 
@@ -86,27 +95,32 @@ class Ready:
         return card
 
 
-def prepare(request: TrainRequest, settings: Settings, lease: Lease) -> Ready | tuple[Job, TrainingCard, str]:
-    """Read the data and see what is left of an earlier start; a run that is already published comes back with its card."""
+def prepare(request: TrainRequest, settings: Settings, folder: Path, lease: Lease | None) -> Ready | Finished:
+    """Read the data and see what is left of an earlier start; nothing is written. Without a lease it is only a look."""
     runs = requests.runs(request)
     stage = importlib.import_module(runs.module)
-    wish = build(getattr(stage, runs.config), flags=requests.wanted(request, lease.folder.name, settings))
+    wish = build(getattr(stage, runs.config), flags=requests.wanted(request, folder.name, settings))
+    kind = "model" if getattr(wish, "full", False) and runs.kind == "adapter" else runs.kind
     if runs.rl:
         scorer = _scorer(wish, settings)
-        found = rl.find_job(wish, stage.METHOD, scorer, settings, folder=lease.folder)
+        job = held(rl.find_job(wish, stage.METHOD, scorer, settings, folder=folder), lease)
     else:
-        found = stage.find_job(wish, settings, folder=lease.folder)
-    job = HeldJob(found.folder, found.target, found.identity, lease)
-    kind = "model" if getattr(wish, "full", False) and runs.kind == "adapter" else runs.kind
+        job = held(stage.find_job(wish, settings, folder=folder), lease)
     if (card := job.finished()) is not None:
-        return job, card, kind
-    if runs.rl:
-        plan = rl.plan(wish, stage.METHOD, scorer, settings, job)
-        steps = wish.steps
-    else:
-        plan = stage.plan(wish, settings, job)
-        steps = plan.steps
-    return Ready(stage, plan, job, kind, runs.rl, steps)
+        return Finished(job, card, kind)
+    plan: Any = rl.plan(wish, stage.METHOD, scorer, settings, job) if runs.rl else stage.plan(wish, settings, job)
+    return Ready(stage, plan, job, kind, runs.rl, wish.steps if runs.rl else plan.steps)
+
+
+def held(job: Job, lease: Lease | None) -> Job:
+    return job if lease is None else HeldJob(job.folder, job.target, job.identity, lease)
+
+
+def check(request: TrainRequest, settings: Settings) -> Cost:
+    """Everything that can be known about a run without starting it; errors as the worker would meet them."""
+    ready = prepare(request, settings, settings.workspace.jobs / "check", None)
+    assert isinstance(ready, Ready), "a run that is to be named later has no result yet"
+    return cost(ready, settings)
 
 
 def _scorer(wish: Any, settings: Settings) -> Scorer:

@@ -93,9 +93,9 @@ def _train(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End
 
     with loop.open_books(settings):
         pass  # a missing key or an unreachable database stops the job now, not at its end
-    ready = stages.prepare(queue.request_of(lease.folder), settings, lease)
-    if isinstance(ready, tuple):
-        return _enter(*ready, settings)
+    ready = stages.prepare(queue.request_of(lease.folder), settings, lease.folder, lease)
+    if isinstance(ready, stages.Finished):
+        return _enter(ready.job, ready.card, ready.kind, settings)
     found = stages.cost(ready, settings)
     lease.note(found.sentence(), needs_bytes=found.disk)
     log.info("%s %d iterations; newest checkpoint: %d.", found.sentence(), ready.steps, ready.plan.continues_at)

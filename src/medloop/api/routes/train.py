@@ -28,7 +28,9 @@ def submit(body: TrainRequest, request: Request, caller: Caller) -> Json:
     settings = settings_of(request)
     requests.check_stranger(body, settings)
     found = queue.submit(body, settings)
-    return {**shown(queue.status_of(found.job_id, settings)), "warnings": list(found.warnings)}
+    expected = {"memory_bytes": found.expected.memory_bytes, "disk_bytes": found.expected.needs_bytes}
+    status = shown(queue.status_of(found.job_id, settings))
+    return {**status, "estimate": expected, "warnings": list(found.expected.warnings)}
 
 
 @router.get("")
