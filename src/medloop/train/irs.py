@@ -216,7 +216,7 @@ def _fine_tune(bench: Bench, rows: list[Sampled], should_stop: Callable[[], bool
     ]  # fmt: skip
     for at in range(bench.state["at"], len(batches)):
         for group in bench.optimizer.param_groups:
-            group["lr"] = bench.rate * (1 - at / len(batches))
+            group["lr"] = bench.rate * (1 - at / len(batches)) * group["times"]
         window = Window.of(rl.answer_mask(Experience([], [rows[n] for n in batches[at]], [], []), bench.policy.device), 1)
 
         def loss_of(part: list[int], batch: Batch, window: Window = window) -> Tensor:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -32,14 +32,23 @@ METHOD = "ppo"
 
 
 class PPOConfig(StepConfig):
-    samples: int = Field(4, ge=1, description="Answers to each question in a batch.")
+    small_rate: ClassVar[float] = 7e-4  # several updates on each batch: at 2e-3 the embedded model forgot what it knew
+    large_rate: ClassVar[float] = 1e-5
+
+    samples: int = Field(8, ge=1, description="Answers to each question in a batch.")
     epochs: int = Field(2, ge=1, description="Passes over a batch of answers.")
     minibatches: int = Field(2, ge=1, description="Optimizer steps per pass.")
     clip: float = Field(0.2, gt=0, lt=1, description="Ratios further from 1 earn nothing more.")
     dual_clip: float = Field(3.0, gt=1, description="Bound of the loss of a bad token whose ratio ran away, in advantages.")
     gamma: float = Field(1.0, gt=0, le=1, description="Discount per token.")
-    lam: float = Field(0.95, ge=0, le=1, description="Lambda of GAE.")
+    lam: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Lambda of GAE; below 1 early tokens hear of the score only through the critic, which starts blank.",
+    )
     value_weight: float = Field(0.1, ge=0, description="Weight of the critic's loss.")
+    value_rate: float = Field(0.1, gt=0, description="Learning rate of the value head, as a share of the policy's.")
     value_clip: float = Field(0.2, gt=0, description="The critic may move so far from its old value.")
     entropy_weight: float = Field(0.0, ge=0, description="Bonus for entropy.")
     beta: float = Field(0.02, ge=0, description="First weight of the KL to the reference, per nat.")

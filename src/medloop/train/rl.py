@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -36,7 +36,7 @@ from medloop.train.maths import is_finite
 from medloop.train.policy import Batch, Policy, Scores, collate, open_policy
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at ten times the usual rate
+SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at a hundred times the usual rate
 KEPT_SAMPLES = 4  # answers per step in samples.jsonl: the best, the worst, and some between
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 16}  # in an update, unless micro_batch_size says otherwise
 MAX_BROKEN = 3  # steps that may end in a number that is not finite
@@ -46,6 +46,8 @@ class RLConfig(BaseModel):
     """Settings that every RL method has. All of them decide the result, so all go into the card."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    small_rate: ClassVar[float] = 2e-3  # first learning rates, below and above SMALL_MODEL parameters
+    large_rate: ClassVar[float] = 2e-5
 
     name: str = Field("round1", pattern=NAME, description="Name of the result, under models/rl.")
     model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
@@ -223,14 +225,24 @@ def set_up(plan: RLPlan, settings: Settings, *, with_values: bool = False, watch
         load_in_4bit=config.load_in_4bit, gradient_checkpointing=config.gradient_checkpointing,
     )  # fmt: skip
     small = runtime.count_parameters(policy.model)[1] < SMALL_MODEL
-    rate = config.learning_rate or (5e-4 if small else 2e-5)
+    rate = config.learning_rate or (config.small_rate if small else config.large_rate)
     # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
-    optimizer = torch.optim.AdamW(policy.trained().values(), lr=rate, eps=1e-5, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(_groups(policy, config), lr=rate, eps=1e-5, weight_decay=0.0)
     micro = config.micro_batch_size or ROWS_AT_ONCE[policy.device.type]
     bench = Bench(plan, policy, policy.sampler(), optimizer, rate, micro, began, watch)
     if found is not None:
         restore(bench, found)
     return bench
+
+
+def _groups(policy: Policy, config: Any) -> list[dict[str, Any]]:
+    """What learns, with `times` the rate: a value head sums hundreds of units, so that Adam's equal steps move it far."""
+    named = policy.trained()
+    head = [p for name, p in named.items() if name.startswith("value_head")]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for name, p in named.items() if not name.startswith("value_head")], "times": 1.0}
+    ]
+    return [*groups, {"params": head, "times": config.value_rate}] if head else groups
 
 
 def restore(bench: Bench, found: Checkpoint) -> None:
@@ -370,7 +382,7 @@ def set_rate(bench: Bench) -> float:
     """The learning rate of this step: along a line from the first to 0."""
     rate: float = bench.rate * (1 - (bench.step - 1) / bench.plan.config.steps)
     for group in bench.optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["times"]
     return rate
 
 
