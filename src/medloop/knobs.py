@@ -1,4 +1,4 @@
-"""A run's knobs from a YAML file, `--set a=b` pairs and flags, in that order; every problem is named at once."""
+"""A run's knobs from a YAML file, `--set a=b` or `--set a.b=c` pairs and flags, in that order; every problem is named at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from medloop.errors import ConfigError, speaking_of
 
@@ -24,7 +24,8 @@ def build(
 ) -> M:
     """`kind` from all layers; a later layer wins. A flag that was not given is None and changes nothing."""
     values = {**(defaults or {}), **(read_yaml(file) if file else {})}
-    values.update({name: _value(name, text) for name, text in split_pairs("--set", pairs).items()})
+    for name, text in split_pairs("--set", pairs).items():
+        _put(values, kind, name, _value(name, text))
     values.update({name: value for name, value in flags.items() if value is not None})
     try:
         return kind.model_validate(values)
@@ -58,6 +59,23 @@ def split_pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"{flag} {text} is not NAME=VALUE", f"Example: {flag} seed=7" if flag == "--set" else "")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def _put(values: dict[str, Any], kind: type[BaseModel], name: str, value: Any) -> None:
+    """Set `a.b.c` inside what `a` is so far: the file's, or the default. A path that leads nowhere is left to be refused."""
+    head, *path = name.split(".")
+    if not path or head not in kind.model_fields:
+        values[name] = value
+        return
+    if head not in values:
+        values[head] = kind.model_fields[head].get_default(call_default_factory=True)
+    at = values[head] = TypeAdapter(Any).dump_python(values[head])  # a copy of plain dicts
+    for step in path[:-1]:
+        at = at.setdefault(step, {}) if isinstance(at, dict) else None
+    if isinstance(at, dict):
+        at[path[-1]] = value
+    else:
+        values[name] = value
 
 
 def _value(name: str, text: str) -> Any:

@@ -121,6 +121,11 @@ def test_a_part_that_cannot_be_had_is_a_clear_error_and_writes_nothing(workspace
     assert not (workspace / "answers_scores.jsonl").exists()
 
 
+def test_an_unknown_part_is_named_in_the_error(workspace: Path) -> None:
+    with pytest.raises(MedloopError, match="There is no part 'nobody'"):
+        score("--with", "nobody")
+
+
 def test_the_budget_is_one_for_all_calls(tmp_path: Path) -> None:
     with TeacherServer() as server:
         config = TeacherConfig(base_url=server.url, budget_usd=0.0010, null_probes=0, in_flight=1)

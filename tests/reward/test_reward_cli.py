@@ -162,6 +162,26 @@ def test_an_impossible_weight_is_refused_in_one_sentence(workspace: Path, tmp_pa
     assert "bounds" in str(error.value)
 
 
+def test_one_weight_is_set_from_the_command_line_and_the_others_stay(workspace: Path) -> None:
+    shown = medloop(
+        "reward", "rules", "--set", "parts.chain.weight=0.5", "--set", "parts.rel.weight=0.2", "--set", "parts.rel.given=true"
+    )
+    assert "R = 0.5·chain + 0.25·emergency" in shown and "0.2·rel" in shown
+
+
+@pytest.mark.parametrize(
+    "pair", ["parts.chain.weight=.nan", "parts.chain.wait=1", "parts.nobody.weight=1", "bounds.low.er=1", "part.chain=1"]
+)
+def test_a_setting_inside_a_setting_is_checked_like_any_other(workspace: Path, pair: str) -> None:
+    with pytest.raises(MedloopError):
+        medloop("reward", "rules", "--set", pair)
+
+
+def test_a_folder_in_place_of_answers_is_refused_in_one_sentence(workspace: Path) -> None:
+    with pytest.raises(MedloopError, match="is a folder"):
+        medloop("reward", "score", ".")
+
+
 def test_a_scored_line_survives_the_file(tmp_path: Path) -> None:
     mix = build_mix(MixConfig())
     score_file(answers(tmp_path), tmp_path / "out.jsonl", mix)

@@ -51,6 +51,23 @@ def test_judge_scores_answers_and_a_second_run_makes_no_calls(clinic: Path) -> N
     assert all(row["score"]["value"] == 1.0 and row["score"]["reason"] for row in rows)
 
 
+def test_judge_reads_the_chat_lines_that_reward_score_reads(clinic: Path) -> None:
+    said = [("user", "My head hurts."), ("assistant", "Since when?"), ("user", "Since today."), ("assistant", GOOD)]
+    path = clinic / "chats.jsonl"
+    path.write_text(json.dumps({"id": "c1", "messages": [{"role": role, "content": text} for role, text in said]}) + "\n")
+    with TeacherServer() as server:
+        done = medloop(clinic, "teacher", "judge", str(path), "--base-url", server.url)
+        prompt = server.seen[0]["messages"][-1]["content"]
+    assert done.returncode == 0 and "Judged 1 of 1" in done.stdout
+    assert '"question": "Since today."' in prompt and "Patient: My head hurts.\\nEarlier answer: Since when?" in prompt
+
+
+def test_an_empty_file_is_refused_not_judged(clinic: Path) -> None:
+    (clinic / "empty.jsonl").write_text("")
+    done = medloop(clinic, "teacher", "judge", str(clinic / "empty.jsonl"))
+    assert done.returncode == 3 and "empty.jsonl is empty" in done.stderr
+
+
 def test_without_a_key_the_run_is_declared_degraded_and_nothing_is_scored(clinic: Path) -> None:
     done = medloop(clinic, "teacher", "judge", str(answers(clinic, 3)), key="")
     assert done.returncode == 10 and "Degraded: no_key" in done.stdout and "DEEPSEEK_API_KEY" in done.stdout

@@ -61,7 +61,7 @@ def score(
     from medloop import loop
 
     settings, mix = common.settings(), _config(config, set_)
-    target = (output or file.with_name(f"{file.stem}_scores.jsonl")).expanduser().absolute()
+    target = (output or file.parent / f"{file.stem}_scores.jsonl").expanduser().absolute()
     given = loop.hand_in(settings, sources(with_))
     with loop.open_books(settings) as books, Progress(console=common.messages(), transient=True) as bar:
         task = bar.add_task("scoring", total=None)

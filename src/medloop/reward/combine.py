@@ -214,7 +214,8 @@ def build_mix(config: MixConfig, given: Mapping[str, Component] | None = None) -
         if (weight > 0) == found.penalty and weight:
             problems.append(f"{name} is {'a penalty' if found.penalty else 'no penalty'}: its weight cannot be {weight:g}")
     if problems:
-        raise ConfigError("; ".join(sorted(problems)), "Penalties have negative weights; see configs/reward.yaml")
+        hint = "A given part stands in the mix like 'rel: {weight: 0.2, given: true}'; penalties have negative weights"
+        raise ConfigError("; ".join(sorted(problems)), f"{hint}; see configs/reward.yaml")
     absent = frozenset(wanted - set(given))
     versions = {name: part.version for name, part in everyone.items()} | dict.fromkeys(absent, ABSENT)
     digest = sha256_id(canonical_json([config.model_dump(mode="json"), versions]))[7:19]
@@ -244,7 +245,7 @@ def load_scorer(name: str = "mix", config: MixConfig | None = None, given: Mappi
 
 def load_component(name: str, source: str) -> Component:
     """A given part of your own, as `module:object`: a component, or what makes one when called without arguments."""
-    component = _imported("part", source)
+    component = _imported("part", source or name)
     if not all(hasattr(component, wanted) for wanted in ("score", "version", "penalty")):
         raise ConfigError(f"'{source}' is no part of a reward", "A part has a name, a version, penalty and score(samples)")
     return component  # type: ignore[no-any-return]

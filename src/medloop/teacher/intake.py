@@ -1,4 +1,4 @@
-"""Answers to be judged, from the files people have: records, question and answer pairs, answers of `medloop predict`."""
+"""Answers to be judged, from the files people have: records, chats, question and answer pairs, answers of `medloop predict`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from medloop.contracts import Record, canonical_json, sha256_id
+from medloop.contracts import Conversation, Record, canonical_json, sha256_id
 from medloop.errors import InputError
 from medloop.store import jsonl
 from medloop.teacher.judge import Item
@@ -16,6 +16,8 @@ from medloop.teacher.judge import Item
 _QUESTION = ("question", "prompt", "user_query", "query")
 _ANSWER = ("answer", "text", "response", "agent_response", "output")
 _NAME = ("prompt_id", "record_id", "id")
+# Not "user" and "assistant": the fence takes out what looks like a turn of a chat.
+_SPEAKER = {"user": "Patient", "assistant": "Earlier answer"}
 # High risk first: when money runs out, the answers that matter most have been judged.
 _PRIORITY = {"emergency": 0, "medication": 1, "pregnancy": 1, "child": 1, "elderly": 1}
 
@@ -28,10 +30,12 @@ def read_items(path: Path, *, questions: Iterable[Path] = (), limit: int = 0) ->
         item = _item(row, known)
         if item is None:
             fields = f"one of {', '.join(_QUESTION)} and one of {', '.join(_ANSWER)}"
-            raise InputError.at(path, number, "no question with an answer", f"A line is a record, or has {fields}")
+            raise InputError.at(path, number, "no question with an answer", f"A line is a record, has messages, or has {fields}")
         items.append(item)
         if limit and len(items) == limit:
             break
+    if not items:
+        raise InputError(f"{path} is empty", "Give a file with one JSON object per line")
     return items
 
 
@@ -42,6 +46,8 @@ def _item(row: Mapping[str, Any], known: Mapping[str, Record]) -> Item | None:
         except ValidationError:
             return None
     name = next((str(row[key]) for key in _NAME if row.get(key)), None)
+    if "messages" in row and not {*_QUESTION, *_ANSWER} & row.keys():
+        return _of_chat(row["messages"], name)
     record = known.get(name or "")
     question = record.conversation.question if record else _text(row, _QUESTION)
     answer = _text(row, _ANSWER)
@@ -59,11 +65,22 @@ def _item(row: Mapping[str, Any], known: Mapping[str, Record]) -> Item | None:
 
 def of_record(record: Record) -> Item | None:
     """A record's own answer; None when it has none. Earlier turns are given as context."""
-    said = record.conversation
+    return _of_conversation(record.conversation, record.record_id, _PRIORITY.get(record.stratum, 5))
+
+
+def _of_chat(messages: Any, name: str | None) -> Item | None:
+    try:
+        said = Conversation(messages=messages)
+    except ValidationError:
+        return None
+    return _of_conversation(said, name or sha256_id(canonical_json(said.model_dump(mode="json"))), 5)
+
+
+def _of_conversation(said: Conversation, name: str, priority: int) -> Item | None:
     if said.answer is None:
         return None
-    earlier = "\n".join(f"{m.role}: {m.content}" for m in said.prompt[:-1] if m.role != "system")
-    return Item(record.record_id, said.question, said.answer, earlier or None, _PRIORITY.get(record.stratum, 5))
+    earlier = "\n".join(f"{_SPEAKER[m.role]}: {m.content}" for m in said.prompt[:-1] if m.role != "system")
+    return Item(name, said.question, said.answer, earlier or None, priority)
 
 
 def _text(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
