@@ -1,5 +1,5 @@
 # make demo  sets up and runs the loop on embedded defaults      make test  sets up and runs the tests
-# make setup | lint | bench | docs | test-slow | clean
+# make setup | lint | bench | docs | test-slow | compile | test-compiled | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -9,7 +9,7 @@ EXTRAS := train,api,ops,parquet,dev
 # the newest build with its CUDA packages; without a CPU build to be found, the pin takes the CUDA build of that version too.
 TORCH  := $(shell grep '^torch==' constraints.txt)
 
-.PHONY: setup demo test test-slow lint bench docs clean
+.PHONY: setup demo test test-slow compile test-compiled lint bench docs clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,14 @@ test: lint
 test-slow: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
+# The rules in machine code, beside their sources; docs/decisions/0011-mypyc.md.
+compile: setup
+	@$(BIN)/python tools/compile.py
+
+test-compiled: compile
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/lexicon tests/reward; \
+	status=$$?; $(BIN)/python tools/compile.py --remove; exit $$status
+
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
@@ -40,4 +48,5 @@ docs: setup
 	@$(BIN)/python -m medloop.cli.reference docs/reference
 
 clean:
+	@$(PYTHON) tools/compile.py --remove
 	rm -rf build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

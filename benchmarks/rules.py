@@ -103,8 +103,7 @@ def score_one(rule: Rule, pairs: Sequence[Pair]) -> None:
 
 @cache
 def all_phrases() -> tuple[str, ...]:
-    patterns = [pattern for matcher in set(lexicon().matchers.values()) for pattern in matcher.patterns]
-    return tuple(sorted({phrase for pattern in patterns for part in pattern.parts for phrase in part}))
+    return tuple(sorted({phrase for pattern in lexicon().matcher.patterns for part in pattern.parts for phrase in part}))
 
 
 def plain_regex() -> Callable[[Sequence[Pair]], None]:

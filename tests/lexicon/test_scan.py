@@ -8,7 +8,7 @@ from medloop import lexicon
 from medloop.lexicon.load import lexicon as lists
 from medloop.lexicon.load import read_list
 from medloop.lexicon.negation import LOOK_BACK, openings
-from medloop.lexicon.scan import MAX_PLACES, TOKEN, Cues, Plain, Scanner, fold
+from medloop.lexicon.scan import MAX_PLACES, TOKEN, Plain, Scanner, Slot, fold
 
 PHRASES = [
     "chest pain",
@@ -48,7 +48,8 @@ PIECES = [
     "。",
     "？",
 ]
-SCANNER = Scanner({phrase: [number] for number, phrase in enumerate(PHRASES)})
+SLOTS = [Slot() for _ in PHRASES]
+SCANNER = Scanner({phrase: [slot] for phrase, slot in zip(PHRASES, SLOTS, strict=True)})
 GAPS = ["", " ", "  ", "-", " - ", "\n", "\n\n", "\t", "\u3000", "\u00a0"]
 
 
@@ -65,17 +66,21 @@ def naive(phrases: list[str], folded: str) -> dict[int, list[tuple[int, int]]]:
     return {number: places[:MAX_PLACES] for number, places in found.items()}
 
 
+def scanned(folded: str) -> dict[int, list[tuple[int, int]]]:
+    return {SLOTS.index(slot): places for slot, places in SCANNER.scan(Plain(folded)).places.items()}
+
+
 @given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(GAPS)), max_size=40))
 def test_the_scanner_finds_what_a_reader_of_tokens_finds(parts: list[tuple[str, str]]) -> None:
     folded = fold("".join(piece + gap for piece, gap in parts))
-    assert SCANNER.scan(Plain(folded)) == naive(PHRASES, folded)
+    assert scanned(folded) == naive(PHRASES, folded)
 
 
 @pytest.mark.parametrize("before", GAPS)
 @pytest.mark.parametrize("after", GAPS)
 def test_an_apostrophe_alone_is_found_whatever_stands_around_it(before: str, after: str) -> None:
     folded = fold(f"you{before}'{after}ll see")
-    assert SCANNER.scan(Plain(folded)) == naive(PHRASES, folded)
+    assert scanned(folded) == naive(PHRASES, folded)
 
 
 @given(st.text(st.sampled_from("ab1' -\n\t胸痛.,"), max_size=60))
@@ -104,39 +109,55 @@ def test_half_a_character_is_read_past() -> None:
         ("癫痫.{0,8}时", {"癫痫", "癫痫时"}),
         ("不$", {"不"}),
         ("a|b", {"a", "b"}),
+        (r"\s*(is|are) off", {" ", "is off", "are off"}),
+        (r"((和|或)[^,.]{1,12})?(类|等)*禁用", {"和", "或", "类", "等", "禁用"}),
     ],
 )
 def test_openings_are_what_a_cue_can_begin_with(cue: str, texts: set[str]) -> None:
     assert openings(cue) == texts
 
 
-@pytest.mark.parametrize("cue", [r"\s*gone", ".x", "a?"])
+@pytest.mark.parametrize("cue", [r"\w+ gone", ".x", "a?"])
 def test_a_cue_without_a_definite_beginning_is_refused(cue: str) -> None:
     with pytest.raises(ValueError, match="does not begin with definite characters"):
         openings(cue)
 
 
-def cue_words() -> list[str]:
+def cue_words(*parts: str) -> list[str]:
     cues = read_list("negation.yaml")
-    found = [
-        text
-        for list_ in ("finding", "drug")
-        for cue in (*cues[list_]["list_before"], *cues[list_]["before"])
-        for text in openings(cue)
-    ]
-    return sorted(found)
+    return sorted(
+        {text for name in ("finding", "drug", "urgent") for part in parts for cue in cues[name][part] for text in openings(cue)}
+    )
 
 
-@given(st.lists(st.sampled_from([*cue_words(), " ", ", ", "。", ". ", "but ", "但", "胸痛", "fever ", "an", "x"]), max_size=14))
-def test_where_no_opening_stands_no_cue_denies(parts: list[str]) -> None:
-    """The short cut says "nothing in reach" only where the expressions say so, too."""
+CUES = cue_words("list_before", "before", "not_before", "contrast")
+AFTER = cue_words("after", "not_after")
+
+
+@given(st.lists(st.sampled_from([*CUES, " ", "  ", "-", "\n", ", ", "。", ". ", "胸痛", "fever ", "an", "x", "'"]), max_size=14))
+def test_every_cue_begins_where_the_scanner_saw_that_it_may(parts: list[str]) -> None:
+    """An expression is tried only where one of its openings was found; it must match nowhere else."""
     folded = fold("".join(parts))
+    starts = lists().matcher.scan(Plain(folded)).cues
     for negation in lists().negations.values():
-        starts = negation.cues.starts(folded)
-        for found in negation.before.finditer(folded):
-            assert found.lastgroup == "none" or found.start() in starts
-    assert LOOK_BACK > max(map(len, cue_words()))
+        for pattern, number in ((negation.before, negation.before_set), (negation.contrast, negation.contrast_set)):
+            assert {found.start() for found in pattern.finditer(folded)} <= set(starts[number])
+    assert LOOK_BACK > max(map(len, CUES))
+
+
+@given(
+    st.sampled_from(["", " ", "\n", "\t", ",", ", x"]),
+    st.sampled_from([*AFTER, "x", "。"]),
+    st.sampled_from([*AFTER, " be avoided"]),
+)
+def test_what_denies_behind_a_finding_begins_with_one_of_its_signs(gap: str, first: str, second: str) -> None:
+    folded = fold(gap + first + second)
+    for negation in lists().negations.values():
+        if negation.after.match(folded):
+            assert folded[0].isspace() or folded[0] in negation.after_signs
 
 
 def test_cues_are_found_in_order_and_inside_of_words() -> None:
-    assert Cues(["no", "not"]).starts("knot no") == [1, 1, 5]
+    found = Scanner({"no": []}, [["no", "not"], ["o n"]]).scan(Plain("knot  no"))
+    assert found.cues == [[1, 1, 6], []]
+    assert Scanner({}, [["stop "]]).scan(Plain("stop-胸痛")).cues == [[0]]

@@ -10,17 +10,16 @@ ago, or forbids the drug or the advice. VERSION changes with every change of a l
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from itertools import pairwise
-from operator import attrgetter
-from typing import NamedTuple
+from typing import Final
 
 from medloop.lexicon import numbers
 from medloop.lexicon.load import Drug, Entry, lexicon
-from medloop.lexicon.match import Hit, Matcher, Places
+from medloop.lexicon.match import Hit, find_hits
 from medloop.lexicon.numbers import Dose, PerDay
-from medloop.lexicon.scan import Cues, Plain, fold, sentence_ends
+from medloop.lexicon.scan import Plain, fold, sentence_ends
 
 __all__ = [
     "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions",
@@ -31,15 +30,30 @@ __all__ = [
 VERSION = "2"
 
 
-class Mention(NamedTuple):
+class Mention:
     """Characters `start` to `end` speak of `id`; `negated` when the text denies or forbids it."""
 
-    kind: str
-    id: str
-    start: int
-    end: int
-    text: str
-    negated: bool
+    __slots__ = ("end", "id", "kind", "negated", "start", "text")
+
+    def __init__(self, kind: str, id: str, start: int, end: int, text: str, negated: bool) -> None:
+        self.kind: Final = kind
+        self.id: Final = id
+        self.start: Final = start
+        self.end: Final = end
+        self.text: Final = text
+        self.negated: Final = negated
+
+    def _values(self) -> tuple[str, str, int, int, str, bool]:
+        return self.kind, self.id, self.start, self.end, self.text, self.negated
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mention) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"Mention{self._values()!r}"
 
 
 def find_red_flags(text: str) -> tuple[Mention, ...]:
@@ -144,56 +158,47 @@ def describe(kind: str, id: str) -> Entry:
 class _Reading:
     """One text, made ready once; what is asked of it is looked for then, and kept."""
 
-    __slots__ = ("_cues", "_mentions", "_plain", "_scans", "ends", "folded", "groups", "sentences", "text")
+    __slots__ = ("_candidates", "_found", "_mentions", "ends", "folded", "groups", "sentences", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.folded = fold(text)
         self.ends = sentence_ends(self.folded)
-        self._plain = Plain(self.folded)
-        self._scans: dict[Matcher, tuple[Places, dict[str, list[int]]]] = {}
-        self._cues: dict[Cues, list[int]] = {}
+        matcher = lexicon().matcher
+        self._found = matcher.scan(Plain(self.folded))
+        self._candidates = matcher.candidates(self._found.places)
         self._mentions: dict[str, tuple[Mention, ...]] = {}
         self.groups: tuple[Mention, ...] | None = None
         self.sentences: tuple[tuple[int, int], ...] | None = None
 
     def mentions(self, kind: str) -> tuple[Mention, ...]:
+        if kind not in self._candidates:
+            return ()
         found = self._mentions.get(kind)
         if found is None:
-            hits = self._hits(kind)
-            found = self._mentions[kind] = self._as_mentions(kind, hits) if hits else ()
+            found = self._mentions[kind] = self._as_mentions(kind, self._hits(kind))
         return found
 
     def _hits(self, kind: str) -> list[Hit]:
-        matcher = lexicon().matchers[kind]
-        scan = self._scans.get(matcher)
-        if scan is None:
-            places = matcher.scan(self._plain)
-            scan = self._scans[matcher] = places, matcher.candidates(places)
-        places, candidates = scan
-        if kind not in candidates:
-            return []
-        hits = matcher.hits(places, candidates[kind], self.ends)
-        if excluding := candidates.get(f"-{kind}"):
-            hits = _without_excluded(hits, matcher.hits(places, excluding, self.ends))
+        places = self._found.places
+        hits = find_hits(self._candidates[kind], places, self.ends)
+        if excluding := self._candidates.get(f"-{kind}"):
+            hits = _without_excluded(hits, find_hits(excluding, places, self.ends))
         return _distinct(hits) if len(hits) > 1 else hits
 
     def _as_mentions(self, kind: str, hits: list[Hit]) -> tuple[Mention, ...]:
         text, name = self.text, _negation(kind)
-        if name is None:
-            return tuple(Mention(kind, id, start, end, text[start:end], False) for id, start, end, _ in hits)
-        negation = lexicon().negations[name]
-        cues = self._cues.get(negation.cues)
-        if cues is None:
-            cues = self._cues[negation.cues] = negation.cues.starts(self.folded)
-        return tuple(
-            Mention(kind, id, start, end, text[start:end], negation.denies(self.folded, self.ends, cues, places))
-            for id, start, end, places in hits
-        )
+        negation = lexicon().negations[name] if name else None
+        found = []
+        for hit in hits:
+            denied = negation is not None and negation.denies(self.folded, self.ends, self._found.cues, hit.places)
+            found.append(Mention(kind, hit.id, hit.start, hit.end, text[hit.start : hit.end], denied))
+        return tuple(found)
 
 
-# The few texts in hand: callers ask several questions of each, and many answers share a question.
-_read = lru_cache(maxsize=64)(_Reading)
+# The few texts in hand: callers ask several questions of each, and many answers share a question. More would not help:
+# what is kept long has left the processor's cache.
+_read = lru_cache(maxsize=16)(_Reading)
 
 
 def _mentions(text: str, kind: str) -> tuple[Mention, ...]:
@@ -212,28 +217,37 @@ def _negation(kind: str) -> str | None:
     return "urgent" if kind == "urgent" else "drug"
 
 
-def _without_excluded(hits: Iterable[Hit], excluded: Iterable[Hit]) -> list[Hit]:
-    places = [(hit.id, hit.start, hit.end) for hit in excluded]
-    return [hit for hit in hits if not any(id == hit.id and start < hit.end and hit.start < end for id, start, end in places)]
-
-
-_BY_PLACE = attrgetter("start", "end", "id")
+def _without_excluded(hits: list[Hit], excluded: list[Hit]) -> list[Hit]:
+    return [
+        hit for hit in hits
+        if not any(out.id == hit.id and out.start < hit.end and hit.start < out.end for out in excluded)
+    ]  # fmt: skip
 
 
 def _distinct(hits: list[Hit]) -> list[Hit]:
     """One hit for one thing said: of phrases inside one another the longest, of overlapping joins of an id the tightest."""
     kept: list[Hit] = []
     furthest = -1
-    for hit in sorted((hit for hit in hits if len(hit.places) == 1), key=lambda hit: (hit.start, -hit.end)):
+    for hit in sorted([hit for hit in hits if len(hit.places) == 1], key=lambda hit: (hit.start, -hit.end)):
         if hit.end > furthest:
             kept.append(hit)
             furthest = hit.end
+    joined = [hit for hit in hits if len(hit.places) > 1]
+    if joined:
+        kept += _tightest(joined, kept)
+    kept.sort(key=lambda hit: (hit.start, hit.end, hit.id))
+    return kept
+
+
+def _tightest(joined: list[Hit], kept: list[Hit]) -> list[Hit]:
+    """Joins that overlap nothing of their id that is kept, the tightest first."""
     known: dict[str, list[Hit]] = {}
     for hit in kept:
         known.setdefault(hit.id, []).append(hit)
-    for hit in sorted((hit for hit in hits if len(hit.places) > 1), key=lambda hit: (hit.end - hit.start, hit.start)):
+    found = []
+    for hit in sorted(joined, key=lambda hit: (hit.end - hit.start, hit.start)):
         same = known.setdefault(hit.id, [])
         if all(other.end <= hit.start or hit.end <= other.start for other in same):
             same.append(hit)
-            kept.append(hit)
-    return sorted(kept, key=_BY_PLACE)
+            found.append(hit)
+    return found

@@ -24,13 +24,6 @@ FILES = (
     "negation.yaml",
     "reassurance.yaml",
 )
-# What is asked for together: of a question, of a chain of thought, of an answer. A text is scanned only for what is asked.
-FAMILIES = {
-    "patient": ("red_flag", "group", "condition"),
-    "drug": ("drug",),
-    "reasoning": ("reasoning_",),
-    "advice": ("urgent", "advice_", "reassurance_"),
-}
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Lexicon:
-    matchers: Mapping[str, Matcher]  # by kind; kinds that are asked for together share one
+    matcher: Matcher  # of every list
     negations: Mapping[str, Negation]
     drugs: Mapping[str, Drug]
     entries: Mapping[tuple[str, str], Entry]
@@ -84,10 +77,11 @@ def lexicon() -> Lexicon:
         *((f"reassurance_{part}", reassurance, entries) for part, entries in reassurance["parts"].items()),
     ]
     patterns = [pattern for kind, file, entries in sections for pattern in _patterns(kind, entries, file.get("words", {}))]
-    matchers = {family: Matcher(p for p in patterns if _family(p.kind) == family) for family in FAMILIES}
+    cues: list[frozenset[str]] = []
+    negations = {name: compile_negation(negation[name], cues) for name in ("finding", "drug", "urgent")}
     return Lexicon(
-        matchers={kind: matchers[_family(kind)] for kind, _, _ in sections},
-        negations={name: compile_negation(negation[name]) for name in ("finding", "drug", "urgent")},
+        matcher=Matcher(patterns, cues),
+        negations=negations,
         drugs=MappingProxyType(
             {entry["id"]: _drug(entry, word) for key, word in (("drugs", False), ("families", True)) for entry in drugs[key]}
         ),
@@ -95,10 +89,6 @@ def lexicon() -> Lexicon:
         child_below=float(groups["child_below_years"]),
         elderly_from=float(groups["elderly_from_years"]),
     )
-
-
-def _family(kind: str) -> str:
-    return next(family for family, kinds in FAMILIES.items() if kind.removeprefix("-").startswith(kinds))
 
 
 def read_list(name: str) -> Any:

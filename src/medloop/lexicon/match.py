@@ -17,9 +17,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from medloop.lexicon.scan import MAX_PLACES, Place, Plain, Scanner, fold, sentence_ends
+from medloop.lexicon.scan import MAX_PLACES, Found, Place, Plain, Scanner, Slot, fold, sentence_ends
 
 __all__ = ["GAP", "MAX_PLACES", "NEAR", "Hit", "Matcher", "Pattern", "fold", "parse_pattern"]
 
@@ -39,13 +38,16 @@ class Pattern:
     gaps: tuple[int, ...] = ()
 
 
-class Hit(NamedTuple):
+class Hit:
     """A found pattern with the place of each of its parts."""
 
-    id: str
-    start: int
-    end: int
-    places: tuple[Place, ...]
+    __slots__ = ("end", "id", "places", "start")
+
+    def __init__(self, id: str, start: int, end: int, places: tuple[Place, ...]) -> None:
+        self.id = id
+        self.start = start
+        self.end = end
+        self.places = places
 
 
 def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> Pattern:
@@ -89,92 +91,124 @@ def _alternatives(source: str, at: int) -> tuple[list[str], int]:
     return done + current, at
 
 
-Places = dict[int, list[Place]]  # slot -> places of its phrases, by position
+Places = dict[Slot, list[Place]]  # places of the phrases of a slot, by position
+
+
+class Compiled:
+    """A pattern whose parts are slots."""
+
+    __slots__ = ("gaps", "id", "kind", "near", "others", "slots")
+
+    def __init__(self, pattern: Pattern, slots: tuple[Slot, ...]) -> None:
+        self.kind, self.id, self.near, self.gaps = pattern.kind, pattern.id, pattern.near, pattern.gaps
+        self.slots = slots
+        self.others = slots[1:]
+
+    def may_stand_in(self, places: Places) -> bool:
+        """Are all its parts somewhere in the text? Asked when the first one is."""
+        for slot in self.others:
+            if slot not in places:
+                return False
+        return True
+
+    def add_hits(self, hits: list[Hit], places: Places, ends: list[int]) -> None:
+        if not self.others:
+            for place in places[self.slots[0]]:
+                hits.append(Hit(self.id, place[0], place[1], (place,)))
+            return
+        columns = [places[slot] for slot in self.slots]
+        for way in _join_near(columns) if self.near else _join_ordered(columns, self.gaps, ends):
+            hits.append(Hit(self.id, min([start for start, _ in way]), max([end for _, end in way]), way))
 
 
 class Matcher:
-    """All patterns compiled into one scanner. A slot is one set of phrases, shared by the patterns that need it."""
+    """All patterns compiled into one scanner. A slot is one set of phrases, shared by the patterns that need it.
 
-    def __init__(self, patterns: Iterable[Pattern]) -> None:
+    The scanner looks for sets of cues on the same way; what they mean is known to who handed them in.
+    """
+
+    def __init__(self, patterns: Iterable[Pattern], cues: Sequence[Iterable[str]] = ()) -> None:
         self.patterns = tuple(patterns)
-        self._slots: dict[frozenset[str], int] = {}
-        # Slot -> (kind, pattern, the other slots it needs): what a text may hold is decided without touching a pattern.
-        self._begins: list[list[tuple[str, int, tuple[int, ...]]]] = []
-        self._parts: list[tuple[int, ...]] = []
-        slots_of: dict[str, list[int]] = {}
-        for number, pattern in enumerate(self.patterns):
-            ids = tuple(self._slot(part, slots_of) for part in pattern.parts)
-            self._parts.append(ids)
-            self._begins[ids[0]].append((pattern.kind, number, ids[1:]))
-        self.scan = Scanner(slots_of).scan
-
-    def _slot(self, part: frozenset[str], slots_of: dict[str, list[int]]) -> int:
-        if part not in self._slots:
-            self._slots[part] = len(self._begins)
-            self._begins.append([])
+        self._begins: dict[Slot, list[Compiled]] = {}  # by their first part
+        slots: dict[frozenset[str], Slot] = {}
+        for pattern in self.patterns:
+            compiled = Compiled(pattern, tuple([slots.setdefault(part, Slot()) for part in pattern.parts]))
+            self._begins.setdefault(compiled.slots[0], []).append(compiled)
+        slots_of: dict[str, list[Slot]] = {}
+        for part, slot in slots.items():
             for phrase in part:
-                slots_of.setdefault(phrase, []).append(self._slots[part])
-        return self._slots[part]
+                slots_of.setdefault(phrase, []).append(slot)
+        self._scanner = Scanner(slots_of, cues)
+
+    def scan(self, plain: Plain) -> Found:
+        return self._scanner.scan(plain)
 
     def find(self, folded: str) -> list[Hit]:
         """Every pattern in `folded` (see `fold`), unsorted; overlaps are kept."""
-        places = self.scan(Plain(folded))
+        places = self.scan(Plain(folded)).places
         ends = sentence_ends(folded)
-        return [hit for numbers in self.candidates(places).values() for hit in self.hits(places, numbers, ends)]
+        return [hit for patterns in self.candidates(places).values() for hit in find_hits(patterns, places, ends)]
 
-    def candidates(self, places: Places) -> dict[str, list[int]]:
+    def candidates(self, places: Places) -> dict[str, list[Compiled]]:
         """Kind -> patterns all of whose parts are somewhere in the text."""
-        found: dict[str, list[int]] = {}
+        found: dict[str, list[Compiled]] = {}
         for slot in places:
-            for kind, number, others in self._begins[slot]:
-                if not others or all(other in places for other in others):
-                    if kind in found:
-                        found[kind].append(number)
+            patterns = self._begins.get(slot)
+            if patterns is None:
+                continue
+            for pattern in patterns:
+                if not pattern.others or pattern.may_stand_in(places):
+                    same = found.get(pattern.kind)
+                    if same is None:
+                        found[pattern.kind] = [pattern]
                     else:
-                        found[kind] = [number]
+                        same.append(pattern)
         return found
 
-    def hits(self, places: Places, numbers: Iterable[int], ends: list[int]) -> list[Hit]:
-        """Where these patterns stand in a text whose sentences end at `ends`, unsorted; overlaps are kept."""
-        hits: list[Hit] = []
-        for number in numbers:
-            pattern, slots = self.patterns[number], self._parts[number]
-            if len(slots) == 1:
-                hits += [Hit(pattern.id, *place, (place,)) for place in places[slots[0]]]
-                continue
-            columns = [places[slot] for slot in slots]
-            joined = _join_near(columns) if pattern.near else _join_ordered(columns, pattern.gaps, ends)
-            hits += [Hit(pattern.id, min(way)[0], max(end for _, end in way), way) for way in joined]
-        return hits
+
+def find_hits(patterns: list[Compiled], places: Places, ends: list[int]) -> list[Hit]:
+    """Where these patterns stand in a text whose sentences end at `ends`, unsorted; overlaps are kept."""
+    hits: list[Hit] = []
+    for pattern in patterns:
+        pattern.add_hits(hits, places, ends)
+    return hits
 
 
-def _join_ordered(columns: Sequence[list[Place]], gaps: Sequence[int], ends: list[int]) -> Iterator[tuple[Place, ...]]:
+def _join_ordered(columns: list[list[Place]], gaps: tuple[int, ...], ends: list[int]) -> list[tuple[Place, ...]]:
     """For each first part the nearest following parts, within the gap and the same sentence."""
+    ways = []
     for first in columns[0]:
         way = [first]
-        for column, gap in zip(columns[1:], gaps, strict=True):
-            here = way[-1][1]
+        for number, gap in enumerate(gaps, 1):
+            column, here = columns[number], way[-1][1]
             at = bisect_left(column, (here, 0))
             if at == len(column) or column[at][0] - here > gap or _crosses(ends, here, column[at][0]):
                 break
             way.append(column[at])
         else:
-            yield tuple(way)
+            ways.append(tuple(way))
+    return ways
 
 
-def _join_near(columns: Sequence[list[Place]]) -> Iterator[tuple[Place, ...]]:
+def _join_near(columns: list[list[Place]]) -> list[tuple[Place, ...]]:
     """For each first part the nearest of the other parts, on either side."""
+    ways = []
     for first in columns[0]:
         way = [first]
         for column in columns[1:]:
-            at = bisect_left(column, first)
-            around = [place for place in column[max(0, at - 2) : at + 2] if place[0] >= first[1] or place[1] <= first[0]]
-            nearest = min(around, key=lambda place: _distance(first, place), default=None)
+            nearest = _nearest(column, first)
             if nearest is None or _distance(first, nearest) > NEAR:
                 break
             way.append(nearest)
         else:
-            yield tuple(way)
+            ways.append(tuple(way))
+    return ways
+
+
+def _nearest(column: list[Place], first: Place) -> Place | None:
+    at = bisect_left(column, first)
+    around = [place for place in column[max(0, at - 2) : at + 2] if place[0] >= first[1] or place[1] <= first[0]]
+    return min(around, key=lambda place: _distance(first, place), default=None)
 
 
 def _distance(a: Place, b: Place) -> int:

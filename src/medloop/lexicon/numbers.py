@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 _WORDS = {"half": 0.5, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
@@ -17,6 +16,7 @@ _COUNTED = ("tablets", "tablet", "pills", "pill", "capsules", "capsule", "puffs"
             "ml", "millilitres", "milliliters", "毫升", "片", "粒", "颗", "袋", "支", "units", "iu", "单位", "喷")  # fmt: skip
 _UNIT = "|".join(sorted((*_MG, *_COUNTED), key=len, reverse=True))
 _DOSE = re.compile(rf"(?<![a-z0-9.])({_NUMBER})(?:\s*(?:-|~|to|至|到)\s*({_NUMBER}))?\s*-?({_UNIT})(?![a-z])")
+_MEASURE = re.compile(rf"[\d\s半一两二三四五六七八九十-](?:{_UNIT})(?![a-z])")  # stands in every dose, and is soon looked for
 _PER_WEIGHT = re.compile(r"\s*(?:/|per\s|每)\s*(?:kg|kilo|公斤|千克)")  # after a dose
 _BEFORE_WEIGHT = re.compile(r"每(?:公斤|千克)(?:体重)?$")
 _DAILY_AFTER = re.compile(r"\s*(?:/\s*(?:d\b|day|日|天)|(?:a|per|each|every)\s+day|daily|in 24 hours|每[天日])")
@@ -34,10 +34,16 @@ _AGED = re.compile(r"\b(?:aged?|age of|turned)\s+(\d{1,3})\b(?!\s*(?:months?|wee
 _MONTHS = re.compile(
     r"(\d{1,2}|[一两二三四五六七八九十]{1,3})\s*(?:个半?月(?:大|(?:的|了)?(?:宝宝|婴儿|孩子|小孩|宝贝))|[- ]months?[- ]old)"
 )
-_COUNT = re.compile(r"[\d一两二三四五六七八九十]")
-_AGE_WORDS = ("岁", "月", "old", "age", "turned", "y/o")  # one of them stands in every age, or `yo` behind a number
-_YO = re.compile(r"[\d一两二三四五六七八九十]\s*yo")
+_TIMES_WORDS = ("day", "daily", "hour", "次", "小时")  # one of them stands in every frequency
 _WEEKS = re.compile(r"(\d{1,2})[- ]weeks?[- ]old")
+# Patterns of ages, how many make a year, and words of which one stands in every match: most texts name no age, and the
+# patterns are slow.
+_AGES = (
+    (_YEARS, 1, ("岁", "old", "yo", "y/o")),
+    (_AGED, 1, ("age", "turned")),
+    (_MONTHS, 12, ("月", "month")),
+    (_WEEKS, 52, ("week",)),
+)
 
 LONGEST = 40  # characters of a dose or a frequency
 
@@ -70,6 +76,8 @@ class Age:
 
 def find_doses(folded: str, start: int = 0, end: int | None = None) -> tuple[Dose, ...]:
     """Doses that begin between two places; amounts per kilogram are left out, they say nothing without a weight."""
+    if not _MEASURE.search(folded, start, len(folded) if end is None else end + LONGEST):
+        return ()
     found = []
     for match in _within(_DOSE, folded, start, end):
         before = folded[max(0, match.start() - 20) : match.start()]
@@ -82,6 +90,8 @@ def find_doses(folded: str, start: int = 0, end: int | None = None) -> tuple[Dos
 
 
 def find_per_day(folded: str, start: int = 0, end: int | None = None) -> tuple[PerDay, ...]:
+    if not _names_any(folded, _TIMES_WORDS):
+        return ()
     found = []
     for match in _within(_TIMES, folded, start, end):
         word, times, hours, zh_times, zh_hours = match.groups()
@@ -91,22 +101,27 @@ def find_per_day(folded: str, start: int = 0, end: int | None = None) -> tuple[P
     return tuple(found)
 
 
-def _within(pattern: re.Pattern[str], folded: str, start: int, end: int | None) -> Iterator[re.Match[str]]:
+def _within(pattern: re.Pattern[str], folded: str, start: int, end: int | None) -> list[re.Match[str]]:
     """Matches that begin between two places; they may end a little later."""
     stop = len(folded) if end is None else end
-    return (match for match in pattern.finditer(folded, start, stop + LONGEST) if match.start() < stop)
+    return [match for match in pattern.finditer(folded, start, stop + LONGEST) if match.start() < stop]
+
+
+def _names_any(folded: str, words: tuple[str, ...]) -> bool:
+    for word in words:
+        if word in folded:
+            return True
+    return False
 
 
 def find_ages(folded: str) -> tuple[Age, ...]:
-    if not _COUNT.search(folded) or not (any(word in folded for word in _AGE_WORDS) or _YO.search(folded)):
-        return ()  # most texts name no age, and the patterns below are slow
-    years = [Age(m.start(), m.end(), number(m[1])) for pattern in (_YEARS, _AGED) for m in pattern.finditer(folded)]
-    younger = [
-        Age(m.start(), m.end(), number(m[1]) / per)
-        for pattern, per in ((_MONTHS, 12), (_WEEKS, 52))
-        for m in pattern.finditer(folded)
+    found = [
+        Age(match.start(), match.end(), number(match[1]) / per)
+        for pattern, per, words in _AGES
+        if _names_any(folded, words)
+        for match in pattern.finditer(folded)
     ]
-    return tuple(sorted((*years, *younger), key=lambda age: age.start))
+    return tuple(sorted(found, key=lambda age: age.start))
 
 
 def number(text: str) -> float:

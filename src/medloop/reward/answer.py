@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
 
 from medloop import lexicon
 from medloop.contracts import Rule, Score, Span
 
-KEPT = 64  # texts whose parts and words are remembered: several rules read the same answer, many answers the same question
+KEPT = 16  # texts whose parts and words are remembered: several rules read the same answer, many answers the same question
 _HIDDEN = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
 _CHAIN = re.compile(r"\s*<think>(.*?)</think>", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[\u3400-\u9fff]")
-_LATIN = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+_NO_LETTER = re.compile(r"[^A-Za-z0-9\u3400-\u9fff]")
 _CJK = re.compile(r"[\u3400-\u9fff]+")
 # Words that say nothing about what was asked.
 _COMMON = frozenset(
@@ -37,13 +36,15 @@ _COMMON_ZH = frozenset(
 )
 
 
-@dataclass(frozen=True)
 class Parts:
     """`chain` is the text of a leading, closed `<think>`; None when there is none."""
 
-    chain: str | None
-    chain_start: int
-    visible: str
+    __slots__ = ("chain", "chain_start", "visible")
+
+    def __init__(self, chain: str | None, chain_start: int, visible: str) -> None:
+        self.chain = chain
+        self.chain_start = chain_start
+        self.visible = visible
 
     @property
     def says_something(self) -> bool:
@@ -54,6 +55,12 @@ class Parts:
 def split_answer(answer: str) -> Parts:
     if "<" not in answer:
         return Parts(None, 0, answer)
+    start, close = answer.find("<think>"), answer.find("</think>")
+    if 0 <= start < close and answer.count("<") == 2:  # nearly every answer; the expressions below say the same of it
+        begin, end = start + len("<think>"), close + len("</think>")
+        leads = not answer[:start].strip()
+        visible = answer[:start] + " " * (end - start) + answer[end:]
+        return Parts(answer[begin:close] if leads else None, begin if leads else 0, visible)
     visible = _HIDDEN.sub(lambda found: " " * len(found[0]), answer)
     found = _CHAIN.match(answer)
     return Parts(found[1] if found else None, found.start(1) if found else 0, visible)
@@ -65,30 +72,70 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.lower().lstrip()))  # what is hidden leaves many blanks before the first word
 
 
+def letters_at_least(text: str) -> int:
+    """A quick lower bound of `letters`."""
+    return len(text) - len(_NO_LETTER.findall(text))
+
+
 def letters(text: str) -> int:
     """Letters of a fragment's words; not kept, fragments are many."""
     return len("".join(_WORD.findall(text.lower())))
 
 
 @lru_cache(maxsize=KEPT)
-def content(text: str) -> frozenset[str]:
-    """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""
-    latin = {word for word in _LATIN.findall(text.lower()) if (len(word) > 2 or word.isdigit()) and word not in _COMMON}
-    pairs = set() if text.isascii() else {pair for run in _CJK.findall(text) for pair in map(add, run, run[1:])}
-    return frozenset(latin | {p for p in pairs if p[0] not in _COMMON_ZH and p[1] not in _COMMON_ZH and p not in _COMMON_PAIRS})
-
-
-ON_TOPIC = 2  # content words shared with the question; one is enough for a very short question
-
-
-def on_topic(question: str, text: str) -> bool:
-    """Does a text share with the question what it is about?"""
-    asked = content(question)
-    return len(asked & content(text)) >= min(ON_TOPIC, max(1, len(asked) // 2))
+def word_set(text: str) -> frozenset[str]:
+    """The different words of a text."""
+    return frozenset(words(text))
 
 
 @lru_cache(maxsize=KEPT)
-def copied_share(text: str, source: str, size: int = 4) -> float:
+def content(text: str) -> frozenset[str]:
+    """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""
+    latin = {word for word in word_set(text) if _says_latin(word)}
+    pairs = {pair for run in _CJK.findall(text) for pair in map(add, run, run[1:]) if _says_pair(pair)}
+    return frozenset(latin | pairs)
+
+
+def _says_latin(word: str) -> bool:
+    return (len(word) > 2 or word.isdigit()) and word not in _COMMON and word.isascii()
+
+
+def _says_pair(pair: str) -> bool:
+    return pair[0] not in _COMMON_ZH and pair[1] not in _COMMON_ZH and pair not in _COMMON_PAIRS
+
+
+COPIED_RUN = 4  # words
+ON_TOPIC = 2  # content words shared with the question; one is enough for a very short question
+
+
+@lru_cache(maxsize=KEPT)
+def on_topic(question: str, text: str) -> bool:
+    """Does a text share with the question what it is about?"""
+    shared = {word for word in word_set(question) & word_set(text) if _says_latin(word)}
+    if len(shared) < ON_TOPIC and not text.isascii():
+        for run in _CJK.findall(question):
+            for pair in map(add, run, run[1:]):
+                if pair in text and _says_pair(pair):
+                    shared.add(pair)
+                    if len(shared) >= ON_TOPIC:
+                        return True
+    return len(shared) >= ON_TOPIC or len(shared) >= min(ON_TOPIC, max(1, len(content(question)) // 2))
+
+
+def copies(text: str, source: str, share: float) -> bool:
+    """Does at least this share of a text stand word for word in another? See `copied_share`."""
+    return may_copy(text, source, share) and copied_share(text, source) >= share
+
+
+def may_copy(text: str, source: str, share: float) -> bool:
+    """Can `copied_share` be so much? Of the runs of a text, those that begin with a word the source lacks are not copied."""
+    own, total = word_set(text), len(words(text)) - COPIED_RUN + 1
+    lacking = len(own) - len(own & word_set(source)) - (COPIED_RUN - 1)  # the last words begin no run
+    return total < 1 or total - lacking >= share * total
+
+
+@lru_cache(maxsize=KEPT)
+def copied_share(text: str, source: str, size: int = COPIED_RUN) -> float:
     """How much of a text stands word for word in another: the share of its runs of `size` words, 0–1."""
     found = words(text)
     if len(found) < size:
@@ -104,7 +151,7 @@ def is_repetitive(text: str) -> bool:
     """Does it say the same again and again? By runs of three words; short texts are never called repetitive."""
     found = words(text)
     count = len(found) - 2
-    if count < 12 or len(set(found)) - 2 >= 0.5 * count:  # all but the last two words begin a run: at least so many differ
+    if count < 12 or len(word_set(text)) - 2 >= 0.5 * count:  # all but the last two words begin a run: at least so many differ
         return False
     return len(run_set(text, 3)) < 0.5 * count
 
@@ -117,26 +164,34 @@ def run_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
 
 def runs(found: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
     """Every `size` words in a row."""
-    return zip(*(found[at:] for at in range(size)), strict=False)
+    return zip(*[found[at:] for at in range(size)], strict=False)
 
 
-def verdict(rule: Rule, value: float, reason: str, spans: tuple[Span, ...] = (), *, applies: bool = True) -> Score:
+Mark = dict[str, str | int]  # a Span that is checked together with its score, which is quicker than one by one
+
+
+def verdict(rule: Rule, value: float, reason: str, spans: Sequence[Span | Mark] = (), *, applies: bool = True) -> Score:
     """The score of a rule under its name and version. One without spans says the same of many answers and is made once."""
     if not spans:
         return _general(rule.name, rule.version, value, reason, applies)
-    return Score(
-        name=rule.name, value=value, reason=reason, author=f"rule:{rule.name}", version=rule.version, applies=applies, spans=spans
-    )
+    return _score(rule.name, rule.version, value, reason, applies, spans)
 
 
 @lru_cache(maxsize=1024)
 def _general(name: str, version: str, value: float, reason: str, applies: bool) -> Score:
-    return Score(name=name, value=value, reason=reason, author=f"rule:{name}", version=version, applies=applies)
+    return _score(name, version, value, reason, applies, ())
 
 
-def question_spans(mentions: tuple[lexicon.Mention, ...]) -> tuple[Span, ...]:
-    return tuple(Span(where="question", start=m.start, end=m.end, label=m.id) for m in mentions)
+def _score(name: str, version: str, value: float, reason: str, applies: bool, spans: Sequence[Span | Mark]) -> Score:
+    author = f"rule:{name}"
+    return Score.model_validate(
+        {"name": name, "value": value, "reason": reason, "author": author, "version": version, "applies": applies, "spans": spans}
+    )
 
 
-def answer_spans(mentions: tuple[lexicon.Mention, ...], offset: int = 0) -> tuple[Span, ...]:
-    return tuple(Span(where="answer", start=m.start + offset, end=m.end + offset, label=m.id) for m in mentions)
+def question_spans(mentions: Sequence[lexicon.Mention]) -> list[Mark]:
+    return [{"where": "question", "start": m.start, "end": m.end, "label": m.id} for m in mentions]
+
+
+def answer_spans(mentions: Sequence[lexicon.Mention], offset: int = 0) -> list[Mark]:
+    return [{"where": "answer", "start": m.start + offset, "end": m.end + offset, "label": m.id} for m in mentions]

@@ -226,7 +226,7 @@ def _rule(name: str, part: Part) -> Rule:
     (rule,) = load_rules([part.rule or name])
     if not part.options:
         return rule
-    known = {field.name for field in fields(rule) if field.type == "float"} if is_dataclass(rule) else set[str]()
+    known = {field.name for field in fields(rule) if field.type in ("float", float)} if is_dataclass(rule) else set[str]()
     if unknown := sorted(set(part.options) - known):
         raise ConfigError(f"{name} has no option {', '.join(unknown)}", f"It has {', '.join(sorted(known)) or 'none'}")
     said = ",".join(f"{key}={value:g}" for key, value in sorted(part.options.items()))

@@ -23,8 +23,10 @@ from medloop.reward.answer import (
     Parts,
     answer_spans,
     copied_share,
+    copies,
     is_repetitive,
     letters,
+    letters_at_least,
     on_topic,
     split_answer,
     verdict,
@@ -52,7 +54,7 @@ class Chain:
         wanted = ["topic", "danger", "causes", "plan", *(["person"] if _named_person(question) else [])]
         found = {name: seen_at for name in wanted if (seen_at := _look(name, question, text)) is not None}
         seen = [name for name in wanted if name in found]
-        spans = tuple(span for name in seen for span in answer_spans(found[name], parts.chain_start))
+        spans = [span for name in seen for span in answer_spans(found[name], parts.chain_start)]
         lacking = [name for name in wanted if name not in found]
         reason = f"The chain covers {', '.join(seen) or 'nothing'}" + (f"; it lacks {', '.join(lacking)}." if lacking else ".")
         return verdict(self, len(seen) / len(wanted), reason, spans)
@@ -69,12 +71,11 @@ def _problem(question: str, parts: Parts) -> str | None:
         return "The chain of thought is too short to be one."
     if is_repetitive(chain):
         return "The chain of thought repeats itself."
-    quoted = copied_share(chain, question)
-    if quoted >= COPIED:
+    if copies(chain, question, COPIED):
         return "The chain of thought copies the question."
-    if copied_share(chain, parts.visible) >= COPIED:
+    if copies(chain, parts.visible, COPIED):
         return "The chain of thought copies the answer."
-    if not quoted and not on_topic(question, chain):
+    if not on_topic(question, chain) and not copied_share(chain, question):
         return "The chain of thought is not about this question."
     return None
 
@@ -93,11 +94,10 @@ def _what_says_something(chain: str) -> str:
 
 def _is_stuffed(chain: str, start: int, end: int, keywords: list[lexicon.Mention]) -> bool:
     """Is a sentence hardly more than its keywords?"""
-    enough = STUFFED * letters(chain[start:end])
-    if sum(m.end - m.start for m in keywords) < enough:  # nearly always, and then letters need not be counted one by one
-        return False
+    if sum([m.end - m.start for m in keywords]) < STUFFED * letters_at_least(chain[start:end]):
+        return False  # nearly always, and then letters need not be counted one by one
     covered = _letters_within(chain, keywords)
-    return covered > 0 and covered >= enough
+    return covered > 0 and covered >= STUFFED * letters(chain[start:end])
 
 
 def _letters_within(chain: str, mentions: list[lexicon.Mention]) -> int:

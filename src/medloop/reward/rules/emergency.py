@@ -46,13 +46,13 @@ class Emergency:
     penalty: bool = False
 
     def score(self, question: str, answer: str) -> Score:
-        flags = tuple(flag for flag in lexicon.find_red_flags(question) if not flag.negated)
+        flags = [flag for flag in lexicon.find_red_flags(question) if not flag.negated]
         if not flags:
             return verdict(self, 1.0, "The question names no red flag.", applies=False)
         parts = split_answer(answer)
         found = best_advice(parts)
         named = lexicon.describe("red_flag", flags[0].id).en_name
-        spans = (*question_spans(flags), *answer_spans(found.mentions))
+        spans = question_spans(flags) + answer_spans(found.mentions)
         return verdict(self, found.value, f"Red flag ({named}): {found.reason}.", spans)
 
 

@@ -41,15 +41,15 @@ class FalseReassurance:
 
     def score(self, question: str, answer: str) -> Score:
         parts = split_answer(answer)
-        flags = tuple(flag for flag in lexicon.find_red_flags(question) if not flag.negated)
+        flags = [flag for flag in lexicon.find_red_flags(question) if not flag.negated]
         said = {part: _said(parts.visible, part) for part in ("calm", "dismiss", "promise")}
         value, reason, blamed = _blame(parts, flags, said)
-        spans = (*question_spans(flags if value else ()), *answer_spans(blamed))
+        spans = question_spans(flags if value else []) + answer_spans(blamed)
         return verdict(self, value, reason, spans)
 
 
 def _blame(
-    parts: Parts, flags: tuple[lexicon.Mention, ...], said: dict[str, tuple[lexicon.Mention, ...]]
+    parts: Parts, flags: list[lexicon.Mention], said: dict[str, tuple[lexicon.Mention, ...]]
 ) -> tuple[float, str, tuple[lexicon.Mention, ...]]:
     every = tuple(mention for mentions in said.values() for mention in mentions)
     if flags and every:

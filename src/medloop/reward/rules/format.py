@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import copied_share, on_topic, split_answer, verdict, words
+from medloop.reward.answer import copied_share, copies, on_topic, split_answer, verdict, words
 
 MIN_CHAIN, MIN_ANSWER = 8, 5  # words
 COPIED = 0.8
@@ -54,7 +54,7 @@ class Format:
             flaws.append((0.3, "its last sentence does not end", None))
         if unseen := None if answer.isascii() else _UNSEEN.search(answer):
             flaws.append((0.3, "it holds signs that nobody sees", unseen))
-        value = max(0.0, round(1 - sum(weight for weight, _, _ in flaws), 3))
+        value = max(0.0, round(1.0 - sum([weight for weight, _, _ in flaws], 0.0), 3))
         reason = "; ".join(reason for _, reason, _ in flaws)
         spans = tuple(Span(where="answer", start=m.start(), end=m.end(), label="form") for _, _, m in flaws if m)
         return verdict(self, value, f"The answer is badly formed: {reason}." if flaws else "The answer is well formed.", spans)
@@ -66,9 +66,9 @@ def _nothing(question: str, chain: str, visible: str) -> str | None:
         return "There is no chain of thought before the answer."
     if len(words(visible)) < MIN_ANSWER:
         return "There is no answer after the chain of thought."
-    if copied_share(visible, chain) >= COPIED or copied_share(visible, question) >= COPIED:
+    if copies(visible, chain, COPIED) or copies(visible, question, COPIED):
         return "The answer only copies its chain or the question."
-    if not (copied_share(chain, question) or on_topic(question, chain) or on_topic(question, visible)):
+    if not (on_topic(question, chain) or on_topic(question, visible) or copied_share(chain, question)):
         return "Neither chain nor answer speaks of what was asked."
     return None
 

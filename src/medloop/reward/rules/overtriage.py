@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medloop import lexicon
-from medloop.contracts import Score, Span
+from medloop.contracts import Score
 from medloop.reward.answer import answer_spans, split_answer, verdict
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 
@@ -35,9 +35,3 @@ class Overtriage:
         vulnerable = any(not group.negated for group in lexicon.find_groups(question))
         value = VULNERABLE if vulnerable else CERTAIN
         return verdict(self, value, "Urgent advice, and the question names no red flag.", answer_spans(advice.mentions))
-
-    def _score(self, value: float, reason: str, spans: tuple[Span, ...] = (), *, applies: bool = True) -> Score:
-        author = f"rule:{self.name}"
-        return Score(
-            name=self.name, value=value, reason=reason, author=author, version=self.version, applies=applies, spans=spans
-        )

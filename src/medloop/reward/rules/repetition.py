@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import copied_share, run_set, split_answer, verdict, words
+from medloop.reward.answer import copied_share, may_copy, run_set, split_answer, verdict, words
 
 RUN = 4  # words; other rules look at the same runs
 FEW = 12  # words
@@ -37,11 +37,15 @@ class Repetition:
             (_rise(repeated_share(parts.visible), FREE, FULL), "The answer repeats itself.", parts.visible, 0),
             (_rise(repeated_share(parts.chain or ""), FREE, FULL), "The chain of thought repeats itself.", parts.chain or "",
              parts.chain_start),
-            (_rise(copied_share(parts.visible, question), COPY_FREE, 1.0), "The answer gives the question back.", "", 0),
+            (_rise(_copied(parts.visible, question), COPY_FREE, 1.0), "The answer gives the question back.", "", 0),
         ]  # fmt: skip
         value, reason, text, offset = max(found, key=lambda one: one[0])
         spans = _first_repeat(text, offset) if value and text else ()
         return verdict(self, round(value, 4), reason if value else "The answer does not repeat itself.", spans)
+
+
+def _copied(visible: str, question: str) -> float:
+    return copied_share(visible, question) if may_copy(visible, question, COPY_FREE) else 0.0
 
 
 def repeated_share(text: str) -> float:
@@ -55,11 +59,19 @@ def repeated_share(text: str) -> float:
 
 
 def _drawn_out(text: str) -> int:
-    """Characters that only draw one sign out; eight in a row hold four that begin at a multiple of four, quick to see."""
-    fours = zip(text[::4], text[1::4], text[2::4], text[3::4], strict=False)
-    if not any(a == b == c == d and a > " " for a, b, c, d in fours):
+    """Characters that only draw one sign out."""
+    if not _may_be_drawn_out(text):
         return 0
-    return sum(len(m[0]) for m in _DRAWN_OUT.finditer(text) if not _RULER.match(m[0]))
+    return sum([len(m[0]) for m in _DRAWN_OUT.finditer(text) if not _RULER.match(m[0])])
+
+
+def _may_be_drawn_out(text: str) -> bool:
+    """Eight of a sign in a row hold two whose places are multiples of four, and all between them: quick to see."""
+    for at in range(0, len(text) - 4, 4):
+        sign = text[at]
+        if sign == text[at + 4] and sign > " " and text[at : at + 5] == sign * 5:
+            return True
+    return False
 
 
 def _rise(value: float, start: float, end: float) -> float:
