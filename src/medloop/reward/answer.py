@@ -128,9 +128,9 @@ def copies(text: str, source: str, share: float) -> bool:
 
 
 def may_copy(text: str, source: str, share: float) -> bool:
-    """Can `copied_share` be so much? Of the runs of a text, those that begin with a word the source lacks are not copied."""
+    """Can `copied_share` be so much? Each word that the source lacks spoils one run of the text at least."""
     own, total = word_set(text), len(words(text)) - COPIED_RUN + 1
-    lacking = len(own) - len(own & word_set(source)) - (COPIED_RUN - 1)  # the last words begin no run
+    lacking = len(own) - len(own & word_set(source))
     return total < 1 or total - lacking >= share * total
 
 
