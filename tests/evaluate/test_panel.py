@@ -266,6 +266,14 @@ def test_the_command_shows_rounds_null_answers_and_alarms_and_writes_three_files
     assert "same answer whatever was asked | 0.0% | 100.0%" in (folder / "panel.md").read_text(encoding="utf-8")
 
 
+def test_rounds_scored_by_different_rewards_are_said_to_be_so(files: Path) -> None:
+    medloop("reward", "score", "hacked.jsonl", "--set", "parts.chain.weight=0.1")
+    out = medloop("reward", "panel", "sft_scores.jsonl", "hacked_scores.jsonl")
+    assert "The rounds were scored by 2 versions of the reward" in out
+    for name in ("panel.md", "panel.html"):
+        assert "2 versions of the reward" in (files / "reports/panel/hacked" / name).read_text(encoding="utf-8")
+
+
 def test_an_alarm_fails_the_command_only_on_request(files: Path) -> None:
     assert "No alarms." in medloop("reward", "panel", "sft_scores.jsonl", "--fail-on-alarm")
     with pytest.raises(ResultError, match="1 alarms"):

@@ -77,7 +77,7 @@ def panel(
 def _show(found: Panel) -> None:
     from rich.table import Table
 
-    from medloop.evaluate.panel_report import probe_table, table
+    from medloop.evaluate.panel_report import caution, probe_table, table
 
     console = common.console()
     console.width = max(console.width, 120)
@@ -92,6 +92,8 @@ def _show(found: Panel) -> None:
         console.print()
         console.print(probes)
     common.say()
+    if said := caution(found):
+        common.say(said)
     for alarm in found.alarms:
         common.say(f"ALARM {alarm.words}")
     if not found.alarms:

@@ -98,6 +98,7 @@ class RoundStats(Contract):
     stock: float
     same_answer: Unit
     shares: dict[str, float]
+    versions: tuple[str, ...] = ()
 
 
 class Alarm(Contract):
@@ -168,6 +169,7 @@ def _stats(one: Round, first: Round, config: PanelConfig) -> RoundStats:
         distinct_2=mean_of(distinct(answer, 2) for _, answer in said),
         repeated=mean_of(repeated(answer) for _, answer in said) or 0.0, stock=fmean(stock) if stock else 0.0,
         same_answer=sum(share >= config.mostly for share in stock) / len(stock) if stock else 0.0, shares=part_shares(one.rows),
+        versions=tuple(sorted({row.reward.version for row in one.rows})),
     )  # fmt: skip
 
 

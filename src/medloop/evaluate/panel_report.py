@@ -27,8 +27,16 @@ LINES: dict[str, Callable[[RoundStats], str]] = {
     "text said to everybody": lambda one: f"{one.stock:.1%}",
     "same answer whatever was asked": lambda one: f"{one.same_answer:.1%}",
     "answers": lambda one: str(one.answers),
+    "reward version": lambda one: one.versions[0] if len(one.versions) == 1 else f"{len(one.versions)} versions",
     "without a reward": lambda one: f"{one.missing:.1%}",
 }
+
+
+def caution(found: Panel) -> str:
+    """Rewards of two versions are two yardsticks; dynamic weights and a changed mix both make new versions."""
+    if len(found.versions) < 2:
+        return ""
+    return f"The rounds were scored by {len(found.versions)} versions of the reward: a changed mean may be the reward's own."
 
 
 def table(found: Panel) -> list[tuple[str, ...]]:
@@ -49,6 +57,7 @@ def probe_table(found: Panel) -> list[tuple[str, str, str, str]]:
 
 def markdown(found: Panel) -> str:
     lines = ["# Reward-hacking panel", "", f"{found.timestamp:%Y-%m-%d %H:%M} UTC. Every round is compared with the first.", ""]
+    lines += [caution(found), ""] if caution(found) else []
     lines += ["## Alarms", "", *([f"- **{alarm.kind}** {safe(alarm.words)}" for alarm in found.alarms] or ["None."]), ""]
     names = [safe(one.name) for one in found.rounds]
     lines += ["## Rounds", "", *_markdown_table(["measure", *names], table(found)), ""]
@@ -90,8 +99,8 @@ def html(found: Panel) -> str:
     lengths = [("words", "a", [_point(one.length_mean) for one in found.rounds])]
     charts = [_chart("proxy and held-out score", scores), _chart("mean length in words", lengths)]
     return pages().get_template("panel.html").render(
-        found=found, rows=table(found), probes=probe_table(found), charts=charts, width=WIDTH, height=HEIGHT, edge=EDGE,
-        places=[_x(at, len(found.rounds)) for at in range(len(found.rounds))],
+        found=found, caution=caution(found), rows=table(found), probes=probe_table(found), charts=charts,
+        width=WIDTH, height=HEIGHT, edge=EDGE, places=[_x(at, len(found.rounds)) for at in range(len(found.rounds))],
     )  # fmt: skip
 
 
