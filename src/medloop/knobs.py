@@ -95,5 +95,5 @@ def _explain(error: ValidationError) -> list[str]:
         elif not name:
             parts.append(problem["msg"].removeprefix("Value error, "))
         else:
-            parts.append(f"{name} is {problem['input']!r}: {problem['msg'].lower()}")
+            parts.append(f"{name} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
     return parts

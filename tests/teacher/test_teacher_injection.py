@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from medloop.contracts import canonical_json, sha256_id
+from medloop.teacher import verdict
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.fence import MARK, as_data, neutral
+from medloop.teacher.fence import VERSION as FENCE
 from medloop.teacher.judge import Files, Item, judge_all
+from medloop.teacher.topic import on_topic
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
 from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD
 from medloop.testing.teacher_server import Judge, TeacherServer, gullible
@@ -72,6 +76,14 @@ def test_neutral_text_stays_neutral() -> None:
     assert all(MARK in neutral(bad) for _, bad in attacks())
     for _, bad in attacks((*TEXTS, *HELD_OUT, *SECOND, *THIRD)):
         assert neutral(neutral(bad)) == neutral(bad)
+
+
+def test_a_changed_fence_or_weighing_has_a_new_version() -> None:
+    seen = [neutral(text) for text in (*TEXTS, *HELD_OUT, *SECOND, *THIRD, *INNOCENT, *PLAIN)]
+    topics = [on_topic(text, "Is my headache dangerous?") for text in (*TEXTS, *HELD_OUT, *SECOND, *THIRD, *INNOCENT, *PLAIN)]
+    rules = [verdict.CRITERIA, verdict.FAULTS, verdict.DANGER_CEILING, topics]
+    assert {FENCE: sha256_id(canonical_json(seen))[7:19]} == {"2": "9bc26de9fffb"}
+    assert {verdict.VERSION: sha256_id(canonical_json(rules))[7:19]} == {"2": "d7eac9e50cfc"}
 
 
 def test_an_answer_may_use_the_language_of_its_question_and_no_other() -> None:

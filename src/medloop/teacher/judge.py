@@ -61,11 +61,17 @@ class Outcome:
 
     def score(self) -> Score | Missing:
         author = f"teacher:{self.judgement.served_model}" if self.judgement else "teacher"
-        version = f"{self.judgement.template}-{self.judgement.template_version}" if self.judgement else verdict.VERSION
+        said = self.judgement
+        version = scoring_version(said.template, said.template_version) if said else verdict.VERSION
         if self.judgement is None:
             return Missing(name="teacher", reason=self.missing, author=author, version=version)
         reason = self.judgement.critique or "no critique"
         return Score(name="teacher", value=self.judgement.teacher_score, reason=reason, author=author, version=version)
+
+
+def scoring_version(template: str, template_version: str) -> str:
+    """All of ours that decides about a number: the prompt, what the fence takes out, how a verdict becomes a score."""
+    return f"{template}-{template_version}/fence-{fence.VERSION}/verdict-{verdict.VERSION}"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from medloop.contracts import Missing, Sample, Score
-from medloop.teacher import fence, prompts, verdict
+from medloop.teacher import prompts
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import NULL_CEILING, Files, Item, Progress, judge_all
+from medloop.teacher.judge import NULL_CEILING, Files, Item, Progress, judge_all, scoring_version
 
 
 @dataclass
@@ -38,7 +38,7 @@ class TeacherPart:
     def version(self) -> str:
         """Whoever else would give other scores: the model asked, the prompt, the fence, and how a verdict becomes a number."""
         template = prompts.load(self.config.template)
-        return f"{self.config.model}/{template.name}-{template.version}/fence-{fence.VERSION}/verdict-{verdict.VERSION}"
+        return f"{self.config.model}/{scoring_version(template.name, template.version)}"
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
         items = [Item(s.id, s.question, s.answer or "", s.context, self.priority(s)) for s in samples]
