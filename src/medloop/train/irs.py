@@ -132,9 +132,9 @@ def _iteration(bench: Bench, old: Sequence[Sampled], should_stop: Callable[[], b
     for name in ("lesson", "at", "before"):
         bench.state.pop(name, None)
     bench.state["done"] = bench.step if better else bench.plan.config.n_iterations
-    _save(bench)
     if better:
-        _keep_adapter(bench, f"iter_{bench.step}")
+        _keep_adapter(bench, f"iter_{bench.step}")  # before the checkpoint that calls the round done, else a kill loses it
+    _save(bench)
     return better
 
 
