@@ -114,7 +114,8 @@ def test_a_bad_body_is_told_by_its_fields_and_never_repeated(client):
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({"stage": "DPO"}, 422),
+        ({"stage": "DPO"}, 409),
+        ({"stage": "NONE"}, 422),
         ({"stage": "GRPO", "config": {"prompts": "../../etc/passwd"}}, 422),
         ({"stage": "GRPO", "config": {"given": {"x": "os:system"}}}, 422),
         ({"stage": "SFT"}, 409),
@@ -172,7 +173,7 @@ def test_a_damaged_row_is_told_without_its_path(client, settings):
     job_id = client.post("/api/train", json=GRPO).json()["job_id"]
     Path(queue.folder_of(job_id, settings) / entry.QUEUE).write_text("{")
     answered = client.get(f"/api/train/status/{job_id}")
-    assert answered.status_code == 500 and str(settings.home) not in answered.text
+    assert answered.status_code == 500 and "workspace" in answered.json()["error"] and str(settings.home) not in answered.text
 
 
 def test_answers_carry_careful_headers(client):

@@ -4,7 +4,7 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
-from job_runs import make_workspace
+from job_runs import STARTED, make_workspace
 
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
@@ -33,3 +33,13 @@ def children():
     books = ["medloop.store.db", "medloop.store.catalog", "sqlalchemy.dialects.sqlite", "matplotlib.figure"]
     context.set_forkserver_preload([*stages, *books])
     return context
+
+
+@pytest.fixture(autouse=True)
+def no_child_stays():
+    """A test that fails may leave a worker, even a stopped one, which would keep pytest from ending."""
+    yield
+    while STARTED:
+        child = STARTED.pop()
+        child.kill()
+        child.join()

@@ -26,6 +26,8 @@ RUNS: dict[str, dict[str, Any]] = {
     },
 }
 
+STARTED: list[Any] = []
+
 
 def make_workspace(home: Path, model: Path) -> Settings:
     init_workspace(home)
@@ -73,7 +75,7 @@ def work(settings: Settings, job_id: str, die_at: int | None = None, die_in: str
 
 
 def work_until_call(settings: Settings, job_id: str, number: int, failure: int | None) -> None:
-    """The `number`-th call that makes something durable kills the process, or fails with the error `failure`."""
+    """The `number`-th call that makes something durable kills the process, or fails with `failure`; a file says that it did."""
     calls = 0
 
     def counted(call: Any) -> Any:
@@ -81,6 +83,7 @@ def work_until_call(settings: Settings, job_id: str, number: int, failure: int |
             nonlocal calls
             calls += 1
             if calls == number:
+                (settings.home / "struck").touch()
                 if failure is None:
                     die()
                 raise OSError(failure, os.strerror(failure))
@@ -119,6 +122,7 @@ def claim_and_die(settings: Settings, job_id: str) -> None:
 def start(children: Any, target: Any, *args: Any) -> Any:
     child = children.Process(target=target, args=args)
     child.start()
+    STARTED.append(child)
     return child
 
 

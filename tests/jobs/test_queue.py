@@ -109,7 +109,7 @@ def test_a_state_is_written_even_when_the_disk_is_full(settings, monkeypatch):
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({"stage": "DPO"}, "does not run as a job"),
+        ({"stage": "DPO"}, "preferences.jsonl"),
         ({"stage": "GRPO", "n_questions": 4}, "n_questions"),
         ({"stage": "GRPO", "config": {"model": "x"}}, "model_id"),
         ({"stage": "GRPO", "config": {"prompts": "none.jsonl"}}, "config.prompts"),
@@ -189,6 +189,26 @@ def test_the_supervisor_fills_its_slots_oldest_first_and_is_alone(settings):
     assert started == made[:2]
     with supervisor.only_one(settings), pytest.raises(MedloopError), supervisor.only_one(settings):
         pass
+
+
+def test_a_damaged_row_does_not_keep_others_from_running_or_being_seen(settings):
+    made = [queue.submit(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
+    (queue.folder_of(made[1], settings) / "queue.json").write_text("{")
+    started: list[str] = []
+    Supervisor(settings, slots=9, start=lambda job_id, _: started.append(job_id) or Alive()).look()
+    assert started == [made[0], made[2]]
+    assert [job.job_id for job in queue.page(settings).jobs] == [made[2], made[0]]
+
+
+def test_a_job_without_room_for_its_checkpoints_waits_for_it(settings, monkeypatch):
+    job_id, started = queue.submit(GRPO, settings).job_id, []
+    watcher = Supervisor(settings, start=lambda job_id, _: started.append(job_id) or Alive())
+    with monkeypatch.context() as full:
+        full.setattr(supervisor.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
+        watcher.look()
+        assert row(settings, job_id).waits_for == "space" and "1 MB free" in (row(settings, job_id).reason or "")
+    watcher.look()
+    assert started == [job_id]
 
 
 class Alive(Dead):

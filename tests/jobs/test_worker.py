@@ -169,7 +169,7 @@ def test_the_status_has_every_field_of_document_003(settings):
     assert detail["runtime"] == {"device": "cpu", "unsloth_available": False, "gpu_mem_used": 0}
 
 
-@pytest.mark.parametrize("stage", ["SFT", "REWARD"])
+@pytest.mark.parametrize("stage", ["SFT", "REWARD", "DPO", "KTO"])
 def test_other_stages_run_in_a_folder_of_their_own(stage, settings):
     pairs = [{"prompt": f"Case {n}", "chosen": "Rest well.", "rejected": "No."} for n in range(20)]
     path = settings.home / "data/preferences/preferences.jsonl"

@@ -23,7 +23,9 @@ def register(app: typer.Typer) -> None:
 
 @jobs_app.command("submit")
 def submit(
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help="SFT, REWARD, PPO, GRPO or IRS; or a JSON file of a request.")],
+    stage: Annotated[
+        str, typer.Argument(metavar="STAGE", help="SFT, REWARD, DPO, KTO, PPO, GRPO or IRS; or a JSON file of a request.")
+    ],
     model: Annotated[
         str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting).")
     ] = None,
@@ -78,7 +80,7 @@ def _request(stage: str, model: str | None, file: Path | None, pairs: list[str])
     try:
         return TrainRequest.model_validate({"stage": stage.upper(), "model_id": model, "config": values})
     except ValidationError:
-        raise ConfigError(f"There is no stage {stage}", "Known: SFT, REWARD, PPO, GRPO, IRS") from None
+        raise ConfigError(f"There is no stage {stage}", "Known: SFT, REWARD, DPO, KTO, PPO, GRPO, IRS") from None
 
 
 @jobs_app.command("list")

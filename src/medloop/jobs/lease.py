@@ -17,6 +17,7 @@ from pathlib import Path
 
 from medloop.contracts import JobDetail
 from medloop.contracts.job import JobState
+from medloop.errors import NoSpaceError
 from medloop.jobs import entry as rows
 from medloop.jobs.entry import Entry, LostLeaseError, StateError
 from medloop.store.files import locked
@@ -92,7 +93,8 @@ def claim(folder: Path) -> Iterator[Lease]:
             return row.model_copy(update={**mine, "reason": None, "waits_for": None, "ready_at": 0.0})
 
         row = rows.change(folder, take)
-        rows.make_reserve(folder)
+        with suppress(NoSpaceError):  # then it meets the full disk as any other write does
+            rows.make_reserve(folder)
         yield Lease(folder, row.token)
 
 

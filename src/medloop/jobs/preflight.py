@@ -68,11 +68,14 @@ def disk_need(size: Size, request: TrainRequest) -> int:
 def _check_inputs(request: TrainRequest, settings: Settings) -> None:
     """The files a stage reads are there; a missing one would end the job in its first second."""
     workspace = settings.workspace
-    usual = {
-        "SFT": ("data", workspace.processed / "train.jsonl", "medloop data prepare"),
-        "REWARD": ("data", workspace.preferences / "preferences.jsonl", "medloop embedded pairs"),
-    }
-    field, path, command = usual.get(request.stage, ("prompts", workspace.rl / "training_prompts.jsonl", "medloop data prompts"))
+    if request.stage == "SFT":
+        field, path, command = "data", workspace.processed / "train.jsonl", "medloop data prepare"
+    elif requests.runs(request).rl:
+        field, path, command = "prompts", workspace.rl / "training_prompts.jsonl", "medloop data prompts"
+    else:
+        field, path, command = "data", workspace.preferences / "preferences.jsonl", "medloop embedded pairs"
+        if request.stage == "KTO" and (workspace.preferences / "thumbs.jsonl").is_file():
+            return
     named = request.config.get(field)
     if isinstance(named, str):
         path = requests.find(named, settings)

@@ -9,6 +9,7 @@ A folder appears under its name in one rename, so a submit that was killed leave
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import JobDetail, JobRuntime, JobStatus, TrainRequest, utc_now
-from medloop.errors import speaking_of
+from medloop.errors import IntegrityError, speaking_of
 from medloop.jobs import entry as rows
 from medloop.jobs import lease, preflight
 from medloop.jobs.entry import OVER, Entry, StateError, UnknownJobError
@@ -28,6 +29,7 @@ from medloop.store import jsonl
 from medloop.store.artifacts import sweep
 from medloop.store.files import atomic_write, claim_temp, fsync_folder
 
+log = logging.getLogger("medloop.jobs")
 JOB_ID = re.compile(r"train_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
 
 
@@ -81,6 +83,7 @@ def _fill(folder: Path, job_id: str, request: TrainRequest, when: datetime, need
         atomic_write(folder / name, asked)
     row = Entry(job_id=job_id, stage=request.stage, state="queued", submitted=when, changed=when, needs_bytes=needs)
     atomic_write(folder / rows.QUEUE, row.canonical_json() + "\n")
+    rows.make_reserve(folder)
     rows.put_status(folder, row, JobDetail(runtime=JobRuntime(device=settings.device, unsloth_available=has_unsloth())))
 
 
@@ -113,11 +116,14 @@ def ids(settings: Settings) -> list[str]:
 
 
 def entries(settings: Settings) -> Iterator[Entry]:
+    """The rows of all jobs. One that was removed meanwhile, or is damaged, does not keep the others from being seen."""
     for job_id in ids(settings):
         try:
             yield rows.read(folder_of(job_id, settings))
         except UnknownJobError:
-            continue  # removed since the names were read
+            continue
+        except IntegrityError as error:
+            log.error("%s", error)
 
 
 @dataclass(frozen=True)
@@ -128,10 +134,9 @@ class Page:
 
 def page(settings: Settings, *, limit: int = 20, after: str | None = None) -> Page:
     """Jobs, newest first; `after` is the last job of the page before."""
-    names = ids(settings)
+    names = [row.job_id for row in entries(settings)]
     if after is not None:
-        if after not in names:
-            folder_of(after, settings)
+        rows.read(folder_of(after, settings))
         names = names[names.index(after) + 1 :]
     some = names[:limit]
     return Page([status_of(name, settings) for name in some], some[-1] if len(names) > limit else None)

@@ -32,6 +32,8 @@ class Runs:
 STAGES = {
     "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", rl=False),
     "REWARD": Runs("medloop.train.reward_model", "RewardModelConfig", "reward model", "reward", rl=False),
+    "DPO": Runs("medloop.train.preference", "DPOConfig", "adapter", "lora", rl=False),
+    "KTO": Runs("medloop.train.preference", "KTOConfig", "adapter", "lora", rl=False),
     "PPO": Runs("medloop.train.ppo", "PPOConfig", "adapter", "rl"),
     "GRPO": Runs("medloop.train.grpo", "GRPOConfig", "adapter", "rl"),
     "IRS": Runs("medloop.train.irs", "IRSRunConfig", "adapter", "rl"),

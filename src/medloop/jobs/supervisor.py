@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medloop.errors import BusyError, MedloopError, speaking_of
+from medloop.errors import BusyError, MedloopError, NoSpaceError, speaking_of
 from medloop.jobs import entry as rows
 from medloop.jobs import lease, queue
 from medloop.jobs.entry import OVER, Entry
@@ -78,11 +78,10 @@ class Supervisor:
         waiting, busy = [], 0
         alive = [row for row in queue.entries(self.settings) if row.state not in OVER]
         for row in reversed(alive):  # the oldest first
-            folder = queue.folder_of(row.job_id, self.settings)
-            if row.state == "running":
-                row = self._watch(folder, row)
-            elif row.state == "paused" and row.waits_for == "space":
-                row = self._bring_back(folder, row)
+            try:
+                row = self._settle(queue.folder_of(row.job_id, self.settings), row)
+            except MedloopError as error:  # a full disk, or a row that somebody holds: the next round tries again
+                log.error("%s: %s", row.job_id, error)
             if row.state == "running" or row.job_id in self.children:
                 busy += 1
             elif row.state == "queued" and ready(row):
@@ -92,12 +91,19 @@ class Supervisor:
             self.children[job_id] = self.start(job_id, self.settings)
         return alive
 
+    def _settle(self, folder: Path, row: Entry) -> Entry:
+        if row.state == "running":
+            return self._watch(folder, row)
+        if row.state == "queued":
+            return self._hold_if_full(folder, row)
+        return self._bring_back(folder, row) if row.waits_for == "space" else row
+
     def _reap(self) -> None:
         """Forget workers of ours that have ended; one that ended before it could claim its job is tried again."""
         for job_id, child in list(self.children.items()):
             if child.poll() is not None:
                 del self.children[job_id]
-                if child.returncode > 0 and child.returncode != LOST:
+                if child.returncode > 0 and child.returncode not in (LOST, NoSpaceError.exit_code):
                     self._count_failed_start(job_id)
 
     def _count_failed_start(self, job_id: str) -> None:
@@ -150,6 +156,20 @@ class Supervisor:
                 "boot": lease.boot_id(), "reason": f"{why}; restart {row.restarts + 1} of {MAX_RESTARTS}.",
             }
         )  # fmt: skip
+
+    def _hold_if_full(self, folder: Path, row: Entry) -> Entry:
+        """A worker on a disk without room for a checkpoint would only find out later."""
+        free = shutil.disk_usage(folder).free
+        if free >= row.needs_bytes or row.job_id in self.children:
+            return row
+        missing = f"The disk has {free / 1e6:,.0f} MB free and the job needs {row.needs_bytes / 1e6:,.0f} MB"
+
+        def hold(now: Entry) -> Entry:
+            reason = f"{missing}. It goes on by itself when there is room."
+            paused = now.model_copy(update={"state": "paused", "waits_for": "space", "reason": reason})
+            return paused if now.state == "queued" else now
+
+        return rows.change(folder, hold)
 
     def _bring_back(self, folder: Path, row: Entry) -> Entry:
         if shutil.disk_usage(folder).free < row.needs_bytes + SPARE_BYTES:
