@@ -56,7 +56,7 @@ def compile_modules() -> None:
     command.run()
     remove()
     for built in command.get_outputs():
-        shutil.copy2(built, SOURCE / Path(built).relative_to(BUILD / "lib"))
+        shutil.copyfile(built, SOURCE / Path(built).relative_to(BUILD / "lib"))
 
 
 def check() -> None:
