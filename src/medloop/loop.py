@@ -248,9 +248,13 @@ def score_answers(
     output: Path,
     config: MixConfig,
     given: Given | None = None,
+    keep: Store | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[FileSummary, int]:
-    """A file of answers scored by the mix; what teacher and rules disagree on goes to the reviewer, counted."""
+    """A file of answers scored by the mix; what teacher and rules disagree on goes to the reviewer, counted.
+
+    With `keep` the rewards also go into the store, where a second scoring of the same answers adds nothing.
+    """
     from medloop.reward.combine import build_mix
     from medloop.reward.conflicts import write_conflicts
     from medloop.reward.file import score_file
@@ -263,7 +267,22 @@ def score_answers(
 
     whole = config.normalise != "none"
     mix = build_mix(config, given)
-    return score_file(source, output, mix, whole=whole, scored=compare, progress=progress), conflicts
+    summary = score_file(source, output, mix, whole=whole, scored=compare, progress=progress)
+    if keep is not None:
+        _keep_scores(keep, output)
+    return summary, conflicts
+
+
+def _keep_scores(store: Store, scores: Path) -> None:
+    """Missing parts may be had at another try, so only whole rewards are kept for good."""
+    from itertools import islice
+
+    from medloop.reward.file import Line, is_whole
+    from medloop.store import jsonl, records
+
+    lines = (line for line in jsonl.read(scores, Line) if is_whole(line))
+    while some := list(islice(lines, records.PAGE)):
+        records.add(store, [line.stored() for line in some], actor=actor())
 
 
 def inspect_answers(

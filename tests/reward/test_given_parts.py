@@ -8,11 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.contracts import Missing, Sample, Score
+from medloop.contracts import Missing, Sample, Score, ScoredAnswer
 from medloop.errors import MedloopError
 from medloop.loop import init_workspace
 from medloop.reward.file import Line
-from medloop.store import jsonl
+from medloop.settings import resolve
+from medloop.store import jsonl, records
+from medloop.store.db import open_store
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import Files
 from medloop.teacher.part import TeacherPart
@@ -94,6 +96,17 @@ def test_scores_without_and_with_teacher_carry_different_versions(workspace: Pat
         score("--with", f"teacher={teacher_file(workspace, server.url)}")
     both = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", Line)}
     assert alone.isdisjoint(both)
+
+
+def test_rewards_survive_the_store_and_a_second_scoring_adds_nothing(workspace: Path) -> None:
+    for _ in range(2):
+        score("--store")
+    with open_store(resolve({"home": workspace}).settings) as store:
+        kept = list(records.iterate(store, ScoredAnswer))
+    lines = list(jsonl.read(workspace / "answers_scores.jsonl", Line))
+    assert [one.reward for one in kept] == [line.reward for line in lines] and len(kept) == 2
+    assert all(part.reason and part.version for one in kept for part in one.reward.parts)
+    assert b"ambulance" not in (workspace / "medloop.db").read_bytes(), "spans and reasons are encrypted"
 
 
 def test_a_part_of_ones_own_enters_by_the_same_door(workspace: Path) -> None:

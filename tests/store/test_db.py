@@ -176,8 +176,9 @@ def test_unknown_schema_is_refused(settings: Settings, version: str, says: str) 
 
 
 def test_older_schema_asks_for_the_upgrade(settings: Settings, monkeypatch) -> None:
-    monkeypatch.setattr("medloop.store.db.known_versions", lambda: ["0001", "0002"])
-    with pytest.raises(StoreError, match=r"older schema 0001.*Run: medloop db upgrade"), open_store(settings):
+    known = known_versions()
+    monkeypatch.setattr("medloop.store.db.known_versions", lambda: [*known, "9999"])
+    with pytest.raises(StoreError, match=rf"older schema {known[-1]}.*Run: medloop db upgrade"), open_store(settings):
         pass
 
 

@@ -45,6 +45,7 @@ def score(
     config: Config = None,
     set_: Set = None,
     with_: With = None,
+    store: Annotated[bool, typer.Option("--store", help="Keep the rewards in the workspace's store too, encrypted.")] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the breakdown goes (default: NAME_scores.jsonl beside the input).")
     ] = None,
@@ -66,7 +67,7 @@ def score(
     with loop.open_books(settings) as books, Progress(console=common.messages(), transient=True) as bar:
         task = bar.add_task("scoring", total=None)
         summary, conflicts = loop.score_answers(
-            settings, source=file, output=target, config=mix, given=given,
+            settings, source=file, output=target, config=mix, given=given, keep=books.store if store else None,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip
         books.note("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)

@@ -27,7 +27,7 @@ from medloop.contracts.job import (
 )
 from medloop.contracts.model import ModelRef, RegisteredModel, TrainingCard
 from medloop.contracts.rule import CodebookDelta, CodebookRule
-from medloop.contracts.score import Component, Judgement, Missing, Reward, Rule, Sample, Score, Scorer, Span
+from medloop.contracts.score import Component, Judgement, Missing, Reward, Rule, Sample, Score, ScoredAnswer, Scorer, Span
 
 __all__ = [
     "AuditEvent",
@@ -74,6 +74,7 @@ __all__ = [
     "Rule",
     "Sample",
     "Score",
+    "ScoredAnswer",
     "ScoredSample",
     "Scorer",
     "Source",

@@ -68,6 +68,16 @@ class Reward(Contract):
     reason: Text | None = None
 
 
+class ScoredAnswer(Contract):
+    """A reward as the store keeps it; `score_id` is the hash of answer and reward version, so the same scoring is one row."""
+
+    score_id: Hash
+    sample_id: Text
+    version: Text
+    value: float | None = None
+    reward: Reward
+
+
 class Sample(Contract):
     """An answer to be scored, or None with `why_missing`; `group` joins answers to the same prompt."""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from medloop.contracts import Contract, Missing, Reward, Sample, Score, Scorer, canonical_json, sha256_id
+from medloop.contracts import Contract, Missing, Reward, Sample, Score, ScoredAnswer, Scorer, canonical_json, sha256_id
 from medloop.contracts.base import Hash, Text
 from medloop.errors import ConfigError, InputError
 from medloop.reward.combine import ABSENT
@@ -36,6 +36,12 @@ class Line(Contract):
     id: Text
     key: Hash
     reward: Reward
+
+
+    def stored(self) -> ScoredAnswer:
+        """The same for the store."""
+        said = self.reward
+        return ScoredAnswer(score_id=self.key, sample_id=self.id, version=said.version, value=said.value, reward=said)
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ def score_file(
         raise ConfigError(f"{output} is the input itself", "Name another output")
     wanted = {sample_key(sample, scorer.version): sample for sample in read_samples(source)}
     before = jsonl.read(output, Line) if output.is_file() and not whole else ()
-    known = {line.key: line for line in before if line.key in wanted and (_whole(line) or wanted[line.key].answer is None)}
+    known = {line.key: line for line in before if line.key in wanted and (is_whole(line) or wanted[line.key].answer is None)}
     left = [(key, sample) for key, sample in wanted.items() if key not in known]
     there, step = len(known), len(left) if whole else AT_ONCE
     for start in range(0, len(left), max(step, 1)):
@@ -90,7 +96,7 @@ def score_file(
     return _summary([line.reward for line in lines], there)
 
 
-def _whole(line: Line) -> bool:
+def is_whole(line: Line) -> bool:
     """Whether nothing was missing that might be there at another try (a teacher that did not answer)."""
     return not any(isinstance(part, Missing) and part.version != ABSENT for part in line.reward.parts)
 

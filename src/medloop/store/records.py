@@ -1,4 +1,4 @@
-"""Feedback, preferences, corrections and traces in the store: added once, read back as they were, text encrypted.
+"""Feedback, preferences, corrections, traces and scored answers in the store: added once, read back as they were, text encrypted.
 
     add(store, [feedback, trace], actor="api")       # one transaction; returns how many were new
     get(store, Feedback, "fb_…")                     # or None
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Table, func, insert, select, update
 
-from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, Trace, canonical_json
+from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, ScoredAnswer, Trace, canonical_json
 from medloop.errors import InputError, StoreError
 from medloop.store import audit, tables
 from medloop.store.crypto import DataKey
@@ -30,13 +30,14 @@ TABLES: dict[type[Contract], Table] = {
     Preference: tables.rlhf_preferences,
     Correction: tables.rlhf_corrections,
     Trace: tables.traces,
+    ScoredAnswer: tables.scored_answers,
 }
 PAGE = 500  # rows per query; far below SQLite's limit on variables
 _OWN = {"id", "processed", "key_id"}  # columns that are not part of the record
 
 
 def add(store: Store, records: Iterable[Contract], *, actor: str) -> int:
-    """Add records of any of the four kinds in one transaction; returns how many were new."""
+    """Add records of any of these kinds in one transaction; returns how many were new."""
     with store.write() as conn:
         return add_in(store, conn, records, actor=actor)
 

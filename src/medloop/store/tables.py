@@ -195,6 +195,18 @@ traces = _table(
     _key_id(),
 )
 
+scored_answers = _table(
+    "scored_answers",
+    _serial(),
+    Column("score_id", String, nullable=False, unique=True),
+    Column("sample_id", String, nullable=False, index=True),
+    Column("version", String, nullable=False, index=True),
+    Column("value", Float),
+    _encrypted("reward"),
+    _processed(),
+    _key_id(),
+)
+
 artifacts = _table(
     "artifacts",
     _serial(),
