@@ -34,6 +34,7 @@ for _stage in (
     "embedded",
     "store",
     "train",
+    "train_preference",
     "train_rl",
     "jobs",
     "api",

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from datasets import Dataset
 from pydantic import ValidationError
@@ -25,6 +25,16 @@ PROMPTS = ("prompt", "question", "messages")
 CHOICE = ("response_a", "response_b", "preferred")
 
 
+class Opens(Protocol):
+    """Something said in answer to a conversation; see `opening`."""
+
+    @property
+    def opening(self) -> str: ...
+
+
+T = TypeVar("T", bound=Opens)
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two answers to one prompt, of which a person liked `chosen` better."""
@@ -35,9 +45,7 @@ class Pair:
 
     @property
     def opening(self) -> str:
-        """The first question, in plain small letters: conversations that open alike stay on one side of a split."""
-        first = next(message.content for message in self.prompt if message.role == "user")
-        return " ".join(first.lower().split())
+        return opening(self.prompt)
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,12 @@ class Pairs:
         """In words, or nothing: `12 too long, 3 with a shortened prompt`."""
         counts = ((self.too_long, "too long"), (self.shortened, "with a shortened prompt"))
         return ", ".join(f"{count:,} {what}" for count, what in counts if count)
+
+
+def opening(prompt: Sequence[Message]) -> str:
+    """The first question, in plain small letters: conversations that open alike stay on one side of a split."""
+    first = next(message.content for message in prompt if message.role == "user")
+    return " ".join(first.lower().split())
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -78,9 +92,9 @@ def contradictions(pairs: Sequence[Pair]) -> int:
     return sum((pair.opening, pair.prompt, pair.rejected, pair.chosen) in known for pair in pairs)
 
 
-def split_by_prompt(pairs: Sequence[Pair], share: float, seed: int) -> tuple[list[Pair], list[Pair]]:
+def split_by_prompt(pairs: Sequence[T], share: float, seed: int) -> tuple[list[T], list[T]]:
     """(train, test): whole openings go to the test side, in an order that seed and text decide, until `share` is reached."""
-    groups: dict[str, list[Pair]] = {}
+    groups: dict[str, list[T]] = {}
     for pair in pairs:
         groups.setdefault(pair.opening, []).append(pair)
     order = sorted(groups, key=lambda opening: hashlib.sha256(f"{seed}:{opening}".encode()).digest())
@@ -90,7 +104,7 @@ def split_by_prompt(pairs: Sequence[Pair], share: float, seed: int) -> tuple[lis
         if count + len(groups[opening]) <= share * len(pairs):
             held.add(opening)
             count += len(groups[opening])
-    sides: tuple[list[Pair], list[Pair]] = ([], [])
+    sides: tuple[list[T], list[T]] = ([], [])
     for pair in pairs:
         sides[pair.opening in held].append(pair)
     return sides
@@ -125,13 +139,14 @@ def pair_of(row: dict[str, Any]) -> Pair:
             raise UnfitPair("preferred should be a or b")
         other = "b" if row["preferred"] == "a" else "a"
         row = {**row, "chosen": row[f"response_{row['preferred']}"], "rejected": row[f"response_{other}"]}
-    chosen, rejected = _answer(row, "chosen"), _answer(row, "rejected")
+    chosen, rejected = answer_of(row, "chosen"), answer_of(row, "rejected")
     if chosen.strip() == rejected.strip():
         raise UnfitPair("chosen and rejected are the same text")
-    return Pair(_prompt(row), chosen, rejected)
+    return Pair(prompt_of(row), chosen, rejected)
 
 
-def _prompt(row: dict[str, Any]) -> tuple[Message, ...]:
+def prompt_of(row: dict[str, Any]) -> tuple[Message, ...]:
+    """What was asked, or UnfitPair."""
     said = next((row[key] for key in PROMPTS if row.get(key) is not None), None)
     if said is None:
         raise UnfitPair(f"none of {', '.join(PROMPTS)} is there")
@@ -146,7 +161,7 @@ def _prompt(row: dict[str, Any]) -> tuple[Message, ...]:
     return turns
 
 
-def _answer(row: dict[str, Any], name: str) -> str:
+def answer_of(row: dict[str, Any], name: str) -> str:
     """The text of an answer, also where it is a list with the assistant's one message."""
     said = row.get(name)
     if isinstance(said, list) and len(said) == 1 and isinstance(said[0], dict) and said[0].get("role") == "assistant":

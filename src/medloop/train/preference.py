@@ -1,0 +1,388 @@
+"""DPO and KTO: a model learns from what people preferred, without a reward model and without sampling.
+
+    card = train_preference(DPOConfig(name="dpo", model="embedded:tiny", adapter="sft"), settings=settings)
+    card = train_preference(KTOConfig(name="kto", model="embedded:tiny", adapter="sft", data="thumbs.jsonl"), settings=settings)
+
+In: for DPO pairs (`data/preferences/preferences.jsonl`, train/pairs.py), for KTO thumbs or pairs (train/thumbs.py). Part of the
+prompts is held out. With `adapter` training goes on from that adapter, and it is the reference; else a fresh LoRA is trained and
+the base is the reference. Out: `models/lora/NAME`, an adapter like any other, with `report.json` (train/preference_report.py).
+While it runs, checkpoints and metrics lie in `jobs/train_dpo-NAME`; the same call after a crash continues there and ends with
+the same weights.
+
+It leaves out: several processes or GPUs, training all weights, and a reference that follows the policy.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback
+from trl import DPOConfig as TrlDPO
+from trl import KTOConfig as TrlKTO
+
+from medloop.contracts import ModelRef, TrainingCard, utc_now
+from medloop.errors import ConfigError, InputError, ResultError
+from medloop.models import runtime
+from medloop.models.adapter import fresh_lora
+from medloop.models.load import Loaded, load, load_tokenizer, resolve
+from medloop.models.safety import read_json
+from medloop.settings import Settings
+from medloop.store import jsonl
+from medloop.store.artifacts import file_sha256
+from medloop.train import estimate, preference_report, thumbs
+from medloop.train.checkpoint import Checkpoint
+from medloop.train.job import Job
+from medloop.train.pairs import contradictions, read_pairs, split_by_prompt
+from medloop.train.preference_config import DPOConfig, KTOConfig
+from medloop.train.preference_report import Read
+from medloop.train.preference_rows import MixedBatches, Rows, encode_pairs, encode_thumbs, with_strangers
+from medloop.train.publish import publish
+from medloop.train.sft import Cost
+from medloop.train.trl_preference import PreferenceWatch, ResumableDPO, ResumableKTO
+from medloop.train.trl_resume import ByLength, Tick, arguments
+
+JUDGED = 200  # training rows that are read at the end, for the accuracy on them
+RATIO = (1.0, 1.33)  # weight times count of liked over that of not liked; eq. 8 of the KTO paper (arXiv 2402.01306)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is known before the first step. For KTO, `order` deals the batches and `passed` counts lines left out."""
+
+    config: DPOConfig | KTOConfig
+    job: Job
+    train: Rows[Any]
+    test: Rows[Any]
+    order: ByLength
+    contradictions: int
+    passed: Counter[str]
+    steps_per_epoch: int
+    steps: int
+    continues_at: int
+    afresh: bool = False
+
+    def table(self, side: Rows[Any]) -> Dataset:
+        """A side as TRL reads it."""
+        if not isinstance(self.config, KTOConfig) or self.config.loss != "kto":
+            return side.table
+        size = self.config.batch_size
+        batches = [range(at, min(at + size, len(side.items))) for at in range(0, len(side.items), size)]
+        dealt = self.order.batches if side is self.train and isinstance(self.order, MixedBatches) else batches
+        return with_strangers(side, dealt, self.config.max_length)
+
+
+def train_preference(config: DPOConfig | KTOConfig, *, settings: Settings, replace: bool = False) -> TrainingCard:
+    """Train or continue, and publish. A finished run of the same config, models and data is returned as it is."""
+    job = find_job(config, settings)
+    card = None if replace else job.finished()
+    return card or run(plan(config, settings, job, replace=replace), settings)
+
+
+def find_job(config: DPOConfig | KTOConfig, settings: Settings, *, folder: Path | None = None) -> Job:
+    """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
+    inputs = {"preference": file_sha256(_file(config, settings))}
+    models = resolve(_start(config), settings)
+    written: dict[str, Any] = config.model_dump()
+    if models.adapter is not None and models.adapter_sha256 is not None:
+        inputs["adapter"] = models.adapter_sha256
+        shape = read_json(models.adapter / "adapter_config.json")  # an adapter keeps its shape, whatever the settings say
+        written |= {"lora_r": shape.get("r"), "lora_alpha": shape.get("lora_alpha")}
+    identity = {"config": written, "base_sha256": models.sha256, "inputs": inputs}
+    lives = folder or settings.workspace.jobs / f"train_{config.method}-{config.name}"
+    target = settings.workspace.models / "lora" / config.name
+    if models.adapter is not None and models.adapter.resolve() == target.resolve():
+        raise ConfigError(f"{config.name} is the adapter to start from, and would be written over", "Take another --name")
+    return Job(lives, target, identity)
+
+
+def plan(config: DPOConfig | KTOConfig, settings: Settings, job: Job, *, replace: bool = False) -> Plan:
+    """Read, split and encode the data, count the steps, see what is left of an earlier start; nothing is written."""
+    runtime.keep_quiet()
+    if not replace:
+        job.check_unfinished()
+    base = resolve(ModelRef(base=config.model), settings).folder
+    if (room := estimate.positions(base)) < config.max_length:
+        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {room} tokens", "Ask for fewer")
+    train, test, disagreed, passed = _sides(config, _file(config, settings), load_tokenizer(base))
+    if isinstance(config, KTOConfig):
+        order: ByLength = MixedBatches(train.lengths, train.columns["label"], config.batch_size, config.seed)
+    else:
+        order = ByLength(train.lengths, config.batch_size, config.seed)
+    per_epoch = math.ceil(len(train.items) / config.batch_size)
+    steps = math.ceil(config.epochs * per_epoch)
+    found = None if replace else job.resumable()
+    at = 0 if found is None else found.step
+    return Plan(config, job, train, test, order, disagreed, passed, per_epoch, min(steps, config.max_steps or steps), at, replace)
+
+
+def balance(plan: Plan) -> str | None:
+    """For KTO: what to set when liked and not liked are out of proportion, by the rule of its paper; else nothing."""
+    config = plan.config
+    if not isinstance(config, KTOConfig):
+        return None
+    liked = sum(plan.train.columns["label"])
+    other = len(plan.train.items) - liked
+    ratio = config.desirable_weight * liked / (config.undesirable_weight * other)
+    if RATIO[0] - 0.005 <= ratio <= RATIO[1] + 0.005:
+        return None
+    if ratio > 1:
+        name, low, high = "undesirable_weight", config.undesirable_weight * ratio / RATIO[1], config.undesirable_weight * ratio
+    else:
+        name, low, high = "desirable_weight", config.desirable_weight / ratio, config.desirable_weight / ratio * RATIO[1]
+    return f"{liked:,} liked and {other:,} not: the KTO paper advises --set {name}={low:.2f} (to {high:.2f})."
+
+
+def cost(plan: Plan, settings: Settings) -> Cost:
+    """Time and memory, from the model's shape and a matrix product timed on this machine. Reading costs half of learning."""
+    config, device = plan.config, runtime.device_of(settings)
+    base = resolve(ModelRef(base=config.model), settings).folder
+    shape = estimate.shape_of(base, runtime.number_type(device, trainable=False), plan.job.identity["config"]["lora_r"])
+    runtime.set_threads(settings)
+    learnt = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
+    read = plan.train.tokens + 2 * plan.test.tokens
+    if config.smallest_batch > 1:  # KTO reads each answer behind another prompt as well
+        read += plan.train.tokens + learnt
+    answers = 1 if isinstance(config, KTOConfig) else 2
+    at_once = answers * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
+    seconds = estimate.seconds(shape, learnt + read // 2, full=False, device=device)
+    return Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+
+
+def run(
+    plan: Plan,
+    settings: Settings,
+    *,
+    tick: Callable[[Tick], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrainingCard:
+    """Train to the end, measure and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
+    with plan.job.only_process():
+        trainer, loaded, began = _fit(plan, settings, tick, should_stop)
+        if trainer.state.global_step < trainer.state.max_steps:
+            raise KeyboardInterrupt
+        found = _judge(plan, trainer)
+        card = _card(plan, trainer, loaded, began, found)
+        files = preference_report.files(found)
+        publish(plan.job.target, trainer.model, loaded.tokenizer, card, plan.job.metrics, files=files, about=readme(card, found))
+        plan.job.end()
+    return card
+
+
+def readme(card: TrainingCard, found: dict[str, Any]) -> list[str]:
+    """What a person should know first, for README.md."""
+    test = found["test"]
+    start = card.config["adapter"]
+    return [
+        "```",
+        f"medloop predict questions.jsonl --output answers.jsonl --model {card.base} --adapter models/lora/{card.name}",
+        "```",
+        "",
+        f"Reference: {f'the adapter `{start}`' if start else 'the base model'}. Implicit rewards put {test['value']:.1%} of "
+        f"{test['n']:,} held-out rows right ({test['low']:.1%} to {test['high']:.1%}; 50 % before). report.json has everything.",
+        "",
+        *(f"- {line}" for line in preference_report.summary(found)),
+        "",
+    ]
+
+
+def _start(config: DPOConfig | KTOConfig) -> ModelRef:
+    return ModelRef(base=config.model, adapter=config.adapter)
+
+
+def _file(config: DPOConfig | KTOConfig, settings: Settings) -> Path:
+    """The file to learn from; a name is looked up from here, then from the workspace."""
+    folder = settings.workspace.preferences
+    if config.data is not None:
+        given = Path(config.data).expanduser()
+        path = given if given.exists() else settings.home / given
+    elif isinstance(config, KTOConfig) and (folder / "thumbs.jsonl").is_file():
+        path = folder / "thumbs.jsonl"
+    else:
+        path = folder / "preferences.jsonl"
+    if not path.is_file():
+        raise InputError(f"There is no file of preferences {path}", "Name one with --data, or make some: medloop embedded pairs")
+    return path
+
+
+def _sides(config: DPOConfig | KTOConfig, path: Path, tokenizer: Any) -> tuple[Rows[Any], Rows[Any], int, Counter[str]]:
+    """(train, held out, contradictions, lines passed over)."""
+    sides: tuple[Rows[Any], Rows[Any]]
+    if isinstance(config, KTOConfig):
+        read = thumbs.read_thumbs(path)
+        parts = split_by_prompt(read.thumbs, config.test_share, config.seed)
+        sides = tuple(encode_thumbs(tokenizer, part, max_length=config.max_length) for part in parts)  # type: ignore[assignment]
+        disagreed, passed = thumbs.contradictions(read.thumbs), read.passed
+    else:
+        pairs = read_pairs(path)
+        halves = split_by_prompt(pairs, config.test_share, config.seed)
+        sides = tuple(encode_pairs(tokenizer, half, max_length=config.max_length) for half in halves)  # type: ignore[assignment]
+        disagreed, passed = contradictions(pairs), Counter()
+    train, test = sides
+    if not train.items or not test.items:
+        raise InputError(
+            f"{path} leaves {len(train.items)} rows to train on and {len(test.items)} held out ({train.too_long + test.too_long} "
+            "too long)",
+            "Both need some: more prompts, a greater max_length or another test_share",
+        )
+    for side, where in ((train, "to train on"), (test, "held out")):
+        if isinstance(config, KTOConfig) and len(set(side.columns["label"])) < 2:
+            kind = "liked" if side.columns["label"][0] else "not liked"
+            raise InputError(f"{path}: all {len(side.items)} answers {where} are {kind}", "KTO needs both kinds on both sides")
+    return train, test, disagreed, passed
+
+
+def _fit(
+    plan: Plan, settings: Settings, tick: Callable[[Tick], None], should_stop: Callable[[], bool]
+) -> tuple[ResumableDPO | ResumableKTO, Loaded, datetime]:
+    """Train with as many rows in memory as fit: out of memory halves them and goes on from the last checkpoint."""
+    config = plan.config
+    micro = config.micro_batch_size or config.batch_size
+    while True:
+        began, found = plan.job.begin(afresh=plan.afresh)
+        try:
+            return *_attempt(plan, settings, found, micro, PreferenceWatch(plan.job.metrics, tick, should_stop)), began
+        except torch.OutOfMemoryError:
+            pass
+        fitting = [n for n in range(micro // 2, config.smallest_batch - 1, -1) if config.batch_size % n == 0]
+        if not fitting:
+            raise ResultError(f"There is not enough memory for {micro} rows", "Lower max_length, or use a smaller model")
+        micro = fitting[0]
+        torch.cuda.empty_cache()
+
+
+def _attempt(
+    plan: Plan, settings: Settings, found: Checkpoint | None, micro: int, watch: PreferenceWatch
+) -> tuple[ResumableDPO | ResumableKTO, Loaded]:
+    loaded = load(_start(plan.config), settings, load_in_4bit=plan.config.load_in_4bit)
+    trainer = _trainer(plan, loaded, found, micro, watch)
+    trainer.run()
+    return trainer, loaded
+
+
+def _trainer(
+    plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: PreferenceWatch
+) -> ResumableDPO | ResumableKTO:
+    config = plan.config
+    fresh = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha) if config.adapter is None else None
+    kind = ResumableKTO if isinstance(config, KTOConfig) else ResumableDPO
+    trainer = kind(
+        loaded.model,
+        args=_arguments(plan, loaded, micro),
+        train_dataset=plan.table(plan.train),
+        eval_dataset=plan.table(plan.test),
+        processing_class=loaded.tokenizer,
+        peft_config=fresh,
+        callbacks=[watch],
+        checkpoints=plan.job.checkpoints,
+        found=found,
+        order=plan.order,
+    )
+    for weight in trainer.model.parameters():
+        if weight.requires_grad:
+            weight.data = weight.data.float()  # a bfloat16 weight does not move at small rates
+    trainer.remove_callback(PrinterCallback)
+    watch.trainer = trainer
+    return trainer
+
+
+def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlDPO | TrlKTO:
+    config = plan.config
+    shared = arguments(
+        config,
+        plan.job.folder,
+        steps=plan.steps,
+        micro=micro,
+        rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
+        eval_every=plan.steps_per_epoch,
+        cuda=loaded.device.type == "cuda",
+    )
+    shared |= {"beta": config.beta, "loss_type": config.loss, "precompute_ref_log_probs": True, "pad_to_multiple_of": None}
+    if isinstance(config, KTOConfig):
+        return TrlKTO(**shared, desirable_weight=config.desirable_weight, undesirable_weight=config.undesirable_weight)
+    return TrlDPO(**shared, label_smoothing=config.label_smoothing)
+
+
+def _judge(plan: Plan, trainer: ResumableDPO | ResumableKTO) -> dict[str, Any]:
+    """What the trained policy makes of all held-out rows, and of some that it was trained on."""
+    config = plan.config
+    some = sorted(random.Random(config.seed).sample(range(len(plan.train.items)), min(JUDGED, len(plan.train.items))))
+    sides = {
+        "test": (plan.test.items, trainer.eval_dataset),
+        "train": ([plan.train.items[i] for i in some], trainer.train_dataset.select(some)),
+    }
+    found = {}
+    for side, (items, rows) in sides.items():
+        read = [_read(trainer, rows, answers) for answers in trainer.columns if not answers.startswith("KL_")]
+        if isinstance(config, KTOConfig):
+            found[side] = preference_report.of_thumbs(items, read[0], config.beta, config.seed)
+        else:
+            found[side] = preference_report.of_pairs(items, read[0], read[1], config.beta)
+    return {**found["test"], "train": found["train"]["test"]}
+
+
+def _read(trainer: ResumableDPO | ResumableKTO, rows: Dataset, answers: str) -> Read:
+    found = Read(np.array(trainer.logprobs(rows, answers)), np.array(rows[trainer.columns[answers]]))
+    if not np.isfinite(found.policy).all():
+        raise ResultError(
+            "The trained model gives probabilities that are no numbers", "Lower the learning rate and use --replace"
+        )
+    return found
+
+
+def _card(
+    plan: Plan, trainer: ResumableDPO | ResumableKTO, loaded: Loaded, began: datetime, found: dict[str, Any]
+) -> TrainingCard:
+    trainable, total = runtime.count_parameters(trainer.model)
+    return TrainingCard(
+        name=plan.config.name,
+        method=plan.config.method,
+        base=plan.config.model,
+        base_sha256=loaded.sha256,
+        parent=loaded.adapter_sha256,
+        inputs=plan.job.identity["inputs"],
+        config=plan.job.identity["config"],
+        seed=plan.config.seed,
+        metrics=_summary(plan, trainer, found),
+        trainable_parameters=trainable,
+        total_parameters=total,
+        versions=runtime.versions(),
+        commit=runtime.commit(),
+        started=began,
+        finished=utc_now(),
+    )
+
+
+def _summary(plan: Plan, trainer: ResumableDPO | ResumableKTO, found: dict[str, Any]) -> dict[str, float]:
+    """Numbers for the card: of the report, and out of metrics.jsonl."""
+    rows: list[dict[str, Any]] = list(jsonl.read(plan.job.metrics))
+    losses = [row["extra"]["test_loss"] for row in rows if row["phase"] == "METRICS"]
+    numbers = {
+        "steps": plan.steps,
+        "rows": len(plan.train.items),
+        "tokens": trainer.tokens,
+        "learning_rate": trainer.args.learning_rate,
+        "test_rows": found["test"]["n"],
+        "test_accuracy": found["test"]["value"],
+        "test_accuracy_low": found["test"]["low"],
+        "test_accuracy_high": found["test"]["high"],
+        "train_accuracy": found["train"]["value"],
+        "test_margin": found["margin"]["mean"],
+        "test_reward_chosen": found["rewards"]["chosen"],
+        "test_reward_rejected": found["rewards"]["rejected"],
+        "test_loss_before": losses[0],
+        "test_loss_after": losses[-1],
+    }
+    for name in ("likelier_before", "likelier_after", "order_before", "order"):
+        if name in found:
+            numbers[f"test_{name}"] = found[name]["value"]
+    return {name: float(value) for name, value in numbers.items()}
