@@ -71,7 +71,8 @@ def work(settings: Settings, job_id: str, die_at: int | None = None, die_in: str
     if die_in is not None:
         module, _, call = die_in.rpartition(".")
         setattr(__import__(module, fromlist=["x"]), call, die)
-    assert worker.work(job_id, settings).state == "succeeded"
+    ended = worker.work(job_id, settings)
+    assert ended.state == "succeeded", ended.reason
 
 
 def work_until_call(settings: Settings, job_id: str, number: int, failure: int | None) -> None:
