@@ -137,6 +137,25 @@ def test_a_holder_that_could_not_be_killed_may_not_write_when_it_wakes(settings,
     assert {p: p.read_bytes() for p in seen} == seen and row(settings, job_id).state == "queued"
 
 
+def stop_with_the_row(settings, job_id):
+    folder = queue.folder_of(job_id, settings)
+    with claim(folder), entry.row_lock(folder):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_holder_stopped_while_it_holds_its_row_is_ended_too(settings, children, monkeypatch):
+    monkeypatch.setattr(entry, "ROW_WAIT_S", 0.3)
+    job_id = submit(settings)
+    child = start(children, stop_with_the_row, settings, job_id)
+    wait_for(lambda: row(settings, job_id).state == "running")
+    time.sleep(0.7)
+    supervisor = Supervisor(settings, lease_s=0.5, start=nobody)
+    supervisor.look()
+    child.join(timeout=5)
+    supervisor.look()
+    assert child.exitcode == -signal.SIGKILL and row(settings, job_id).state == "queued"
+
+
 def test_clocks_that_are_set_do_not_end_a_lease(settings, monkeypatch):
     job_id = submit(settings)
     folder = queue.folder_of(job_id, settings)

@@ -11,6 +11,7 @@ from medloop.cli import common
 
 if TYPE_CHECKING:
     from medloop.contracts import JobStatus
+    from medloop.settings import Settings
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Training jobs: submit, watch, cancel, resume; they survive crashes.")
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="For example train_20260203T120000Z.")]
@@ -193,11 +194,7 @@ def work(
 
     settings = common.settings()
     if job_id is None:
-        from medloop.cli.train import stop_on_signal
-        from medloop.jobs.supervisor import Supervisor
-
-        with stop_on_signal() as stopped:
-            Supervisor(settings, slots=slots).until_empty(stopped)
+        _work_off(settings, slots)
         return
     from medloop.jobs.worker import work as run
 
@@ -205,3 +202,24 @@ def work(
     if row.state == "failed":
         raise ResultError(f"{job_id} failed: {row.reason}")
     common.say(f"{job_id} is {row.state}. {row.reason or ''}".rstrip())
+
+
+def _work_off(settings: Settings, slots: int) -> None:
+    """The queue to its end, then a line for each job that was in it."""
+    import signal
+    import threading
+
+    from medloop.jobs import entry, queue
+    from medloop.jobs.supervisor import Supervisor
+
+    waiting = [row.job_id for row in queue.entries(settings) if row.state not in entry.OVER]
+    if not waiting:
+        common.say("Nothing waits.")
+        return
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())  # workers have sessions of their own: they go on
+    Supervisor(settings, slots=slots).until_empty(over.is_set)
+    for job_id in reversed(waiting):
+        found = queue.status_of(job_id, settings)
+        common.say(f"{job_id} is {found.state}. {found.detail.message or ''}".rstrip())

@@ -78,10 +78,13 @@ class Supervisor:
         waiting, busy = [], 0
         alive = [row for row in queue.entries(self.settings) if row.state not in OVER]
         for row in reversed(alive):  # the oldest first
+            folder = queue.folder_of(row.job_id, self.settings)
             try:
-                row = self._settle(queue.folder_of(row.job_id, self.settings), row)
+                row = self._settle(folder, row)
             except MedloopError as error:  # a full disk, or a row that somebody holds: the next round tries again
                 log.error("%s: %s", row.job_id, error)
+                if isinstance(error, BusyError) and row.state == "running" and lease.silent_for(folder, row) > self.lease_s:
+                    lease.send(row, signal.SIGKILL)  # stopped while it held the row: nobody could raise its token first
             if row.state == "running" or row.job_id in self.children:
                 busy += 1
             elif row.state == "queued" and ready(row):
