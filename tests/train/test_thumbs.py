@@ -105,8 +105,8 @@ def test_contradictions_are_counted_and_prompts_stay_on_one_side(tmp_path: Path)
 
 
 def test_batches_are_fixed_mixed_and_lose_nobody():
-    labels = [n % 4 == 0 for n in range(101)]
-    order = MixedBatches([n % 13 for n in range(101)], labels, 8, seed=1)
+    labels = [n < 26 for n in range(101)]  # and the liked ones are the short ones
+    order = MixedBatches(list(range(101)), labels, 8, seed=1)
     assert sorted(order) == list(range(101))
     first, order.epoch = list(order), 1
     second = list(order)
@@ -117,13 +117,15 @@ def test_batches_are_fixed_mixed_and_lose_nobody():
 
 
 def test_the_answer_that_measures_the_move_belongs_to_another_prompt_and_fits(tmp_path: Path, small_base: Path):
-    rows = encode_thumbs(load_tokenizer(small_base), thumbs(17, tmp_path / "t.jsonl"), max_length=60)
+    said = [{"prompt": f"case {n // 3}", "completion": f"{n} " * (1 + n % 9), "label": n % 2 == 0} for n in range(33)]
+    read = read_thumbs(write(tmp_path / "t.jsonl", said)).thumbs
+    rows = encode_thumbs(load_tokenizer(small_base), read, max_length=60)
     order = MixedBatches(rows.lengths, rows.columns["label"], 8, seed=1)
-    table = with_strangers(rows, order.batches, max_length=60)
-    place = {i: set(batch) for batch in order.batches for i in batch}
-    answers = rows.columns["completion_ids"]
+    table, answers = with_strangers(rows, order.batches, max_length=60), rows.columns["completion_ids"]
+    batches = {i: batch for batch in order.batches for i in batch}
     for at, row in enumerate(table):
-        assert len(row["prompt_ids"]) + len(row["KL_completion_ids"]) <= 60
-        assert any(answers[i][: len(row["KL_completion_ids"])] == row["KL_completion_ids"] for i in place[at] - {at}) or (
-            len(place[at]) == 1
-        )
+        heard = row["KL_completion_ids"]
+        assert 0 < len(heard) and len(row["prompt_ids"]) + len(heard) <= 60
+        owners = [i for i in range(len(answers)) if answers[i][: len(heard)] == heard]
+        assert any(rows.items[i].opening != rows.items[at].opening for i in owners)
+        assert len(batches[at]) == 1 or set(owners) & set(batches[at]) - {at}
