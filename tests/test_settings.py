@@ -77,5 +77,5 @@ def test_reward_device_has_two_names_and_ours_wins(home: Path) -> None:
     assert (plain.settings.reward_device, plain.origins["reward_device"]) == ("cuda", "environment REWARD_DEVICE")
     both = resolve({"home": home}, {"MEDLOOP_REWARD_DEVICE": "auto", "REWARD_DEVICE": "cuda"})
     assert (both.settings.reward_device, both.origins["reward_device"]) == ("auto", "environment MEDLOOP_REWARD_DEVICE")
-    with pytest.raises(ConfigError, match="'reward_device' .environment REWARD_DEVICE."):
+    with pytest.raises(ConfigError, match=r"'reward_device' .environment REWARD_DEVICE."):
         resolve({"home": home}, {"REWARD_DEVICE": "tpu"})

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from medloop.contracts import Sample
 from medloop.errors import ConfigError, InputError, ResultError
+from medloop.knobs import build, read_yaml
 from medloop.store.artifacts import file_sha256, verify_artifact
 from medloop.testing.fakes import FakeScorer
 from medloop.train import grpo, irs, maths, ppo, rl
@@ -230,3 +231,12 @@ def test_samples_carry_no_identifiers(settings: Any, tmp_path: Path) -> None:
     path.write_text(json.dumps({"id": "q", "question": "My phone is 13812345678, what now?"}) + "\n")
     train(settings, "grpo", prompts=str(path))
     assert "13812345678" not in (settings.home / "models/rl/r/samples.jsonl").read_text()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_run_file_opens_with_its_command_and_holds_every_setting(method: str) -> None:
+    kind, path = METHODS[method][1], Path(__file__).parents[2] / f"configs/{method}.yaml"
+    assert path.read_text().startswith(f"# medloop train {method} --config configs/{method}.yaml\n")
+    found = build(kind, file=path, pairs=(), flags={}, defaults={})
+    assert found == kind(adapter="sft") and set(read_yaml(path)) == set(kind.model_fields)
+    assert all(field.description and field.description.endswith(".") for field in kind.model_fields.values())

@@ -52,16 +52,16 @@ def train_sft(
 
     Example:  medloop train sft --name sft --epochs 2
     """
-    _require()
+    require()
     from medloop.train import sft
 
     flags = {
         "name": name, "model": model, "data": data, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate,
         "lora_r": lora_r, "full": full, "max_length": max_length, "seed": seed,
     }  # fmt: skip
-    wish, settings = _wish(sft.SFTConfig, config, set_, flags)
+    wish, settings = wish_of(sft.SFTConfig, config, set_, flags)
     kind = "model" if wish.full else "adapter"
-    done = _train(sft, wish, settings, kind=kind, replace=replace, announce=_announce_sft, outcome=_losses)
+    done = train_stage(sft, wish, settings, kind=kind, replace=replace, announce=_announce_sft, outcome=_losses)
     if done is not None:
         use = f"--model {common.shown(done.job.target)}" if wish.full else f"--model {wish.model} --adapter {wish.name}"
         common.say(f"Next: medloop predict QUESTIONS.jsonl --output ANSWERS.jsonl {use}")
@@ -99,7 +99,7 @@ def train_reward(
 
     Example:  medloop train reward --name first --model embedded:minilm --full --data pairs.jsonl
     """
-    _require()
+    require()
     from medloop.train import reward_model
 
     flags = {
@@ -107,21 +107,21 @@ def train_reward(
         "learning_rate": learning_rate, "lora_r": lora_r, "full": full, "max_length": max_length, "reference": reference,
         "seed": seed,
     }  # fmt: skip
-    wish, settings = _wish(reward_model.RewardModelConfig, config, set_, flags)
-    done = _train(
+    wish, settings = wish_of(reward_model.RewardModelConfig, config, set_, flags)
+    done = train_stage(
         reward_model, wish, settings, kind="reward model", replace=replace, announce=_announce_reward, outcome=_accuracy
     )
     if done is not None:
         _say_report(done.job.target)
 
 
-def _require() -> None:
+def require() -> None:
     from medloop.models import require_packages
 
     require_packages("trl", "datasets", "matplotlib")
 
 
-def _wish(kind: type[Any], file: Path | None, pairs: list[str] | None, flags: dict[str, Any]) -> tuple[Any, Settings]:
+def wish_of(kind: type[Any], file: Path | None, pairs: list[str] | None, flags: dict[str, Any]) -> tuple[Any, Settings]:
     """The run's settings out of file, --set and flags, and those of the workspace."""
     from medloop.knobs import build
 
@@ -130,7 +130,7 @@ def _wish(kind: type[Any], file: Path | None, pairs: list[str] | None, flags: di
     return build(kind, file=file, pairs=pairs or (), flags=flags, defaults=defaults), settings
 
 
-def _train(
+def train_stage(
     stage: Any,
     wish: Any,
     settings: Settings,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from medloop.cli import common
-from medloop.cli.train import _require, _train, _wish, train_app
+from medloop.cli.train import require, train_app, train_stage, wish_of
 
 if TYPE_CHECKING:
     from medloop.contracts import TrainingCard
@@ -52,7 +52,7 @@ def train_dpo(
 
     Example:  medloop train dpo --adapter sft --name dpo --data pairs.jsonl
     """
-    _require()
+    require()
     from medloop.train.preference_config import DPOConfig
 
     flags = {
@@ -82,7 +82,7 @@ def train_kto(
 
     Example:  medloop train kto --adapter sft --name kto --data thumbs.jsonl
     """
-    _require()
+    require()
     from medloop.train.preference_config import KTOConfig
 
     flags = {
@@ -96,8 +96,8 @@ def train_kto(
 def _run(kind: type[Any], flags: dict[str, Any], file: Path | None, pairs: list[str] | None, replace: bool) -> None:
     from medloop.train import preference
 
-    wish, settings = _wish(kind, file, pairs, flags)
-    done = _train(preference, wish, settings, kind="adapter", replace=replace, announce=_announce, outcome=_accuracy)
+    wish, settings = wish_of(kind, file, pairs, flags)
+    done = train_stage(preference, wish, settings, kind="adapter", replace=replace, announce=_announce, outcome=_accuracy)
     if done is not None:
         _say_report(done.job.target)
         use = f"--model {wish.model} --adapter {wish.name}"

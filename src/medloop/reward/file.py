@@ -37,7 +37,6 @@ class Line(Contract):
     key: Hash
     reward: Reward
 
-
     def stored(self) -> ScoredAnswer:
         """The same for the store."""
         said = self.reward
