@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import CohereConfig, GPT2Config
 
+from conftest import make_workspace
 from medloop.contracts import ModelRef
 from medloop.models.load import load
 from medloop.models.rollout import Sampled
@@ -23,9 +24,10 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def taught(untouched: Any) -> Any:
-    train_sft(SFTConfig(name="sft", model=untouched.model, batch_size=8, learning_rate=0.02, lora_r=4), settings=untouched)
-    return untouched
+def taught(tmp_path_factory: pytest.TempPathFactory, small_base: Path) -> Any:
+    settings = make_workspace(tmp_path_factory.mktemp("taught"), small_base)
+    train_sft(SFTConfig(name="sft", model=settings.model, batch_size=8, learning_rate=0.02, lora_r=4), settings=settings)
+    return settings
 
 
 def opened(settings: Any, adapter: str | None = "sft", **more: Any) -> Policy:

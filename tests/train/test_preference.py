@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 
+from conftest import make_workspace
 from medloop.cli import main
 from medloop.contracts import Message, ModelRef, TrainingCard
 from medloop.errors import ConfigError, InputError
@@ -64,6 +65,14 @@ def taught(untouched: Settings) -> Path:
     wish = SFTConfig(name="start", model=untouched.model, batch_size=8, learning_rate=0.02, lora_r=4, dev_rows=0)
     train_sft(wish, settings=untouched)
     return untouched.home / "models/lora/start"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, small_base: Path, taught: Path) -> Settings:
+    """A workspace whose runs are never interrupted."""
+    settings = make_workspace(tmp_path_factory.mktemp("whole"), small_base)
+    prepare(settings, taught)
+    return settings
 
 
 @pytest.fixture
@@ -354,25 +363,21 @@ def outcome(settings: Settings, name: str) -> tuple[list[str], list[dict]]:
 
 
 @KINDS
-def test_stopped_and_continued_it_ends_with_the_same_bytes(clinic, untouched, taught, kind):
-    if not (untouched.home / "models/lora/sft").exists():
-        prepare(untouched, taught)
+def test_stopped_and_continued_it_ends_with_the_same_bytes(clinic, whole, kind):
     name = "kto" if kind is KTOConfig else "dpo"
-    train_preference(config(untouched, kind), settings=untouched)
+    train_preference(config(whole, kind), settings=whole)
     for stop in (2, 5):
         steps = []
         with pytest.raises(KeyboardInterrupt):
             run(planned(clinic, config(clinic, kind)), clinic, tick=steps.append, should_stop=lambda s=steps, n=stop: len(s) >= n)
     assert load_newest(clinic.home / f"jobs/train_{name}-{name}/checkpoints").step == 9, "a stop comes a step after the wish"
     train_preference(config(clinic, kind), settings=clinic)
-    assert outcome(clinic, name) == outcome(untouched, name)
+    assert outcome(clinic, name) == outcome(whole, name)
 
 
 @pytest.mark.slow
 @KINDS
 def test_killed_at_any_point_it_ends_with_the_same_bytes(clinic, children, tmp_path_factory, small_base, taught, kind):
-    from conftest import make_workspace
-
     whole = make_workspace(tmp_path_factory.mktemp("whole"), small_base)
     prepare(whole, taught)
     name = "kto" if kind is KTOConfig else "dpo"
