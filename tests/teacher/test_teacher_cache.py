@@ -18,6 +18,8 @@ from medloop.teacher.judge import _alone
 from medloop.testing.teacher_server import TeacherServer
 
 CHILD = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts its children with Ctrl-C ignored
 import sys
 from pathlib import Path
 from medloop.teacher.config import TeacherConfig
