@@ -2,9 +2,9 @@
 
     python benchmarks/teacher.py --judgements 2000 --in-flight 64 --latency 0.2 --out teacher.json
 
-Ideal is judgements / in flight * latency. The teacher runs in a process of its own. A second run over the same answers must
-make no request. Then injected answers (known and held-out texts) and the null answers go past two judges: one is fooled by
-whatever speaks of grading, the other by any word of the attack that reaches it.
+Ideal is judgements / in flight * latency; one judgement before it warms up. The teacher runs in a process of its own. A
+second run over the same answers must make no request. Then injected answers (known and held-out texts) and the null answers
+go past two judges: one is fooled by whatever speaks of grading, the other by any word of the attack that reaches it.
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ def throughput(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )
     files = Files(folder / "judgements.jsonl", folder / "logs")
     items = [Item(f"p{n}", f"Case {n}: what should I do?", ANSWER.format(n=n)) for n in range(args.judgements)]
+    judge_all(
+        [Item("warm", "Is it cold?", "Put on a coat.")], config, key="k", files=files
+    )  # what is loaded once is not measured
     began, cpu = time.monotonic(), time.process_time()
     first = judge_all(items, config, key="k", files=files)
     seconds, used = time.monotonic() - began, time.process_time() - cpu

@@ -6,6 +6,17 @@ Every repetition has a bound and a first character of its own, so that long host
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
+
+
+class Form(NamedTuple):
+    """A pattern and what a text must at least hold for it to match: most texts are spared most patterns by that look."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    digits: int
+    signs: tuple[str, ...]
+
 
 _ID = r"[A-Za-z0-9][A-Za-z0-9_\-/]{2,29}"
 _WITH_DIGIT = r"(?=[A-Za-z_\-/]{0,12}\d)"
@@ -73,7 +84,42 @@ _TABLE: tuple[tuple[str, str, int], ...] = (
     ("ADDRESS", r"\b(?:[Ll]ives|[Ll]iving|[Rr]esides|[Aa]ddress)(?: is| at|:){1,2} (?P<x>(?=[^.;\n]{0,40}\d)[^.;\n]{5,80})", 0),
     ("ADDRESS", rf"\b\d{{1,6}} (?:{_PROPER} ){{1,3}}(?:Street|Avenue|Ave|Road|Rd|Lane|Ln|Boulevard|Blvd)\b\.?", 0),
 )
-PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple((kind, re.compile(pattern, flags)) for kind, pattern, flags in _TABLE)
+_NEEDS: tuple[tuple[int, tuple[str, ...]], ...] = (
+    # In the order of the table: the fewest digits a match can have, and signs (in lower case) of which one must be there.
+    (0, ("@",)),  # EMAIL
+    (0, ("://", "www.")),  # URL
+    (0, (":", "-")),  # MAC
+    (4, (".",)),  # IP
+    (0, (":",)),  # IP
+    (9, ()),  # SSN
+    (1, ()),  # RECORD
+    (1, ()),  # RECORD
+    (0, ("微信", "wechat", "qq", "支付宝")),  # RECORD
+    (0, ()),  # PLATE
+    (6, ()),  # DATE
+    (4, ()),  # DATE
+    (6, ()),  # DATE
+    (5, ()),  # DATE
+    (5, ()),  # DATE
+    (4, ()),  # DATE
+    (1, ()),  # DATE
+    (2, ()),  # AGE
+    (2, ()),  # AGE
+    (10, ()),  # PHONE
+    (10, ()),  # PHONE
+    (9, ()),  # PHONE
+    (3, ("+",)),  # PHONE
+    (2, ()),  # PHONE
+    (0, ("住", "址", "户籍")),  # ADDRESS
+    (0, ("路", "街", "大道", "巷", "村", "小区")),  # ADDRESS
+    (6, ()),  # ADDRESS
+    (1, ()),  # ADDRESS
+    (1, ()),  # ADDRESS
+)
+PATTERNS: tuple[Form, ...] = tuple(
+    Form(kind, re.compile(pattern, flags), digits, signs)
+    for (kind, pattern, flags), (digits, signs) in zip(_TABLE, _NEEDS, strict=True)
+)
 
 _AT, _DOT = r"[ \[(]{0,2}(?:@|\(at\)|\[at\])[ \])]{0,2}", r"[ \[(]{0,2}(?:\.|\(dot\)|\[dot\])[ \])]{0,2}"
 # What must not be left after scrubbing, in looser terms than above.

@@ -19,6 +19,7 @@ from medloop.privacy.patterns import LEFT_OVER, PATTERNS
 
 VERSION = "1"
 
+_DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"(?<![\dA-Za-z])\+?\d(?:[ \-.]?[\d]){7,29}(?:[ -]?[Xx](?![A-Za-z0-9]))?")
 _LONG = 9  # a run of so many digits is no dose, no laboratory value and no year: taken out even if nothing explains it
 _PLACEHOLDER = re.compile(r"\[[A-Z]+_\d+\]")
@@ -108,10 +109,13 @@ def _kind_of(digits: str) -> str | None:
 
 
 def _patterned(folded: str) -> Iterator[tuple[int, int, str]]:
-    for kind, pattern in PATTERNS:
-        group = "x" if "x" in pattern.groupindex else 0
-        for match in pattern.finditer(folded):
-            yield match.start(group), match.end(group), kind
+    digits, lower = len(_DIGIT.findall(folded)), folded.lower()
+    for form in PATTERNS:
+        if digits < form.digits or (form.signs and not any(sign in lower for sign in form.signs)):
+            continue
+        group = "x" if "x" in form.pattern.groupindex else 0
+        for match in form.pattern.finditer(folded):
+            yield match.start(group), match.end(group), form.kind
 
 
 def _without_overlap(spans: list[Found]) -> list[Found]:

@@ -9,6 +9,7 @@ does not speak of this answer.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from medloop.teacher.disguise import readings, spelled_words
 from medloop.teacher.topic import about_health
@@ -137,6 +138,7 @@ _WEAK = re.compile(
 )
 
 
+@lru_cache(maxsize=1024)  # answers of one policy share many sentences
 def speaks_to_grader(sentence: str) -> bool:
     if any(_is_attack(reading) for reading in readings(sentence)):
         return True
