@@ -51,6 +51,11 @@ class Settings(BaseModel):
     def workspace(self) -> Workspace:
         return Workspace(self.home)
 
+    def find(self, name: str) -> Path:
+        """A file that a run names: from here if it is there, else from the workspace."""
+        given = Path(name).expanduser()
+        return given if given.exists() else self.home / given
+
     @property
     def url(self) -> str:
         """The store's URL, with the embedded default filled in."""

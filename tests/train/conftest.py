@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def make_workspace(home: Path, model: Path) -> Settings:
     for name, count in (("train", 53), ("dev", 9)):
         (processed / f"{name}.jsonl").write_text("".join(json.dumps(example(n, rng)) + "\n" for n in range(count)))
     return Settings(home=home, model=str(model), device="cpu", threads=1, offline=True)
+
+
+@pytest.fixture(scope="session")
+def new_workspace(small_base: Path) -> Callable[[Path], Settings]:
+    """Makes one in a folder, for modules that keep their own."""
+    return lambda home: make_workspace(home, small_base)
 
 
 @pytest.fixture

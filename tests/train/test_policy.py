@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers import CohereConfig, GPT2Config
 
-from conftest import make_workspace
 from medloop.contracts import ModelRef
 from medloop.models.load import load
 from medloop.models.rollout import Sampled
@@ -24,8 +23,8 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory, small_base: Path) -> Any:
-    settings = make_workspace(tmp_path_factory.mktemp("taught"), small_base)
+def taught(tmp_path_factory: pytest.TempPathFactory, new_workspace: Any) -> Any:
+    settings = new_workspace(tmp_path_factory.mktemp("taught"))
     train_sft(SFTConfig(name="sft", model=settings.model, batch_size=8, learning_rate=0.02, lora_r=4), settings=settings)
     return settings
 

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ import pytest
 import torch
 import yaml
 
-from conftest import make_workspace
 from medloop.cli import main
 from medloop.contracts import Message, ModelRef, TrainingCard
 from medloop.errors import ConfigError, InputError
@@ -68,9 +68,9 @@ def taught(untouched: Settings) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, small_base: Path, taught: Path) -> Settings:
+def whole(tmp_path_factory: pytest.TempPathFactory, new_workspace: Callable[[Path], Settings], taught: Path) -> Settings:
     """A workspace whose runs are never interrupted."""
-    settings = make_workspace(tmp_path_factory.mktemp("whole"), small_base)
+    settings = new_workspace(tmp_path_factory.mktemp("whole"))
     prepare(settings, taught)
     return settings
 
@@ -377,8 +377,8 @@ def test_stopped_and_continued_it_ends_with_the_same_bytes(clinic, whole, kind):
 
 @pytest.mark.slow
 @KINDS
-def test_killed_at_any_point_it_ends_with_the_same_bytes(clinic, children, tmp_path_factory, small_base, taught, kind):
-    whole = make_workspace(tmp_path_factory.mktemp("whole"), small_base)
+def test_killed_at_any_point_it_ends_with_the_same_bytes(clinic, children, tmp_path_factory, new_workspace, taught, kind):
+    whole = new_workspace(tmp_path_factory.mktemp("whole"))
     prepare(whole, taught)
     name = "kto" if kind is KTOConfig else "dpo"
     assert start(children, whole, kind) == 0

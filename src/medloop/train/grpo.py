@@ -11,7 +11,7 @@ It leaves out: several GPUs, replay of old answers, and resampling of questions 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 from pydantic import Field
@@ -25,7 +25,7 @@ from medloop.train.maths import Aggregation, GroupAdvantages, PolicyStats, Scale
 from medloop.train.policy import Batch
 from medloop.train.rl import Bench, RLPlan, StepConfig
 
-METHOD = "grpo"
+METHOD: Final = "grpo"
 
 
 class GRPOConfig(StepConfig):

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from pydantic import Field
@@ -29,7 +29,6 @@ from medloop.errors import ResultError
 from medloop.models.inputs import read_items
 from medloop.models.rollout import Sampled
 from medloop.models.template import encode_example
-from medloop.privacy.scrub import Scrubber, Unscrubbable
 from medloop.settings import Settings
 from medloop.store import jsonl
 from medloop.store.artifacts import new_artifact
@@ -41,7 +40,7 @@ from medloop.train.policy import Batch
 from medloop.train.publish import save_adapter
 from medloop.train.rl import Bench, RLConfig, RLPlan
 
-METHOD = "irs"
+METHOD: Final = "irs"
 
 
 class IRSRunConfig(RLConfig):
@@ -191,19 +190,13 @@ def _report(bench: Bench, found: Experience, chosen: Chosen) -> None:
     rl.log(bench, "METRICS", avg_reward=said["reward"], weights=weights, extra={**said, **more})
     bench.numbers = {"reward": said["reward"] or 0.0, "kept": float(len(chosen.kept)), "length": said["length"]}
     model = sha256_id(canonical_json([bench.plan.job.identity, bench.step]))
-    rows = []
-    for at in chosen.kept:
-        try:
-            said_here = {"question": Scrubber().scrub(found.questions[at].asked), "answer": Scrubber().scrub(found.texts[at])}
-        except Unscrubbable:
-            continue
-        reward = found.rewards[at]
-        rows.append(
-            {"iter": bench.step, "prompt_id": found.groups[at], **said_here, "reward": reward.value,
-             "parts": {p.name: getattr(p, "value", None) for p in reward.parts}, "reward_version": reward.version,
-             "model": model, "stream": found.rows[at].stream}
-        )  # fmt: skip
-    jsonl.append(rl.samples_path(bench.plan.job), rows)
+    rl.write_samples(bench, found, {at: _provenance(found, at) | {"model": model} for at in chosen.kept})
+
+
+def _provenance(found: Experience, at: int) -> dict[str, Any]:
+    reward = found.rewards[at]
+    parts = {part.name: getattr(part, "value", None) for part in reward.parts}
+    return {"parts": parts, "reward_version": reward.version, "stream": found.rows[at].stream}
 
 
 def _fine_tune(bench: Bench, rows: list[Sampled], should_stop: Callable[[], bool]) -> None:
@@ -250,7 +243,7 @@ def _mean(values: Sequence[float | None]) -> float:
 def _old_records(bench: Bench, settings: Settings) -> list[Sampled]:
     """Records the policy was taught before; none where there is no file."""
     config = bench.plan.config
-    path = Path(config.replay_data).expanduser() if config.replay_data else settings.workspace.processed / "train.jsonl"
+    path = settings.find(config.replay_data) if config.replay_data else settings.workspace.processed / "train.jsonl"
     if not config.replay or not path.is_file():
         return []
     found = []

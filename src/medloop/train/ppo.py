@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 from pydantic import Field
@@ -28,7 +28,7 @@ from medloop.train.maths import AdaptiveKL, PolicyStats, Window
 from medloop.train.policy import Batch
 from medloop.train.rl import Bench, RLPlan, StepConfig
 
-METHOD = "ppo"
+METHOD: Final = "ppo"
 
 
 class PPOConfig(StepConfig):

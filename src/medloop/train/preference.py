@@ -30,7 +30,7 @@ from transformers import PrinterCallback
 from trl import DPOConfig as TrlDPO
 from trl import KTOConfig as TrlKTO
 
-from medloop.contracts import ModelRef, TrainingCard, utc_now
+from medloop.contracts import ModelRef, TrainingCard
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
@@ -46,7 +46,7 @@ from medloop.train.pairs import contradictions, read_pairs, split_by_prompt
 from medloop.train.preference_config import DPOConfig, KTOConfig
 from medloop.train.preference_report import Read
 from medloop.train.preference_rows import MixedBatches, Rows, encode_pairs, encode_thumbs, with_strangers
-from medloop.train.publish import publish
+from medloop.train.publish import publish, training_card
 from medloop.train.sft import Cost
 from medloop.train.trl_preference import PreferenceWatch, ResumableDPO, ResumableKTO
 from medloop.train.trl_resume import ByLength, Tick, arguments
@@ -171,7 +171,8 @@ def run(
         if trainer.state.global_step < trainer.state.max_steps:
             raise KeyboardInterrupt
         found = _judge(plan, trainer)
-        card = _card(plan, trainer, loaded, began, found)
+        metrics, parent = _summary(plan, trainer, found), loaded.adapter_sha256
+        card = training_card(plan.job, plan.config.method, trainer.model, metrics=metrics, began=began, parent=parent)
         files = preference_report.files(found)
         publish(plan.job.target, trainer.model, loaded.tokenizer, card, plan.job.metrics, files=files, about=readme(card, found))
         plan.job.end()
@@ -203,8 +204,7 @@ def _file(config: DPOConfig | KTOConfig, settings: Settings) -> Path:
     """The file to learn from; a name is looked up from here, then from the workspace."""
     folder = settings.workspace.preferences
     if config.data is not None:
-        given = Path(config.data).expanduser()
-        path = given if given.exists() else settings.home / given
+        path = settings.find(config.data)
     elif isinstance(config, KTOConfig) and (folder / "thumbs.jsonl").is_file():
         path = folder / "thumbs.jsonl"
     else:
@@ -337,29 +337,6 @@ def _read(trainer: ResumableDPO | ResumableKTO, rows: Dataset, answers: str) -> 
             "The trained model gives probabilities that are no numbers", "Lower the learning rate and use --replace"
         )
     return found
-
-
-def _card(
-    plan: Plan, trainer: ResumableDPO | ResumableKTO, loaded: Loaded, began: datetime, found: dict[str, Any]
-) -> TrainingCard:
-    trainable, total = runtime.count_parameters(trainer.model)
-    return TrainingCard(
-        name=plan.config.name,
-        method=plan.config.method,
-        base=plan.config.model,
-        base_sha256=loaded.sha256,
-        parent=loaded.adapter_sha256,
-        inputs=plan.job.identity["inputs"],
-        config=plan.job.identity["config"],
-        seed=plan.config.seed,
-        metrics=_summary(plan, trainer, found),
-        trainable_parameters=trainable,
-        total_parameters=total,
-        versions=runtime.versions(),
-        commit=runtime.commit(),
-        started=began,
-        finished=utc_now(),
-    )
 
 
 def _summary(plan: Plan, trainer: ResumableDPO | ResumableKTO, found: dict[str, Any]) -> dict[str, float]:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from peft import get_peft_model_state_dict
 from safetensors.torch import save_file
 
-from medloop.contracts import TrainingCard
+from medloop.contracts import TrainingCard, utc_now
+from medloop.contracts.model import Method
+from medloop.models import runtime
 from medloop.models.runtime import obey_umask
 from medloop.store.artifacts import new_artifact
+from medloop.train.job import Job
 
 
 def publish(
@@ -45,6 +49,38 @@ def publish(
         for name, content in (files or {}).items():
             (temp / name).write_bytes(content)
         obey_umask(temp)
+
+
+def training_card(
+    job: Job,
+    method: Method,
+    model: Any,
+    *,
+    metrics: Mapping[str, float],
+    began: datetime,
+    parent: str | None = None,
+    beside: int = 0,
+) -> TrainingCard:
+    """What went in, how, and what came out; `beside` are trained parameters that are not the model's (a value head)."""
+    config = job.identity["config"]
+    trainable, total = runtime.count_parameters(model)
+    return TrainingCard(
+        name=config["name"],
+        method=method,
+        base=config["model"],
+        base_sha256=job.identity["base_sha256"],
+        parent=parent,
+        inputs=job.identity["inputs"],
+        config=config,
+        seed=config["seed"],
+        metrics=dict(metrics),
+        trainable_parameters=trainable + beside,
+        total_parameters=total,
+        versions=runtime.versions(),
+        commit=runtime.commit(),
+        started=began,
+        finished=utc_now(),
+    )
 
 
 def readme(card: TrainingCard, about: Sequence[str] | None = None) -> str:

@@ -30,10 +30,10 @@ from transformers import PrinterCallback
 from transformers.pytorch_utils import Conv1D
 from trl import RewardConfig as TrlConfig
 
-from medloop.contracts import ModelRef, TrainingCard, utc_now
+from medloop.contracts import ModelRef, TrainingCard
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
-from medloop.models.classify import SCORING, Classifier, Scoring, new_classifier
+from medloop.models.classify import SCORING, Classifier, new_classifier
 from medloop.models.load import load_tokenizer, resolve
 from medloop.settings import Settings
 from medloop.store import jsonl
@@ -41,11 +41,11 @@ from medloop.store.artifacts import file_sha256
 from medloop.train import estimate, reward_report
 from medloop.train.centre import centre, in_words, reference_of
 from medloop.train.checkpoint import Checkpoint
-from medloop.train.job import Job
+from medloop.train.job import NAME, SMALL_MODEL, Job
 from medloop.train.pairs import Pairs, contradictions, encode_pairs, read_pairs, split_by_prompt
-from medloop.train.publish import publish
+from medloop.train.publish import publish, training_card
 from medloop.train.reward_report import Judged
-from medloop.train.sft import NAME, SMALL_MODEL, Cost
+from medloop.train.sft import Cost
 from medloop.train.trl_resume import ByLength, Tick, Watch, arguments
 from medloop.train.trl_reward import NAMES, ResumableReward
 
@@ -203,7 +203,8 @@ def run(
             prompts=[pair.prompt for pair in plan.test.pairs],
         )
         found = reward_report.measure(train, test, words_from=plan.train.pairs, seed=plan.config.seed)
-        card = _card(plan, trainer, fresh, began, found, scoring)
+        metrics = _summary(plan, trainer, found) | {"score_mean": scoring.mean, "score_std": scoring.std}
+        card = training_card(plan.job, "reward", trainer.model, metrics=metrics, began=began)
         files = reward_report.files(found, name=card.name, base=card.base, reference=in_words(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()
         publish(plan.job.target, trainer.model, fresh.tokenizer, card, plan.job.metrics, files=files, about=readme(card, found))
@@ -230,8 +231,7 @@ def _file(config: RewardModelConfig, settings: Settings) -> Path:
     if config.data is None:
         path = settings.workspace.preferences / "preferences.jsonl"
     else:
-        given = Path(config.data).expanduser()
-        path = given if given.exists() else settings.home / given
+        path = settings.find(config.data)
     if not path.is_file():
         raise InputError(f"There is no file of pairs {path}", "Name one with --data, or make some: medloop embedded pairs")
     return path
@@ -325,28 +325,6 @@ def _judge(trained: Classifier, side: Pairs) -> Judged:
     if not np.isfinite(logits).all():
         raise ResultError("The trained model gives logits that are no numbers", "Lower the learning rate and use --replace")
     return Judged(side.pairs, *np.split(logits, 2))
-
-
-def _card(
-    plan: Plan, trainer: ResumableReward, fresh: Classifier, began: datetime, found: dict[str, Any], scoring: Scoring
-) -> TrainingCard:
-    trainable, total = runtime.count_parameters(trainer.model)
-    return TrainingCard(
-        name=plan.config.name,
-        method="reward",
-        base=plan.config.model,
-        base_sha256=fresh.sha256,
-        inputs=plan.job.identity["inputs"],
-        config=plan.job.identity["config"],
-        seed=plan.config.seed,
-        metrics=_summary(plan, trainer, found) | {"score_mean": scoring.mean, "score_std": scoring.std},
-        trainable_parameters=trainable,
-        total_parameters=total,
-        versions=runtime.versions(),
-        commit=runtime.commit(),
-        started=began,
-        finished=utc_now(),
-    )
 
 
 def _summary(plan: Plan, trainer: ResumableReward, found: dict[str, Any]) -> dict[str, float]:

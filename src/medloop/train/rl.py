@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from medloop.contracts import MetricLine, ModelRef, Scorer, utc_now
+from medloop.contracts.model import Method
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
 from medloop.models.load import load_tokenizer, resolve
@@ -31,12 +32,10 @@ from medloop.store import jsonl
 from medloop.store.artifacts import file_sha256, verify_if_sealed
 from medloop.train.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.experience import Experience, Question, gather, read_questions
-from medloop.train.job import Job
+from medloop.train.job import NAME, SMALL_MODEL, Job
 from medloop.train.maths import is_finite
 from medloop.train.policy import Batch, Policy, Scores, collate, open_policy
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at a hundred times the usual rate
 KEPT_SAMPLES = 4  # answers per step in samples.jsonl: the best, the worst, and some between
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 16}  # in an update, unless micro_batch_size says otherwise
 MAX_BROKEN = 3  # steps that may end in a number that is not finite
@@ -96,7 +95,7 @@ class RLPlan:
     """Everything that is known before the first step."""
 
     config: Any
-    method: str
+    method: Method
     job: Job
     questions: list[Question]
     held_out: list[Question]
@@ -138,19 +137,14 @@ def find_job(config: RLConfig, method: str, scorer: Scorer, settings: Settings, 
 
 def files_of(config: RLConfig, settings: Settings) -> dict[str, Path]:
     """The files of questions; a name is looked up from here, then from the workspace."""
-
-    def find(name: str) -> Path:
-        given = Path(name).expanduser()
-        return given if given.exists() else settings.home / given
-
-    prompts = find(config.prompts) if config.prompts else settings.workspace.rl / "training_prompts.jsonl"
+    prompts = settings.find(config.prompts) if config.prompts else settings.workspace.rl / "training_prompts.jsonl"
     if not prompts.is_file():
         raise InputError(
             f"There is no file of questions {prompts}", "Make it with: medloop data prompts, or name one with --prompts"
         )
     found = {"prompts": prompts}
     if config.held_out_n:
-        held_out = find(config.held_out) if config.held_out else settings.workspace.processed / "dev.jsonl"
+        held_out = settings.find(config.held_out) if config.held_out else settings.workspace.processed / "dev.jsonl"
         if not held_out.is_file():
             raise InputError(
                 f"There is no file of held-out questions {held_out}", "Name one with --held-out, or set held_out_n=0"
@@ -161,7 +155,7 @@ def files_of(config: RLConfig, settings: Settings) -> dict[str, Path]:
     return found
 
 
-def plan(config: RLConfig, method: str, scorer: Scorer, settings: Settings, job: Job, *, replace: bool = False) -> RLPlan:
+def plan(config: RLConfig, method: Method, scorer: Scorer, settings: Settings, job: Job, *, replace: bool = False) -> RLPlan:
     """Read the questions and see what is left of an earlier start; nothing is written, no weights are loaded."""
     runtime.keep_quiet()
     if not replace:
@@ -459,13 +453,18 @@ def keep_samples(bench: Bench, found: Experience) -> None:
     values, present = found.values()
     order = sorted((at for at in range(len(values)) if present[at]), key=lambda at: (-float(values[at]), at))
     wanted = dict.fromkeys(order[round(n * (len(order) - 1) / (KEPT_SAMPLES - 1))] for n in range(KEPT_SAMPLES)) if order else {}
-    rows = []
-    for at in wanted:
+    write_samples(bench, found, {at: {} for at in wanted})
+
+
+def write_samples(bench: Bench, found: Experience, rows: Mapping[int, Mapping[str, Any]]) -> None:
+    """Answers by place, each with what else is to be said of it; one whose identifiers cannot be taken out is left out."""
+    lines = []
+    for at, more in rows.items():
         with suppress(Unscrubbable):
             said = {"question": Scrubber().scrub(found.questions[at].asked), "answer": Scrubber().scrub(found.texts[at])}
-            rows.append({"iter": bench.step, "prompt_id": found.groups[at], **said, "reward": round(float(values[at]), 6)})
-    if rows:
-        jsonl.append(samples_path(bench.plan.job), rows)
+            lines.append({"iter": bench.step, "prompt_id": found.groups[at], **said, "reward": found.rewards[at].value, **more})
+    if lines:
+        jsonl.append(samples_path(bench.plan.job), lines)
 
 
 def samples_path(job: Job) -> Path:

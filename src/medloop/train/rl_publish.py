@@ -15,11 +15,10 @@ from typing import Any
 from safetensors.torch import save as to_safetensors
 
 from medloop.bootstrap import interval
-from medloop.contracts import Interval, TrainingCard, utc_now
-from medloop.models import runtime
+from medloop.contracts import Interval, TrainingCard
 from medloop.store import jsonl
 from medloop.train.curves import draw, page
-from medloop.train.publish import publish
+from medloop.train.publish import publish, training_card
 from medloop.train.rl import Bench, samples_path
 
 
@@ -91,7 +90,6 @@ def _kl(table: list[dict[str, Any]], config: Any) -> str:
 def _card(bench: Bench, rows: list[dict[str, Any]], gain: Interval | None) -> TrainingCard:
     plan, config = bench.plan, bench.plan.config
     table = [row for row in steps_of(rows) if row.get("reward") is not None]
-    trained = bench.policy.trained().values()
     metrics: dict[str, float | None] = {
         "steps": config.steps,
         "questions": len(plan.questions),
@@ -103,13 +101,13 @@ def _card(bench: Bench, rows: list[dict[str, Any]], gain: Interval | None) -> Tr
         "broken_steps": bench.state["broken"],
         **_gain_numbers(gain),
     }
-    return TrainingCard(
-        name=config.name, method=plan.method, base=config.model, base_sha256=bench.policy.loaded.sha256,
-        parent=bench.policy.loaded.adapter_sha256, inputs=plan.job.identity["inputs"], config=plan.job.identity["config"],
-        seed=config.seed, metrics={name: float(value) for name, value in metrics.items() if value is not None},
-        trainable_parameters=sum(p.numel() for p in trained), total_parameters=runtime.count_parameters(bench.policy.model)[1],
-        versions=runtime.versions(), commit=runtime.commit(), started=bench.began, finished=utc_now(),
-    )  # fmt: skip
+    known = {name: float(value) for name, value in metrics.items() if value is not None}
+    head = bench.policy.value_head
+    beside = 0 if head is None else sum(p.numel() for p in head.parameters())
+    parent = bench.policy.loaded.adapter_sha256
+    return training_card(
+        plan.job, plan.method, bench.policy.model, metrics=known, began=bench.began, parent=parent, beside=beside
+    )
 
 
 def _gain_numbers(gain: Interval | None) -> Mapping[str, float | None]:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from transformers import PrinterCallback
 from trl import SFTConfig as TrlConfig
 
-from medloop.contracts import ModelRef, TrainingCard, utc_now
+from medloop.contracts import ModelRef, TrainingCard
 from medloop.errors import InputError, ResultError
 from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
@@ -34,13 +34,10 @@ from medloop.store.artifacts import file_sha256, verify_if_sealed
 from medloop.train import estimate
 from medloop.train.checkpoint import Checkpoint
 from medloop.train.examples import Examples, encode_file
-from medloop.train.job import Job
-from medloop.train.publish import publish
+from medloop.train.job import NAME, SMALL_MODEL, Job
+from medloop.train.publish import publish, training_card
 from medloop.train.trl_resume import ByLength, Tick, Watch, arguments
 from medloop.train.trl_sft import ResumableSFT
-
-SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at ten times the usual rate
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 class SFTConfig(BaseModel):
@@ -175,7 +172,7 @@ def run(
         trainer, loaded, began = _fit(plan, settings, tick, should_stop)
         if trainer.state.global_step < trainer.state.max_steps:
             raise KeyboardInterrupt
-        card = _card(plan, trainer, loaded, began)
+        card = training_card(plan.job, "sft", trainer.model, metrics=_summary(plan, trainer), began=began)
         publish(plan.job.target, trainer.model, loaded.tokenizer, card, plan.job.metrics)
         plan.job.end()
     return card
@@ -183,17 +180,12 @@ def run(
 
 def _files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
     """Training and dev file; a name is looked up from here, then from the workspace."""
-
-    def find(name: str) -> Path:
-        given = Path(name).expanduser()
-        return given if given.exists() else settings.home / given
-
     processed = settings.workspace.processed
-    train = find(config.data) if config.data else processed / "train.jsonl"
+    train = settings.find(config.data) if config.data else processed / "train.jsonl"
     if not train.is_file():
         raise InputError(f"There is no training file {train}", "Make it with: medloop data prepare, or name one with --data")
     if config.dev_data:
-        return {"train": train, "dev": find(config.dev_data)}
+        return {"train": train, "dev": settings.find(config.dev_data)}
     dev = processed / "dev.jsonl"
     return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
 
@@ -256,26 +248,6 @@ def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlConfig:
         cuda=loaded.device.type == "cuda",
     )
     return TrlConfig(**shared, dataset_kwargs={"skip_prepare_dataset": True})
-
-
-def _card(plan: Plan, trainer: ResumableSFT, loaded: Loaded, began: datetime) -> TrainingCard:
-    trainable, total = runtime.count_parameters(trainer.model)
-    return TrainingCard(
-        name=plan.config.name,
-        method="sft",
-        base=plan.config.model,
-        base_sha256=loaded.sha256,
-        inputs=plan.job.identity["inputs"],
-        config=plan.job.identity["config"],
-        seed=plan.config.seed,
-        metrics=_summary(plan, trainer),
-        trainable_parameters=trainable,
-        total_parameters=total,
-        versions=runtime.versions(),
-        commit=runtime.commit(),
-        started=began,
-        finished=utc_now(),
-    )
 
 
 def _summary(plan: Plan, trainer: ResumableSFT) -> dict[str, float]:
