@@ -11,36 +11,21 @@ It leaves out: several GPUs, replay of old answers, and resampling of questions 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from medloop.contracts import Scorer, TrainingCard
 from medloop.settings import Settings
 from medloop.train import maths, rl, rl_publish
 from medloop.train.experience import Experience
-from medloop.train.maths import Aggregation, GroupAdvantages, PolicyStats, Scale, Window
+from medloop.train.maths import GroupAdvantages, PolicyStats, Window
 from medloop.train.policy import Batch
-from medloop.train.rl import Bench, RLPlan, StepConfig
+from medloop.train.rl import Bench, RLPlan
+from medloop.train.rl_config import GRPOConfig as GRPOConfig
 
 METHOD: Final = "grpo"
-
-
-class GRPOConfig(StepConfig):
-    samples: int = Field(8, ge=2, description="Answers to each question: the group.")
-    loss: Aggregation = Field("dapo", description="How tokens are averaged: dapo, grpo, dr_grpo or bnpo.")
-    scale: Scale = Field("group", description="What advantages are divided by: the spread of the group, of the batch, or none.")
-    rewards: Literal["sum", "each"] = Field(
-        "sum", description="sum: the mix is normalised; each: every part on its own, then summed by weight (GDPO)."
-    )
-    beta: float = Field(0.02, ge=0, description="Weight of the KL to the reference in the loss; 0 needs no reference at all.")
-    clip: float = Field(0.2, gt=0, lt=1, description="Ratios below 1 - clip earn nothing more.")
-    clip_high: float = Field(0.28, gt=0, description="Ratios above 1 + clip_high earn nothing more.")
-    epochs: int = Field(1, ge=1, description="Passes over a batch of answers.")
-    minibatches: int = Field(1, ge=1, description="Optimizer steps per pass.")
-    mask_cut: bool = Field(False, description="Answers cut at the limit are not learnt from.")
 
 
 def plan(config: GRPOConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:

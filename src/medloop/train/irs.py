@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from medloop.contracts import Scorer, TrainingCard, canonical_json, sha256_id
@@ -38,37 +37,10 @@ from medloop.train.experience import Experience
 from medloop.train.maths import Window, aggregate
 from medloop.train.policy import Batch
 from medloop.train.publish import save_adapter
-from medloop.train.rl import Bench, RLConfig, RLPlan
+from medloop.train.rl import Bench, RLPlan
+from medloop.train.rl_config import IRSRunConfig as IRSRunConfig
 
 METHOD: Final = "irs"
-
-
-class IRSRunConfig(RLConfig):
-    """The names of document 003, and what it leaves open."""
-
-    n_iterations: int = Field(3, ge=1, description="Rounds of generate, score, fine-tune.")
-    n_questions: int = Field(100, ge=1, description="Questions asked in a round.")
-    n_candidates: int = Field(4, ge=1, description="Answers to each question.")
-    top_k: int = Field(3, ge=1, description="At most so many answers of a question are kept.")
-    threshold: float | None = Field(None, description="Least reward of a kept answer; empty: the mean of the round.")
-    all_pass_share: float = Field(
-        0.5, ge=0, le=1, description="At most this share of kept answers is of questions whose answers all passed."
-    )
-    replay: float = Field(0.2, ge=0, lt=1, description="Share of old records among what is trained on.")
-    replay_data: str | None = Field(None, description="Old records; empty: data/processed/train.jsonl where there is one.")
-    batch_size: int = Field(16, ge=1, description="Answers per optimizer step.")
-    epochs: int = Field(1, ge=1, description="Passes over the kept answers in a round.")
-    tolerance: float = Field(0.02, ge=0, description="The held-out reward may fall by so much before the run ends.")
-    dw: str | None = Field(None, description="YAML of the DW-GRPO scorer, as configs/dw.yaml, in the place of `reward`.")
-    dw_config: dict[str, Any] | None = Field(None, description="Its dynamic weights, as in document 003; also chooses it.")
-
-    @property
-    def steps(self) -> int:
-        return self.n_iterations
-
-    @property
-    def samples(self) -> int:
-        return self.n_candidates
 
 
 @dataclass(frozen=True)

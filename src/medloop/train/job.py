@@ -23,9 +23,8 @@ from medloop.store import jsonl
 from medloop.store.artifacts import sweep, verify_artifact
 from medloop.store.files import atomic_write, locked
 from medloop.train.checkpoint import Checkpoint, load_newest
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"  # of a run and its result
-SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at ten to a hundred times the usual rate
+from medloop.train.limits import NAME as NAME
+from medloop.train.limits import SMALL_MODEL as SMALL_MODEL
 
 
 @dataclass(frozen=True)

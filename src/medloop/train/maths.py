@@ -13,13 +13,12 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-Aggregation = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
-Scale = Literal["group", "batch", "none"]
+from medloop.train.rl_config import Aggregation as Aggregation
+from medloop.train.rl_config import Scale as Scale
 
 BOUND = 20.0  # nats; e^20 is beyond any ratio worth learning from, and far below where float32 overflows
 

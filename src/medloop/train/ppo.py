@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from medloop.contracts import Scorer, TrainingCard
@@ -26,38 +25,10 @@ from medloop.train import maths, rl, rl_publish
 from medloop.train.experience import Experience
 from medloop.train.maths import AdaptiveKL, PolicyStats, Window
 from medloop.train.policy import Batch
-from medloop.train.rl import Bench, RLPlan, StepConfig
+from medloop.train.rl import Bench, RLPlan
+from medloop.train.rl_config import PPOConfig as PPOConfig
 
 METHOD: Final = "ppo"
-
-
-class PPOConfig(StepConfig):
-    small_rate: ClassVar[float] = 7e-4  # several updates on each batch: at 2e-3 the embedded model forgot what it knew
-    large_rate: ClassVar[float] = 1e-5
-
-    samples: int = Field(8, ge=1, description="Answers to each question in a batch.")
-    epochs: int = Field(2, ge=1, description="Passes over a batch of answers.")
-    minibatches: int = Field(2, ge=1, description="Optimizer steps per pass.")
-    clip: float = Field(0.2, gt=0, lt=1, description="Ratios further from 1 earn nothing more.")
-    dual_clip: float = Field(3.0, gt=1, description="Bound of the loss of a bad token whose ratio ran away, in advantages.")
-    gamma: float = Field(1.0, gt=0, le=1, description="Discount per token.")
-    lam: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="Lambda of GAE; below 1 early tokens hear of the score only through the critic, which starts blank.",
-    )
-    value_weight: float = Field(0.1, ge=0, description="Weight of the critic's loss.")
-    value_rate: float = Field(0.1, gt=0, description="Learning rate of the value head, as a share of the policy's.")
-    value_clip: float = Field(0.2, gt=0, description="The critic may move so far from its old value.")
-    entropy_weight: float = Field(0.0, ge=0, description="Bonus for entropy.")
-    beta: float = Field(0.02, ge=0, description="First weight of the KL to the reference, per nat.")
-    target_kl: float = Field(6.0, gt=0, description="The KL to the reference that beta steers to, in nats per answer.")
-    horizon: float = Field(1000, gt=0, description="Answers over which beta may move by its whole correction.")
-    step_kl: float = Field(
-        0.05, gt=0, description="An epoch ends early when the policy moved 1.5 times this far, in nats per token."
-    )
-    cut_penalty: float = Field(0.0, ge=0, description="Taken from the score of an answer cut at the limit.")
 
 
 @dataclass(frozen=True)

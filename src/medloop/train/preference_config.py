@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from medloop.train.job import NAME, SMALL_MODEL
+from medloop.train.limits import NAME, SMALL_MODEL
 
 DPOLoss = Literal["sigmoid", "robust", "ipo", "hinge", "exo_pair", "sigmoid_norm", "apo_zero", "apo_down", "bco_pair", "nca_pair"]
 

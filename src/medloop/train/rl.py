@@ -14,13 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from medloop.contracts import MetricLine, ModelRef, Scorer, utc_now
+from medloop.contracts import MetricLine, Scorer, utc_now
 from medloop.contracts.model import Method
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
@@ -32,62 +31,15 @@ from medloop.store import jsonl
 from medloop.store.artifacts import file_sha256, verify_if_sealed
 from medloop.train.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.experience import Experience, Question, gather, read_questions
-from medloop.train.job import NAME, SMALL_MODEL, Job
+from medloop.train.job import SMALL_MODEL, Job
 from medloop.train.maths import is_finite
 from medloop.train.policy import Batch, Policy, Scores, collate, open_policy
+from medloop.train.rl_config import RLConfig as RLConfig
+from medloop.train.rl_config import StepConfig as StepConfig
 
 KEPT_SAMPLES = 4  # answers per step in samples.jsonl: the best, the worst, and some between
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 16}  # in an update, unless micro_batch_size says otherwise
 MAX_BROKEN = 3  # steps that may end in a number that is not finite
-
-
-class RLConfig(BaseModel):
-    """Settings that every RL method has. All of them decide the result, so all go into the card."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    small_rate: ClassVar[float] = 2e-3  # first learning rates, below and above SMALL_MODEL parameters
-    large_rate: ClassVar[float] = 2e-5
-
-    name: str = Field("round1", pattern=NAME, description="Name of the result, under models/rl.")
-    model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
-    adapter: str | None = Field(None, description="Adapter to start from, which is also the reference; empty: the base model.")
-    prompts: str | None = Field(None, description="Questions to train on; empty means data/rl/training_prompts.jsonl.")
-    held_out: str | None = Field(
-        None, description="Questions that are only measured, never trained on; empty means data/processed/dev.jsonl."
-    )
-    held_out_n: int = Field(128, ge=0, description="At most so many held-out questions; 0 means none.")
-    reward: str | None = Field(None, description="YAML file of the reward, as configs/reward.yaml; empty: the default mix.")
-    given: dict[str, str] = Field(default_factory=dict, description="Given parts of the reward: teacher, model, ... and source.")
-    max_prompt: int = Field(256, ge=8, description="Tokens of a question; longer ones lose old turns, or are left out.")
-    max_new_tokens: int = Field(160, ge=1, description="Tokens of an answer.")
-    temperature: float = Field(1.0, gt=0, le=5, description="Of sampling and of every log-probability.")
-    learning_rate: float | None = Field(
-        None, gt=0, le=1, description="First rate, falling to 0 along a line; empty: by the model's size."
-    )
-    max_grad_norm: float = Field(1.0, gt=0, description="Gradients are scaled down to this norm.")
-    micro_batch_size: int = Field(
-        0, ge=0, description="Answers in memory at once; 0: 64 on a CPU, 16 on a GPU. Halved when short."
-    )
-    rollout_batch_size: int = Field(64, ge=1, description="Answers sampled at once.")
-    lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; one to start from keeps its own.")
-    lora_alpha: int = Field(16, ge=1, description="A fresh adapter's output is scaled by lora_alpha / lora_r.")
-    max_missing: float = Field(0.5, ge=0, le=1, description="A larger share of answers without a reward stops the run.")
-    save_every: int = Field(5, ge=1, description="Steps between checkpoints.")
-    eval_every: int = Field(10, ge=1, description="Steps between held-out checks; there is one before and one after.")
-    gradient_checkpointing: bool = Field(False, description="Less memory for more time; for large models on a GPU.")
-    load_in_4bit: bool = Field(False, description="Hold the base model in 4 bits (needs bitsandbytes).")
-    seed: int = Field(42, ge=0, lt=2**31, description="Seed of order and sampling.")
-
-    @property
-    def ref(self) -> ModelRef:
-        return ModelRef(base=self.model, adapter=self.adapter)
-
-
-class StepConfig(RLConfig):
-    """Of the methods that learn batch by batch: PPO and GRPO."""
-
-    steps: int = Field(40, ge=1, description="Batches of experience.")
-    prompts_per_step: int = Field(16, ge=1, description="Questions in a batch.")
 
 
 @dataclass(frozen=True)
