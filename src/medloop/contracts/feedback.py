@@ -1,4 +1,8 @@
-"""What people say about answers: ratings, choices, corrections, and their consent. Append-only."""
+"""What people say about answers: ratings, choices, corrections, and their consent. Append-only.
+
+`subject` is whom the text is about (a keyed hash, never a name), for consent and erasure; `recorded_by` is the user or key that
+sent the record, set by the door and never taken from a body.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,8 @@ class Feedback(Contract):
     model_version: Text | None = None
     trace_id: Text | None = None
     supersedes: Text | None = None
+    subject: Text | None = None
+    recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
 
     @model_validator(mode="after")
@@ -64,9 +70,15 @@ class Preference(Contract):
     shown_first: Literal["a", "b"] | None = None
     clinician_id: Text | None = None
     comments: str | None = None
+    axes: dict[str, Literal["a", "b", "tie"]] = Field(default_factory=dict)
     consent: tuple[Purpose, ...] = ()
+    session_id: Text | None = None
+    model_a: Text | None = None
+    model_b: Text | None = None
     trace_id: Text | None = None
     supersedes: Text | None = None
+    subject: Text | None = None
+    recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
 
 
@@ -83,6 +95,8 @@ class Correction(Contract):
     clinician_id: Text | None = None
     consent: tuple[Purpose, ...] = ()
     supersedes: Text | None = None
+    subject: Text | None = None
+    recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
 
 

@@ -83,6 +83,11 @@ def _processed() -> Column[bool]:
     return Column("processed", Boolean, nullable=False, server_default=false(), index=True)
 
 
+def _sender() -> tuple[Column[str], Column[str]]:
+    """Whom a record is about (a keyed hash, for consent and erasure), and which user or key sent it."""
+    return Column("subject", String, index=True), Column("recorded_by", String, index=True)
+
+
 def _table(name: str, *parts: Any) -> Table:
     return Table(name, metadata, *parts, sqlite_autoincrement=True)  # never hand out a number twice
 
@@ -130,6 +135,7 @@ rlhf_feedback = _table(
     Column("model_version", String),
     Column("trace_id", String, index=True),
     Column("supersedes", String),
+    *_sender(),
     _timestamp(),
     _processed(),
     _key_id(),
@@ -152,6 +158,11 @@ rlhf_preferences = _table(
     Column("consent", JSON, nullable=False),
     Column("trace_id", String, index=True),
     Column("supersedes", String),
+    Column("session_id", String, index=True),
+    Column("model_a", String),
+    Column("model_b", String),
+    Column("axes", JSON, nullable=False),
+    *_sender(),
     _timestamp(),
     _processed(),
     _key_id(),
@@ -172,6 +183,7 @@ rlhf_corrections = _table(
     Column("clinician_id", String, index=True),
     Column("consent", JSON, nullable=False),
     Column("supersedes", String),
+    *_sender(),
     _timestamp(),
     _processed(),
     _key_id(),
@@ -205,6 +217,184 @@ scored_answers = _table(
     _encrypted("reward"),
     _processed(),
     _key_id(),
+)
+
+users = _table(
+    "users",
+    _serial(),
+    Column("user_id", String, nullable=False, unique=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("role", String, nullable=False),
+    Column("password", String),  # a slow hash with its parameters; none: keys only
+    Column("created", UtcDateTime, nullable=False),
+    Column("disabled", Boolean, nullable=False, server_default=false()),
+    CheckConstraint("role IN ('clinician', 'annotator', 'engineer', 'auditor', 'admin')", name="role"),
+)
+
+api_keys = _table(
+    "api_keys",
+    _serial(),
+    Column("api_key_id", String, nullable=False, unique=True),
+    Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True),
+    Column("sha256", String(64), nullable=False, unique=True),
+    Column("scopes", JSON, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Column("expires", UtcDateTime),
+    Column("last_used", UtcDateTime),
+    Column("revoked", UtcDateTime),
+)
+
+sessions = _table(
+    "sessions",
+    _serial(),
+    Column("sha256", String(64), nullable=False, unique=True),
+    Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True),
+    Column("csrf", String, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Column("expires", UtcDateTime, nullable=False, index=True),
+)
+
+idempotency_keys = _table(
+    "idempotency_keys",
+    _serial(),
+    Column("caller", String, nullable=False),
+    Column("key", String, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("answer", JSON, nullable=False),  # ids and times only, never what somebody wrote
+    Column("created", UtcDateTime, nullable=False, index=True),
+    UniqueConstraint("caller", "key"),
+)
+
+incidents = _table(
+    "incidents",
+    _serial(),
+    Column("incident_id", String, nullable=False, unique=True),
+    Column("record_id", String, nullable=False, index=True),
+    Column("model_version", String, index=True),
+    Column("state", String, nullable=False, index=True),
+    Column("opened_by", String),
+    _timestamp(),
+    Column("closed_by", String),
+    Column("closed", UtcDateTime),
+    _encrypted("note", nullable=True),
+    _processed(),
+    _key_id(),
+    CheckConstraint("state IN ('open', 'closed')", name="state"),
+)
+
+red_team_cases = _table(
+    "red_team_cases",
+    _serial(),
+    Column("case_id", String, nullable=False, unique=True),
+    Column("record_id", String, nullable=False, index=True),
+    Column("incident_id", String, index=True),
+    _encrypted("prompt"),
+    _encrypted("answer"),
+    _encrypted("reason", nullable=True),
+    _timestamp(),
+    _processed(),
+    _key_id(),
+)
+
+consents = _table(
+    "consents",
+    _serial(),
+    Column("consent_id", String, nullable=False, unique=True),
+    Column("subject", String, nullable=False, index=True),
+    Column("purposes", JSON, nullable=False),
+    Column("granted", Boolean, nullable=False),
+    Column("text_version", String, nullable=False),
+    Column("recorded_by", String),
+    _timestamp(),
+)
+
+quarantine = _table(
+    "quarantine",
+    _serial(),
+    Column("record_id", String, nullable=False, unique=True),
+    Column("kind", String, nullable=False),
+    Column("doubt", Float, nullable=False),
+    Column("reasons", JSON, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    Column("decided_by", String),
+    Column("decided", UtcDateTime),
+    _timestamp(),
+    CheckConstraint("state IN ('waiting', 'released', 'refused')", name="state"),
+)
+
+tombstones = _table(
+    "tombstones",
+    _serial(),
+    Column("record_id", String, nullable=False, unique=True),
+    Column("kind", String, nullable=False),
+    Column("erasure_id", String, nullable=False, index=True),
+    Column("reason", String, nullable=False),
+    Column("erased_by", String, nullable=False),
+    Column("proof", String, nullable=False),  # hash of the sealed row that was there
+    _timestamp(),
+)
+
+lineage = _table(
+    "lineage",
+    _serial(),
+    Column("dataset", String, nullable=False),
+    Column("record_id", String, nullable=False, index=True),
+    UniqueConstraint("dataset", "record_id"),
+)
+
+artifact_flags = _table(
+    "artifact_flags",
+    _serial(),
+    Column("sha256", String, nullable=False, index=True),
+    Column("flag", String, nullable=False),
+    Column("reason", String, nullable=False),
+    _timestamp(),
+    UniqueConstraint("sha256", "flag", "reason"),
+)
+
+queue_items = _table(
+    "queue_items",
+    _serial(),
+    Column("item_id", String, nullable=False, unique=True),
+    Column("kind", String, nullable=False),
+    Column("trace_id", String, index=True),
+    _encrypted("content"),
+    Column("priority", Float, nullable=False, index=True),
+    Column("reasons", JSON, nullable=False),
+    Column("stratum", String, nullable=False),
+    Column("raters", Integer, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    _timestamp(),
+    _processed(),
+    _key_id(),
+    CheckConstraint("kind IN ('rate', 'compare', 'correct')", name="kind"),
+    CheckConstraint("state IN ('open', 'disputed', 'done')", name="state"),
+)
+
+queue_turns = _table(
+    "queue_turns",
+    _serial(),
+    Column("item_id", String, ForeignKey("queue_items.item_id"), nullable=False),
+    Column("rater", String, nullable=False, index=True),
+    Column("state", String, nullable=False),
+    Column("until", UtcDateTime, nullable=False),
+    Column("shown_first", String(1)),
+    Column("record_id", String, index=True),
+    _timestamp(),
+    UniqueConstraint("item_id", "rater"),
+    CheckConstraint("state IN ('held', 'done', 'skipped')", name="state"),
+)
+
+retrain_triggers = _table(
+    "retrain_triggers",
+    _serial(),
+    Column("trigger_id", String, nullable=False, unique=True),
+    Column("reason", String, nullable=False),
+    Column("evidence", JSON, nullable=False),
+    Column("records", Integer, nullable=False),
+    Column("job_id", String),
+    _timestamp(),
 )
 
 artifacts = _table(
