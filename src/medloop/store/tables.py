@@ -380,6 +380,7 @@ queue_turns = _table(
     Column("state", String, nullable=False),
     Column("until", UtcDateTime, nullable=False),
     Column("shown_first", String(1)),
+    Column("adjudicates", Boolean, nullable=False, server_default=false()),
     Column("record_id", String, index=True),
     _timestamp(),
     UniqueConstraint("item_id", "rater"),

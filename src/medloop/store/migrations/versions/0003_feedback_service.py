@@ -260,6 +260,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("until", TIME, nullable=False),
         sa.Column("shown_first", sa.String(length=1), nullable=True),
+        sa.Column("adjudicates", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("record_id", sa.String(), nullable=True),
         sa.Column("timestamp", TIME, server_default=sa.func.now(), nullable=False),
         sa.CheckConstraint("state IN ('held', 'done', 'skipped')", name=op.f("ck_queue_turns_state")),
