@@ -7,9 +7,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from medloop.api.app import create_app
-from medloop.api.auth import new_key
 from medloop.loop import init_workspace
 from medloop.settings import Settings
+from medloop.store import users
+from medloop.store.db import open_store
 
 
 @pytest.fixture
@@ -21,7 +22,8 @@ def settings(workspace: Path) -> Settings:
 
 @pytest.fixture
 def key(settings: Settings) -> str:
-    return new_key(settings)
+    with open_store(settings) as store:
+        return users.new_key(store, users.add_user(store, "tester", "engineer", actor="test"), actor="test")
 
 
 @pytest.fixture

@@ -2,24 +2,28 @@
 
     uvicorn.run(create_app(settings), host="127.0.0.1", port=8000)          # or: medloop api serve
 
-Every route asks for a key except those in OPEN. The app's end does not end its jobs; the next start finds them as they are.
+Every route carries a policy (policy.py) except those in OPEN. The app's end does not end its jobs; the next start finds them as
+they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from medloop import __version__
 from medloop.api import errors
-from medloop.api.auth import Caller
+from medloop.api.auth import Access
 from medloop.api.guard import LOOPBACK, Guard
+from medloop.api.policy import Caller, allow
 from medloop.api.routes import train
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
+from medloop.store.db import open_store
+from medloop.store.users import ROLES
 
 OPEN = {"/healthz"}  # a literal list; a test walks all routes
 
@@ -29,11 +33,13 @@ def create_app(settings: Settings, *, hosts: tuple[str, ...] = LOOPBACK, slots: 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        if not supervise:
-            yield
-            return
-        with Supervisor(settings, slots=slots).running():
-            yield
+        with open_store(settings) as store:
+            app.state.store, app.state.access = store, Access(store)
+            if not supervise:
+                yield
+                return
+            with Supervisor(settings, slots=slots).running():
+                yield
 
     # The pages of docs_url load scripts from elsewhere; the description itself is behind the key like everything else.
     app = FastAPI(title="medloop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
@@ -46,7 +52,7 @@ def create_app(settings: Settings, *, hosts: tuple[str, ...] = LOOPBACK, slots: 
         return {"ok": True}
 
     @app.get("/api/openapi.json")
-    def description(caller: Caller) -> dict[str, Any]:
+    def description(caller: Annotated[Caller, Depends(allow(*ROLES, scope=None))]) -> dict[str, Any]:
         """Every address with its shapes."""
         return app.openapi()
 

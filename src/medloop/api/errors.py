@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from medloop.api.auth import NotAllowedError
+from medloop.api.policy import ForbiddenError, NotAllowedError, NothingHereError
 from medloop.errors import BusyError, ConfigError, InputError, MedloopError, ModelError, NoSpaceError
 from medloop.jobs.entry import StateError, UnknownJobError
 from medloop.jobs.worker import frames
@@ -20,6 +20,8 @@ log = logging.getLogger("medloop.api")
 # The first that fits.
 CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (NotAllowedError, 401),
+    (ForbiddenError, 403),
+    (NothingHereError, 404),
     (UnknownJobError, 404),
     (StateError, 409),
     (NoSpaceError, 507),

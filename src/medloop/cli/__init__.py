@@ -38,6 +38,7 @@ for _stage in (
     "train_rl",
     "jobs",
     "api",
+    "users",
     "predict",
     "eval",
     "reward",

@@ -1,14 +1,17 @@
-"""`medloop api`: the HTTP door of a workspace, on this machine only, behind a key."""
+"""`medloop api`: the HTTP door of a workspace, on this machine only, behind a login or a key."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from medloop.cli import common
 
-api_app = typer.Typer(no_args_is_help=True, help="The HTTP door: serve it, make keys for it.")
+if TYPE_CHECKING:
+    from medloop.settings import Settings
+
+api_app = typer.Typer(no_args_is_help=True, help="The HTTP door: the API and the web pages.")
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +23,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8000,
     slots: Annotated[int, typer.Option(min=1, max=64, help="So many training jobs at once.")] = 1,
 ) -> None:
-    """Serve the API on 127.0.0.1 and run the queue of training jobs. The first start makes a key and shows it once.
+    """Serve the API and the web pages on 127.0.0.1, and run training jobs. The first start makes an admin and says how to log in.
 
     Example:  medloop api serve --port 8000
     """
@@ -31,12 +34,10 @@ def serve(
     import uvicorn
 
     from medloop.api.app import create_app
-    from medloop.api.auth import new_key, read_keys
     from medloop.errors import ConfigError
 
     settings = common.settings()
-    if not read_keys(settings):
-        _show(new_key(settings))
+    _first_admin(settings)
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -54,23 +55,19 @@ def serve(
     uvicorn.Server(config).run(sockets=[listener])
 
 
-@api_app.command("key")
-def key(
-    only: Annotated[bool, typer.Option("--only", help="Withdraw all other keys.")] = False,
-) -> None:
-    """Make a further key and show it, once.
+def _first_admin(settings: Settings) -> None:
+    """The first start makes the one user that can let others in; there is no default password."""
+    from medloop.loop import actor
+    from medloop.store import passwords, users
+    from medloop.store.db import open_store
 
-    Example:  medloop api key --only
-    """
-    _require()
-    from medloop.api.auth import new_key
-
-    _show(new_key(common.settings(), only=only))
-
-
-def _show(text: str) -> None:
-    common.say(f"Key: {text}")
-    common.say("It is shown this once; only its hash is kept. Send it as 'Authorization: Bearer KEY'.")
+    with open_store(settings) as store:
+        if users.list_users(store):
+            return
+        password = passwords.generated()
+        users.add_user(store, "admin", "admin", password=password, actor=actor())
+    common.say(f"Log in as 'admin' with the password: {password}")
+    common.say("It is shown this once. Others: medloop users add NAME --role ROLE; keys for programs: medloop keys new NAME.")
 
 
 def _require() -> None:

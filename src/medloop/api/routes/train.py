@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
-from medloop.api.auth import Caller
+from medloop.api import policy
 from medloop.contracts import TrainRequest
 from medloop.jobs import queue, requests
 from medloop.jobs.entry import shown
@@ -15,6 +15,7 @@ from medloop.settings import Settings
 router = APIRouter(prefix="/api/train", tags=["train"])
 
 Json = dict[str, Any]
+Caller = Annotated[policy.Caller, Depends(policy.allow("engineer", "admin", scope="jobs"))]
 
 
 def settings_of(request: Request) -> Settings:

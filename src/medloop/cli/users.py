@@ -1,0 +1,200 @@
+"""`medloop users` and `medloop keys`: who may come in through the HTTP door, and the keys of their programs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medloop.cli import common
+
+if TYPE_CHECKING:
+    from medloop.store.users import ApiKey
+
+users_app = typer.Typer(no_args_is_help=True, help="The people who use the API and the web pages.")
+keys_app = typer.Typer(no_args_is_help=True, help="Keys for programs that call the API.")
+
+Name = Annotated[str, typer.Argument(help="The user's name.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(users_app, name="users")
+    app.add_typer(keys_app, name="keys")
+
+
+@users_app.command("add")
+def add(
+    name: Annotated[str, typer.Argument(help="Up to 64 letters, digits, and . @ - _ inside.")],
+    role: Annotated[str, typer.Option(help="clinician, annotator, engineer, auditor or admin.")],
+    ask: Annotated[bool, typer.Option("--ask", help="Ask for the password instead of making one.")] = False,
+    no_password: Annotated[bool, typer.Option("--no-password", help="For programs: keys only, no login.")] = False,
+) -> None:
+    """Add a user. Their password is made for them and shown once.
+
+    Example:  medloop users add dr.li --role clinician
+    """
+    from medloop.loop import actor
+    from medloop.store import users
+    from medloop.store.db import open_store
+
+    password = None if no_password else _password(ask)
+    with open_store(common.settings()) as store:
+        users.add_user(store, name, role, password=password, actor=actor())
+    common.say(f"Added {name} ({role}).")
+    if password is not None and not ask:
+        _show_password(password)
+
+
+@users_app.command("list")
+def list_() -> None:
+    """List all users.
+
+    Example:  medloop users list
+    """
+    from rich.table import Table
+
+    from medloop.store import users
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        found = users.list_users(store)
+    table = Table("name", "role", "logs in", "state", "since", box=None)
+    for user in found:
+        logs_in = "with a password" if user.has_password else "with keys only"
+        table.add_row(user.name, user.role, logs_in, "disabled" if user.disabled else "active", _day(user.created))
+    common.console().print(table if found else "No users yet. Add one: medloop users add NAME --role ROLE")
+
+
+@users_app.command("disable")
+def disable(name: Name, undo: Annotated[bool, typer.Option("--undo", help="Let them in again.")] = False) -> None:
+    """Keep a user out: no login, no key. Their records stay.
+
+    Example:  medloop users disable dr.li
+    """
+    from medloop.loop import actor
+    from medloop.store import users
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        users.change_user(store, users.get_user(store, name), disabled=not undo, actor=actor())
+    common.say(f"{name} is {'active again' if undo else 'disabled'}.")
+
+
+@users_app.command("role")
+def role(name: Name, role: Annotated[str, typer.Argument(help="The new role.")]) -> None:
+    """Give a user another role. Their sessions end, their keys go on with the new role.
+
+    Example:  medloop users role dr.li auditor
+    """
+    from medloop.loop import actor
+    from medloop.store import users
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        users.change_user(store, users.get_user(store, name), role=role, actor=actor())
+    common.say(f"{name} is now {role}.")
+
+
+@users_app.command("password")
+def password(
+    name: Name, ask: Annotated[bool, typer.Option("--ask", help="Ask for the password instead of making one.")] = False
+) -> None:
+    """Give a user a new password, shown once; all their sessions end.
+
+    Example:  medloop users password dr.li
+    """
+    from medloop.loop import actor
+    from medloop.store import users
+    from medloop.store.db import open_store
+
+    text = _password(ask)
+    with open_store(common.settings()) as store:
+        users.set_password(store, users.get_user(store, name), text, actor=actor())
+    common.say(f"{name} has a new password; all their sessions have ended.")
+    if not ask:
+        _show_password(text)
+
+
+@keys_app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="The user whose key it is; it can do no more than their role.")],
+    scope: Annotated[list[str] | None, typer.Option(help="What it is for; may be repeated. Without it: everything.")] = None,
+    days: Annotated[int, typer.Option(min=0, max=3650, help="It ends after so many days; 0: never.")] = 365,
+) -> None:
+    """Make a key and show it, once; only its hash is kept.
+
+    Example:  medloop keys new triage-agent --scope feedback:write --days 90
+    """
+    from datetime import timedelta
+
+    from medloop.contracts import utc_now
+    from medloop.loop import actor
+    from medloop.store import users
+    from medloop.store.db import open_store
+
+    expires = utc_now() + timedelta(days=days) if days else None
+    with open_store(common.settings()) as store:
+        text = users.new_key(store, users.get_user(store, name), scopes=scope or (), expires=expires, actor=actor())
+    common.say(f"Key: {text}")
+    ends = f" It ends on {expires:%Y-%m-%d}." if expires else ""
+    common.say(f"It is shown this once.{ends} Send it as 'Authorization: Bearer KEY'.")
+
+
+@keys_app.command("list")
+def list_keys() -> None:
+    """List all keys by their ids; the keys themselves are not kept.
+
+    Example:  medloop keys list
+    """
+    from rich.table import Table
+
+    from medloop.store import users
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        found = users.list_keys(store)
+    table = Table("id", "user", "scopes", "made", "ends", "last used", "state", box=None)
+    for key in found:
+        scopes = "all" if set(key.scopes) == set(users.SCOPES) else ", ".join(key.scopes)
+        used = "never" if key.last_used is None else f"{key.last_used:%Y-%m-%d %H:%M}"
+        table.add_row(key.api_key_id, key.user, scopes, _day(key.created), _day(key.expires), used, _state(key))
+    common.console().print(table if found else "No keys yet. Make one: medloop keys new NAME")
+
+
+@keys_app.command("revoke")
+def revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'medloop keys list' shows it.")]) -> None:
+    """Withdraw a key for good; a running server refuses it within a second.
+
+    Example:  medloop keys revoke 3f2a9c41d07e
+    """
+    from medloop.loop import actor
+    from medloop.store import users
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        users.revoke_key(store, key_id, actor=actor())
+    common.say(f"Key {key_id} is withdrawn.")
+
+
+def _password(ask: bool) -> str:
+    from medloop.store import passwords
+
+    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True)) if ask else passwords.generated()
+
+
+def _show_password(text: str) -> None:
+    common.say(f"Password: {text}")
+    common.say("It is shown this once; only its hash is kept.")
+
+
+def _day(at: datetime | None) -> str:
+    return "never" if at is None else f"{at:%Y-%m-%d}"
+
+
+def _state(key: ApiKey) -> str:
+    from medloop.contracts import utc_now
+
+    if key.revoked is not None:
+        return "withdrawn"
+    return "expired" if key.expires is not None and key.expires <= utc_now() else "good"

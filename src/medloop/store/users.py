@@ -1,0 +1,268 @@
+"""People, the keys of their programs, and the sessions of their browsers.
+
+    user = add_user(store, "dr.li", "clinician", password="…", actor="cli")
+    text = new_key(store, user, scopes=("feedback:write",), actor="cli")     # the one time it can be seen
+    find_key(store, text), find_session(store, token)                        # -> Credential or None
+
+A key is `mlk_<id>_<secret>` and a session a random token; the secret parts have 256 random bits, so a plain SHA-256 keeps them
+as well as a slow hash would, and only that is stored. A disabled user, an expired or revoked key and an ended session find
+nothing. Each change leaves a line in the audit log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, get_args
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from medloop.contracts import AuditEvent, utc_now, uuid7
+from medloop.errors import InputError
+from medloop.store import audit, passwords
+from medloop.store.db import Store
+from medloop.store.tables import api_keys, sessions, users
+
+Role = Literal["clinician", "annotator", "engineer", "auditor", "admin"]
+ROLES: tuple[str, ...] = get_args(Role)
+# What a key may be for; its user's role has the last word. A browser session has all of them.
+SCOPES = {
+    "feedback:write": "send ratings, choices, corrections and traces",
+    "feedback:read": "list and export records",
+    "queue": "take items from the review queue and answer them",
+    "data": "build and read de-identified datasets",
+    "metrics": "read numbers about the feedback and the server",
+    "jobs": "start, watch and stop training jobs",
+    "audit": "read the audit log",
+    "privacy": "record consent, decide on quarantine, erase",
+    "users": "manage users and keys",
+}
+KEY = re.compile(r"mlk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
+NAME = re.compile(r"[^\W_][\w.@-]{0,63}")
+IDLE, LONGEST = timedelta(minutes=30), timedelta(hours=12)  # of a session
+SEEN_EVERY = timedelta(minutes=10)  # how stale `last_used` may be; one write per key in that time
+SLIDE_EVERY = timedelta(minutes=1)  # the same for a session's end
+
+
+@dataclass(frozen=True)
+class User:
+    user_id: str
+    name: str
+    role: str
+    created: datetime
+    disabled: bool
+    has_password: bool
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    api_key_id: str
+    user: str
+    scopes: tuple[str, ...]
+    created: datetime
+    expires: datetime | None
+    last_used: datetime | None
+    revoked: datetime | None
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A key or a session that is good now, and whose it is."""
+
+    id: str
+    user: User
+    scopes: frozenset[str]
+    via: Literal["key", "session"]
+    csrf: str = ""
+    stale: bool = False  # its time on file should be moved, see `seen`
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
+
+
+# People
+
+
+def add_user(store: Store, name: str, role: str, *, password: str | None = None, actor: str) -> User:
+    if not NAME.fullmatch(name):
+        raise InputError(f"'{name[:64]}' is no name for a user", "Use up to 64 letters, digits, and . @ - _ inside")
+    if role not in ROLES:
+        raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
+    kept = None if password is None else passwords.sealed(_long_enough(password))
+    made = User(uuid7(), name, role, utc_now(), False, kept is not None)
+    with store.write() as conn:
+        if conn.execute(select(users.c.id).where(users.c.name == name)).first():
+            raise InputError(f"There is a user '{name}' already", "Choose another name; 'medloop users list' shows all")
+        row = {"user_id": made.user_id, "name": name, "role": role, "password": kept, "created": made.created, "disabled": False}
+        conn.execute(insert(users).values(**row))
+        _note(conn, actor, "users.add", made.user_id, name=name, role=role)
+    return made
+
+
+def list_users(store: Store) -> list[User]:
+    with store.read() as conn:
+        return [_user(row) for row in conn.execute(select(users).order_by(users.c.id)).all()]
+
+
+def get_user(store: Store, name: str) -> User:
+    with store.read() as conn:
+        row = conn.execute(select(users).where(users.c.name == name)).first()
+    if row is None:
+        raise InputError(f"There is no user '{name[:64]}'", "'medloop users list' shows all")
+    return _user(row)
+
+
+def change_user(store: Store, user: User, *, actor: str, role: str | None = None, disabled: bool | None = None) -> None:
+    """Another role, or out and in again. Somebody who is disabled has no sessions left; their keys rest."""
+    if role is not None and role not in ROLES:
+        raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
+    said: dict[str, Any] = {k: v for k, v in {"role": role, "disabled": disabled}.items() if v is not None}
+    with store.write() as conn:
+        conn.execute(update(users).where(users.c.user_id == user.user_id).values(**said))
+        _end_sessions(conn, user.user_id)  # a session begun with other rights ends with them
+        _note(conn, actor, "users.change", user.user_id, name=user.name, **said)
+
+
+def set_password(store: Store, user: User, password: str, *, actor: str) -> None:
+    kept = passwords.sealed(_long_enough(password))
+    with store.write() as conn:
+        conn.execute(update(users).where(users.c.user_id == user.user_id).values(password=kept))
+        _end_sessions(conn, user.user_id)
+        _note(conn, actor, "users.password", user.user_id, name=user.name)
+
+
+def check_password(store: Store, name: str, password: str) -> User | None:
+    """The user who may log in with this; None for every reason there is, after the same work."""
+    with store.read() as conn:
+        row = conn.execute(select(users).where(users.c.name == name)).first()
+    good = passwords.fits(password, row.password if row is not None else None)
+    return _user(row) if good and row is not None and not row.disabled else None
+
+
+def _long_enough(password: str) -> str:
+    if not passwords.SHORTEST <= len(password) <= passwords.LONGEST:
+        raise InputError(
+            f"A password has {passwords.SHORTEST} to {passwords.LONGEST} characters, this one {len(password)}",
+            "A few random words are easy to remember",
+        )
+    return password
+
+
+# Keys
+
+
+def new_key(store: Store, user: User, *, scopes: Sequence[str] = (), expires: datetime | None = None, actor: str) -> str:
+    """Make a key and hand it out for the one time it can be seen. No scopes: all of them, as far as the role goes."""
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown:
+        raise InputError(f"There is no scope '{unknown[0][:64]}'", f"Scopes are {', '.join(SCOPES)}")
+    key_id = secrets.token_hex(6)
+    text = f"mlk_{key_id}_{secrets.token_urlsafe(32)}"
+    row = {"api_key_id": key_id, "user_id": user.user_id, "sha256": digest(text), "created": utc_now(), "expires": expires}
+    with store.write() as conn:
+        conn.execute(insert(api_keys).values(**row, scopes=sorted(set(scopes) or set(SCOPES))))
+        _note(conn, actor, "api_keys.add", key_id, user=user.user_id)
+    return text
+
+
+def list_keys(store: Store) -> list[ApiKey]:
+    query = select(api_keys, users.c.name).join(users, users.c.user_id == api_keys.c.user_id).order_by(api_keys.c.id)
+    with store.read() as conn:
+        rows = conn.execute(query).all()
+    return [
+        ApiKey(r.api_key_id, r.name, tuple(r.scopes), r.created, r.expires, r.last_used, r.revoked) for r in rows
+    ]  # fmt: skip
+
+
+def revoke_key(store: Store, key_id: str, *, actor: str) -> None:
+    """Withdraw a key for good; its line stays, for the audit log names it."""
+    with store.write() as conn:
+        live = (api_keys.c.api_key_id == key_id) & api_keys.c.revoked.is_(None)
+        if conn.execute(update(api_keys).where(live).values(revoked=utc_now())).rowcount == 0:
+            raise InputError(f"There is no live key '{key_id[:64]}'", "'medloop keys list' shows the ids")
+        _note(conn, actor, "api_keys.revoke", key_id)
+
+
+def find_key(store: Store, text: str) -> Credential | None:
+    if not KEY.fullmatch(text):
+        return None
+    query = select(api_keys, *_of_user()).join(users, users.c.user_id == api_keys.c.user_id)
+    with store.read() as conn:
+        row = conn.execute(query.where(api_keys.c.sha256 == digest(text))).first()
+    now = utc_now()
+    if row is None or row.user_disabled or row.revoked is not None or (row.expires is not None and row.expires <= now):
+        return None
+    stale = row.last_used is None or now - row.last_used >= SEEN_EVERY
+    return Credential(row.api_key_id, _user_of(row), frozenset(row.scopes), "key", stale=stale)
+
+
+# Sessions
+
+
+def open_session(store: Store, user: User, *, actor: str) -> str:
+    """A new session's token, for the cookie; expired ones are swept out on the way."""
+    token, now = secrets.token_urlsafe(32), utc_now()
+    row = {"sha256": digest(token), "user_id": user.user_id, "csrf": secrets.token_urlsafe(32), "created": now}
+    with store.write() as conn:
+        conn.execute(delete(sessions).where(sessions.c.expires <= now))
+        conn.execute(insert(sessions).values(**row, expires=now + IDLE))
+        _note(conn, actor, "sessions.login", user.user_id)
+    return token
+
+
+def find_session(store: Store, token: str) -> Credential | None:
+    query = select(sessions, *_of_user()).join(users, users.c.user_id == sessions.c.user_id)
+    with store.read() as conn:
+        row = conn.execute(query.where(sessions.c.sha256 == digest(token))).first()
+    now = utc_now()
+    if row is None or row.user_disabled or min(row.expires, row.created + LONGEST) <= now:
+        return None
+    stale = now + IDLE - row.expires >= SLIDE_EVERY
+    return Credential(row.sha256[:16], _user_of(row), frozenset(SCOPES), "session", csrf=row.csrf, stale=stale)
+
+
+def close_session(store: Store, token: str) -> None:
+    with store.write() as conn:
+        mine = sessions.c.sha256 == digest(token)
+        user_id = conn.execute(select(sessions.c.user_id).where(mine)).scalar()
+        conn.execute(delete(sessions).where(mine))
+        if user_id is not None:
+            _note(conn, str(user_id), "sessions.logout", str(user_id))
+
+
+def seen(store: Store, found: Credential, text: str) -> None:
+    """Move the time on file of a key or a session. Not audited: it is a use, not a change."""
+    now = utc_now()
+    if found.via == "key":
+        moved = update(api_keys).where(api_keys.c.api_key_id == found.id).values(last_used=now)
+    else:
+        moved = update(sessions).where(sessions.c.sha256 == digest(text)).values(expires=now + IDLE)
+    with store.write() as conn:
+        conn.execute(moved)
+
+
+def _end_sessions(conn: Connection, user_id: str) -> None:
+    conn.execute(delete(sessions).where(sessions.c.user_id == user_id))
+
+
+def _note(conn: Connection, actor: str, action: str, subject: str, **detail: str | bool) -> None:
+    audit.append(conn, AuditEvent(actor=actor, action=action, subject=subject, detail=dict(detail)))
+
+
+def _user(row: Row[Any]) -> User:
+    return User(row.user_id, row.name, row.role, row.created, row.disabled, row.password is not None)
+
+
+def _of_user() -> list[Any]:
+    wanted = (users.c.user_id, users.c.name, users.c.role, users.c.created, users.c.disabled, users.c.password)
+    return [column.label(f"user_{column.name}") for column in wanted]
+
+
+def _user_of(row: Row[Any]) -> User:
+    has = row.user_password is not None
+    return User(row.user_user_id, row.user_name, row.user_role, row.user_created, row.user_disabled, has)
