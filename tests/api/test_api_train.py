@@ -65,6 +65,27 @@ def test_a_bad_body_is_told_by_its_fields_and_never_repeated(client):
 
 
 @pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({"stage": "GRPO", "config": {"stepz": "Li-Wei", "steps": "Li-Wei"}}, ["config.steps", "config.stepz"]),
+        ({"stage": "PPO", "config": {"clip": 2, "given": {"model": 3}}}, ["config.given.model", "config.clip"]),
+        ({"stage": "IRS", "irs_config": {"learning_rate": 3}}, ["irs_config.learning_rate"]),
+        ({"stage": "IRS", "irs_config": {"dw_config": {"initial_weights": {"rel": 99}}}}, ["irs_config.dw_config"]),
+        ({"stage": "IRS", "irs_config": {"top": 3}}, ["irs_config.top"]),
+        ({"stage": "SFT", "config": {"epochs": 0}}, ["config.epochs"]),
+        ({"stage": "REWARD", "config": {"centre": "Li-Wei"}}, ["config.centre"]),
+        ({"stage": "DPO", "config": {"loss": "Li-Wei"}}, ["config.loss"]),
+        ({"stage": "KTO", "config": {"batch_size": 1}}, ["config"]),
+    ],
+)
+def test_settings_that_do_not_fit_are_told_by_field_before_there_is_a_job(client, settings, body, fields):
+    answered = client.post("/api/train", json=body)
+    assert answered.status_code == 422 and [field["field"] for field in answered.json()["fields"]] == fields
+    assert "Li-Wei" not in answered.text and all(field["problem"] for field in answered.json()["fields"])
+    assert queue.ids(settings) == [] and not list((settings.home / "jobs").iterdir())
+
+
+@pytest.mark.parametrize(
     ("body", "code"),
     [
         ({"stage": "DPO"}, 409),

@@ -123,8 +123,11 @@ def test_a_full_disk_pauses_the_job_and_it_goes_on_by_itself_when_there_is_room(
     assert outcome(settings, job_id) == outcome(untouched, other)
 
 
-def test_a_setting_that_does_not_exist_fails_the_job_with_its_name(settings):
-    job_id = submit(settings, stepz=4)
+def test_a_setting_that_does_not_exist_any_more_fails_the_job_with_its_name(settings):
+    """A job can outlive the version that took it."""
+    job_id = submit(settings)
+    asked = queue.folder_of(job_id, settings) / entry.REQUEST
+    asked.write_text(asked.read_text().replace('"steps"', '"stepz"'))
     found = worker.work(job_id, settings)
     assert found.state == "failed" and "stepz" in (found.reason or "")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from medloop.contracts import TrainRequest
 from medloop.errors import ConfigError
-from medloop.jobs import requests
+from medloop.jobs import fitting, requests
 from medloop.jobs.entry import StateError
 from medloop.settings import Settings
 
@@ -46,6 +46,7 @@ class Size:
 def look(request: TrainRequest, settings: Settings) -> Preflight:
     """Refuse (ConfigError, StateError) or say what to expect."""
     requests.check_shape(request)
+    fitting.check(request, settings)
     _check_inputs(request, settings)
     _check_name(request, settings)
     size = size_of(request.model_id or settings.model, settings)

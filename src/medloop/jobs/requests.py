@@ -7,15 +7,19 @@ what they like.
 from __future__ import annotations
 
 import importlib.util
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from medloop.contracts import IRSConfig, TrainRequest
 from medloop.errors import ConfigError
 from medloop.settings import Settings
 
 GIVEN = ("teacher", "model", "rel", "faith", "conc")  # parts of a reward that are ours; any other name would be code
+YES_OR_NO = TypeAdapter(bool)
 
 
 @dataclass(frozen=True)
@@ -26,14 +30,15 @@ class Runs:
     config: str
     kind: str
     models: str  # the result lies under models/<this>/NAME
+    settings: str | None = "medloop.train.rl_config"  # where `config` can be had without torch; None: it cannot
     rl: bool = True
 
 
 STAGES = {
-    "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", rl=False),
-    "REWARD": Runs("medloop.train.reward_model", "RewardModelConfig", "reward model", "reward", rl=False),
-    "DPO": Runs("medloop.train.preference", "DPOConfig", "adapter", "lora", rl=False),
-    "KTO": Runs("medloop.train.preference", "KTOConfig", "adapter", "lora", rl=False),
+    "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", None, rl=False),
+    "REWARD": Runs("medloop.train.reward_model", "RewardModelConfig", "reward model", "reward", None, rl=False),
+    "DPO": Runs("medloop.train.preference", "DPOConfig", "adapter", "lora", "medloop.train.preference_config", rl=False),
+    "KTO": Runs("medloop.train.preference", "KTOConfig", "adapter", "lora", "medloop.train.preference_config", rl=False),
     "PPO": Runs("medloop.train.ppo", "PPOConfig", "adapter", "rl"),
     "GRPO": Runs("medloop.train.grpo", "GRPOConfig", "adapter", "rl"),
     "IRS": Runs("medloop.train.irs", "IRSRunConfig", "adapter", "rl"),
@@ -53,7 +58,8 @@ def wanted(request: TrainRequest, job_id: str, settings: Settings) -> dict[str, 
     if request.stage == "IRS":
         asked = request.irs_config or IRSConfig()
         values = {**asked.model_dump(mode="json"), **values}
-        values["load_in_4bit"] = bool(values["load_in_4bit"]) and has_four_bits(settings)
+        with suppress(ValidationError):  # what is neither yes nor no is left to be refused
+            values["load_in_4bit"] = YES_OR_NO.validate_python(values["load_in_4bit"]) and has_four_bits(settings)
         extra = {"n_iterations": request.n_iterations, "n_questions": request.n_questions, "top_k": request.top_k}
         values.update({name: value for name, value in extra.items() if value is not None})
     return values

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
 
 from medloop.api import policy
 from medloop.contracts import TrainRequest
 from medloop.jobs import queue, requests
 from medloop.jobs.entry import shown
+from medloop.jobs.fitting import MisfitError
 from medloop.settings import Settings
 
 router = APIRouter(prefix="/api/train", tags=["train"])
@@ -28,7 +30,11 @@ def submit(body: TrainRequest, request: Request, caller: Caller) -> Json:
     """Put a training job into the queue. 422: it does not fit; 409: it cannot work in this workspace as it is."""
     settings = settings_of(request)
     requests.check_stranger(body, settings)
-    found = queue.submit(body, settings)
+    try:
+        found = queue.submit(body, settings)
+    except MisfitError as error:  # told field by field, as everything else in a body that does not fit
+        problems = [{"loc": ("body", *field.split(".")), "msg": problem} for field, problem in error.problems]
+        raise RequestValidationError(problems) from None
     expected = {"memory_bytes": found.expected.memory_bytes, "disk_bytes": found.expected.needs_bytes}
     status = shown(queue.status_of(found.job_id, settings))
     return {**status, "estimate": expected, "warnings": list(found.expected.warnings)}

@@ -1,0 +1,138 @@
+"""Whether the settings in a request fit their stage, before anything is written. No torch: it runs where a request comes in.
+
+RL, DPO and KTO have their settings in modules without torch, and these are asked. Those of SFT and REWARD stand beside the
+tensor code; `fields.json` has their fields, and a test compares it with them. What only several fields together make wrong is
+found here for the former, by the worker for the latter. After a change of those fields:
+
+    python -m medloop.jobs.fitting
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+from medloop.contracts import TrainRequest
+from medloop.errors import ConfigError
+from medloop.jobs import requests
+from medloop.settings import Settings
+from medloop.store.files import atomic_write
+
+FIELDS = Path(__file__).with_name("fields.json")
+TYPES = {"string": str, "integer": int, "number": float, "boolean": bool}
+BOUNDS = {
+    "minimum": "ge", "exclusiveMinimum": "gt", "maximum": "le", "exclusiveMaximum": "lt",
+    "pattern": "pattern", "minLength": "min_length",
+}  # fmt: skip
+TOLD = 20  # problems in one answer
+REWARDS = {"rel", "faith", "conc"}  # that dynamic weights are for
+
+
+class MisfitError(ConfigError):
+    """Settings that do not fit. `problems` are pairs of a field's place in the request and what is wrong; no values."""
+
+    def __init__(self, problems: list[tuple[str, str]], known: str) -> None:
+        self.problems = problems[:TOLD]
+        super().__init__("; ".join(f"{field}: {problem}" for field, problem in self.problems), known)
+
+
+def check(request: TrainRequest, settings: Settings) -> None:
+    """All problems at once (MisfitError), each with its field as the request names it."""
+    values = requests.wanted(request, "job", settings)
+    kind = config_of(request.stage)
+    found = [(_place(request, problem["loc"]), _words(problem)) for problem in _problems(kind, values)]
+    if isinstance(values.get("dw_config"), dict):
+        found += _weights(_place(request, ("dw_config",)), values["dw_config"])
+    if found:
+        raise MisfitError(
+            found, f"Settings of {request.stage}: {', '.join(name for name in kind.model_fields if name != 'model')}"
+        )
+
+
+def _problems(kind: type[BaseModel], values: dict[str, Any]) -> list[ErrorDetails]:
+    try:
+        kind.model_validate(values)
+    except ValidationError as error:
+        return error.errors(include_input=False, include_url=False)
+    return []
+
+
+def _weights(place: str, values: dict[str, Any]) -> list[tuple[str, str]]:
+    """The dynamic weights of IRS, by the model that will hold them."""
+    from medloop.reward.dynamic import DwConfig
+
+    found = [(_path(place, problem["loc"]), _words(problem)) for problem in _problems(DwConfig, values)]
+    named = values.get("initial_weights")
+    if not found and isinstance(named, dict) and set(named) != REWARDS:
+        found = [(f"{place}.initial_weights", f"weights are for {', '.join(sorted(REWARDS))}")]
+    return found
+
+
+def _place(request: TrainRequest, loc: tuple[int | str, ...]) -> str:
+    """Where the caller wrote it: a value can come from several places, and the last one counts (requests.wanted)."""
+    if not loc:
+        return "config"
+    head = str(loc[0])
+    if head == "model":
+        return "model_id"
+    if getattr(request, head, None) is not None and head in ("n_iterations", "n_questions", "top_k"):
+        return _path(head, loc[1:])
+    return _path("config" if head in request.config or request.stage != "IRS" else "irs_config", loc)
+
+
+def _path(place: str, loc: tuple[int | str, ...]) -> str:
+    """A name that the caller made up is cut, and nothing else of theirs is repeated."""
+    parts = [str(part)[:64] for part in loc]
+    return ".".join([place, *(part if part.isprintable() else "?" for part in parts)])
+
+
+def _words(problem: ErrorDetails) -> str:
+    if problem["type"] == "extra_forbidden":
+        return "there is no such setting"
+    said = problem["msg"].removeprefix("Value error, ")
+    return said[:1].lower() + said[1:200]
+
+
+@cache
+def config_of(stage: str) -> type[BaseModel]:
+    """The settings of a stage, for checking; those of a tensor file are made out of their fields."""
+    runs = requests.STAGES[stage]
+    if runs.settings is not None:
+        kind: type[BaseModel] = getattr(importlib.import_module(runs.settings), runs.config)
+        return kind
+    described = json.loads(FIELDS.read_text(encoding="utf-8"))[stage]
+    strict = ConfigDict(extra="forbid", allow_inf_nan=False)
+    fields: dict[str, Any] = {name: _field(shape) for name, shape in described.items()}
+    return create_model(runs.config, __config__=strict, **fields)
+
+
+def _field(shape: dict[str, Any]) -> tuple[Any, Any]:
+    """A field of JSON Schema as pydantic wants it: a plain type, or that and null."""
+    options = shape.get("anyOf", [shape])
+    (plain,) = [option for option in options if option["type"] != "null"]
+    kind: Any = TYPES[plain["type"]]
+    bounds = {ours: plain[theirs] for theirs, ours in BOUNDS.items() if theirs in plain}
+    return kind if len(options) == 1 else kind | None, Field(shape["default"], **bounds)
+
+
+def described() -> str:
+    """What `fields.json` should say, out of the classes themselves. Needs torch."""
+    found = {}
+    for stage, runs in requests.STAGES.items():
+        if runs.settings is None:
+            shapes = getattr(importlib.import_module(runs.module), runs.config).model_json_schema()["properties"]
+            found[stage] = {
+                name: {key: value for key, value in shape.items() if key not in ("title", "description")}
+                for name, shape in shapes.items()
+            }
+    return json.dumps(found, indent=1, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    atomic_write(FIELDS, described())
