@@ -5,7 +5,7 @@
     ├── InputError              a file or record that was handed in is wrong (names file and line)
     ├── ModelError              a model cannot be found, or is refused because it is unsafe
     ├── StoreError              the database or a folder of the workspace cannot be used as it is
-    │   ├── BusyError           another process holds it: try again later
+    │   ├── BusyError           another process holds it, or it cannot be reached: try again later
     │   ├── IntegrityError      bytes on disk are not what was written
     │   ├── KeyUnavailableError the encryption key is missing, unsafe or does not fit
     │   └── NoSpaceError        the disk is full

@@ -13,7 +13,7 @@ from medloop.contracts.evaluation import (
     ModelResult,
     ScoredSample,
 )
-from medloop.contracts.feedback import AuditEvent, Consent, Correction, Feedback, Preference
+from medloop.contracts.feedback import AuditEvent, Consent, Correction, Feedback, Incident, Preference, RedTeamCase
 from medloop.contracts.inspection import ExpertVerdict, InspectedSample
 from medloop.contracts.job import (
     DynamicWeights,
@@ -52,6 +52,7 @@ __all__ = [
     "GateCheck",
     "GateResult",
     "IRSConfig",
+    "Incident",
     "InspectedSample",
     "Interval",
     "JobDetail",
@@ -69,6 +70,7 @@ __all__ = [
     "PreferencePair",
     "Prompt",
     "Record",
+    "RedTeamCase",
     "RegisteredModel",
     "Reward",
     "Rule",

@@ -100,6 +100,32 @@ class Correction(Contract):
     timestamp: Timestamp = Field(default_factory=utc_now)
 
 
+class Incident(Contract):
+    """An answer that somebody called a critical failure. While it is open, no model is promoted."""
+
+    incident_id: Text = Field(default_factory=lambda: f"inc_{uuid7()}")
+    record_id: Text
+    model_version: Text | None = None
+    state: Literal["open", "closed"] = "open"
+    opened_by: Text | None = None
+    timestamp: Timestamp = Field(default_factory=utc_now)
+    closed_by: Text | None = None
+    closed: Timestamp | None = None
+    note: str | None = None
+
+
+class RedTeamCase(Contract):
+    """A question that once drew a critical failure, for every later model to be tried on."""
+
+    case_id: Text = Field(default_factory=lambda: f"case_{uuid7()}")
+    record_id: Text
+    incident_id: Text | None = None
+    prompt: Text
+    answer: Text
+    reason: str | None = None
+    timestamp: Timestamp = Field(default_factory=utc_now)
+
+
 class AuditEvent(Contract):
     """Who did what to which thing; chained by hash in the store."""
 

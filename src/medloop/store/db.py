@@ -305,7 +305,7 @@ def _explain(error: DBAPIError, name: str) -> StoreError:
     if "malformed" in said or "not a database" in said:
         return IntegrityError(f"{name} is damaged or not a database", "Restore it from a backup")
     if name.startswith("postgresql") and (error.connection_invalidated or isinstance(error, OperationalError)):
-        return StoreError(f"{name} cannot be reached", "Check that it runs, and the host, user and password in database_url")
+        return BusyError(f"{name} cannot be reached", "Check that it runs, and the host, user and password in database_url")
     if "i/o error" in said and _is_full(name):  # SQLite says "full" of its main file only
         return _no_space(name)
     if isinstance(error, OperationalError):  # SQLite's own words, which never quote a value

@@ -1,4 +1,4 @@
-"""Feedback, preferences, corrections, traces and scored answers in the store: added once, read back as they were, text encrypted.
+"""What people and rewards say about answers, in the store: added once, read back as it was, text encrypted.
 
     add(store, [feedback, trace], actor="api")       # one transaction; returns how many were new
     get(store, Feedback, "fb_…")                     # or None
@@ -17,7 +17,18 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Table, func, insert, select, update
 
-from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, ScoredAnswer, Trace, canonical_json
+from medloop.contracts import (
+    AuditEvent,
+    Contract,
+    Correction,
+    Feedback,
+    Incident,
+    Preference,
+    RedTeamCase,
+    ScoredAnswer,
+    Trace,
+    canonical_json,
+)
 from medloop.errors import InputError, StoreError
 from medloop.store import audit, tables
 from medloop.store.crypto import DataKey
@@ -30,6 +41,8 @@ TABLES: dict[type[Contract], Table] = {
     Preference: tables.rlhf_preferences,
     Correction: tables.rlhf_corrections,
     Trace: tables.traces,
+    Incident: tables.incidents,
+    RedTeamCase: tables.red_team_cases,
     ScoredAnswer: tables.scored_answers,
 }
 PAGE = 500  # rows per query; far below SQLite's limit on variables
@@ -49,18 +62,33 @@ def add_in(store: Store, conn: Connection, records: Iterable[Contract], *, actor
         fresh = _without_known(store, conn, kind, given)
         if not fresh:
             continue
-        table, key = TABLES[kind], store.keys.writing(conn)
-        conn.execute(insert(table), [_to_row(table, key, record) for record in fresh.values()])
-        audit.append(conn, (AuditEvent(actor=actor, action=f"{table.name}.add", subject=id_) for id_ in fresh))
+        insert_in(store, conn, fresh.values())
+        audit.append(conn, (added(record, actor) for record in fresh.values()))
         new += len(fresh)
     return new
+
+
+def insert_in(store: Store, conn: Connection, records: Iterable[Contract]) -> None:
+    """Insert records whose ids are known to be new, such as ids just made here; the caller writes the audit lines."""
+    for kind, given in _by_kind(records).items():
+        table, key = TABLES[kind], store.keys.writing(conn)
+        conn.execute(insert(table), [_to_row(table, key, record) for record in given])
+
+
+def added(record: Contract, actor: str) -> AuditEvent:
+    """The audit line of a new record."""
+    return AuditEvent(actor=actor, action=f"{TABLES[type(record)].name}.add", subject=id_of(record))
+
+
+def id_of(record: Contract) -> str:
+    return str(getattr(record, tables.natural_id(TABLES[type(record)])))
 
 
 def get(store: Store, kind: type[C], record_id: str) -> C | None:
     table = TABLES[kind]
     with store.read() as conn:
         row = conn.execute(select(table).where(_id_column(table) == record_id)).first()
-        return None if row is None else _from_row(store, conn, kind, row)
+        return None if row is None else from_row(store, conn, kind, row)
 
 
 def page(store: Store, kind: type[C], *, after: int = 0, limit: int = PAGE, unprocessed: bool = False) -> list[tuple[int, C]]:
@@ -70,7 +98,7 @@ def page(store: Store, kind: type[C], *, after: int = 0, limit: int = PAGE, unpr
     if unprocessed:
         query = query.where(table.c.processed.is_(False))
     with store.read() as conn:
-        return [(row.id, _from_row(store, conn, kind, row)) for row in conn.execute(query).all()]
+        return [(row.id, from_row(store, conn, kind, row)) for row in conn.execute(query).all()]
 
 
 def iterate(store: Store, kind: type[C], *, unprocessed: bool = False) -> Iterator[C]:
@@ -120,7 +148,7 @@ def _without_known(store: Store, conn: Connection, kind: type[Contract], given: 
         _refuse_other(record, fresh.setdefault(record_id, record), id_name)
     for chunk in _chunks(list(fresh)):
         for row in conn.execute(select(table).where(_id_column(table).in_(chunk))).all():
-            stored = _from_row(store, conn, kind, row)
+            stored = from_row(store, conn, kind, row)
             _refuse_other(fresh.pop(getattr(stored, id_name)), stored, id_name)
     return fresh
 
@@ -151,13 +179,14 @@ def _to_row(table: Table, key: DataKey, record: Contract) -> dict[str, Any]:
         if name in hidden:
             row[name] = None if value is None else key.encrypt(canonical_json(value).encode(), table.name, row_id, name)
         else:
-            row[name] = getattr(record, name) if name == "timestamp" else value
+            row[name] = getattr(record, name) if isinstance(table.c[name].type, tables.UtcDateTime) else value
             if isinstance(value, str) and "\0" in value:
                 raise InputError(f"{table.name}: {name} holds a NUL character", "Remove it")
     return row
 
 
-def _from_row(store: Store, conn: Connection, kind: type[C], row: Row[Any]) -> C:
+def from_row(store: Store, conn: Connection, kind: type[C], row: Row[Any]) -> C:
+    """The record of one whole row, its text decrypted."""
     values = {name: value for name, value in row._mapping.items() if name not in _OWN}
     opened = open_row(TABLES[kind], row, store.keys.reading(conn, row.key_id))
     return kind.model_validate(values | {name: json.loads(plain) for name, plain in opened.items()})
