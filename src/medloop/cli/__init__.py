@@ -44,6 +44,8 @@ for _stage in (
     "reward",
     "teacher",
     "inspect",
+    "consent",
+    "quarantine",
 ):
     importlib.import_module(f"medloop.cli.{_stage}").register(app)
 

@@ -1,0 +1,104 @@
+"""`medloop quarantine`: records that wait for a person to say whether they name somebody."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from typing import Annotated
+
+import typer
+
+from medloop.cli import common
+
+quarantine_app = typer.Typer(
+    no_args_is_help=True, help="Records held back because they may name somebody: look, release, refuse."
+)
+
+RecordId = Annotated[str, typer.Argument(metavar="RECORD", help="Id of a held record, from 'medloop quarantine list'.")]
+
+
+class State(enum.StrEnum):
+    waiting = "waiting"
+    released = "released"
+    refused = "refused"
+    all = "all"
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(quarantine_app, name="quarantine")
+
+
+@quarantine_app.command("list")
+def list_(state: Annotated[State, typer.Option(help="Which ones.")] = State.waiting) -> None:
+    """The held records by id, with the sort of thing that is left in them; no text.
+
+    Example:  medloop quarantine list --state all
+    """
+    from medloop.store import quarantine
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        found = quarantine.listed(store, None if state is State.all else state.value)
+    if not found:
+        common.say("Nothing waits." if state is State.waiting else "None.")
+    for one in found:
+        common.say(f"{one.record_id}  {one.kind}  {one.state}  doubt {one.doubt:.2f}  {'; '.join(one.reasons)}")
+
+
+@quarantine_app.command("show")
+def show(record_id: RecordId) -> None:
+    """The text of one held record, to a terminal only, after the reading is in the audit log.
+
+    Example:  medloop quarantine show fb_0198a2…
+    """
+    from medloop.errors import ConfigError, InputError
+    from medloop.loop import actor
+    from medloop.store import quarantine, records, tables
+    from medloop.store.db import open_store
+    from medloop.store.reads import get_audited
+
+    if not sys.stdout.isatty():
+        raise ConfigError("'medloop quarantine show' prints what somebody wrote, and only to a terminal", "Run it without a pipe")
+    with open_store(common.settings()) as store:
+        held = quarantine.get(store, record_id)
+        kind = quarantine.kind_named(held.kind)
+        found = get_audited(store, kind, record_id, actor=actor(), purpose="quarantine review")
+    if found is None:
+        raise InputError(f"{record_id} is no longer in the store", "It may have been erased: medloop audit show")
+    common.say(f"{record_id} ({held.kind}, {held.state}): {'; '.join(held.reasons)}")
+    for name in tables.encrypted_columns(records.TABLES[kind]):
+        if getattr(found, name) is not None:
+            common.say(f"\n{name}:\n{_printable(str(getattr(found, name)))}")
+
+
+@quarantine_app.command("release")
+def release(record_id: RecordId) -> None:
+    """Say that a record names nobody: datasets may hold it from now on.
+
+    Example:  medloop quarantine release fb_0198a2…
+    """
+    _decide(record_id, released=True)
+
+
+@quarantine_app.command("refuse")
+def refuse(record_id: RecordId) -> None:
+    """Say that a record names somebody: it never enters a dataset. To remove it altogether: medloop erase --record ID.
+
+    Example:  medloop quarantine refuse fb_0198a2…
+    """
+    _decide(record_id, released=False)
+
+
+def _decide(record_id: str, *, released: bool) -> None:
+    from medloop.loop import actor
+    from medloop.store import quarantine
+    from medloop.store.db import open_store
+
+    with open_store(common.settings()) as store:
+        held = quarantine.decide(store, record_id, "released" if released else "refused", actor=actor())
+    common.say(f"{held.record_id}: {held.state} by {held.decided_by}.")
+
+
+def _printable(text: str) -> str:
+    """What could steer a terminal is shown as a box."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{WHITE SQUARE}" for char in text)

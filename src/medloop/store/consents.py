@@ -1,0 +1,51 @@
+"""Who allowed what, row by row, never changed. Names are not here: a subject is a keyed hash (privacy/consent.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row, insert, select
+
+from medloop.contracts import AuditEvent, Consent
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.tables import consents
+
+_CONTRACT = tuple(Consent.model_fields)
+
+
+def add(store: Store, consent: Consent, *, actor: str, recorded_by: str | None = None) -> None:
+    """A grant or a withdrawal; the audit line names the subject's hash and the purposes."""
+    with store.write() as conn:
+        row = {name: getattr(consent, name) for name in _CONTRACT} | {"purposes": list(consent.purposes)}
+        conn.execute(insert(consents).values(**row, recorded_by=recorded_by))
+        action = "consents.grant" if consent.granted else "consents.withdraw"
+        detail: dict[str, str | int | float | bool] = {"purposes": ",".join(consent.purposes), "text": consent.text_version}
+        audit.append(conn, AuditEvent(actor=actor, action=action, subject=consent.subject, detail=detail))
+
+
+def of(store: Store, subject: str) -> list[Consent]:
+    """Everything one subject said, oldest first."""
+    with store.read() as conn:
+        rows = conn.execute(select(consents).where(consents.c.subject == subject).order_by(consents.c.id)).all()
+    return [_consent(row) for row in rows]
+
+
+def everything(store: Store) -> list[Consent]:
+    """All rows, oldest first: what a dataset build joins."""
+    with store.read() as conn:
+        rows = conn.execute(select(consents).order_by(consents.c.id)).all()
+    return [_consent(row) for row in rows]
+
+
+def hashing_key(store: Store) -> bytes:
+    """The key of the audit log: wrapped by the master key and never changed, so that a subject keeps its hash for good."""
+    with store.read() as conn:
+        if store.keys.exists(conn, "audit"):
+            return store.keys.auditing(conn).raw
+    with store.transaction() as conn:
+        return store.keys.auditing(conn).raw
+
+
+def _consent(row: Row[Any]) -> Consent:
+    return Consent.model_validate({name: row._mapping[name] for name in _CONTRACT})
