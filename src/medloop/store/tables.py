@@ -360,16 +360,17 @@ queue_items = _table(
     Column("kind", String, nullable=False),
     Column("trace_id", String, index=True),
     _encrypted("content"),
-    Column("priority", Float, nullable=False, index=True),
+    Column("priority", Float, nullable=False),
     Column("reasons", JSON, nullable=False),
     Column("stratum", String, nullable=False),
     Column("raters", Integer, nullable=False),
-    Column("state", String, nullable=False, index=True),
+    Column("state", String, nullable=False),
     _timestamp(),
     _processed(),
     _key_id(),
     CheckConstraint("kind IN ('rate', 'compare', 'correct')", name="kind"),
     CheckConstraint("state IN ('open', 'disputed', 'done')", name="state"),
+    Index(None, "state", "stratum", "priority"),  # the next item of a stratum is the end of one range
 )
 
 queue_turns = _table(

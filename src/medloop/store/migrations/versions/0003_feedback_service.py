@@ -207,9 +207,8 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("queue_items") as batch_op:
         batch_op.create_index(batch_op.f("ix_queue_items_key_id"), ["key_id"])
-        batch_op.create_index(batch_op.f("ix_queue_items_priority"), ["priority"])
         batch_op.create_index(batch_op.f("ix_queue_items_processed"), ["processed"])
-        batch_op.create_index(batch_op.f("ix_queue_items_state"), ["state"])
+        batch_op.create_index(batch_op.f("ix_queue_items_state_stratum_priority"), ["state", "stratum", "priority"])
         batch_op.create_index(batch_op.f("ix_queue_items_trace_id"), ["trace_id"])
 
     op.create_table(

@@ -1,0 +1,45 @@
+"""What the review queue asks people: one answer to rate or correct, or two to compare."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from medloop.contracts.base import Contract, Text, canonical_json, sha256_id
+from medloop.contracts.chat import Message
+from medloop.contracts.dataset import Stratum
+
+QueueKind = Literal["rate", "compare", "correct"]
+
+
+class QueueContent(Contract):
+    """What a rater sees. Of two answers the first is `a`; which one is shown first is drawn for each rater."""
+
+    prompt: tuple[Message, ...] = Field(min_length=1)
+    answers: tuple[Text, ...] = Field(min_length=1, max_length=2)
+    models: tuple[str | None, ...] = ()
+    traces: tuple[str | None, ...] = ()
+
+
+class QueueItem(Contract):
+    """One question to people. The id is the hash of what is asked, so nothing is asked twice; `reasons` say why it is asked."""
+
+    kind: QueueKind
+    content: QueueContent
+    priority: float = Field(ge=0, le=1)
+    reasons: dict[str, float] = Field(default_factory=dict)
+    stratum: Stratum = "routine"
+    raters: int = Field(2, ge=1, le=25)
+    trace_id: Text | None = None
+
+    @model_validator(mode="after")
+    def _as_many_answers_as_the_kind_needs(self) -> QueueItem:
+        if len(self.content.answers) != (2 if self.kind == "compare" else 1):
+            raise ValueError("two answers to compare, one to rate or correct")
+        return self
+
+    @property
+    def item_id(self) -> str:
+        said = [self.kind, [m.model_dump() for m in self.content.prompt], sorted(self.content.answers)]
+        return "qi_" + sha256_id(canonical_json(said)).removeprefix("sha256:")[:32]

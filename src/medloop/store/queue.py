@@ -1,0 +1,356 @@
+"""The review queue in the store: items, and the turns of raters at them. A step is one write, so no seat is given twice.
+
+An item has `raters` seats. A turn holds a seat until its lease ends; a finished turn keeps it for good. A rater who finished or
+skipped an item never meets it again; one who let a lease lapse may get it back when nothing new is left. When all seats are
+finished the item is done, or disputed: then one more person, who has not met it, settles it.
+
+Which stratum comes next is decided by what was handed out lately: the one furthest behind its quota, so none starves.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, exists, func, insert, or_, select, update
+
+from medloop.contracts import AuditEvent, canonical_json
+from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.errors import InputError, StoreError
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.records import open_row
+from medloop.store.tables import queue_items as items
+from medloop.store.tables import queue_turns as turns
+from medloop.store.tables import rlhf_corrections, rlhf_feedback, rlhf_preferences
+
+CHUNK = 400
+RECENT = 200  # turns that count for the quotas
+RECORDS = {"rate": rlhf_feedback, "compare": rlhf_preferences, "correct": rlhf_corrections}
+
+
+class UnknownItemError(InputError):
+    """No such item, or it was not handed to this rater; the two look alike."""
+
+
+class LapsedError(StoreError):
+    """The lease ended and the seat is somebody else's by now, or the turn is over."""
+
+
+@dataclass(frozen=True)
+class Leased:
+    """An item in a rater's hands."""
+
+    item_id: str
+    kind: str
+    content: QueueContent
+    reasons: dict[str, float]
+    stratum: str
+    until: datetime
+    trace_id: str | None = None
+    shown_first: str | None = None
+    adjudicates: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one turn said; `record_id` is the feedback, preference or correction that says it."""
+
+    rater: str
+    record_id: str
+    adjudicates: bool = False
+    rating: int | None = None
+    thumb: str | None = None
+    critical: bool = False
+    preferred: str | None = None
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    states: dict[str, int]
+    open_by_stratum: dict[str, int]
+    open_by_kind: dict[str, int]
+    turns: dict[str, int]
+    given_lately: dict[str, int]
+    oldest_open: datetime | None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of the list: no content."""
+
+    item_id: str
+    kind: str
+    state: str
+    stratum: str
+    priority: float
+    reasons: dict[str, float]
+    done: int
+    raters: int
+    trace_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Who asks for an item and how it is chosen."""
+
+    rater: str
+    now: datetime
+    lease: timedelta
+    quotas: Mapping[str, float]
+    senior: bool = False
+    kinds: tuple[str, ...] = field(default=("rate", "compare", "correct"))
+
+
+def add_items(store: Store, wanted: Iterable[QueueItem], *, actor: str) -> int:
+    """Put items into the queue; what is there already stays as it is. Returns how many are new."""
+    by_id = {item.item_id: item for item in wanted}
+    with store.write() as conn:
+        for chunk in _chunks(list(by_id)):
+            for (known,) in conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).all():
+                del by_id[known]
+        if by_id:
+            key = store.keys.writing(conn)
+            rows = [{**_row(item), "key_id": key.key_id, "content": _seal(key, item)} for item in by_id.values()]
+            conn.execute(insert(items), rows)
+            event = AuditEvent(actor=actor, action="queue_items.add", subject="queue_items", detail={"rows": len(by_id)})
+            audit.append(conn, event)
+    return len(by_id)
+
+
+def _row(item: QueueItem) -> dict[str, Any]:
+    return {
+        "item_id": item.item_id, "kind": item.kind, "trace_id": item.trace_id, "priority": item.priority, "reasons": item.reasons,
+        "stratum": item.stratum, "raters": item.raters, "state": "open", "processed": False,
+    }  # fmt: skip
+
+
+def _seal(key: Any, item: QueueItem) -> bytes:
+    plain = canonical_json(item.content.model_dump(mode="json")).encode()
+    return bytes(key.encrypt(plain, items.name, item.item_id, "content"))
+
+
+def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    with store.read() as conn:
+        for chunk in _chunks(list(item_ids)):
+            found.update(conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).scalars())
+    return found
+
+
+def lease(store: Store, ask: Ask) -> Leased | None:
+    """The item this rater holds, else the next one for them, else None. Reading its text enters the audit log."""
+    with store.write() as conn:
+        found = _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)
+        if found is None:
+            return None
+        turn = _sit_down(conn, found, ask)
+        audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=found.item_id))
+        content = json.loads(open_row(items, found, store.keys.reading(conn, found.key_id))["content"])
+    return Leased(
+        item_id=found.item_id, kind=found.kind, content=QueueContent.model_validate(content), reasons=found.reasons,
+        stratum=found.stratum, trace_id=found.trace_id, **turn,
+    )  # fmt: skip
+
+
+def _held(conn: Connection, ask: Ask) -> Row[Any] | None:
+    mine = and_(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater, turns.c.state == "held")
+    query = select(items).where(exists().where(mine, turns.c.until > ask.now), items.c.kind.in_(ask.kinds))
+    return conn.execute(query.where(items.c.state != "done").order_by(items.c.priority.desc()).limit(1)).first()
+
+
+def _dispute(conn: Connection, ask: Ask) -> Row[Any] | None:
+    """For seniors: the most important dispute among items they have not met and nobody is settling."""
+    if not ask.senior:
+        return None
+    here = turns.c.item_id == items.c.item_id
+    at_work = exists().where(here, turns.c.adjudicates, turns.c.state == "held", turns.c.until > ask.now)
+    query = select(items).where(items.c.state == "disputed", ~_met(ask), ~at_work, items.c.kind.in_(ask.kinds))
+    return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+
+
+def _fresh(conn: Connection, ask: Ask) -> Row[Any] | None:
+    for stratum in _furthest_behind(conn, ask.quotas):
+        query = _open(ask).where(items.c.stratum == stratum, ~_met(ask))
+        if found := conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first():
+            return found
+    return None
+
+
+def _met(ask: Ask) -> Any:
+    """Items this person had a turn at, or whose answer they rated of their own accord."""
+    turn = exists().where(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater)
+    rated = exists().where(rlhf_feedback.c.trace_id == items.c.trace_id, rlhf_feedback.c.recorded_by == ask.rater)
+    return or_(turn, and_(items.c.kind == "rate", rated))
+
+
+def _lapsed(conn: Connection, ask: Ask) -> Row[Any] | None:
+    own = exists().where(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater, turns.c.state == "held")
+    return conn.execute(_open(ask).where(own).order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+
+
+def _open(ask: Ask) -> Any:
+    """Open items with a free seat."""
+    taken = or_(turns.c.state == "done", and_(turns.c.state == "held", turns.c.until > ask.now))
+    seats = select(func.count()).select_from(turns).where(turns.c.item_id == items.c.item_id, taken).scalar_subquery()
+    return select(items).where(items.c.state == "open", items.c.kind.in_(ask.kinds), seats < items.c.raters)
+
+
+def _furthest_behind(conn: Connection, quotas: Mapping[str, float]) -> list[str]:
+    """Strata by how far they are behind their share of the last turns; those without a quota come last."""
+    given = given_lately(conn)
+    there = set(conn.execute(select(items.c.stratum).where(items.c.state == "open").distinct()).scalars())
+    n, total = sum(given.values()) + 1, sum(quotas.values()) or 1.0
+    behind = {name: quotas.get(name, 0.0) / total * n - given.get(name, 0) for name in there}
+    return sorted(there, key=lambda name: (-behind[name], name))
+
+
+def given_lately(conn: Connection) -> dict[str, int]:
+    last = select(turns.c.item_id).order_by(turns.c.id.desc()).limit(RECENT).subquery()
+    query = select(items.c.stratum, func.count()).join(last, last.c.item_id == items.c.item_id).group_by(items.c.stratum)
+    return {name: int(n) for name, n in conn.execute(query).all()}
+
+
+def _sit_down(conn: Connection, item: Row[Any], ask: Ask) -> dict[str, Any]:
+    """The turn of this rater at this item: taken up again with the order it was shown in, or new."""
+    until = ask.now + ask.lease
+    own = and_(turns.c.item_id == item.item_id, turns.c.rater == ask.rater)
+    before = conn.execute(select(turns).where(own)).first()
+    if before is not None:
+        conn.execute(update(turns).where(own).values(until=until))
+        return {"until": until, "shown_first": before.shown_first, "adjudicates": before.adjudicates}
+    turn = {
+        "until": until,
+        "shown_first": secrets.choice("ab") if item.kind == "compare" else None,
+        "adjudicates": item.state == "disputed",
+    }
+    row = {"item_id": item.item_id, "rater": ask.rater, "state": "held", "timestamp": ask.now}
+    conn.execute(insert(turns).values(**row, **turn))
+    return turn
+
+
+def finish(
+    store: Store, item_id: str, rater: str, record_id: str, *, now: datetime, agreed: Callable[[str, Sequence[Verdict]], bool]
+) -> str:
+    """The rater's verdict is the record of this id; returns the item's state. The same call again changes nothing."""
+    with store.write() as conn:
+        item, turn = _turn(conn, item_id, rater)
+        if turn.state == "done" and turn.record_id == record_id:
+            return str(item.state)
+        _check_seat(conn, item, turn, now)
+        _check_record(conn, item, turn, record_id)
+        own = and_(turns.c.item_id == item_id, turns.c.rater == rater)
+        conn.execute(update(turns).where(own).values(state="done", record_id=record_id, until=now))
+        state = _after(conn, item, turn, agreed)
+        if state != item.state:
+            conn.execute(update(items).where(items.c.item_id == item_id).values(state=state))
+        audit.append(conn, AuditEvent(actor=rater, action="queue_items.finish", subject=item_id, detail={"state": state}))
+    return state
+
+
+def skip(store: Store, item_id: str, rater: str) -> None:
+    """Give the seat back; this rater does not meet the item again."""
+    with store.write() as conn:
+        _, turn = _turn(conn, item_id, rater)
+        if turn.state == "done":
+            raise LapsedError("This item is finished already", "Ask for the next one")
+        conn.execute(update(turns).where(turns.c.item_id == item_id, turns.c.rater == rater).values(state="skipped"))
+        audit.append(conn, AuditEvent(actor=rater, action="queue_items.skip", subject=item_id))
+
+
+def _turn(conn: Connection, item_id: str, rater: str) -> tuple[Row[Any], Row[Any]]:
+    item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
+    turn = conn.execute(select(turns).where(turns.c.item_id == item_id, turns.c.rater == rater)).first()
+    if item is None or turn is None:
+        raise UnknownItemError("You hold no such item", "Ask for the next one")
+    return item, turn
+
+
+def _check_seat(conn: Connection, item: Row[Any], turn: Row[Any], now: datetime) -> None:
+    """Late is fine while the seat is free; a verdict after the item was closed stays ordinary feedback."""
+    others = and_(turns.c.item_id == item.item_id, turns.c.rater != turn.rater, turns.c.adjudicates.is_(turn.adjudicates))
+    taken = or_(turns.c.state == "done", and_(turns.c.state == "held", turns.c.until > now))
+    n = conn.execute(select(func.count()).select_from(turns).where(others, taken)).scalar_one()
+    wanted = "disputed" if turn.adjudicates else "open"
+    if turn.state != "held" or item.state != wanted or n >= (1 if turn.adjudicates else item.raters):
+        raise LapsedError("Your time for this item is over and it went to somebody else", "Ask for the next one")
+
+
+def _check_record(conn: Connection, item: Row[Any], turn: Row[Any], record_id: str) -> None:
+    table = RECORDS[item.kind]
+    row = conn.execute(select(table).where(table.c[_id_name(item.kind)] == record_id)).first()
+    if row is None or row.recorded_by != turn.rater:
+        raise InputError("The record named as your verdict is not one of yours", "Send the rating first and name its id")
+    if item.kind == "compare" and row.shown_first != turn.shown_first:
+        raise InputError("The order in the record is not the order that was shown", "Send shown_first as the item gave it")
+    taken = conn.execute(select(turns.c.id).where(turns.c.record_id == record_id)).first()
+    if taken is not None:
+        raise InputError("This record is the verdict on another item already", "Send one record per item")
+
+
+def _id_name(kind: str) -> str:
+    return str(RECORDS[kind].columns.keys()[1])
+
+
+def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[str, Sequence[Verdict]], bool]) -> str:
+    if turn.adjudicates:
+        return "done"
+    said = _verdicts(conn, item)
+    if len(said) < item.raters:
+        return "open"
+    return "done" if agreed(item.kind, said) else "disputed"
+
+
+def _verdicts(conn: Connection, item: Row[Any]) -> list[Verdict]:
+    """What the finished turns said, oldest first; only columns that are not encrypted."""
+    table = RECORDS[item.kind]
+    names = [name for name in ("rating", "thumb", "critical", "preferred") if name in table.c]
+    query = select(turns.c.rater, turns.c.record_id, turns.c.adjudicates, *(table.c[name] for name in names))
+    query = query.join(table, table.c[_id_name(item.kind)] == turns.c.record_id)
+    rows = conn.execute(query.where(turns.c.item_id == item.item_id, turns.c.state == "done").order_by(turns.c.id)).all()
+    return [Verdict(**row._mapping) for row in rows]
+
+
+def verdicts(store: Store, item_id: str) -> tuple[str, str, list[Verdict]]:
+    """State, kind and what was said so far."""
+    with store.read() as conn:
+        item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
+        if item is None:
+            raise UnknownItemError("There is no such item", "See them with: medloop feedback queue list")
+        return str(item.state), str(item.kind), _verdicts(conn, item)
+
+
+def listed(store: Store, *, state: str | None = None, limit: int = 20) -> list[Listed]:
+    """Items by priority, without their texts."""
+    done = select(func.count()).where(turns.c.item_id == items.c.item_id, turns.c.state == "done").scalar_subquery()
+    names = ("item_id", "kind", "state", "stratum", "priority", "reasons", "raters", "trace_id")
+    query = select(*(items.c[name] for name in names), done.label("done")).order_by(items.c.priority.desc(), items.c.id)
+    with store.read() as conn:
+        rows = conn.execute((query if state is None else query.where(items.c.state == state)).limit(limit)).all()
+    return [Listed(**row._mapping) for row in rows]
+
+
+def stats(store: Store) -> QueueStats:
+    def tally(conn: Connection, column: Any, *where: Any) -> dict[str, int]:
+        query = select(column, func.count()).where(*where).group_by(column)
+        return {str(name): int(n) for name, n in sorted(conn.execute(query).all())}
+
+    is_open = items.c.state == "open"
+    with store.read() as conn:
+        return QueueStats(
+            states=tally(conn, items.c.state),
+            open_by_stratum=tally(conn, items.c.stratum, is_open),
+            open_by_kind=tally(conn, items.c.kind, is_open),
+            turns=tally(conn, turns.c.state),
+            given_lately=given_lately(conn),
+            oldest_open=conn.execute(select(func.min(items.c.timestamp)).where(is_open)).scalar_one(),
+        )
+
+
+def _chunks(values: list[str]) -> Iterable[list[str]]:
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]

@@ -1,0 +1,56 @@
+"""Items and raters for the tests of the queue."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from medloop.contracts import Feedback, Message, Preference
+from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.feedback import queue
+from medloop.store import queue as rows
+from medloop.store import records
+from medloop.store.db import Store
+
+
+def item(number: int, kind: str = "rate", **more: Any) -> QueueItem:
+    content = QueueContent(
+        prompt=(Message(role="user", content=f"question {number}"),),
+        answers=("one", "two") if kind == "compare" else (f"answer {number}",),
+    )
+    return QueueItem.model_validate({"kind": kind, "content": content, "priority": 0.5, "raters": 2, **more})
+
+
+def fill(store: Store, *given: QueueItem) -> None:
+    assert rows.add_items(store, given, actor="test") == len(given)
+
+
+def rated(store: Store, rater: str, **said: Any) -> str:
+    """A rating of this rater in the store; returns its id."""
+    record = Feedback(
+        session_id="s", agent_name="a", user_query="q", agent_response="r", recorded_by=rater, **(said or {"rating": 4})
+    )
+    records.add(store, [record], actor=rater)
+    return record.feedback_id
+
+
+def chose(store: Store, rater: str, preferred: str, shown_first: str | None) -> str:
+    record = Preference.model_validate(
+        {
+            "prompt": "q",
+            "response_a": "one",
+            "response_b": "two",
+            "preferred": preferred,
+            "shown_first": shown_first,
+            "recorded_by": rater,
+        }
+    )
+    records.add(store, [record], actor=rater)
+    return record.preference_id
+
+
+def answer(store: Store, rater: str, *, senior: bool = False, now: datetime | None = None, **said: Any) -> str:
+    """Take the next item, rate it, finish it; returns the item's state."""
+    held = queue.next_item(store, rater, senior=senior, now=now)
+    assert held is not None
+    return queue.finish(store, held.item_id, rater, rated(store, rater, **said), now=now)
