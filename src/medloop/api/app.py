@@ -1,50 +1,63 @@
-"""`create_app(settings)`: routes, errors, guard, and a supervisor that runs the jobs while the app runs.
+"""`create_app(settings)`: routes, errors, guard, the one writer of the store, and a supervisor that runs the jobs meanwhile.
 
     uvicorn.run(create_app(settings), host="127.0.0.1", port=8000)          # or: medloop api serve
 
-Every route carries a policy (policy.py) except those in OPEN. The app's end does not end its jobs; the next start finds them as
-they are.
+Every route carries a policy (policy.py) except those in OPEN. A request passes the meter, the gate (limits.py), the guard and its
+route. At the end the writer stores what was handed in; jobs are not ended, and the next start finds them as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import JSONResponse
 
 from medloop import __version__
 from medloop.api import errors
 from medloop.api.auth import Access
 from medloop.api.guard import LOOPBACK, Guard
+from medloop.api.limits import Buckets, Gate, Limits, TooFastError
+from medloop.api.metrics import HttpCounts, Meter
 from medloop.api.policy import Caller, allow
-from medloop.api.routes import train
+from medloop.api.routes import feedback, feedback_read, train
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
 from medloop.store.db import open_store
+from medloop.store.ingest import Ingest
 from medloop.store.users import ROLES
 
 OPEN = {"/healthz"}  # a literal list; a test walks all routes
 
 
-def create_app(settings: Settings, *, hosts: tuple[str, ...] = LOOPBACK, slots: int = 1, supervise: bool = True) -> FastAPI:
+def create_app(
+    settings: Settings,
+    *,
+    hosts: tuple[str, ...] = LOOPBACK,
+    slots: int = 1,
+    supervise: bool = True,
+    limits: Limits = Limits(),
+) -> FastAPI:
     """The app of one workspace. `supervise` False leaves the jobs to somebody else ('medloop jobs work')."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with open_store(settings) as store:
+        with ExitStack() as open_until_the_end:
+            store = open_until_the_end.enter_context(open_store(settings))
             app.state.store, app.state.access = store, Access(store)
-            if not supervise:
-                yield
-                return
-            with Supervisor(settings, slots=slots).running():
-                yield
+            app.state.ingest = open_until_the_end.enter_context(Ingest(store, most_waiting=4 * limits.in_flight).running())
+            if supervise:
+                open_until_the_end.enter_context(Supervisor(settings, slots=slots).running())
+            yield
 
     # The pages of docs_url load scripts from elsewhere; the description itself is behind the key like everything else.
     app = FastAPI(title="medloop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.settings = settings
-    app.include_router(train.router)
+    app.state.buckets, app.state.http_counts = Buckets(limits.rate), HttpCounts()
+    for router in (train.router, feedback.router, feedback_read.router, feedback_read.numbers):
+        app.include_router(router)
 
     @app.get("/healthz")
     def healthz() -> dict[str, bool]:
@@ -57,5 +70,15 @@ def create_app(settings: Settings, *, hosts: tuple[str, ...] = LOOPBACK, slots: 
         return app.openapi()
 
     errors.install(app)
+    app.add_exception_handler(TooFastError, _too_fast)
     app.add_middleware(Guard, hosts=hosts)
+    app.add_middleware(Gate, in_flight=limits.in_flight)
+    app.add_middleware(Meter, counts=app.state.http_counts)  # the last one added is the outermost
     return app
+
+
+async def _too_fast(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, TooFastError)
+    answer = errors.answer(429, error.what, error.to_do)
+    answer.headers["Retry-After"] = str(error.retry_after)
+    return answer

@@ -36,12 +36,16 @@ def unguard(cell: str) -> str:
     return cell[1:] if _GUARDED.match(cell) else cell
 
 
-def to_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """The whole table; None is an empty cell. Everything is quoted, so that no text opens a cell of its own."""
+def to_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]], *, headed: bool = True) -> str:
+    """The whole table, or a later part of it without BOM and header; None is an empty cell.
+
+    Everything is quoted, so that no text opens a cell of its own.
+    """
     text = io.StringIO()
-    text.write(BOM)
     table = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
-    table.writerow([guard(name) for name in header])
+    if headed:
+        text.write(BOM)
+        table.writerow([guard(name) for name in header])
     for row in rows:
         table.writerow([_cell(row.get(name)) for name in header])
     return text.getvalue()

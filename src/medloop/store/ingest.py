@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy import Connection, Table, delete, func, insert, select
 
 from medloop.contracts import AuditEvent, Contract, utc_now
 from medloop.errors import BusyError, InputError, MedloopError, NoSpaceError, StoreError
@@ -69,27 +69,28 @@ class Rows:
 
 @dataclass(frozen=True)
 class Need:
-    """A record that a submission names, which must be there before it."""
+    """A record that a submission names: by its id, or the newest with `value` in another column."""
 
     kind: type[Contract]
-    record_id: str
+    value: str
+    column: str = ""
 
 
 class Known:
     """The rows that a batch asked for; opened (decrypted) only when somebody looks inside."""
 
-    def __init__(self, store: Store, conn: Connection | None, rows: Mapping[tuple[type[Contract], str], Any]) -> None:
+    def __init__(self, store: Store, conn: Connection | None, rows: Mapping[Need, Any]) -> None:
         self._store, self._conn, self._rows = store, conn, rows
 
-    def row(self, kind: type[Contract], record_id: str) -> Any | None:
+    def row(self, need: Need) -> Any | None:
         """The row as stored, with `recorded_by` and the like readable; None if there is none."""
-        return self._rows.get((kind, record_id))
+        return self._rows.get(need)
 
-    def record(self, kind: type[records.C], record_id: str) -> records.C | None:
-        row = self.row(kind, record_id)
+    def record(self, kind: type[records.C], need: Need) -> records.C | None:
+        row = self.row(need)
         if row is None:
             return None
-        assert self._conn is not None
+        assert self._conn is not None and need.kind is kind
         return records.from_row(self._store, self._conn, kind, row)
 
 
@@ -217,7 +218,7 @@ class Ingest:
         self.counts.batches[size] = self.counts.batches.get(size, 0) + 1
 
     def _build(self, batch: Sequence[_Waiting]) -> None:
-        wanted = {(need.kind, need.record_id) for item in batch for need in item.submission.needs}
+        wanted = {need for item in batch for need in item.submission.needs}
         if not wanted:
             self._build_with(batch, Known(self.store, None, {}))
             return
@@ -355,14 +356,18 @@ def _is_there(conn: Connection, item: _Waiting) -> bool:
     return conn.execute(select(column).where(column == records.id_of(first))).first() is not None
 
 
-def _look_up(conn: Connection, wanted: set[tuple[type[Contract], str]]) -> dict[tuple[type[Contract], str], Any]:
+def _look_up(conn: Connection, wanted: set[Need]) -> dict[Need, Any]:
     found = {}
-    for kind in {kind for kind, _ in wanted}:
+    for kind, name in {(need.kind, need.column) for need in wanted}:
         table = records.TABLES[kind]
-        column = table.c[natural_id(table)]
-        for chunk in _chunks(sorted(record_id for other, record_id in wanted if other is kind)):
-            for row in conn.execute(select(table).where(column.in_(chunk))):
-                found[kind, row._mapping[column]] = row
+        column = table.c[name or natural_id(table)]
+        for chunk in _chunks(sorted(need.value for need in wanted if (need.kind, need.column) == (kind, name))):
+            query = select(table).where(column.in_(chunk))
+            if name:  # many rows may have this value: the newest
+                newest = select(func.max(table.c.id)).where(column.in_(chunk)).group_by(column)
+                query = select(table).where(table.c.id.in_(newest))
+            for row in conn.execute(query):
+                found[Need(kind, row._mapping[column], name)] = row
     return found
 
 

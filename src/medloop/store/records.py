@@ -185,6 +185,11 @@ def _to_row(table: Table, key: DataKey, record: Contract) -> dict[str, Any]:
     return row
 
 
+def sealed(table: Table, key: DataKey, row_id: str, texts: dict[str, str]) -> dict[str, bytes]:
+    """Columns of one row, encrypted as `add` does it."""
+    return {name: key.encrypt(canonical_json(text).encode(), table.name, row_id, name) for name, text in texts.items()}
+
+
 def from_row(store: Store, conn: Connection, kind: type[C], row: Row[Any]) -> C:
     """The record of one whole row, its text decrypted."""
     values = {name: value for name, value in row._mapping.items() if name not in _OWN}

@@ -35,6 +35,7 @@ SCOPES = {
     "feedback:read": "list and export records",
     "queue": "take items from the review queue and answer them",
     "data": "build and read de-identified datasets",
+    "incidents": "close incidents",
     "metrics": "read numbers about the feedback and the server",
     "jobs": "start, watch and stop training jobs",
     "audit": "read the audit log",
@@ -137,11 +138,16 @@ def set_password(store: Store, user: User, password: str, *, actor: str) -> None
 
 
 def check_password(store: Store, name: str, password: str) -> User | None:
-    """The user who may log in with this; None for every reason there is, after the same work."""
+    """The user who may log in with this; None for every reason there is, after the same work. A refusal is audited."""
     with store.read() as conn:
         row = conn.execute(select(users).where(users.c.name == name)).first()
     good = passwords.fits(password, row.password if row is not None else None)
-    return _user(row) if good and row is not None and not row.disabled else None
+    if good and row is not None and not row.disabled:
+        return _user(row)
+    if row is not None:  # names that nobody has are not written down: they may be passwords in the wrong field
+        with store.write() as conn:
+            _note(conn, row.user_id, "sessions.refused", row.user_id)
+    return None
 
 
 def _long_enough(password: str) -> str:

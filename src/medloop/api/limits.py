@@ -1,0 +1,96 @@
+"""How much at once: a bound on requests in flight, shed before anything is parsed, and a token bucket per key.
+
+A server that is asked for more than it can do must refuse cheaply, else refusing becomes its work. `Gate` stands before the
+guard and the routes: when as many writes are in flight as the writer can hold, the next gets a ready-made 503 with Retry-After.
+`Buckets` gives each key its rate; a key over it gets 429 and the seconds until its next token.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from medloop.errors import MedloopError
+
+WRITES = ("/api/v1/rlhf/", "/api/v1/traces")
+MOST_BUCKETS = 10_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`rate` requests per second and key, twice that in one burst; `in_flight` writes at once, all keys together."""
+
+    rate: float = 200.0
+    in_flight: int = 256
+
+
+class TooFastError(MedloopError):
+    """429: this key has used up its rate."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.retry_after = max(1, math.ceil(wait_s))
+        super().__init__("This key sends more than its rate", f"Wait {self.retry_after} s and send it again")
+
+
+class Buckets:
+    """A token bucket per key; each request takes one token."""
+
+    def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        assert rate > 0
+        self.rate, self.most, self.clock = rate, 2 * rate, clock
+        self._held: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key -> (tokens, when)
+
+    def take(self, key: str, tokens: float = 1.0) -> None:
+        """TooFastError when the bucket is empty. What costs more than a full bucket takes all of it."""
+        now = self.clock()
+        held, at = self._held.get(key, (self.most, now))
+        held = min(self.most, held + (now - at) * self.rate)
+        tokens = min(tokens, self.most)
+        if held < tokens:
+            raise TooFastError((tokens - held) / self.rate)
+        self._held[key] = (held - tokens, now)
+        self._held.move_to_end(key)
+        while len(self._held) > MOST_BUCKETS:  # the one that was quiet longest is full again anyway, or soon
+            self._held.popitem(last=False)
+
+
+_BODY = json.dumps(
+    {"error": "The server has as much to do as it can.", "hint": "Send it again after the seconds of Retry-After."}
+).encode()
+_SHED = {
+    "type": "http.response.start",
+    "status": 503,
+    "headers": [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(_BODY)).encode()),
+        (b"retry-after", b"1"),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ],
+}
+
+
+class Gate:
+    """Counts the writes in flight and turns away those over the bound; everything else passes untouched."""
+
+    def __init__(self, app: Any, in_flight: int) -> None:
+        self.app, self.most, self.now = app, in_flight, 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(WRITES):
+            await self.app(scope, receive, send)
+            return
+        if self.now >= self.most:
+            await send({**_SHED, "headers": list(_SHED["headers"])})  # type: ignore[call-overload]
+            await send({"type": "http.response.body", "body": _BODY})
+            return
+        self.now += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.now -= 1

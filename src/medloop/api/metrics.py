@@ -1,0 +1,121 @@
+"""Numbers of the running server in Prometheus' text form: counts and seconds by route, never an id, an address or a text.
+
+`Meter` is the outermost layer and sees every answer, refused ones too; routes are named by their template
+(`/api/v1/rlhf/feedback/{record_id}`), so that no caller can make new series. `render` adds the writer's and the store's numbers.
+"""
+
+from __future__ import annotations
+
+import bisect
+import resource
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from medloop.store.ingest import Ingest
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+NO_ROUTE = "none"
+
+
+class Meter:
+    """Counts answers and their seconds."""
+
+    def __init__(self, app: Any, counts: HttpCounts) -> None:
+        self.app, self.counts = app, counts
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def seen(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, seen)
+        finally:
+            route = getattr(scope.get("route"), "path", NO_ROUTE)
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self.counts.add(method, route, status, time.perf_counter() - started)
+
+
+class HttpCounts:
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str, int], int] = {}
+        self.buckets: dict[str, list[int]] = {}
+        self.seconds: dict[str, float] = {}
+
+    def add(self, method: str, route: str, status: int, seconds: float) -> None:
+        key = (method, route, status)
+        self.requests[key] = self.requests.get(key, 0) + 1
+        buckets = self.buckets.setdefault(route, [0] * (len(SECONDS) + 1))
+        buckets[bisect.bisect_left(SECONDS, seconds)] += 1
+        self.seconds[route] = self.seconds.get(route, 0.0) + seconds
+
+
+def render(http: HttpCounts, ingest: Ingest, *, open_incidents: int) -> str:
+    """The page that GET /metrics answers."""
+    counts = ingest.counts
+    parts = [
+        _family("medloop_http_requests_total", "counter", "Answers by route and status.", _requests(http)),
+        _family("medloop_http_request_seconds", "histogram", "Seconds until the whole answer was sent.", _latency(http)),
+        _family("medloop_ingest_waiting", "gauge", "Submissions that wait for the writer.", [("", ingest.waiting)]),
+        _family("medloop_ingest_refused_total", "counter", "Submissions refused: too many waited.", [("", counts.refused)]),
+        _family("medloop_ingest_replays_total", "counter", "Repeated requests.", [("", counts.replays)]),
+        _family("medloop_ingest_write_seconds_total", "counter", "Seconds in write transactions.", [("", counts.commit_s)]),
+        _family("medloop_ingest_batch_size", "histogram", "Submissions per transaction.", _batches(dict(counts.batches))),
+        _family(
+            "medloop_records_total", "counter", "Records stored since the start.",
+            [(f'{{kind="{kind}"}}', n) for kind, n in sorted(dict(counts.records).items())],
+        ),
+        _family("medloop_incidents_open", "gauge", "Critical failures nobody has closed yet.", [("", open_incidents)]),
+        _family("process_resident_memory_bytes", "gauge", "Memory in use.", [("", _memory())]),
+    ]  # fmt: skip
+    return "".join(parts)
+
+
+def _family(name: str, kind: str, said: str, samples: Iterable[tuple[str, float]]) -> str:
+    lines = [f"# HELP {name} {said}", f"# TYPE {name} {kind}", *(f"{name}{labels} {value:.12g}" for labels, value in samples)]
+    return "\n".join(lines) + "\n"
+
+
+def _requests(http: HttpCounts) -> Iterator[tuple[str, float]]:
+    for (method, route, status), count in sorted(http.requests.copy().items()):
+        yield f'{{method="{method}",route="{route}",status="{status}"}}', count
+
+
+def _latency(http: HttpCounts) -> Iterator[tuple[str, float]]:
+    for route, counts in sorted(http.buckets.copy().items()):
+        yield from _histogram(SECONDS, counts, http.seconds[route], f'route="{route}",')
+
+
+def _batches(sizes: dict[int, int]) -> Iterator[tuple[str, float]]:
+    counts = [0] * (len(SIZES) + 1)
+    for size, count in sizes.items():
+        counts[bisect.bisect_left(SIZES, size)] += count
+    yield from _histogram(SIZES, counts, sum(size * count for size, count in sizes.items()), "")
+
+
+def _histogram(bounds: tuple[float, ...], counts: list[int], total: float, labels: str) -> Iterator[tuple[str, float]]:
+    below = 0
+    for bound, count in zip((*bounds, "+Inf"), counts, strict=True):
+        below += count
+        yield f'_bucket{{{labels}le="{bound}"}}', below
+    plain = f"{{{labels.rstrip(',')}}}" if labels else ""
+    yield f"_sum{plain}", total
+    yield f"_count{plain}", below
+
+
+def _memory() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

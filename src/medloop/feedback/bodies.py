@@ -1,0 +1,211 @@
+"""What a sender may say: the records of contracts/feedback.py without what the server sets itself (id, time, sender).
+
+With a `trace_id` the trace fills what is left out: session, agent, model, question and answer; for a program a `session_id` alone
+does the same with the newest trace of that session. Lengths are bounded here, whole bodies by the guard. Unknown fields are
+refused, so that a misspelt `comment` is an error and not a silence.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from medloop.contracts.base import Hash, Unit
+from medloop.contracts.chat import Role
+from medloop.contracts.feedback import FeedbackType, Purpose
+
+MOST_TEXT = 20_000  # characters of one text
+MOST_AXES = 20
+
+
+def _as_text(value: object) -> object:
+    """Document 002 numbers its clinicians."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _no_repeats(value: object) -> object:
+    return list(dict.fromkeys(value)) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
+
+
+Id = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Words = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
+Person = Annotated[Id, BeforeValidator(_as_text, json_schema_input_type=str | int)]
+Purposes = Annotated[tuple[Purpose, ...], BeforeValidator(_no_repeats), Field(max_length=4)]
+Axis = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Stars = Annotated[int, Field(ge=1, le=5, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+class _Sent(Body):
+    """What every kind of record may carry."""
+
+    clinician_id: Person | None = Field(None, description="Who judged, when a program passes it on; else the caller.")
+    consent: Purposes = Field((), description="What the record may be used for; nothing unless said.")
+    trace_id: Id | None = Field(None, description="The logged exchange this is about.")
+    supersedes: Id | None = Field(None, description="Your earlier record of the same kind that this one takes the place of.")
+    subject: Id | None = Field(None, description="Your id of the person the text is about; only a keyed hash of it is stored.")
+
+
+class FeedbackBody(_Sent):
+    """A rating of one answer: stars, a thumb, a type, axes, a comment, the critical flag; at least one of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"trace_id": "0199c0de-0000-7000-8000-000000000001", "thumb": "down", "comments": "Misses the red flag."},
+                {
+                    "session_id": "sess_xyz789",
+                    "agent_name": "prescription_agent",
+                    "user_query": "Prescribe treatment for hypertension",
+                    "agent_response": "I recommend starting with lisinopril 10mg...",
+                    "rating": 5,
+                    "feedback_type": "positive",
+                    "clinician_id": 123,
+                    "comments": "Appropriate first-line treatment",
+                    "axes": {"safety": 5, "clarity": 4},
+                    "consent": ["training"],
+                },
+            ]
+        }
+    )
+
+    session_id: Id | None = None
+    agent_name: Id | None = None
+    user_query: Words | None = None
+    agent_response: Words | None = None
+    rating: Stars | None = Field(None, description="One to five stars.")
+    thumb: Literal["up", "down"] | None = None
+    feedback_type: FeedbackType | None = Field(None, description="Follows from thumb, stars and the critical flag when left out.")
+    axes: dict[Axis, Stars] = Field(default_factory=dict, max_length=MOST_AXES, description="Stars by named axis.")
+    critical: Flag = Field(False, description="The answer could do harm: opens an incident and blocks promotion.")
+    comments: Words | None = None
+    golden: Words | None = Field(None, description="The answer you would have given; stored as a correction.")
+    model_version: Id | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> FeedbackBody:
+        said = (self.rating, self.thumb, self.feedback_type, self.comments, self.golden)
+        if all(one is None for one in said) and not self.axes and not self.critical:
+            raise ValueError("say at least one of rating, thumb, feedback_type, axes, comments, golden, critical")
+        if (self.user_query is None) != (self.agent_response is None):
+            raise ValueError("user_query and agent_response come together, or neither")
+        if self.trace_id is None and self.session_id is None:
+            raise ValueError("name the trace_id, or the session_id")
+        if self.trace_id is None and self.user_query is not None and self.agent_name is None:
+            raise ValueError("without a trace, agent_name is needed")
+        return self
+
+
+class PreferenceBody(_Sent):
+    """A choice between two answers to one prompt."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "prompt": "What medication for type 2 diabetes?",
+                    "response_a": "Metformin 500mg twice daily...",
+                    "response_b": "Insulin immediately...",
+                    "preferred": "a",
+                    "shown_first": "b",
+                    "axes": {"safety": "a", "clarity": "tie"},
+                    "consent": ["training"],
+                }
+            ]
+        }
+    )
+
+    prompt: Words
+    response_a: Words
+    response_b: Words
+    preferred: Literal["a", "b"]
+    shown_first: Literal["a", "b"] | None = Field(None, description="Which answer stood first (left, or on top).")
+    comments: Words | None = None
+    axes: dict[Axis, Literal["a", "b", "tie"]] = Field(default_factory=dict, max_length=MOST_AXES)
+    session_id: Id | None = None
+    model_a: Id | None = None
+    model_b: Id | None = None
+
+
+class CorrectionBody(_Sent):
+    """The answer an expert would have given."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "prompt": "Crushing chest pain for an hour, what should I do?",
+                    "original": "Drink tea and rest.",
+                    "golden": "Call an ambulance now; do not drive yourself.",
+                    "reason": "Red flag: possible infarction.",
+                    "consent": ["training"],
+                }
+            ]
+        }
+    )
+
+    golden: Words
+    prompt: Words | None = None
+    original: Words | None = None
+    reason: Words | None = None
+    feedback_id: Id | None = Field(None, description="The rating that led to this correction.")
+
+    @model_validator(mode="after")
+    def _of_something(self) -> CorrectionBody:
+        if (self.prompt is None) != (self.original is None):
+            raise ValueError("prompt and original come together, or neither")
+        if self.prompt is None and self.trace_id is None and self.feedback_id is None:
+            raise ValueError("name the trace_id or the feedback_id, or send prompt and original")
+        return self
+
+
+class Turn(Body):
+    role: Role
+    content: Words
+
+
+class TraceBody(Body):
+    """One exchange with the assistant, as the agent logs it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "session_id": "sess_xyz789",
+                    "agent_name": "triage",
+                    "model_version": "clinic-7b@3",
+                    "messages": [
+                        {"role": "user", "content": "I have had a cough for two weeks."},
+                        {"role": "assistant", "content": "Do you also have a fever?"},
+                    ],
+                }
+            ]
+        }
+    )
+
+    session_id: Id
+    agent_name: Id
+    model_version: Id
+    messages: tuple[Turn, ...] = Field(min_length=1, max_length=200, description="The conversation; a system message may lead.")
+    contexts: tuple[Words, ...] = Field((), max_length=50, description="Passages the answer was based on.")
+    snapshot: Hash | None = None
+    subject: Id | None = Field(None, description="Your id of the person it is about; only a keyed hash of it is stored.")
+    sampling_share: Unit | None = None
+    meta: dict[Axis, str | int | float | bool | None] = Field(default_factory=dict, max_length=50)
+
+    @model_validator(mode="after")
+    def _turns_alternate(self) -> TraceBody:
+        turns = [turn.role for turn in self.messages]
+        body = turns[1:] if turns[0] == "system" else turns
+        if not body or any(role != ("assistant" if at % 2 else "user") for at, role in enumerate(body)):
+            raise ValueError("after a system message, user and assistant speak in turn, the user first")
+        return self
+
+
+Sent = FeedbackBody | PreferenceBody | CorrectionBody | TraceBody
+KINDS: dict[str, Any] = {"feedback": FeedbackBody, "preference": PreferenceBody, "correction": CorrectionBody, "trace": TraceBody}
