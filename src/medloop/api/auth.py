@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from medloop.errors import MedloopError
@@ -19,6 +19,7 @@ log = logging.getLogger("medloop.api")
 
 MEMORY_S = 1.0
 MEMORY_N = 10_000  # good ones only: guessing fills nothing
+TRIES_PER_NAME, TRIES_PER_ADDRESS, TRIES_S = 5, 30, 60.0  # logins
 
 
 class Access:
@@ -57,3 +58,34 @@ class Access:
         while len(self._known) > MEMORY_N:
             self._known.popitem(last=False)
         return found
+
+
+class Tries:
+    """How often somebody may try to log in: five times a minute under one name, thirty from one address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
+
+    def allowed(self, name: str, address: str) -> bool:
+        """Count one more try; False when it is one too many."""
+        now = self.clock()
+        places = (((name, address), TRIES_PER_NAME), ((address,), TRIES_PER_ADDRESS))
+        before = [(self._recent(key, now), most) for key, most in places]
+        if any(len(times) >= most for times, most in before):
+            return False
+        for times, _ in before:
+            times.append(now)
+        return True
+
+    def succeeded(self, name: str, address: str) -> None:
+        self._seen.pop((name, address), None)
+
+    def _recent(self, key: tuple[str, ...], now: float) -> deque[float]:
+        times = self._seen.setdefault(key, deque())
+        self._seen.move_to_end(key)
+        while times and now - times[0] >= TRIES_S:
+            times.popleft()
+        while len(self._seen) > MEMORY_N:  # the longest unused first; made-up names cannot fill the memory
+            self._seen.popitem(last=False)
+        return times

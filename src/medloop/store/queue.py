@@ -157,6 +157,24 @@ def lease(store: Store, ask: Ask) -> Leased | None:
     )  # fmt: skip
 
 
+def held(store: Store, item_id: str, rater: str) -> Leased:
+    """The item as this rater was shown it, for their verdict; that they read it was noted when it was handed out."""
+    with store.read() as conn:
+        item, turn = _turn(conn, item_id, rater)
+        content = json.loads(open_row(items, item, store.keys.reading(conn, item.key_id))["content"])
+    return Leased(
+        item_id=item_id, kind=item.kind, content=QueueContent.model_validate(content), reasons=item.reasons, stratum=item.stratum,
+        until=turn.until, trace_id=item.trace_id, shown_first=turn.shown_first, adjudicates=turn.adjudicates,
+    )  # fmt: skip
+
+
+def turns_of(store: Store, rater: str) -> dict[str, int]:
+    """How many turns this rater has held, done and skipped."""
+    query = select(turns.c.state, func.count()).where(turns.c.rater == rater).group_by(turns.c.state)
+    with store.read() as conn:
+        return {str(state): int(n) for state, n in conn.execute(query).all()}
+
+
 def _held(conn: Connection, ask: Ask) -> Row[Any] | None:
     mine = and_(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater, turns.c.state == "held")
     query = select(items).where(exists().where(mine, turns.c.until > ask.now), items.c.kind.in_(ask.kinds))

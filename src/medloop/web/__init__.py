@@ -1,0 +1,8 @@
+"""The web pages: templates, words in two languages, small ES modules, plots. They render; `api/routes/pages*.py` answer requests.
+
+words       which language, and what each label says there
+render      a page as HTML, autoescaped; the static files
+forms       what was filled in -> a body for feedback/record.py, or an error beside each field
+history     what became of somebody's records
+plots       bars and lines as geometry, drawn by templates/plot.html
+"""
