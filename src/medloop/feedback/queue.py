@@ -72,9 +72,13 @@ def next_item(
 ) -> Leased | None:
     """The item for this rater, theirs until `until`; None when there is nothing for them. Seniors get disputes first."""
     ask = rows.Ask(
-        rater=rater, now=now or utc_now(), lease=timedelta(minutes=config.lease_minutes), quotas={str(name): share for name, share in config.quotas.items()},
-        senior=senior, kinds=tuple(kinds or ("rate", "compare", "correct")),
-    )  # fmt: skip
+        rater=rater,
+        now=now or utc_now(),
+        lease=timedelta(minutes=config.lease_minutes),
+        quotas={str(name): share for name, share in config.quotas.items()},
+        senior=senior,
+        kinds=tuple(kinds or ("rate", "compare", "correct")),
+    )
     return rows.lease(store, ask)
 
 

@@ -1,0 +1,158 @@
+"""When to train again: after so many new usable records, or on evidence that the model or its raters have changed.
+
+    trigger = maybe_trigger(store)                   # cheap enough to ask after every commit; None most of the time
+    watch = Watch(store); watch.saw(12)              # the same with a counter in memory, for a busy door
+    look(store, config, measured=...)                # also weighs drift and agreement; the command and the night job do this
+
+A trigger is written down before a job is filed, with its evidence, and takes all rows up to now with it: no record is a reason
+twice, whoever asks and however often. `jobs/retrain.py` turns triggers into jobs.
+
+Usable is what training may take: consent to training by the record and by whom it is about, not superseded, not held back in
+quarantine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from medloop.contracts import Interval, TrainRequest
+from medloop.contracts.job import Stage
+from medloop.privacy.consent import Register
+from medloop.store import marks, triggers
+from medloop.store.db import Store
+from medloop.store.triggers import News, Trigger
+
+Reason = Literal["volume", "critical", "drift", "agreement"]
+
+
+class TriggerConfig(BaseModel):
+    """When to train again, and what."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    every: int = Field(1000, ge=1, description="New usable records that are reason enough.")
+    critical: int = Field(3, ge=1, description="New critical flags that are reason enough.")
+    drifting: int = Field(2, ge=1, description="Raters with a new drift alarm that are reason enough.")
+    agreement_fall: float = Field(0.15, gt=0, le=2, description="Fall of alpha since the last trigger that is reason enough.")
+    stage: Stage = Field("REWARD", description="What the job trains: REWARD, DPO, KTO, SFT, PPO, GRPO or IRS.")
+    model: str | None = Field(None, description="Base model of the job; empty means the workspace's.")
+    config: dict[str, Any] = Field(default_factory=dict, description="Settings of the stage.")
+
+
+DEFAULT = TriggerConfig()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the metrics say about the time since the last trigger; agreement before and after it, by name."""
+
+    drifting: tuple[str, ...] = ()
+    agreement: tuple[tuple[str, Interval, Interval], ...] = ()
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look found: new usable records, and the trigger if there was reason for one."""
+
+    usable: int
+    rows: int
+    critical: int
+    trigger: Trigger | None
+    reason: Reason | None
+    words: str
+
+
+def maybe_trigger(store: Store, config: TriggerConfig = DEFAULT, *, actor: str = "medloop") -> Trigger | None:
+    """The new trigger, if the number of records or critical flags is a reason for one."""
+    found = triggers.news(store)
+    if found.rows < config.every and found.critical < config.critical:
+        return None
+    return _look(store, found, config, Measured(), actor=actor, write=True).trigger
+
+
+def look(
+    store: Store, config: TriggerConfig = DEFAULT, *, measured: Measured | None = None, actor: str = "medloop", write: bool = True
+) -> Look:
+    """All reasons weighed; with `write` False nothing is written down."""
+    return _look(store, triggers.news(store), config, measured or Measured(), actor=actor, write=write)
+
+
+def _look(store: Store, found: News, config: TriggerConfig, measured: Measured, *, actor: str, write: bool) -> Look:
+    usable = count_usable(store, found)
+    reason, words = _reason(usable, found, config, measured)
+    made = None
+    if reason is not None and write:
+        evidence = _evidence(usable, found, measured, words)
+        evidence["request"] = request_of(config).model_dump(mode="json", exclude_none=True)
+        made = triggers.add(store, found, reason, evidence, usable, actor=actor)
+    return Look(usable, found.rows, found.critical, made, reason, words)
+
+
+def count_usable(store: Store, found: News) -> int:
+    """New records that training may take; reads no text."""
+    held, register = triggers.held_back(store), Register.of(store)
+    new = marks.in_time(store, after=found.seen)
+    return sum(mark.record_id not in held and register.covers(mark, "training") for mark in new)
+
+
+def _reason(usable: int, found: News, config: TriggerConfig, measured: Measured) -> tuple[Reason | None, str]:
+    """The gravest reason first."""
+    if found.critical >= config.critical:
+        return "critical", f"{found.critical} new critical flags (from {config.critical} on)"
+    if usable >= config.every:
+        return "volume", f"{usable:,} new usable records (from {config.every:,} on)"
+    if len(measured.drifting) >= config.drifting:
+        return "drift", f"{len(measured.drifting)} raters have changed their manner (from {config.drifting} on)"
+    for name, before, after in measured.agreement:
+        if _fell(before, after, config.agreement_fall):
+            return "agreement", f"agreement on {name} fell from {before.mean:.2f} to {after.mean:.2f}"
+    return None, f"{usable:,} of {config.every:,} new usable records, {found.critical} of {config.critical} critical flags"
+
+
+def _fell(before: Interval, after: Interval, by: float) -> bool:
+    """By enough, and by more than chance: the new interval lies below the old value."""
+    if before.mean is None or after.mean is None or after.high is None:
+        return False
+    return before.mean - after.mean >= by and after.high < before.mean
+
+
+def _evidence(usable: int, found: News, measured: Measured, words: str) -> dict[str, Any]:
+    alphas = {name: {"before": b.mean, "after": a.mean, "units": a.n} for name, b, a in measured.agreement}
+    return {
+        "words": words, "usable": usable, "new_rows": found.rows, "critical": found.critical,
+        "drifting": len(measured.drifting), "agreement": alphas,
+    }  # fmt: skip
+
+
+def request_of(config: TriggerConfig) -> TrainRequest:
+    """The job as it will be filed; its name is the trigger's."""
+    return TrainRequest(stage=config.stage, model_id=config.model, config=config.config)
+
+
+class Watch:
+    """`maybe_trigger` for a door that stores thousands of records a second: it looks into the store only when it can matter.
+
+    Of the records that were seen since the last look at most all are usable; so until as many have come as were lacking then,
+    a look could find nothing.
+    """
+
+    def __init__(self, store: Store, config: TriggerConfig = DEFAULT) -> None:
+        self.store, self.config = store, config
+        self._lacking: int | None = None  # unknown until the first look
+        self._critical = 0
+
+    def saw(self, records: int, *, critical: int = 0, actor: str = "medloop") -> Trigger | None:
+        """So many records were committed, so many of them flagged critical."""
+        self._critical += critical
+        if self._lacking is not None:
+            self._lacking -= records
+            if self._lacking > 0 and self._critical < self.config.critical:
+                return None
+        found = look(self.store, self.config, actor=actor)
+        done = found.reason is not None
+        self._lacking = self.config.every if done else self.config.every - found.usable
+        self._critical = 0 if done else found.critical
+        return found.trigger

@@ -1,0 +1,216 @@
+"""What people said, without the texts: numbers, choices, names and times, streamed. Nothing here needs a key.
+
+    for mark in in_time(store, since=None): ...       # ratings, choices and corrections, each kind in the order it came
+    for unit, marks in by_unit(store): ...            # all marks about one answer or one pair, unit after unit
+
+A record that a later one supersedes is left out. A rater is `clinician_id`, else the user that sent the record. What was asked
+by the queue is one unit by its item; everything else by its trace. Records of neither kind cannot be matched without reading
+texts, so they count everywhere but in agreement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Row, Table, func, or_, select
+
+from medloop.store.db import Store
+from medloop.store.tables import (
+    incidents,
+    natural_id,
+    queue_turns,
+    rlhf_corrections,
+    rlhf_feedback,
+    rlhf_preferences,
+    traces,
+)
+
+Kind = Literal["feedback", "preference", "correction"]
+TABLES: dict[Kind, Table] = {"feedback": rlhf_feedback, "preference": rlhf_preferences, "correction": rlhf_corrections}
+PAGE = 1000
+_COLUMNS = (
+    "timestamp", "clinician_id", "recorded_by", "trace_id", "subject", "consent", "rating", "thumb", "axes", "critical",
+    "preferred", "shown_first", "model_a", "model_b", "model_version",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One record's numbers."""
+
+    kind: Kind
+    row: int
+    record_id: str
+    timestamp: datetime
+    rater: str | None
+    sender: str | None
+    unit: str | None = None
+    trace_id: str | None = None
+    subject: str | None = None
+    consent: tuple[Any, ...] = ()
+    rating: int | None = None
+    thumb: str | None = None
+    axes: dict[str, Any] = field(default_factory=dict)
+    critical: bool = False
+    preferred: str | None = None
+    shown_first: str | None = None
+    models: tuple[str | None, str | None] = (None, None)
+    model_version: str | None = None
+
+    @property
+    def choice(self) -> int | None:
+        """0 or 1; of two named models 0 is the one that comes first by name, whichever stood as `a`."""
+        if self.preferred is None:
+            return None
+        first, second = self.models
+        turned = first is not None and second is not None and first > second and self.unit == self.trace_id
+        return int((self.preferred == "b") != turned)
+
+
+@dataclass(frozen=True)
+class Incidents:
+    open: int
+    closed: int
+    oldest_open: datetime | None
+
+
+def in_time(store: Store, *, since: datetime | None = None, after: dict[Kind, int] | None = None) -> Iterator[Mark]:
+    """Every mark, kind by kind, in the order they came; `after` names the last row already known of each kind."""
+    for kind, table in TABLES.items():
+        last, gone = (after or {}).get(kind, 0), superseded(store, kind)
+        while True:
+            query = _select(kind).where(table.c.id > last).order_by(table.c.id).limit(PAGE)
+            with store.read() as conn:
+                rows = conn.execute(_from(query, table, since)).all()
+            if not rows:
+                break
+            yield from (mark for row in rows if (mark := _mark(kind, row)).record_id not in gone)
+            last = rows[-1].id
+
+
+def by_unit(store: Store, kind: Kind, *, since: datetime | None = None) -> Iterator[tuple[str, list[Mark]]]:
+    """The marks about each answer or pair that has more than one, in bounded memory: the database does the sorting."""
+    table, gone = TABLES[kind], superseded(store, kind)
+    unit = func.coalesce(queue_turns.c.item_id, table.c.trace_id)
+    query = _from(_select(kind).where(unit.is_not(None)).order_by(unit, table.c.id), table, since)
+    with store.read() as conn:
+        rows = conn.execution_options(yield_per=PAGE).execute(query)
+        marks = (mark for row in rows if (mark := _mark(kind, row)).record_id not in gone)
+        for name, some in groupby(marks, key=lambda mark: mark.unit):
+            together = list(some)
+            if name is not None and len(together) > 1:
+                yield name, together
+
+
+def _select(kind: Kind) -> Any:
+    table = TABLES[kind]
+    names = [name for name in _COLUMNS if name in table.c]
+    id_column = table.c[natural_id(table)]
+    query = select(table.c.id, id_column.label("record_id"), queue_turns.c.item_id, *(table.c[name] for name in names))
+    return query.outerjoin(queue_turns, queue_turns.c.record_id == id_column)
+
+
+def _from(query: Any, table: Table, since: datetime | None) -> Any:
+    return query if since is None else query.where(table.c.timestamp >= since)
+
+
+def _mark(kind: Kind, row: Row[Any]) -> Mark:
+    said = row._mapping
+    names = ("timestamp", "trace_id", "subject", "rating", "thumb", "preferred", "shown_first", "model_version")
+    return Mark(
+        kind=kind,
+        row=row.id,
+        record_id=row.record_id,
+        rater=said["clinician_id"] or said["recorded_by"],
+        sender=said["recorded_by"],
+        unit=said["item_id"] or said["trace_id"],
+        consent=tuple(said["consent"]),
+        axes=said.get("axes") or {},
+        critical=bool(said.get("critical")),
+        models=(said.get("model_a"), said.get("model_b")),
+        **{name: said[name] for name in names if name in said},
+    )
+
+
+def superseded(store: Store, kind: Kind) -> set[str]:
+    table = TABLES[kind]
+    with store.read() as conn:
+        return set(conn.execute(select(table.c.supersedes).where(table.c.supersedes.is_not(None))).scalars())
+
+
+def busiest(store: Store, *, since: datetime | None = None, most: int = 500) -> list[str]:
+    """The raters with the most ratings and choices; profiles are kept for these alone."""
+    found: dict[str, int] = {}
+    with store.read() as conn:
+        for table in (rlhf_feedback, rlhf_preferences):
+            rater = func.coalesce(table.c.clinician_id, table.c.recorded_by)
+            query = _from(select(rater, func.count()).where(rater.is_not(None)), table, since)
+            for name, n in conn.execute(query.group_by(rater).order_by(func.count().desc(), rater).limit(most)).all():
+                found[name] = found.get(name, 0) + int(n)
+    return sorted(found, key=lambda name: (-found[name], name))[:most]
+
+
+def newest_rows(conn: Connection) -> dict[Kind, int]:
+    """The highest row number of each kind; three looks at an index."""
+    return {kind: int(conn.execute(select(func.max(table.c.id))).scalar() or 0) for kind, table in TABLES.items()}
+
+
+def incident_counts(store: Store) -> Incidents:
+    is_open = incidents.c.state == "open"
+    with store.read() as conn:
+        n = {
+            state: int(n) for state, n in conn.execute(select(incidents.c.state, func.count()).group_by(incidents.c.state)).all()
+        }
+        oldest = conn.execute(select(func.min(incidents.c.timestamp)).where(is_open)).scalar()
+    return Incidents(n.get("open", 0), n.get("closed", 0), oldest)
+
+
+def sampled_traces(store: Store, *, most: int, since: datetime | None = None) -> list[str]:
+    """Ids of up to `most` traces, spread evenly over the rows."""
+    with store.read() as conn:
+        n = conn.execute(_from(select(func.count()).select_from(traces), traces, since)).scalar_one()
+        step = max(1, -(-int(n) // most))
+        query = _from(select(traces.c.trace_id).where(traces.c.id % step == 0), traces, since)
+        return list(conn.execute(query.order_by(traces.c.id).limit(most)).scalars())
+
+
+def newest_traces(store: Store, most: int) -> list[str]:
+    with store.read() as conn:
+        return list(conn.execute(select(traces.c.trace_id).order_by(traces.c.id.desc()).limit(most)).scalars())
+
+
+def with_records(store: Store, trace_ids: list[str]) -> set[str]:
+    """Those of these traces that anybody rated, compared or corrected."""
+    found: set[str] = set()
+    with store.read() as conn:
+        for start in range(0, len(trace_ids), 400):
+            some = trace_ids[start : start + 400]
+            for table in TABLES.values():
+                found.update(conn.execute(select(table.c.trace_id).where(table.c.trace_id.in_(some)).distinct()).scalars())
+    return found
+
+
+def rated_traces(store: Store, most: int) -> list[str]:
+    """The traces rated last, newest first."""
+    query = select(rlhf_feedback.c.trace_id).where(rlhf_feedback.c.trace_id.is_not(None))
+    with store.read() as conn:
+        found = conn.execute(query.order_by(rlhf_feedback.c.id.desc()).limit(most)).scalars()
+        return list(dict.fromkeys(name for name in found if name is not None))
+
+
+def complaints(store: Store, trace_ids: list[str]) -> dict[str, float]:
+    """Of these traces those with a thumb, stars or a critical flag: 1 somebody complained, 0 nobody did."""
+    found: dict[str, float] = {}
+    columns = (rlhf_feedback.c.trace_id, rlhf_feedback.c.thumb, rlhf_feedback.c.rating, rlhf_feedback.c.critical)
+    spoke = or_(rlhf_feedback.c.thumb.is_not(None), rlhf_feedback.c.rating.is_not(None), rlhf_feedback.c.critical)
+    with store.read() as conn:
+        for start in range(0, len(trace_ids), 400):
+            some = rlhf_feedback.c.trace_id.in_(trace_ids[start : start + 400])
+            for name, thumb, rating, critical in conn.execute(select(*columns).where(some, spoke)).all():
+                bad = critical or thumb == "down" or (rating is not None and rating <= 2)
+                found[name] = max(found.get(name, 0.0), float(bool(bad)))
+    return found

@@ -1,0 +1,156 @@
+"""Triggers: counted once, on records that may be used, on evidence, and one job each."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+from queue_desk import chose
+
+from medloop.contracts import Consent, Feedback, Interval
+from medloop.errors import ConfigError
+from medloop.feedback.trigger import Measured, TriggerConfig, Watch, look, maybe_trigger
+from medloop.jobs import queue as jobs
+from medloop.jobs.retrain import file_jobs
+from medloop.settings import Settings
+from medloop.store import consents, quarantine, records, triggers
+from medloop.store.db import Store, open_store
+
+TEN = TriggerConfig(every=10)
+
+
+def feedback(**said: Any) -> Feedback:
+    base = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "rating": 3, "consent": ("training",)}
+    return Feedback.model_validate({**base, **said})
+
+
+def add(store: Store, n: int, **said: Any) -> list[Feedback]:
+    new = [feedback(**said) for _ in range(n)]
+    records.add(store, new, actor="test")
+    return new
+
+
+def test_enough_new_records_trigger_once(store: Store) -> None:
+    add(store, 9)
+    assert maybe_trigger(store, TEN) is None
+    add(store, 1)
+    made = maybe_trigger(store, TEN)
+    assert made is not None and (made.trigger_id, made.reason, made.records) == ("retrain-1", "volume", 10)
+    assert maybe_trigger(store, TEN) is None
+    add(store, 10)
+    again = maybe_trigger(store, TEN)
+    assert again is not None and again.trigger_id == "retrain-2" and again.records == 10
+
+
+def test_all_three_kinds_of_records_count(store: Store) -> None:
+    add(store, 9)
+    chose(store, "ann", "a", "a")  # without consent to training
+    assert maybe_trigger(store, TEN) is None
+    assert look(store, TEN).usable == 9
+
+
+def test_only_usable_records_count(sqlite_settings: Settings) -> None:
+    with open_store(sqlite_settings) as store:
+        add(store, 4, consent=())
+        add(store, 3, subject="sub_1")
+        consents.add(
+            store, Consent(subject="sub_1", purposes=("training",), granted=False, text_version="1"), actor="t", recorded_by="t"
+        )
+        (old,) = add(store, 1)
+        add(store, 1, supersedes=old.feedback_id)
+        (held,) = add(store, 1)
+        with store.write() as conn:
+            quarantine.hold(conn, held.feedback_id, "rlhf_feedback", doubt=1.0, reasons=["name"], actor="t")
+        found = look(store, TEN)
+    assert (found.rows, found.usable, found.trigger) == (10, 1, None)
+
+
+def test_critical_flags_are_reason_enough(store: Store) -> None:
+    add(store, 2, critical=True)
+    assert maybe_trigger(store) is None
+    add(store, 1, critical=True)
+    made = maybe_trigger(store)
+    assert made is not None and made.reason == "critical" and made.evidence["critical"] == 3
+    assert maybe_trigger(store) is None
+
+
+def test_drift_and_a_fall_of_agreement_are_reasons(sqlite_settings: Settings) -> None:
+    before, low = Interval(mean=0.7, low=0.6, high=0.8, n=90), Interval(mean=0.4, low=0.3, high=0.5, n=60)
+    unsure = Interval(mean=0.5, low=0.1, high=0.9, n=5)
+    with open_store(sqlite_settings) as store:
+        assert look(store, measured=Measured(agreement=(("stars", before, unsure),))).reason is None
+        assert look(store, measured=Measured(drifting=("ann",))).reason is None
+        assert look(store, measured=Measured(drifting=("ann", "ben")), write=False).reason == "drift"
+        found = look(store, measured=Measured(agreement=(("stars", before, low),)))
+    assert found.trigger is not None and found.trigger.evidence["agreement"]["stars"]["after"] == 0.4
+
+
+def test_a_dry_look_writes_nothing(sqlite_settings: Settings) -> None:
+    with open_store(sqlite_settings) as store:
+        add(store, 10)
+        assert look(store, TEN, write=False).reason == "volume" and triggers.listed(store) == []
+
+
+def test_many_at_once_make_one_trigger(settings: Settings) -> None:
+    with open_store(settings) as store:
+        add(store, 12)
+    made: list[Any] = []
+
+    def ask() -> None:
+        with open_store(settings, wait_s=30) as own:
+            made.append(maybe_trigger(own, TEN))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 8 and sum(one is not None for one in made) == 1
+
+
+def test_a_watch_looks_only_when_it_can_matter(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    counted = triggers.news
+    monkeypatch.setattr(triggers, "news", lambda store: (looks.append(1), counted(store))[1])
+    with open_store(sqlite_settings) as store:
+        watch, made = Watch(store, TEN), []
+        for _ in range(30):
+            add(store, 1)
+            made.append(watch.saw(1))
+    assert [at + 1 for at, one in enumerate(made) if one is not None] == [10, 20, 30]
+    assert len(looks) == 4  # the first, and one per trigger
+
+
+def pairs(settings: Settings) -> None:
+    row = {"prompt": "q", "chosen": "good", "rejected": "bad"}
+    (settings.workspace.preferences / "preferences.jsonl").write_text(json.dumps(row) + "\n")
+
+
+def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs(sqlite_settings)
+    with open_store(sqlite_settings) as store:
+        add(store, 10)
+        maybe_trigger(store, TEN)
+        with monkeypatch.context() as patch:  # killed after the job was filed, before it was noted
+            patch.setattr(triggers, "set_job", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                file_jobs(store, sqlite_settings, actor="t")
+        (filed,) = file_jobs(store, sqlite_settings, actor="t")
+        assert file_jobs(store, sqlite_settings, actor="t") == []
+        assert [one.job_id for one in triggers.listed(store)] == [filed.job_id]
+    assert jobs.ids(sqlite_settings) == [filed.job_id]
+    asked = jobs.request_of(jobs.folder_of(filed.job_id, sqlite_settings))
+    assert asked.stage == "REWARD" and asked.config["name"] == "retrain-1"
+
+
+def test_a_job_that_cannot_be_filed_leaves_the_trigger_waiting(sqlite_settings: Settings) -> None:
+    with open_store(sqlite_settings) as store:
+        add(store, 10)
+        maybe_trigger(store, TEN)
+        with pytest.raises(ConfigError):  # there are no pairs to train on
+            file_jobs(store, sqlite_settings, actor="t")
+        assert [one.job_id for one in triggers.listed(store, without_job=True)] == [None]
+        (filed,) = file_jobs(store, sqlite_settings, actor="t", prepare=lambda trigger: pairs(sqlite_settings))
+        assert filed.job_id in jobs.ids(sqlite_settings)
