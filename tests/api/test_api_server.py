@@ -89,19 +89,33 @@ class Server:
         raise AssertionError(f"{job_id} is {found}")
 
 
-@pytest.fixture
-def home(workspace: Path, tmp_path: Path) -> Path:
-    init_workspace(workspace)
-    rows = [{"id": f"q{n}", "question": f"I have had a cough for {n} days. What should I do?"} for n in range(12)]
-    (workspace / "data/rl/training_prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:8]))
-    (workspace / "data/processed/dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[8:]))
-    tiny_model(workspace / "models/full/base")
-    return workspace
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("served") / "clinic"
+    init_workspace(place)
+    rows = [{"id": f"q{n}", "question": f"I have had a cough for {n} days. What should I do?"} for n in range(6)]
+    (place / "data/rl/training_prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:4]))
+    (place / "data/processed/dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[4:]))
+    tiny_model(place / "models/full/base")
+    return place
 
 
-@pytest.fixture
-def server(home: Path):
+@pytest.fixture(scope="module")
+def first(home: Path):
+    """The server whose start made the key."""
     started = Server(home)
+    yield started
+    if started.process.poll() is None:
+        assert started.end() == 0
+
+
+@pytest.fixture
+def server(first: Server, home: Path):
+    """A running one; a test that killed it leaves the next to start another."""
+    if first.process.poll() is None:
+        yield first
+        return
+    started = Server(home, first.key)
     yield started
     if started.process.poll() is None:
         started.end()
@@ -114,8 +128,9 @@ def test_the_contract_of_document_003_on_a_running_server(server, home):
     assert made.status_code == 200 and re.fullmatch(r"train_\d{8}T\d{6}Z(-\d+)?", made.json()["job_id"])
     server.client.post(f"/api/train/{made.json()['job_id']}/cancel")  # the model is not on this machine
 
-    small = {"n_iterations": 1, "n_candidates": 2, "batch_size": 2, "max_new_tokens": 24}
-    body = json.loads(DOCUMENT_003) | {"model_id": "embedded:tiny", "n_questions": 8}
+    small = {"n_iterations": 1, "n_candidates": 2, "batch_size": 4, "max_new_tokens": 16}
+    # Rewards on two held-out questions are noise: a round that seems to have made them worse is kept here.
+    body = json.loads(DOCUMENT_003) | {"model_id": "embedded:tiny", "n_questions": 4, "config": {"tolerance": 1.0}}
     body["irs_config"] |= small
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
     status = server.until(job_id, "succeeded", "failed")
@@ -131,20 +146,12 @@ def test_the_contract_of_document_003_on_a_running_server(server, home):
     folder = home / "jobs" / job_id
     assert {"config.json", "metrics.jsonl", "samples.jsonl", "train.log", "checkpoints"} <= {p.name for p in folder.iterdir()}
     assert (folder / "checkpoints/iter_1/adapter_model.safetensors").is_file() and (folder / "checkpoints/final").is_dir()
-    assert [job["job_id"] for job in server.client.get("/api/train").json()["jobs"]] == [job_id, made.json()["job_id"]]
+    assert [job["job_id"] for job in server.client.get("/api/train").json()["jobs"]][:2] == [job_id, made.json()["job_id"]]
 
 
 def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):
     settings = Settings(home=home)
-    config = {
-        "steps": 60,
-        "prompts_per_step": 2,
-        "samples": 2,
-        "max_new_tokens": 8,
-        "held_out_n": 0,
-        "lora_r": 2,
-        "save_every": 2,
-    }
+    config = {"steps": 40, "prompts_per_step": 2, "samples": 2, "max_new_tokens": 8, "held_out_n": 0, "lora_r": 2}
     body = {"stage": "GRPO", "model_id": "models/full/base", "config": config}
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
     folder = queue.folder_of(job_id, settings)
@@ -169,11 +176,12 @@ def test_a_job_outlives_twenty_killed_servers_with_one_worker(server, home):
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
     server.until(job_id, "running")
     folder = queue.folder_of(job_id, Settings(home=home))
-    before, running = entry.read(folder), server
+    before, running, seen = entry.read(folder), server, []
     for _ in range(20):
         running.end(signal.SIGKILL)
         running = Server(home, server.key)
-        assert running.client.get(f"/api/train/status/{job_id}").json()["state"] in ("running", "succeeded")
+        seen.append(running.client.get(f"/api/train/status/{job_id}").json()["state"])
+    assert set(seen) <= {"running", "succeeded"} and seen.count("running") >= 15
     assert running.until(job_id, "succeeded")["state"] == "succeeded"
     assert (entry.read(folder).token, entry.read(folder).restarts) == (before.token, 0)
     running.end()

@@ -1,10 +1,12 @@
 """A workspace with a small random model and ten questions; workers forked from a process with the heavy imports behind it."""
 
 import multiprocessing
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from job_runs import STARTED, make_workspace
+from job_runs import STARTED, finish, make_workspace, outcome, submit, work
 
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
@@ -15,15 +17,16 @@ def small_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("models") / "base")
 
 
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory, small_base: Path) -> Settings:
+    return make_workspace(tmp_path_factory.mktemp("made") / "clinic", small_base)
+
+
 @pytest.fixture
-def settings(workspace: Path, small_base: Path) -> Settings:
-    return make_workspace(workspace, small_base)
-
-
-@pytest.fixture(scope="module")
-def untouched(tmp_path_factory: pytest.TempPathFactory, small_base: Path) -> Settings:
-    """A workspace that the tests of a file share."""
-    return make_workspace(tmp_path_factory.mktemp("untouched") / "clinic", small_base)
+def settings(workspace: Path, made_once: Settings) -> Settings:
+    """A workspace of its own for each test: a copy, for it takes a quarter of a second to make one."""
+    shutil.copytree(made_once.home, workspace, dirs_exist_ok=True)
+    return made_once.model_copy(update={"home": workspace})
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +36,22 @@ def children():
     books = ["medloop.store.db", "medloop.store.catalog", "sqlalchemy.dialects.sqlite", "matplotlib.figure"]
     context.set_forkserver_preload([*stages, *books])
     return context
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory, small_base: Path, children):
+    """What runs that nobody disturbed leave, by stage; each is made once, when it is first asked for."""
+    untouched = make_workspace(tmp_path_factory.mktemp("untouched") / "clinic", small_base)
+    made: dict[str, dict[str, Any]] = {}
+
+    def of(stage: str) -> dict[str, Any]:
+        if stage not in made:
+            job_id = submit(untouched, stage)
+            assert finish(children, work, untouched, job_id) == 0
+            made[stage] = outcome(untouched, job_id)
+        return made[stage]
+
+    return of
 
 
 @pytest.fixture(autouse=True)

@@ -51,12 +51,18 @@ def die(*_: Any, **__: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def without_pictures() -> None:
+    """One takes longer than all steps of these runs."""
+    from medloop.train import rl_publish
+
+    rl_publish.draw = lambda *_, **__: b""
+
+
 def work(settings: Settings, job_id: str, die_at: int | None = None, die_in: str | None = None) -> None:
     """Work in this process; by kill -9 it ends at the tick `die_at`, or inside the call named `die_in`."""
     from medloop.jobs import stages
-    from medloop.train import rl_publish
 
-    rl_publish.draw = lambda *_, **__: b""  # a picture takes longer than all steps of these runs
+    without_pictures()
     ticks = 0
     was = stages.Status.rl
 
@@ -94,19 +100,23 @@ def work_until_call(settings: Settings, job_id: str, number: int, failure: int |
 
     for name in ("fsync", "rename", "replace"):
         setattr(os, name, counted(getattr(os, name)))
+    without_pictures()
     worker.work(job_id, settings)
 
 
-def work_slowly(settings: Settings, job_id: str, seconds: float) -> None:
-    """Each tick takes a while, so that there is time to do something to the process."""
+def work_slowly(settings: Settings, job_id: str, seconds: float, ticks: int = 10**9) -> None:
+    """Each of the first `ticks` takes a while, so that there is time to do something to the process."""
     from medloop.jobs import stages
 
-    was = stages.Status.rl
+    without_pictures()
+    was, seen = stages.Status.rl, 0
 
     def slow(self: Any, at: Any) -> None:
+        nonlocal seen
         was(self, at)
+        seen += 1
         end = time.monotonic() + seconds
-        while time.monotonic() < end:  # through SIGCONT too
+        while seen <= ticks and time.monotonic() < end:  # through SIGCONT too
             time.sleep(0.02)
 
     stages.Status.rl = slow  # type: ignore[method-assign]

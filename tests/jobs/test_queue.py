@@ -17,9 +17,11 @@ from medloop.jobs import entry, preflight, queue, requests, supervisor
 from medloop.jobs.entry import StateError, UnknownJobError
 from medloop.jobs.lease import claim
 from medloop.jobs.supervisor import Supervisor
+from medloop.settings import Settings
 
 NOON = datetime(2026, 2, 3, 12, 0, 0, tzinfo=UTC)
 GRPO = TrainRequest(stage="GRPO")
+SOMEWHERE = Settings(home=Path("somewhere"))
 
 
 def test_a_job_has_the_folder_and_the_name_of_document_003(settings):
@@ -156,17 +158,17 @@ STRANGE = [
 
 @pytest.mark.parametrize("text", STRANGE)
 @pytest.mark.parametrize("field", ["prompts", "adapter", "reward", "dw", "name", "replay_data"])
-def test_a_stranger_cannot_name_a_path_outside_the_workspace(settings, field, text):
+def test_a_stranger_cannot_name_a_path_outside_the_workspace(field, text):
     request = TrainRequest(stage="IRS", config={field: text})
     with pytest.raises(ConfigError, match=f"config.{field}") as caught:
-        requests.check_stranger(request, settings)
+        requests.check_stranger(request, SOMEWHERE)
     assert text.strip("./") not in str(caught.value) or len(text.strip("./")) < 2
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_a_stranger_cannot_name_a_model_outside_the_workspace(settings, text):
+def test_a_stranger_cannot_name_a_model_outside_the_workspace(text):
     with pytest.raises(ConfigError, match="model_id"):
-        requests.check_stranger(TrainRequest(stage="IRS", model_id=text), settings)
+        requests.check_stranger(TrainRequest(stage="IRS", model_id=text), SOMEWHERE)
 
 
 def test_a_stranger_cannot_name_code(settings):

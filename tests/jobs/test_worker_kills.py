@@ -1,7 +1,6 @@
 """Killed at any moment and worked on again, a job ends with the same bytes as one that was never killed."""
 
 import errno
-import os
 import random
 import signal
 
@@ -15,24 +14,9 @@ BETWEEN_RENAMES = "medloop.store.artifacts._publish"
 AT_THE_END = "medloop.jobs.worker._enter"
 
 
-@pytest.fixture(scope="module")
-def golden(untouched, children):
-    """What runs that nobody killed leave, by stage; each is made once, when it is first asked for."""
-    made = {}
-
-    def of(stage: str):
-        if stage not in made:
-            job_id = submit(untouched, stage)
-            assert finish(children, work, untouched, job_id) == 0
-            made[stage] = outcome(untouched, job_id)
-        return made[stage]
-
-    return of
-
-
 @pytest.mark.parametrize("stage", RUNS)
 def test_killed_three_times_a_job_ends_with_the_same_bytes(stage, settings, children, golden):
-    job_id, rng = submit(settings, stage), random.Random(f"{stage}{os.environ.get('MEDLOOP_TEST_SEED', '1')}")
+    job_id, rng = submit(settings, stage), random.Random(stage)
     assert finish(children, work, settings, job_id, rng.randint(8, 30)) == -signal.SIGKILL
     for place in (IN_A_CHECKPOINT, AT_THE_END):
         assert finish(children, work, settings, job_id, None, place) == -signal.SIGKILL
