@@ -22,6 +22,8 @@ def register(app: typer.Typer) -> None:
 def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8000,
     slots: Annotated[int, typer.Option(min=1, max=64, help="So many training jobs at once.")] = 1,
+    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second that one key may send; twice that in a burst.")] = 200,
+    in_flight: Annotated[int, typer.Option(min=1, max=4096, help="So many writes at once; the next ones get 503.")] = 256,
 ) -> None:
     """Serve the API and the web pages on 127.0.0.1, and run training jobs. The first start makes an admin and says how to log in.
 
@@ -34,6 +36,7 @@ def serve(
     import uvicorn
 
     from medloop.api.app import create_app
+    from medloop.api.limits import Limits
     from medloop.errors import ConfigError
 
     settings = common.settings()
@@ -47,8 +50,8 @@ def serve(
     common.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C ends it, and jobs that run go on.")
     # No proxy headers and no server banner; requests that are being answered get five seconds at the end.
     config = uvicorn.Config(
-        create_app(settings, slots=slots), log_level="warning", server_header=False, proxy_headers=False,
-        timeout_graceful_shutdown=5, timeout_keep_alive=5, limit_concurrency=200,
+        create_app(settings, slots=slots, limits=Limits(rate, in_flight)), log_level="warning", server_header=False,
+        proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5, limit_concurrency=2000 + in_flight,
     )  # fmt: skip
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn drains and then raises the signal again: the end it asked for is here

@@ -1,0 +1,336 @@
+"""How many ratings per second, acknowledged after COMMIT, with keys, scan, encryption and audit on; what overload and kill -9 do.
+
+    python benchmarks/ingest.py --mlflow /path/to/venv/bin/python --out ingest.json
+    python benchmarks/ingest.py --part kill --kills 100 --acks 100000 --database sqlite
+
+    speed     our `POST /api/v1/rlhf/feedback` and MLflow's `POST /api/3.0/mlflow/traces/{id}/assessments` in turn, the same
+              load, one process each; `ratio` is the median over the rounds of ours by theirs. Without --mlflow ours alone.
+    overload  open loop at three times the peak just measured: `goodput` is the share of the peak that is still stored.
+    kill      kill -9 under load, again and again: every acknowledged rating is there, none is there twice.
+
+The load generator is `_load.py`, in a process of its own. Ratings carry question, answer and comment (zh and en, about 500 bytes)
+and an idempotency key each; MLflow's assessments carry the comment. MLflow comes from an environment of its own:
+`python -m venv mlflow && mlflow/bin/pip install mlflow==3.17.2`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from medloop.embedded.corpus import generate
+from medloop.loop import init_workspace
+from medloop.settings import Settings
+from medloop.store import users
+from medloop.store.db import open_store, upgrade
+
+WANTED = {"ratio": 8.0, "goodput": 0.9}
+KEYS = 8
+OVER = 3.0
+LOAD = Path(__file__).with_name("_load.py")
+Json = dict[str, Any]
+
+
+def bodies(path: Path, count: int = 500) -> Path:
+    """Ratings of answers from the embedded corpus, each about 500 bytes."""
+    rng = random.Random(5)
+    comments = (
+        "Good advice, but it does not ask about fever.",
+        "剂量没有问题，但是没有提到过敏史。",
+        "Misses the red flag in the first line.",
+    )
+    with path.open("w", encoding="utf-8") as file:
+        for row in generate(count, seed=11):
+            question, answer = _texts(row)
+            said = {
+                "session_id": "@KEY@", "agent_name": "triage", "model_version": "bench@1", "user_query": question[:150],
+                "agent_response": answer[:200], "rating": rng.randint(1, 5), "comments": rng.choice(comments),
+                "axes": {"safety": rng.randint(1, 5)}, "consent": ["training"],
+            }  # fmt: skip
+            file.write(json.dumps(said, ensure_ascii=False) + "\n")
+    return path
+
+
+def _texts(row: Any) -> tuple[str, str]:
+    said = {message["role"]: message["content"] for message in row["messages"]}
+    return said["user"], said["assistant"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Ours:
+    """`medloop api serve` on a workspace of its own, with KEYS keys."""
+
+    def __init__(self, home: Path, url: str = "") -> None:
+        self.home, self.port, self.process = home, free_port(), None
+        self.env = {**os.environ, "OMP_NUM_THREADS": "1", **({"MEDLOOP_DATABASE_URL": url} if url else {})}
+        init_workspace(home)
+        self.settings = Settings(home=home, database_url=url)
+        upgrade(self.settings)
+        with open_store(self.settings) as store:
+            user = users.add_user(store, "bench", "engineer", actor="bench")
+            self.keys = [users.new_key(store, user, actor="bench") for _ in range(KEYS)]
+
+    def start(self, *, rate: float = 1e6) -> None:
+        command = [sys.executable, "-m", "medloop", "--home", str(self.home), "api", "serve", "--port", str(self.port)]
+        with (self.home / "server.log").open("ab") as log:
+            self.process = subprocess.Popen([*command, "--rate", str(rate)], env=self.env, stdout=log, stderr=log)
+        wait_for(f"http://127.0.0.1:{self.port}/healthz")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+    def memory(self) -> int:
+        assert self.process is not None
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def plan(self, file: Path, **more: Any) -> Json:
+        said = {"port": self.port, "path": "/api/v1/rlhf/feedback", "bodies": str(file), "keys": self.keys}
+        return {**said, "prefix": f"{random.randbytes(4).hex()}-", **more}
+
+
+class Mlflow:
+    """An MLflow tracking server with one worker and one trace."""
+
+    def __init__(self, home: Path, python: Path) -> None:
+        home.mkdir()
+        self.port = free_port()
+        bin_ = python.parent
+        command = [
+            str(bin_ / "mlflow"), "server", "--backend-store-uri", f"sqlite:///{home}/mlflow.db",
+            "--artifacts-destination", str(home / "artifacts"),
+            "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1",
+        ]  # fmt: skip
+        env = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"}
+        with (home / "log").open("wb") as log:
+            self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
+        url = f"http://127.0.0.1:{self.port}"
+        wait_for(f"{url}/health", seconds=120)
+        code = (
+            "import mlflow, sys; mlflow.set_tracking_uri(sys.argv[1]); mlflow.set_experiment('bench')\n"
+            "with mlflow.start_span('chat') as span: span.set_inputs({'q': 'cough'}); span.set_outputs({'a': 'rest'})\n"
+            "print('TRACE', mlflow.get_last_active_trace_id(), mlflow.__version__)"
+        )
+        said = subprocess.run([str(python), "-c", code, url], capture_output=True, text=True, check=True, timeout=120).stdout
+        found = re.search(r"TRACE (\S+) (\S+)", said)
+        assert found, "MLflow made no trace"
+        self.trace, self.version = found.groups()
+
+    def plan(self, file: Path, **more: Any) -> Json:
+        path = f"/api/3.0/mlflow/traces/{self.trace}/assessments"
+        return {"port": self.port, "path": path, "bodies": str(self._bodies(file)), **more}
+
+    def _bodies(self, file: Path) -> Path:
+        out, when = file.with_name("mlflow.jsonl"), "2026-11-15T10:00:00Z"
+        lines = []
+        for line in file.read_text(encoding="utf-8").splitlines():
+            said = json.loads(line)
+            assessment = {
+                "assessment_name": "rating", "trace_id": self.trace, "source": {"source_type": "HUMAN", "source_id": "dr-1"},
+                "create_time": when, "last_update_time": when, "feedback": {"value": said["rating"]},
+                "rationale": said["comments"], "metadata": {"session": "s"},
+            }  # fmt: skip
+            lines.append(json.dumps({"assessment": assessment}, ensure_ascii=False))
+        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return out
+
+    def end(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait(timeout=30)
+
+
+def wait_for(url: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            urllib.request.urlopen(url, timeout=2).close()
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"{url} did not answer within {seconds:g} s")
+
+
+def load(plan: Json) -> Json:
+    done = subprocess.run([sys.executable, str(LOAD)], input=json.dumps(plan), capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    found: Json = json.loads(done.stdout)
+    return found
+
+
+def speed(ours: Ours, peer: Mlflow | None, file: Path, rounds: int, seconds: float) -> Json:
+    """A/B/A/B: what else the machine does falls on both."""
+    mine, theirs = [], []
+    load(ours.plan(file, connections=16, seconds=2))  # warm
+    for _ in range(rounds):
+        mine.append(load(ours.plan(file, connections=32, seconds=seconds)))
+        if peer is not None:
+            theirs.append(load(peer.plan(file, connections=32, seconds=seconds)))
+    found: Json = {"ours": mine, "per_s": statistics.median(run["per_s"] for run in mine)}
+    if theirs:
+        ratios = [a["per_s"] / b["per_s"] for a, b in zip(mine, theirs, strict=True)]
+        found |= {"mlflow": theirs, "mlflow_per_s": statistics.median(run["per_s"] for run in theirs)}
+        found |= {"ratio": round(statistics.median(ratios), 2), "worst_ratio": round(min(ratios), 2), "wanted": WANTED["ratio"]}
+        found["p99_ratio"] = round(statistics.median(a["p99_ms"] / b["p99_ms"] for a, b in zip(mine, theirs, strict=True)), 3)
+    return found
+
+
+def overload(ours: Ours, file: Path, seconds: float, rounds: int) -> Json:
+    """Peak and three times the peak in turn; memory before and after all of it."""
+    before, runs = ours.memory(), []
+    for _ in range(rounds):
+        peak = load(ours.plan(file, connections=64, seconds=seconds))
+        over = load(ours.plan(file, connections=600, seconds=seconds, rate=OVER * peak["per_s"]))
+        runs.append({"peak": peak, "over": over, "goodput": round(over["per_s"] / peak["per_s"], 3)})
+    statuses = {code for run in runs for code in run["over"]["statuses"]}
+    return {
+        "runs": runs, "goodput": statistics.median(run["goodput"] for run in runs), "wanted": WANTED["goodput"],
+        "only_429_503": statuses <= {"200", "201", "429", "503"}, "broken": sum(run["over"]["broken"] for run in runs),
+        "without_retry_after": sum(run["over"]["no_retry_after"] for run in runs),
+        "memory_mb": [round(before / 2**20, 1), round(ours.memory() / 2**20, 1)],
+    }  # fmt: skip
+
+
+def kill(ours: Ours, file: Path, kills: int, acks: int, folder: Path) -> Json:
+    """One long load that resends; the server is killed at random moments and started again."""
+    rng, started, done = random.Random(time.time_ns()), time.monotonic(), 0
+    acked = folder / "acked.txt"
+    plan = ours.plan(file, connections=64, seconds=7200, most=acks, resend=True, acked=str(acked))
+    generator = subprocess.Popen([sys.executable, str(LOAD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert generator.stdin is not None and generator.stdout is not None
+    generator.stdin.write(json.dumps(plan))
+    generator.stdin.close()
+    while generator.poll() is None:
+        time.sleep(rng.uniform(0.2, 2.2 * acks / max(kills, 1) / 600))
+        if done < kills and generator.poll() is None:
+            ours.end(signal.SIGKILL)
+            done += 1
+            ours.start()
+    report = json.loads(generator.stdout.read())
+    ours.end()
+    return {"kills": done, "load": report, "seconds": round(time.monotonic() - started), **counted(ours.settings, acked)}
+
+
+def counted(settings: Settings, acked: Path) -> Json:
+    """What was acknowledged against what is there; `session_id` carries the idempotency key, so a double would show."""
+    from sqlalchemy import func, select
+
+    from medloop.store import audit
+    from medloop.store.check import check
+    from medloop.store.tables import idempotency_keys, rlhf_feedback
+
+    answers = [line.split(" ", 1) for line in acked.read_text().splitlines()]
+    wanted = {json.loads(body)["feedback_id"] for _, body in answers}
+    with open_store(settings) as store:
+        with store.read() as conn:
+            there = set(conn.execute(select(rlhf_feedback.c.feedback_id)).scalars())
+            by_key = select(rlhf_feedback.c.session_id).group_by(rlhf_feedback.c.session_id).having(func.count() > 1)
+            doubles = len(conn.execute(by_key).all())
+            keys = conn.execute(select(func.count()).select_from(idempotency_keys)).scalar_one()
+        report = audit.verify(store)
+        check(store)
+    return {
+        "acknowledged": len(wanted), "stored": len(there), "lost": len(wanted - there), "duplicated": doubles,
+        "keys": keys, "audit_ok": report.ok, "audit_rows": report.rows,
+    }  # fmt: skip
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """A server of our own with fsync on, on a unix socket."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from conftest import Postgres, find_postgres_binaries, unprivileged
+
+    binaries = find_postgres_binaries()
+    if binaries is None:
+        raise SystemExit("PostgreSQL is not installed (no initdb)")
+    home = Path(tempfile.mkdtemp(prefix="medloop-pg-"))
+    server = Postgres(home, binaries, unprivileged())
+    if "user" in server.as_user:
+        os.chown(home, server.as_user["user"], server.as_user["group"])
+    made = [str(binaries / "initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
+    subprocess.run(made, check=True, capture_output=True, cwd=home, **server.as_user)
+    options = f"-k {home} -c listen_addresses='' -c dynamic_shared_memory_type=mmap"
+    server.control("-l", str(home / "log"), "-o", options, "start")
+    try:
+        yield server.new_database()
+    finally:
+        server.stop("immediate")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def measure(args: argparse.Namespace, folder: Path, url: str) -> Json:
+    file, ours = bodies(folder / "bodies.jsonl"), Ours(folder / "clinic", url)
+    found: Json = {"database": args.database, "python": platform.python_version(), "cores": os.cpu_count()}
+    ours.start()
+    try:
+        if args.part in ("all", "speed"):
+            peer = Mlflow(folder / "mlflow", args.mlflow) if args.mlflow else None
+            try:
+                found["speed"] = speed(ours, peer, file, args.rounds, args.seconds)
+            finally:
+                if peer is not None:
+                    peer.end()
+        if args.part in ("all", "overload"):
+            found["overload"] = overload(ours, file, args.seconds, args.rounds)
+        if args.part in ("all", "kill"):
+            found["kill"] = kill(ours, file, args.kills, args.acks, folder)
+    finally:
+        if ours.process is not None and ours.process.poll() is None:
+            ours.end()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=["all", "speed", "overload", "kill"], default="all")
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument("--mlflow", type=Path, help="python of an environment with mlflow==3.17.2")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of one run")
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--acks", type=int, default=5000)
+    parser.add_argument("--folder", type=Path, help="where the workspace is made; a disk, not memory, if its speed is to count")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="ingest-", dir=args.folder))
+    try:
+        if args.database == "postgresql":
+            with postgres(folder) as url:
+                found = measure(args, folder, url)
+        else:
+            found = measure(args, folder, "")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    text = json.dumps(found, indent=2)
+    print(text)
+    if args.out:
+        args.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
