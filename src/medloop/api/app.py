@@ -22,14 +22,15 @@ from medloop.api.guard import LOOPBACK, Guard
 from medloop.api.limits import Buckets, Gate, Limits, TooFastError
 from medloop.api.metrics import HttpCounts, Meter
 from medloop.api.policy import Caller, allow
-from medloop.api.routes import feedback, feedback_read, train
+from medloop.api.routes import feedback, feedback_read, pages, pages_rate, pages_see, train
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.ingest import Ingest
 from medloop.store.users import ROLES
 
-OPEN = {"/healthz"}  # a literal list; a test walks all routes
+# What needs no login; a literal list, and a test walks all routes.
+OPEN = {"/healthz", "/", "/web/login", "/web/language/{language}", "/web/static/{name}"}
 
 
 def create_app(
@@ -57,6 +58,8 @@ def create_app(
     app.state.settings = settings
     app.state.buckets, app.state.http_counts = Buckets(limits.rate), HttpCounts()
     for router in (train.router, feedback.router, feedback_read.router, feedback_read.numbers):
+        app.include_router(router)
+    for router in (pages.router, pages_rate.router, pages_see.router):
         app.include_router(router)
 
     @app.get("/healthz")

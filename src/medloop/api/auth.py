@@ -27,6 +27,7 @@ class Access:
 
     def __init__(self, store: Store, *, memory_s: float = MEMORY_S, clock: Callable[[], float] = time.monotonic) -> None:
         self.store, self.memory_s, self.clock = store, memory_s, clock
+        self.tries = Tries(clock)
         self._known: OrderedDict[str, tuple[float, Credential]] = OrderedDict()
 
     def remembered(self, text: str) -> Credential | None:

@@ -1,19 +1,26 @@
-"""Every failure as JSON: one sentence, one hint, for a bad body the names of its fields. Never a value, a file or a trace."""
+"""Every failure as JSON: one sentence, one hint, for a bad body the names of its fields. Never a value, a file or a trace.
+
+On the web pages the same as a page, in the reader's language; without a session that is the login. What somebody had typed when
+their session ended is handed back to them, so that it is not lost.
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-from medloop.api.policy import ForbiddenError, NotAllowedError, NothingHereError
+from medloop.api.policy import READING, ForbiddenError, NotAllowedError, NothingHereError, read_form
 from medloop.errors import BusyError, ConfigError, InputError, MedloopError, ModelError, NoSpaceError
 from medloop.jobs.entry import StateError, UnknownJobError
 from medloop.jobs.worker import frames
+from medloop.web import render
+from medloop.web.words import Words, choose
 
 log = logging.getLogger("medloop.api")
 
@@ -30,6 +37,8 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (InputError, 422),
     (ModelError, 422),
 )
+LANGUAGE_COOKIE = "medloop_language"
+TYPED = ("question", "answer", "comments", "golden", "reason")  # fields that take work to fill in
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "2"}}
 PLAIN = {
     400: ("The request cannot be read", "Send JSON"),
@@ -50,17 +59,23 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _bug)
 
 
-async def _ours(request: Request, error: Exception) -> JSONResponse:
+async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, MedloopError)
     code = next((code for kind, code in CODES if isinstance(error, kind)), None)
+    if is_page(request):
+        if code is None:
+            log.error("%s %s: %s", request.method, request.url.path, error)
+        return await _as_page(request, code or 500)
     if code is None:  # the workspace's own trouble: its sentence names files, which are for the log
         log.error("%s %s: %s", request.method, request.url.path, error)
         return answer(500, "The workspace cannot be used as it is", "Its owner finds the reason in the log of the server")
     return answer(code, error.what, error.to_do)
 
 
-async def _bad_body(request: Request, error: Exception) -> JSONResponse:
+async def _bad_body(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if is_page(request):
+        return await _as_page(request, 404)
     fields = [{"field": _place(problem["loc"]), "problem": str(problem["msg"]).lower()} for problem in error.errors()]
     named = ", ".join(dict.fromkeys(field["field"] for field in fields))
     return answer(422, f"The request does not fit: {named}", "Compare it with /api/openapi.json", fields=fields)
@@ -72,11 +87,37 @@ def _place(loc: tuple[int | str, ...]) -> str:
     return ".".join(part if part.isprintable() else "?" for part in parts) or "body"
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if is_page(request):
+        return await _as_page(request, error.status_code)
     return answer(error.status_code, *PLAIN.get(error.status_code, ("The request was refused", "")))
 
 
-async def _bug(request: Request, error: Exception) -> JSONResponse:
+async def _bug(request: Request, error: Exception) -> Response:
     log.error("%s", frames(error))
+    if is_page(request):
+        return await _as_page(request, 500)
     return answer(500, "medloop met an error of its own", "The log of the server says where")
+
+
+def is_page(request: Request) -> bool:
+    return request.url.path.startswith("/web")
+
+
+async def _as_page(request: Request, code: int) -> Response:
+    language = choose(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+    t, viewer = Words(language), render.Viewer(language)
+    if code == 401 and request.method in READING:
+        return RedirectResponse(login_address(request), status_code=303)
+    if code in (401, 403) and request.method not in READING:
+        typed = [text for name in TYPED if (text := (await read_form(request)).get(name, "").strip())]
+        return HTMLResponse(render.page("expired.html", viewer, typed=typed), status_code=code)
+    said = t(f"error_{code}") if code in (403, 404) else t("error_other")
+    return HTMLResponse(render.page("error.html", viewer, text=said), status_code=code)
+
+
+def login_address(request: Request) -> str:
+    """Where somebody without a session is sent from a page; the login leads back."""
+    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return f"/web/login?why=over&next={quote(back, safe='')}" if back != "/web/" else "/web/login"

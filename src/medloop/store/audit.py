@@ -118,6 +118,21 @@ def show(store: Store, last: int) -> list[dict[str, Any]]:
     return [{**row._mapping, "detail": json.loads(row.detail)} for row in reversed(rows)]
 
 
+def page(
+    store: Store, *, before: int | None = None, action: str | None = None, actor: str | None = None, limit: int = 50
+) -> list[dict[str, Any]]:
+    """Rows newest first, older than row `before`; only those of one action or one actor, if named."""
+    query = select(audit_log).order_by(audit_log.c.seq.desc()).limit(limit)
+    if before is not None:
+        query = query.where(audit_log.c.seq < before)
+    if action is not None:
+        query = query.where(audit_log.c.action == action)
+    if actor is not None:
+        query = query.where(audit_log.c.actor == actor)
+    with store.read() as conn:
+        return [{**row._mapping, "detail": json.loads(row.detail)} for row in conn.execute(query).all()]
+
+
 def start_new_head(store: Store, actor: str) -> None:
     """Accept the log as it is: for a second workspace on one database, or a database restored on purpose. Leaves a trace."""
     kept = _read_head(store.settings)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from medloop.contracts import Message, Trace
+from medloop.contracts import Correction, Feedback, Message, Preference, Trace
 from medloop.feedback.bodies import MOST_TEXT, CorrectionBody, FeedbackBody, PreferenceBody
 from medloop.store.queue import Leased
 from medloop.web.words import Words
@@ -39,6 +39,10 @@ class Source:
     item_id: str | None = None
     models: tuple[str | None, ...] = (None, None)
     shown_first: str | None = None
+    session_id: str | None = None
+    agent_name: str | None = None
+    supersedes: str | None = None
+    before: Mapping[str, str] = field(default_factory=dict)  # what the record that it supersedes had in its fields
     about: Mapping[str, str] = field(default_factory=dict)  # hidden fields that lead back here
 
     @property
@@ -72,7 +76,7 @@ def of_item(item: Leased) -> Source:
     question, earlier = _split(item.content.prompt)
     models = (*item.content.models, None, None)
     return Source(
-        question, answers, earlier, item.trace_id, item.item_id, models[:2], item.shown_first, {"item": item.item_id}
+        question, answers, earlier, item.trace_id, item.item_id, models[:2], item.shown_first, about={"item": item.item_id}
     )  # fmt: skip
 
 
@@ -92,7 +96,35 @@ def of_two(one: Trace, two: Trace, secret: str, first: str | None = None) -> Sou
     signed = sign_order(one.trace_id, two.trace_id, first, secret)
     about = {"a": one.trace_id, "b": two.trace_id, "first": first, "signed": signed}
     shown = answers if first == "a" else answers[::-1]
-    return Source(question, shown, earlier, None, None, (one.model_version, two.model_version), first, about)
+    return Source(question, shown, earlier, None, None, (one.model_version, two.model_version), first, about=about)
+
+
+def of_own(record: Feedback | Preference | Correction, record_id: str) -> Source:
+    """A record of one's own, to be said anew; what is sent takes its place."""
+    shared: dict[str, Any] = {"trace_id": record.trace_id, "supersedes": record_id, "before": _said_before(record)}
+    shared["about"] = {"again": record_id}
+    if isinstance(record, Feedback):
+        shared |= {"session_id": record.session_id, "agent_name": record.agent_name, "models": (record.model_version, None)}
+        return Source(record.user_query, (record.agent_response,), **shared)
+    if isinstance(record, Correction):
+        return Source(record.prompt, (record.original,), session_id="web", agent_name="pasted", **shared)
+    answers = (record.response_a, record.response_b)
+    shown = answers[::-1] if record.shown_first == "b" else answers
+    return Source(record.prompt, shown, models=(record.model_a, record.model_b), shown_first=record.shown_first, **shared)
+
+
+def _said_before(record: Feedback | Preference | Correction) -> dict[str, str]:
+    """What the form of such a record had in its fields."""
+    values = {f"consent_{purpose}": "yes" for purpose in record.consent}
+    if isinstance(record, Correction):
+        return values | {"golden": record.golden, "reason": record.reason or ""}
+    values["comments"] = record.comments or ""
+    if isinstance(record, Feedback):
+        values |= {"thumb": record.thumb or "", "rating": str(record.rating or ""), "critical": "yes" if record.critical else ""}
+        return values | {f"axis_{name}": str(stars) for name, stars in record.axes.items()}
+    first = record.shown_first or "a"
+    place = {first: "first", "b" if first == "a" else "a": "second", "tie": "tie"}
+    return values | {"better": place[record.preferred]} | {f"axis_{name}": place[one] for name, one in record.axes.items()}
 
 
 def sign_order(a: str, b: str, first: str, secret: str) -> str:
@@ -132,6 +164,7 @@ def preference(values: Mapping[str, str], source: Source, t: Words) -> Preferenc
         "comments": _text(values, "comments"),
         "consent": _consent(values),
         "trace_id": source.trace_id,
+        "supersedes": source.supersedes,
         "model_a": source.models[0],
         "model_b": source.models[1],
     }
@@ -141,6 +174,7 @@ def preference(values: Mapping[str, str], source: Source, t: Words) -> Preferenc
 def correction(values: Mapping[str, str], source: Source | None, t: Words) -> CorrectionBody | Errors:
     about = _about(values, source)
     said = {"prompt": about.get("user_query"), "original": about.get("agent_response"), "trace_id": about.get("trace_id")}
+    said["supersedes"] = about.get("supersedes")
     said |= {"golden": _text(values, "golden"), "reason": _text(values, "reason"), "consent": _consent(values)}
     errors = _own_texts(values, source, t)
     if said["golden"] is None:
@@ -155,10 +189,16 @@ def _about(values: Mapping[str, str], source: Source | None) -> dict[str, Any]:
     if source is None:
         texts = {"user_query": _text(values, "question"), "agent_response": _text(values, "answer")}
         return {"session_id": "web", "agent_name": "pasted", **texts}
+    again = {"supersedes": source.supersedes}
     if source.trace_id is not None:
-        return {"trace_id": source.trace_id}
+        return {"trace_id": source.trace_id, **again}
     texts = {"user_query": source.question, "agent_response": source.answers[0], "model_version": source.models[0]}
-    return {"session_id": source.item_id, "agent_name": "review queue", **texts}
+    return {
+        "session_id": source.session_id or source.item_id,
+        "agent_name": source.agent_name or "review queue",
+        **texts,
+        **again,
+    }
 
 
 def _own_texts(values: Mapping[str, str], source: Source | None, t: Words) -> Errors:
