@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Literal
 
 K = 0.5  # in deviations; half of the shift looked for
 H = 9.0
 CLIP = 2.0  # deviations; one odd rating is no drift
 WARM = 12  # ratings before the first judgement
+FEW = 15  # raters
 CROWD, LEAST_CROWD = 400, 20  # last ratings by anybody; how many of them must be the others'
 FAST_S, PAUSE_S = 5.0, 600.0  # nobody reads an answer in five seconds; after ten minutes it is another sitting
 STEPS = (1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600)  # seconds between two ratings
@@ -67,7 +69,11 @@ class Drift:
 
 
 class Crowd:
-    """The last ratings by anybody, so that each can be held against the mean of the others at that time."""
+    """The last ratings by anybody, so that each can be held against what the others gave at that time.
+
+    Among few raters one who changes would drag the mean along and make everybody else look changed, so it is the median of the
+    raters' means that counts; among many the plain mean, which is quicker.
+    """
 
     def __init__(self) -> None:
         self._last: deque[tuple[str, int]] = deque()
@@ -76,11 +82,16 @@ class Crowd:
         self._total = 0
 
     def residual(self, rater: str, value: int) -> float | None:
-        """The distance from the others' mean, before this rating joins them; None while there are too few others."""
-        others = len(self._last) - self._n[rater]
-        found = value - (self._total - self._sum[rater]) / others if others >= LEAST_CROWD else None
+        """The distance from the others, before this rating joins them; None while there are too few others."""
+        others = len(self._last) - self._n.get(rater, 0)
+        found = value - self._level(rater, others) if others >= LEAST_CROWD else None
         self._put(rater, value)
         return found
+
+    def _level(self, rater: str, others: int) -> float:
+        if len(self._n) > FEW:
+            return (self._total - self._sum[rater]) / others
+        return median(self._sum[name] / n for name, n in self._n.items() if name != rater)
 
     def _put(self, rater: str, value: int) -> None:
         self._last.append((rater, value))
@@ -92,6 +103,8 @@ class Crowd:
             self._sum[who] -= old
             self._n[who] -= 1
             self._total -= old
+            if not self._n[who]:
+                del self._n[who], self._sum[who]
 
 
 @dataclass
