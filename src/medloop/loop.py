@@ -17,6 +17,7 @@ from medloop.settings import Settings, Workspace, resolve
 
 if TYPE_CHECKING:
     from medloop.contracts import Component, Contract, ModelRef, Reward, Sample, Scorer
+    from medloop.data.from_feedback import Built, FeedbackConfig
     from medloop.evaluate.answers import EvalConfig, Generate, Progress
     from medloop.evaluate.inspect import InspectConfig, Inspection
     from medloop.evaluate.inspect_read import Pool
@@ -302,6 +303,21 @@ def inspect_answers(
     return inspect(pool, workspace, week=week, config=config, output=output), pool
 
 
+def rl_audit(seed: int) -> Callable[[Sequence[tuple[Sample, Reward]], Sequence[tuple[Sample, Reward]]], list[str]]:
+    """What a trainer is handed to see whether its reward is being hacked: the panel of the answers before and now, in words."""
+
+    def audit(before: Sequence[tuple[Sample, Reward]], now: Sequence[tuple[Sample, Reward]]) -> list[str]:
+        from medloop.evaluate.panel import PanelConfig, Round, Row, panel
+
+        rounds = [
+            Round(name, [Row(sample.id, sample.question, sample.answer, reward) for sample, reward in rows])
+            for name, rows in (("before", before), ("now", now))
+        ]
+        return [alarm.words for alarm in panel(rounds, config=PanelConfig(seed=seed)).alarms]
+
+    return audit
+
+
 def hacking_panel(
     *,
     scores: Sequence[Path],
@@ -322,3 +338,13 @@ def hacking_panel(
     rounds = read_rounds(scores, held_out, answers, read_samples=read_samples, key_of=sample_key)
     last = [Sample(id=row.id, question=row.question, answer=row.answer) for row in rounds[-1].rows]
     return panel(rounds, probes=probe(build_mix(mix, given), last, seed=config.seed), config=config)
+
+
+def build_from_feedback(store: Store, config: FeedbackConfig, *, seed: int, actor: str) -> Built:
+    """Feedback as a dataset, entered in the catalog; the command and the address `/api/v1/data/build` both come here."""
+    from medloop.data.from_feedback import build
+    from medloop.store.catalog import register
+
+    built = build(store, config, seed=seed, actor=actor)
+    register(store, "feedback", built.folder, built.card.model_dump(mode="json", exclude_none=True), actor=actor)
+    return built

@@ -200,6 +200,79 @@ def export(
     common.say(f"{rows:,} rows in {common.shown(output.absolute())}")
 
 
+@data_app.command("build")
+def build(
+    name: Annotated[str | None, typer.Option(help="Name of the dataset, under data/feedback  [default: feedback]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the split (the workspace's seed by default).")] = None,
+    test_share: Annotated[float | None, typer.Option(help="Share of the questions held out  [default: 0.2]")] = None,
+    liked_answers: Annotated[
+        bool | None, typer.Option("--liked-answers", help="Also learn from answers that most raters liked.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Settings of the build.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting, for example max_pairs=4.")
+    ] = None,
+) -> None:
+    """Make training data of all feedback in the store: pairs, thumbs, experts' answers, rules, red-team questions.
+
+    Only records that allow training, newest versions, identifiers taken out. The same records give the same bytes.
+
+    Example:  medloop data build --name week46 --liked-answers
+    """
+    from medloop.data.from_feedback import FeedbackConfig
+    from medloop.knobs import build as read_knobs
+    from medloop.loop import actor, build_from_feedback
+    from medloop.store.db import open_store
+
+    settings = common.settings()
+    flags = {"name": name, "test_share": test_share, "liked_answers": liked_answers}
+    chosen = read_knobs(FeedbackConfig, file=config, pairs=set_ or (), flags=flags)
+    with open_store(settings) as store:
+        built = build_from_feedback(store, chosen, seed=settings.seed if seed is None else seed, actor=actor())
+    for file, entry in built.card.files.items():
+        common.say(f"{entry.rows:>9,}  {file}")
+    used = sum(fates.get("used", 0) for fates in built.card.records.values())
+    seen = sum(sum(fates.values()) for fates in built.card.records.values())
+    common.say(f"From {used:,} of {seen:,} records, {built.new:,} of them new.")
+    if built.held:
+        common.say(f"{built.held:,} may name somebody and wait for you: medloop quarantine list")
+    if built.kept:
+        common.say(f"{built.kept:,} rows of other origin stay in data/preferences.")
+    common.say(f"Dataset {built.sha256[:19]}…  Read the card: {common.shown(built.folder / 'DATA_CARD.md')}")
+
+
+@data_app.command("prepare-preferences")
+def prepare_preferences(
+    feedback_db: Annotated[str, typer.Option(metavar="URL", help="The store to read: sqlite:///FILE or postgresql://….")],
+    output: Annotated[Path, typer.Option(metavar="FILE.jsonl", help="Where the pairs go; replaced if it is there.")],
+    seed: Annotated[int | None, typer.Option(help="Seed of the split (the workspace's seed by default).")] = None,
+    test_share: Annotated[float | None, typer.Option(help="Share of the questions held out  [default: 0.2]")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting of 'medloop data build'.")
+    ] = None,
+) -> None:
+    """Write the preference pairs of any feedback store as one file; each row says whether it is train or test.
+
+    The store is opened with this workspace's key; for another one set MEDLOOP_ENCRYPTION_KEY or 'medloop --set key_file=FILE'.
+
+    Example:  medloop data prepare-preferences --feedback-db postgresql://user@host/medloop --output preferences.jsonl
+    """
+    from pydantic import SecretStr
+
+    from medloop.data.from_feedback import FeedbackConfig, write_preferences
+    from medloop.knobs import build as read_knobs
+    from medloop.loop import actor
+    from medloop.store.db import open_store
+
+    settings = common.settings()
+    chosen = read_knobs(FeedbackConfig, file=None, pairs=set_ or (), flags={"test_share": test_share})
+    other = settings.model_copy(update={"database_url": SecretStr(feedback_db)})
+    with open_store(other) as store:
+        seed = settings.seed if seed is None else seed
+        train, test = write_preferences(store, output.expanduser().absolute(), chosen, seed=seed, actor=actor())
+    common.say(f"{train + test:,} pairs in {common.shown(output.absolute())}: {train:,} train, {test:,} test.")
+
+
 @data_app.command("card")
 def card(
     json_: Annotated[bool, typer.Option("--json", help="Print card.json instead of the readable card.")] = False,

@@ -2,7 +2,17 @@
 
 from medloop.contracts.base import Contract, canonical_json, sha256_id, utc_now, uuid7
 from medloop.contracts.chat import Completion, Conversation, Message, Trace
-from medloop.contracts.dataset import DatasetCard, FileEntry, Origin, PreferencePair, Prompt, Record, Source
+from medloop.contracts.dataset import (
+    DatasetCard,
+    ErasedRows,
+    FeedbackCard,
+    FileEntry,
+    Origin,
+    PreferencePair,
+    Prompt,
+    Record,
+    Source,
+)
 from medloop.contracts.deployment import Deployment, Experiment, ExperimentArm, TrafficSplit
 from medloop.contracts.evaluation import (
     Difference,
@@ -43,11 +53,13 @@ __all__ = [
     "Deployment",
     "Difference",
     "DynamicWeights",
+    "ErasedRows",
     "EvalReport",
     "Experiment",
     "ExperimentArm",
     "ExpertVerdict",
     "Feedback",
+    "FeedbackCard",
     "FileEntry",
     "GateCheck",
     "GateResult",

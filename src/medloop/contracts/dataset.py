@@ -109,3 +109,32 @@ class DatasetCard(Contract):
     config: Json = Field(default_factory=dict)
     parents: tuple[Hash, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
+
+
+class ErasedRows(Contract):
+    """What an erasure took out of a dataset; the dataset before it had the hash `before`."""
+
+    erasure_id: Text
+    before: Hash
+    rows: int = Field(ge=0)
+
+
+class FeedbackCard(Contract):
+    """The card of a dataset made from feedback: what came in, what became of it, what was left out and why.
+
+    Without a time: the same records give the same card. `records` counts records by kind and fate, `rows` rows by file and split.
+    """
+
+    name: Text
+    seed: int
+    files: dict[str, FileEntry]
+    records: dict[str, dict[str, int]]
+    rows: dict[str, dict[str, int]]
+    drops: dict[str, dict[str, int]] = Field(default_factory=dict)
+    languages: dict[str, int] = Field(default_factory=dict)
+    strata: dict[str, int] = Field(default_factory=dict)
+    decontamination: dict[str, int] = Field(default_factory=dict)
+    config: Json = Field(default_factory=dict)
+    parents: tuple[Hash, ...] = ()
+    versions: dict[str, str] = Field(default_factory=dict)
+    erased: tuple[ErasedRows, ...] = ()

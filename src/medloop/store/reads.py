@@ -9,7 +9,8 @@ when the line was written, so the number is never too small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from sqlalchemy import func, select
@@ -17,6 +18,7 @@ from sqlalchemy import func, select
 from medloop.contracts import AuditEvent, Contract
 from medloop.store import audit, records
 from medloop.store.db import Store
+from medloop.store.tables import natural_id
 
 C = TypeVar("C", bound=Contract)
 
@@ -50,3 +52,21 @@ def get_audited(store: Store, kind: type[C], record_id: str, *, actor: str, purp
             )
             audit.append(conn, event)
     return found
+
+
+def read_some(store: Store, kind: type[C], record_ids: Iterable[str], *, actor: str, purpose: str) -> list[C]:
+    """The records of a kind that have one of these ids, in the order they came."""
+    table, wanted = records.TABLES[kind], sorted(set(record_ids))
+    found: list[tuple[int, C]] = []
+    with store.read() as conn:
+        for at in range(0, len(wanted), records.PAGE):
+            some = table.c[natural_id(table)].in_(wanted[at : at + records.PAGE])
+            for row in conn.execute(select(table).where(some)).all():
+                opened = records.open_row(table, row, store.keys.reading(conn, row.key_id))
+                plain = {name: value for name, value in row._mapping.items() if name in kind.model_fields}
+                found.append((row.id, kind.model_validate(plain | {name: json.loads(text) for name, text in opened.items()})))
+    if found:
+        with store.write() as conn:
+            detail: dict[str, str | int | float | bool] = {"purpose": purpose, "rows": len(found)}
+            audit.append(conn, AuditEvent(actor=actor, action=f"{table.name}.read", subject=table.name, detail=detail))
+    return [record for _, record in sorted(found, key=lambda one: one[0])]

@@ -24,7 +24,7 @@ PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0)  # of half the squared weights, summed o
 
 def bag_of_words(train: Sequence[Pair], test: Sequence[Pair], seed: int) -> Numbers:
     """Margins of the test pairs by the words of the training pairs."""
-    fit, tune = split_by_prompt(train, 0.2, seed)
+    fit, tune = split_by_prompt(train, 0.2, seed, as_marked=False)
     best = PENALTIES[-1]
     if fit and tune:
         losses = {penalty: _loss(_margins(fit, tune, penalty)) for penalty in PENALTIES}

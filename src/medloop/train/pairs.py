@@ -31,6 +31,11 @@ class Opens(Protocol):
     @property
     def opening(self) -> str: ...
 
+    @property
+    def side(self) -> str | None:
+        """`train` or `test` where the file says so (`metadata.split`)."""
+        ...
+
 
 T = TypeVar("T", bound=Opens)
 
@@ -42,6 +47,7 @@ class Pair:
     prompt: tuple[Message, ...]
     chosen: str
     rejected: str
+    side: str | None = None
 
     @property
     def opening(self) -> str:
@@ -92,14 +98,19 @@ def contradictions(pairs: Sequence[Pair]) -> int:
     return sum((pair.opening, pair.prompt, pair.rejected, pair.chosen) in known for pair in pairs)
 
 
-def split_by_prompt(pairs: Sequence[T], share: float, seed: int) -> tuple[list[T], list[T]]:
-    """(train, test): whole openings go to the test side, in an order that seed and text decide, until `share` is reached."""
+def split_by_prompt(pairs: Sequence[T], share: float, seed: int, *, as_marked: bool = True) -> tuple[list[T], list[T]]:
+    """(train, test): whole openings go to the test side, in an order that seed and text decide, until `share` is reached.
+
+    What the file itself marks as train or test stays on that side, and is not drawn; so the split of 'medloop data build' holds.
+    """
     groups: dict[str, list[T]] = {}
     for pair in pairs:
         groups.setdefault(pair.opening, []).append(pair)
-    order = sorted(groups, key=lambda opening: hashlib.sha256(f"{seed}:{opening}".encode()).digest())
-    held: set[str] = set()
-    count = 0
+    marks = {opening: {pair.side for pair in group if as_marked} for opening, group in groups.items()}
+    held = {opening for opening, sides in marks.items() if "test" in sides}
+    free = [opening for opening, sides in marks.items() if not sides & {"train", "test"}]
+    order = sorted(free, key=lambda opening: hashlib.sha256(f"{seed}:{opening}".encode()).digest())
+    count = sum(len(groups[opening]) for opening in held)
     for opening in order:
         if count + len(groups[opening]) <= share * len(pairs):
             held.add(opening)
@@ -142,7 +153,14 @@ def pair_of(row: dict[str, Any]) -> Pair:
     chosen, rejected = answer_of(row, "chosen"), answer_of(row, "rejected")
     if chosen.strip() == rejected.strip():
         raise UnfitPair("chosen and rejected are the same text")
-    return Pair(prompt_of(row), chosen, rejected)
+    return Pair(prompt_of(row), chosen, rejected, side_of(row))
+
+
+def side_of(row: dict[str, Any]) -> str | None:
+    """The side of the split that a row says it is on."""
+    about = row.get("metadata")
+    said = about.get("split") if isinstance(about, dict) else None
+    return said if said in ("train", "test") else None
 
 
 def prompt_of(row: dict[str, Any]) -> tuple[Message, ...]:

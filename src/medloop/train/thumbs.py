@@ -20,7 +20,7 @@ from typing import Any
 from medloop.contracts import Message
 from medloop.errors import InputError
 from medloop.store import jsonl
-from medloop.train.pairs import CHOICE, UnfitPair, answer_of, opening, pair_of, prompt_of
+from medloop.train.pairs import CHOICE, UnfitPair, answer_of, opening, pair_of, prompt_of, side_of
 
 ANSWERS = ("completion", "answer", "agent_response")
 SAID = ("label", "thumb", "feedback_type", "rating")
@@ -35,6 +35,7 @@ class Thumb:
     prompt: tuple[Message, ...]
     answer: str
     liked: bool
+    side: str | None = None
 
     @property
     def opening(self) -> str:
@@ -74,10 +75,10 @@ def thumbs_of(row: dict[str, Any]) -> list[Thumb]:
     """One line as thumbs: two of a pair, one of a record, none where nothing is decided; UnfitPair where it is neither."""
     if all(key in row for key in CHOICE) or ("chosen" in row and "rejected" in row):
         pair = pair_of(row)
-        return [Thumb(pair.prompt, pair.chosen, True), Thumb(pair.prompt, pair.rejected, False)]
+        return [Thumb(pair.prompt, pair.chosen, True, pair.side), Thumb(pair.prompt, pair.rejected, False, pair.side)]
     liked = _liked(row)
     prompt, answer = _exchange(row)
-    return [] if liked is None else [Thumb(prompt, answer, liked)]
+    return [] if liked is None else [Thumb(prompt, answer, liked, side_of(row))]
 
 
 def contradictions(thumbs: Sequence[Thumb]) -> int:
