@@ -57,6 +57,7 @@ def create_app(
     app = FastAPI(title="medloop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.settings = settings
     app.state.buckets, app.state.http_counts = Buckets(limits.rate), HttpCounts()
+    app.state.measured = {}  # what the dashboard counted last
     for router in (train.router, feedback.router, feedback_read.router, feedback_read.numbers):
         app.include_router(router)
     for router in (pages.router, pages_rate.router, pages_see.router):

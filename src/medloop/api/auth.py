@@ -5,10 +5,13 @@ What this process changes (`forget`) counts from the next request on; what anoth
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+
+from starlette.concurrency import run_in_threadpool
 
 from medloop.errors import MedloopError
 from medloop.store import users
@@ -29,11 +32,21 @@ class Access:
         self.store, self.memory_s, self.clock = store, memory_s, clock
         self.tries = Tries(clock)
         self._known: OrderedDict[str, tuple[float, Credential]] = OrderedDict()
+        self._asked: dict[str, asyncio.Future[Credential | None]] = {}
 
     def remembered(self, text: str) -> Credential | None:
         """Found within the last second; the answer for nearly every request of a busy client."""
         at, found = self._known.get(users.digest(text), (0.0, None))
         return found if found is not None and self.clock() - at < self.memory_s else None
+
+    async def once(self, text: str, find: Callable[[str], Credential | None]) -> Credential | None:
+        """`find` in a thread; requests of one key that come together ask the store once."""
+        digest = users.digest(text)
+        asked = self._asked.get(digest)
+        if asked is None:
+            asked = self._asked[digest] = asyncio.ensure_future(run_in_threadpool(find, text))
+            asked.add_done_callback(lambda _: self._asked.pop(digest, None))
+        return await asyncio.shield(asked)  # one request that goes away does not take the others with it
 
     def find_key(self, text: str) -> Credential | None:
         return self._keep(text, users.find_key(self.store, text))

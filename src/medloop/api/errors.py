@@ -65,7 +65,7 @@ async def _ours(request: Request, error: Exception) -> Response:
     if is_page(request):
         if code is None:
             log.error("%s %s: %s", request.method, request.url.path, error)
-        return await _as_page(request, code or 500)
+        return await _as_page(request, code or 500, error.what if code in (409, 422) else "")
     if code is None:  # the workspace's own trouble: its sentence names files, which are for the log
         log.error("%s %s: %s", request.method, request.url.path, error)
         return answer(500, "The workspace cannot be used as it is", "Its owner finds the reason in the log of the server")
@@ -105,7 +105,7 @@ def is_page(request: Request) -> bool:
     return request.url.path.startswith("/web")
 
 
-async def _as_page(request: Request, code: int) -> Response:
+async def _as_page(request: Request, code: int, words: str = "") -> Response:
     language = choose(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
     t, viewer = Words(language), render.Viewer(language)
     if code == 401 and request.method in READING:
@@ -113,7 +113,7 @@ async def _as_page(request: Request, code: int) -> Response:
     if code in (401, 403) and request.method not in READING:
         typed = [text for name in TYPED if (text := (await read_form(request)).get(name, "").strip())]
         return HTMLResponse(render.page("expired.html", viewer, typed=typed), status_code=code)
-    said = t(f"error_{code}") if code in (403, 404) else t("error_other")
+    said = t(f"error_{code}") if code in (403, 404) else words or t("error_other")
     return HTMLResponse(render.page("error.html", viewer, text=said), status_code=code)
 
 

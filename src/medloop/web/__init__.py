@@ -4,5 +4,5 @@ words       which language, and what each label says there
 render      a page as HTML, autoescaped; the static files
 forms       what was filled in -> a body for feedback/record.py, or an error beside each field
 history     what became of somebody's records
-plots       bars and lines as geometry, drawn by templates/plot.html
+dashboard   numbers about the feedback as tiles, pictures and tables
 """

@@ -25,7 +25,7 @@ MENU = {
     "compare": ("clinician", "annotator"),
     "correct": ("clinician",),
     "history": ("clinician", "annotator"),
-    "dashboard": ("clinician", "engineer", "auditor", "admin"),
+    "dashboard": ("engineer", "auditor", "admin"),
     "audit": ("auditor",),
     "users": ("admin",),
 }

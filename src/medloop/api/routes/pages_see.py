@@ -1,8 +1,9 @@
-"""The pages where people look: my history, the audit log, users."""
+"""The pages where people look: my history, the dashboard with the open incidents, the audit log, users."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import time
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -10,17 +11,26 @@ from fastapi.responses import Response
 
 from medloop.api.policy import Caller, ForbiddenError, NothingHereError, allow
 from medloop.api.routes.pages import Fields, go, show, store_of, words_of
+from medloop.contracts import utc_now
 from medloop.errors import InputError
-from medloop.store import audit, passwords, users
+from medloop.feedback import incidents, queue
+from medloop.feedback.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.store import audit, passwords, quarantine, users
+from medloop.store.ingest import Ingest
 from medloop.store.own import own_records
 from medloop.store.users import ROLES
-from medloop.web import history
+from medloop.web import dashboard, history
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
 Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="feedback:read"))]
 Auditor = Annotated[Caller, Depends(allow("auditor", scope="audit"))]
 Admin = Annotated[Caller, Depends(allow("admin", scope="users"))]
+Watcher = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
+CLOSERS = ("engineer", "admin")
+Closer = Annotated[Caller, Depends(allow(*CLOSERS, scope="incidents"))]
+SPANS = (7, 30, 365)
+FRESH_S = 30.0
 PAGE = 20
 LINES = 50
 
@@ -32,6 +42,42 @@ def my_history(request: Request, caller: Rater, before: datetime | None = None) 
     older = own[-1].timestamp.isoformat() if len(own) == PAGE else ""
     rows = history.lines(own, words_of(request))
     return show(request, caller, "history.html", rows=rows, older=older, paged=at is not None)
+
+
+@router.get("/dashboard")
+def see_dashboard(request: Request, caller: Watcher, days: Annotated[int, Query(ge=1, le=3650)] = 30) -> Response:
+    store, t = store_of(request), words_of(request)
+    found = _measured(request, days)
+    filled: dict[str, Any] = {
+        "names": {user.user_id: user.name for user in users.list_users(store)},
+        "spans": SPANS,
+        "days": days,
+    }
+    filled["incidents"] = incidents.listed(store, state="open", limit=LINES)
+    waiting = sum(queue.stats(store).open_by_kind.values())
+    filled["tiles"] = dashboard.tiles(found, waiting, len(quarantine.listed(store)), t)
+    filled["figures"] = dashboard.figures(found, t)
+    filled["alerts"] = found.alerts if caller.role in CLOSERS else ()  # they name people
+    return show(request, caller, "dashboard.html", may_close=caller.role in CLOSERS, **filled)
+
+
+def _measured(request: Request, days: int) -> FeedbackMetrics:
+    """Counting takes a while, so everybody sees the same numbers for half a minute."""
+    kept: dict[int, tuple[float, FeedbackMetrics]] = request.app.state.measured
+    if days not in kept or time.monotonic() - kept[days][0] > FRESH_S:
+        found = measure(store_of(request), MetricsConfig(since=utc_now() - timedelta(days=days)))
+        kept.clear()
+        kept[days] = (time.monotonic(), found)
+        return found
+    return kept[days][1]
+
+
+@router.post("/incidents/{incident_id}/close")
+async def close_incident(request: Request, caller: Closer, incident_id: str, form: Fields) -> Response:
+    ingest: Ingest = request.app.state.ingest
+    await ingest.stored(incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", "")))
+    request.app.state.measured.clear()
+    return go("/web/dashboard")
 
 
 @router.get("/audit")

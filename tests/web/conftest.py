@@ -1,0 +1,134 @@
+"""A workspace with people of every role, an app over it, clients without and with a real browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from web_world import PASSWORD, Browser
+
+from medloop.api.app import create_app
+from medloop.contracts import Trace
+from medloop.contracts.queue import QueueItem
+from medloop.loop import init_workspace
+from medloop.settings import Settings
+from medloop.store import passwords, queue, records, users
+from medloop.store.db import open_store
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(monkeypatch):
+    monkeypatch.setattr(passwords, "COST", 2**4)
+
+
+@pytest.fixture
+def settings(workspace: Path) -> Settings:
+    init_workspace(workspace)
+    found = Settings(home=workspace, device="cpu", threads=1, offline=True)
+    with open_store(found) as store:
+        for name in (*users.ROLES, "other"):
+            users.add_user(store, name, name if name in users.ROLES else "clinician", password=PASSWORD, actor="test")
+    return found
+
+
+@pytest.fixture
+def store(settings: Settings):
+    with open_store(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def fill(store):
+    """Put traces and items of the queue into the store."""
+
+    def put(*given: Trace | QueueItem) -> None:
+        records.add(store, [one for one in given if isinstance(one, Trace)], actor="test")
+        queue.add_items(store, [one for one in given if isinstance(one, QueueItem)], actor="test")
+
+    return put
+
+
+@pytest.fixture
+def app(settings: Settings):
+    with TestClient(create_app(settings, supervise=False), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        yield client.app
+
+
+@pytest.fixture
+def browse(app):
+    """A client for somebody, logged in unless it is nobody."""
+
+    def as_user(name: str | None) -> Browser:
+        client = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+        client.headers["Origin"] = "http://127.0.0.1"
+        if name is not None:
+            answered = client.post("/web/login", data={"name": name, "password": PASSWORD}, follow_redirects=False)
+            assert answered.status_code == 303, answered.text
+        return Browser(client)
+
+    return as_user
+
+
+@pytest.fixture
+def server(settings: Settings):
+    """The same app on a port of this machine, for a real browser."""
+    import uvicorn
+
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    running = uvicorn.Server(uvicorn.Config(create_app(settings, supervise=False), log_level="error"))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not running.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    running.should_exit = True
+    thread.join(timeout=10)
+
+
+def find_chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("CHROMIUM") or next((found for name in names if (found := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    path = find_chromium()
+    if path is None:
+        pytest.skip("no Chromium found (chromium, chromium-browser, google-chrome in PATH, or the variable CHROMIUM)")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (the dev extra has it)")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium, server):
+    """A page in a browser of its own, logged in; what it says on its console is kept in `page.said`."""
+    contexts = []
+
+    def as_user(name: str | None, **options):
+        context = chromium.new_context(base_url=server, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.said = []
+        page.on("console", lambda message: page.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: page.said.append(f"error: {error}"))
+        if name is not None:
+            page.goto("/web/login")
+            page.fill("#name", name)
+            page.fill("#password", PASSWORD)
+            page.keyboard.press("Enter")
+            page.wait_for_url("**/web/")
+        return page
+
+    yield as_user
+    for context in contexts:
+        context.close()
