@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from medloop.evaluate.inspect_read import Pool
     from medloop.evaluate.panel import Panel, PanelConfig
     from medloop.evaluate.side_by_side import Evaluation
+    from medloop.feedback.metrics import FeedbackMetrics, MetricsConfig
+    from medloop.feedback.propose import Proposed
+    from medloop.feedback.queue import QueueConfig
     from medloop.reward.combine import MixConfig
     from medloop.reward.file import FileSummary
     from medloop.store.db import Store
@@ -348,3 +351,41 @@ def build_from_feedback(store: Store, config: FeedbackConfig, *, seed: int, acto
     built = build(store, config, seed=seed, actor=actor)
     register(store, "feedback", built.folder, built.card.model_dump(mode="json", exclude_none=True), actor=actor)
     return built
+
+
+def fill_queue(
+    settings: Settings, store: Store, *, config: QueueConfig, reward_model: str = "", answers: Path | None = None
+) -> Proposed:
+    """Top the review queue up from traces, from where teacher and rules disagreed, and from a file of answers."""
+    from medloop.data.risk import strata_of
+    from medloop.feedback.propose import Signals, answer_key, from_samples, propose
+    from medloop.reward.file import read_samples
+    from medloop.store import jsonl, marks
+    from medloop.store.scores import rewards_of
+
+    path = settings.workspace.rl / "teacher_conflicts.jsonl"
+    rows = list(jsonl.read(path))[-config.pool :] if path.is_file() else []
+    gaps = {answer_key(row["question"], row["answer"]): float(row["gap"]) for row in rows}
+    extra = from_samples(((row["question"], row["answer"], None, float(row["gap"])) for row in rows), pairs=False)
+    if answers is not None:
+        given = ((one.question, one.answer, one.group, None) for one in read_samples(answers) if one.answer)
+        extra += from_samples(given, pairs=True)
+    values = _values(settings, reward_model) if reward_model else None
+    signals = Signals(strata_of, values, gaps, rewards_of(store, marks.newest_traces(store, config.pool)))
+    return propose(store, signals, extra=extra, config=config, actor=actor())
+
+
+def _values(settings: Settings, name: str) -> Callable[[Sequence[Sample]], list[float | None]]:
+    """What a reward model says of answers; None where it could not."""
+    from medloop.contracts import Score
+
+    model = _reward_model(settings, name)
+    return lambda samples: [part.value if isinstance(part, Score) else None for part in model.score(samples)]
+
+
+def measure_feedback(settings: Settings, store: Store, config: MetricsConfig) -> FeedbackMetrics:
+    """The numbers about the feedback, with the coverage of the risk strata."""
+    from medloop.data.risk import strata_of
+    from medloop.feedback.metrics import measure
+
+    return measure(store, config, strata_of=strata_of if config.traces else None, actor=actor())

@@ -11,12 +11,12 @@ texts, so they count everywhere but in agreement.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Table, func, or_, select
+from sqlalchemy import Connection, Row, Table, case, func, or_, select
 
 from medloop.store.db import Store
 from medloop.store.tables import (
@@ -202,15 +202,32 @@ def rated_traces(store: Store, most: int) -> list[str]:
         return list(dict.fromkeys(name for name in found if name is not None))
 
 
-def complaints(store: Store, trace_ids: list[str]) -> dict[str, float]:
-    """Of these traces those with a thumb, stars or a critical flag: 1 somebody complained, 0 nobody did."""
-    found: dict[str, float] = {}
-    columns = (rlhf_feedback.c.trace_id, rlhf_feedback.c.thumb, rlhf_feedback.c.rating, rlhf_feedback.c.critical)
-    spoke = or_(rlhf_feedback.c.thumb.is_not(None), rlhf_feedback.c.rating.is_not(None), rlhf_feedback.c.critical)
+@dataclass(frozen=True)
+class Heard:
+    """What was said about one trace: 1 somebody complained, 0 nobody did, None nobody judged it."""
+
+    complaint: float | None = None
+    raters: int = 0
+    corrected: bool = False
+
+
+SILENCE = Heard()
+
+
+def heard(store: Store, trace_ids: list[str]) -> dict[str, Heard]:
+    """Of these traces those that people spoke about. A thumb down, one or two stars or a critical flag is a complaint."""
+    table, found = rlhf_feedback.c, dict[str, Heard]()
+    spoke = or_(table.thumb.is_not(None), table.rating.is_not(None), table.critical)
+    rater = func.coalesce(table.clinician_id, table.recorded_by)
+    bad = func.max(case((or_(table.critical, table.thumb == "down", table.rating <= 2), 1), else_=0))
     with store.read() as conn:
         for start in range(0, len(trace_ids), 400):
-            some = rlhf_feedback.c.trace_id.in_(trace_ids[start : start + 400])
-            for name, thumb, rating, critical in conn.execute(select(*columns).where(some, spoke)).all():
-                bad = critical or thumb == "down" or (rating is not None and rating <= 2)
-                found[name] = max(found.get(name, 0.0), float(bool(bad)))
+            some = trace_ids[start : start + 400]
+            query = select(table.trace_id, bad, func.count(rater.distinct())).where(table.trace_id.in_(some), spoke)
+            for name, complaint, n in conn.execute(query.group_by(table.trace_id)).all():
+                found[name] = Heard(float(complaint), int(n))
+            done = select(rlhf_corrections.c.trace_id).where(rlhf_corrections.c.trace_id.in_(some)).distinct()
+            for name in conn.execute(done).scalars():
+                if name is not None:
+                    found[name] = replace(found.get(name, SILENCE), corrected=True)
     return found

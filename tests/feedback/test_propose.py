@@ -1,0 +1,156 @@
+"""What goes into the queue: reasons, quotas, no repetition, complaints first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from medloop.contracts import Conversation, Feedback, Message, Missing, Reward, Score, Trace
+from medloop.feedback.novelty import Seen
+from medloop.feedback.propose import Candidate, Signals, answer_key, choose, doubt, from_samples, priority, propose, spread
+from medloop.feedback.queue import QueueConfig
+from medloop.settings import Settings
+from medloop.store import queue as rows
+from medloop.store import records
+from medloop.store.db import Store, open_store
+
+ALL = {"emergency": 10, "routine": 10}
+
+
+@pytest.fixture
+def desk(sqlite_settings: Settings) -> Iterator[Store]:
+    with open_store(sqlite_settings) as opened:
+        yield opened
+
+
+def strata(text: str) -> tuple[Any, ...]:
+    return ("emergency",) if "chest" in text else ("routine",)
+
+
+SIGNALS = Signals(strata_of=strata)
+
+
+def trace(name: str, question: str, answer: str, **more: Any) -> Trace:
+    said = (Message(role="user", content=question), Message(role="assistant", content=answer))
+    base = {
+        "trace_id": name,
+        "session_id": "s",
+        "agent_name": "a",
+        "model_version": "m",
+        "conversation": Conversation(messages=said),
+    }
+    return Trace.model_validate({**base, **more})
+
+
+def thumb(name: str, rater: str, up: bool) -> Feedback:
+    base = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "trace_id": name}
+    return Feedback.model_validate({**base, "clinician_id": rater, "thumb": "up" if up else "down"})
+
+
+def asked(question: str, **reasons: float) -> Candidate:
+    return Candidate(prompt=(Message(role="user", content=question),), answers=("x",), reasons=reasons)
+
+
+def test_priority_by_hand() -> None:
+    weights = {"risk": 0.5, "novelty": 0.4}
+    assert priority({"risk": 1.0, "novelty": 0.5}, weights) == pytest.approx(1 - 0.5 * 0.8)
+    assert priority({}, weights) == 0 and priority({"unknown": 1.0}, weights) == 0
+
+
+def test_doubt_by_hand() -> None:
+    assert doubt([0.5]) == 1.0 and doubt([0.9]) == pytest.approx(0.2)
+    assert doubt([0.7, 0.7]) == 1.0
+    # Odds 4 and 1/4: the first is better with 16 : 1, so p = 16/17 and 1 - |2p - 1| = 2/17.
+    assert doubt([0.8, 0.2]) == pytest.approx(2 / 17)
+    assert doubt([0.8, None]) is None
+
+
+def part(name: str, value: float) -> Score:
+    return Score(name=name, value=value, reason="r", author="a", version="1")
+
+
+def test_spread_holds_the_teacher_against_the_rules_and_turns_penalties_round() -> None:
+    weights = {"chain": 0.35, "risk": -0.15, "teacher": 0.25}
+    reward = Reward(parts=(part("chain", 1.0), part("risk", 0.0), part("teacher", 0.2)), weights=weights, version="1")
+    assert spread(reward) == pytest.approx(0.8)  # the rules say 1 and 1
+    alone = Reward(parts=(part("chain", 1.0), part("risk", 1.0)), weights=weights, version="1")
+    assert spread(alone) == 1.0  # one says 1, the other 0
+    silent = Missing(name="teacher", reason="timeout", author="a", version="1")
+    assert spread(Reward(parts=(part("chain", 1.0), silent), weights=weights, version="1")) is None
+
+
+def test_novelty_tells_a_rephrased_question_from_another_one() -> None:
+    seen = Seen(["I have had crushing chest pain since this morning", "孩子发烧三十九度怎么办"])
+    assert seen.novelty("crushing chest pain since this morning") == pytest.approx(0.1, abs=0.1)
+    assert seen.novelty("my knee hurts after running") == pytest.approx(1.0, abs=0.1)
+    assert seen.novelty("孩子发烧三十九度怎么办呢") < 0.3 < seen.novelty("老人头晕血压高")
+    assert seen.novelty("") == 0.0
+
+
+def test_of_ten_rephrasings_one_comes_before_the_other_questions() -> None:
+    same = [asked(f"how long does a common cold last for me {n}") for n in range(10)]
+    other = [asked("itchy rash on both arms"), asked("blood pressure tablets and grapefruit")]
+    chosen = choose([*same, *other], SIGNALS, {"routine": 3}, QueueConfig(), Seen())
+    questions = [item.content.prompt[0].content for item in chosen]
+    assert sum("cold" in question for question in questions) == 1
+
+
+def test_a_stratum_gets_its_share_and_what_it_cannot_fill_goes_to_the_best_of_the_rest() -> None:
+    many = [asked(f"case {n} of words{n}", disagreement=0.9) for n in range(30)]
+    few = [asked("chest tightness"), asked("chest ache")]
+    chosen = choose([*many, *few], SIGNALS, {"emergency": 5, "routine": 5}, QueueConfig(), Seen())
+    assert Counter(item.stratum for item in chosen) == {"emergency": 2, "routine": 8}
+
+
+def test_the_reward_models_doubt_raises_an_item() -> None:
+    sure = {"sure": 0.99, "torn": 0.5}
+    signals = Signals(strata, values=lambda samples: [sure[sample.answer or ""] for sample in samples])
+    given = [Candidate((Message(role="user", content="q"),), (name,)) for name in sure]
+    (item,) = choose(given, signals, {"routine": 1}, QueueConfig(), Seen())
+    assert item.content.answers == ("torn",) and item.reasons["uncertainty"] == 1.0
+
+
+def test_a_fill_takes_traces_pairs_and_complaints_and_says_why(store: Store) -> None:
+    records.add(
+        store, [trace("t1", "chest pain", "rest"), trace("t2", "chest pain", "call 112"), trace("t3", "a cold", "tea")], actor="t"
+    )
+    records.add(store, [thumb("t3", "u", up=False)], actor="t")
+    found = propose(store, SIGNALS, actor="t")
+    kinds = {row.trace_id: row.kind for row in rows.listed(store) if row.kind != "compare"}
+    assert kinds == {"t1": "rate", "t2": "rate", "t3": "correct"} and found.added == 4
+    complaint = next(row for row in rows.listed(store) if row.trace_id == "t3")
+    assert complaint.reasons["thumbs_down"] == 1.0 and complaint.raters == 1
+    assert {row.kind for row in rows.listed(store)} == {"rate", "compare", "correct"}
+    assert propose(store, SIGNALS, actor="t").added == 0  # nothing is asked twice
+
+
+def test_what_enough_people_judged_is_not_asked_again(desk: Store) -> None:
+    records.add(desk, [trace("t1", "a cold", "tea"), trace("t2", "a cough", "honey")], actor="t")
+    records.add(desk, [thumb("t1", "ann", up=True), thumb("t1", "ben", up=True), thumb("t2", "ann", up=True)], actor="t")
+    propose(desk, SIGNALS, actor="t")
+    assert [row.trace_id for row in rows.listed(desk)] == ["t2"]
+
+
+def test_a_fill_tops_up_to_the_wanted_size(desk: Store) -> None:
+    records.add(desk, [trace(f"t{n}", f"word{n} thing{n}", "tea") for n in range(30)], actor="t")
+    config = QueueConfig(size=12)
+    assert propose(desk, SIGNALS, config=config, actor="t").added == 12
+    assert propose(desk, SIGNALS, config=config, actor="t").added == 0
+    assert propose(desk, SIGNALS, config=QueueConfig(size=20), actor="t").added == 8
+
+
+def test_conflicts_on_file_reach_traces_and_are_asked_themselves(desk: Store) -> None:
+    records.add(desk, [trace("t1", "a cold", "tea")], actor="t")
+    signals = Signals(strata, gaps={answer_key("a cold", "tea"): 0.7})
+    propose(desk, signals, extra=from_samples([("a cough", "honey", None, 0.9)], pairs=False), actor="t")
+    assert {row.trace_id: row.reasons["disagreement"] for row in rows.listed(desk)} == {"t1": 0.7, None: 0.9}
+
+
+def test_answers_of_one_group_become_pairs() -> None:
+    found = from_samples(
+        [("q", "one", "g", None), ("q", "two", "g", None), ("q", "two", "g", None), ("z", "x", None, None)], pairs=True
+    )
+    assert [one.answers for one in found if one.kind == "compare"] == [("one", "two")]
