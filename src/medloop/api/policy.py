@@ -16,7 +16,6 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 from fastapi import Request
-from starlette.concurrency import run_in_threadpool
 
 from medloop.api.auth import Access
 from medloop.errors import MedloopError
@@ -103,7 +102,7 @@ async def credential_of(request: Request) -> Credential | None:
         text, find = session_token(request), access.find_session
     if not text:
         return None
-    return access.remembered(text) or await run_in_threadpool(find, text)
+    return access.remembered(text) or await access.once(text, find)
 
 
 def session_token(request: Request) -> str:
