@@ -43,6 +43,7 @@ class Settings(BaseModel):
     threads: int = Field(0, ge=0, description="Torch threads on the CPU; 0 means one per core.")
     seed: int = Field(42, ge=0, description="Seed of everything random.")
     offline: bool = Field(False, description="Never reach for a model hub, even for a hub id.")
+    rollout_key: SecretStr = Field(SecretStr(""), description="Key of the vLLM server that rollout_url names; empty: none.")
     teacher_key: SecretStr = Field(
         SecretStr(""), description="Key of the teacher's service; empty means the environment's DEEPSEEK_API_KEY, else none."
     )

@@ -612,3 +612,14 @@ def test_every_test_that_the_document_names_is_there() -> None:
     assert len(named) > 50
     assert not [name for name in named if f"def test_{name}(" not in known]
     assert re.findall(r"^\| (\d+) \|", checklist, re.MULTILINE) == [str(n) for n in range(1, 28)]
+
+
+def test_samples_of_another_engine_count_by_how_likely_they_are_here() -> None:
+    own, sampled = torch.tensor([[-1.0, -2.0, -1.0]]), torch.tensor([[-1.0, -1.0, -9.0]])
+    mask = torch.tensor([[True, True, True]])
+    weights = maths.rollout_weights(own, sampled, mask, 3.0)
+    assert weights.tolist() == [[1.0, pytest.approx(math.exp(-1)), 3.0]]
+    plain, _ = maths.policy_losses(own, own, torch.tensor([2.0]), mask)
+    weighed, _ = maths.policy_losses(own, own, torch.tensor([2.0]), mask, weights=weights)
+    assert torch.equal(weighed, plain * weights)
+    assert float(maths.rollout_drift(own, sampled, torch.tensor([[True, True, False]]))) == 1.0

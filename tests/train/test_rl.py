@@ -10,11 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from medloop.contracts import Sample
+from medloop.contracts import ModelRef, Sample
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.knobs import build, read_yaml
+from medloop.loop import rl_audit
+from medloop.models.load import resolve
 from medloop.store.artifacts import file_sha256, verify_artifact
 from medloop.testing.fakes import FakeScorer
+from medloop.testing.rollout_server import RolloutServer
 from medloop.train import grpo, irs, maths, ppo, rl
 from medloop.train.policy import Policy
 
@@ -67,6 +70,7 @@ def test_the_result_has_what_people_and_programs_read(settings: Any, method: str
     card = train(settings, method)
     folder = settings.home / "models/rl/r"
     verify_artifact(folder)
+    resolve(ModelRef(base=settings.model, adapter="models/rl/r"), settings)  # it can be loaded with all that lies in it
     names = {file.name for file in folder.iterdir()}
     assert {
         "adapter_model.safetensors",
@@ -78,6 +82,8 @@ def test_the_result_has_what_people_and_programs_read(settings: Any, method: str
         "card.json",
     } <= names
     assert ("value_head.safetensors" in names) == (method == "ppo")
+    steps = json.loads((folder / "kl_metrics.json").read_text())["steps"]
+    assert len(steps) >= 2 and card.metrics["kl_last"] == steps[-1]["kl"]
     assert card.method == method and card.trainable_parameters < card.total_parameters
     assert "<script" not in (folder / "report.html").read_text() and (folder / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -91,7 +97,7 @@ def test_stopped_and_continued_it_ends_with_the_same_bytes(settings: Any, untouc
             train(settings, method, should_stop=lambda: next(calls))
     train(settings, method)
     assert lines(settings, method) == lines(untouched, method)
-    for name in ("adapter_model.safetensors", "samples.jsonl", "rewards.csv", "kl_metrics.json"):
+    for name in ("adapter_model.safetensors", "samples.jsonl", "held_out.jsonl", "rewards.csv", "kl_metrics.json"):
         assert file_sha256(settings.home / "models/rl/r" / name) == file_sha256(untouched.home / "models/rl/r" / name)
 
 
@@ -240,3 +246,47 @@ def test_the_run_file_opens_with_its_command_and_holds_every_setting(method: str
     found = build(kind, file=path, pairs=(), flags={}, defaults={})
     assert found == kind(adapter="sft") and set(read_yaml(path)) == set(kind.model_fields)
     assert all(field.description and field.description.endswith(".") for field in kind.model_fields.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_server_may_sample(settings: Any, method: str) -> None:
+    with RolloutServer(ModelRef(base=settings.model), settings) as server:
+        card = train(settings, method, rollout_url=server.url, temperature=0.8)
+        assert not server.adapters and len(set(server.loaded)) >= card.config.get("steps", card.config.get("n_iterations"))
+    said = [row["extra"]["drift"] for row in lines(settings, method) if "drift" in row.get("extra", {})]
+    assert len(said) == (0 if method == "irs" else 4) and all(drift < 1e-4 for drift in said)
+    assert card.config["rollouts"] == "vllm" and "rollout_url" not in card.config
+    assert not list((settings.home / f"jobs/train_{method}-r/rollout").iterdir())
+
+
+@pytest.mark.parametrize("wrong", ["deaf", "raw"])
+def test_a_server_that_samples_something_else_is_found_out_before_it_teaches(settings: Any, wrong: str, small_base: Path) -> None:
+    train(settings, "grpo", steps=2, learning_rate=0.1)
+    adapter = {"adapter": "models/rl/r", "name": "second", "temperature": 0.5}
+    more = {wrong: True}
+    with (
+        RolloutServer(ModelRef(base=settings.model), settings, **more) as server,
+        pytest.raises(ConfigError, match="does not sample this policy"),
+    ):
+        train(settings, "grpo", rollout_url=server.url, **adapter)
+
+
+def test_every_held_out_check_is_audited_against_the_first(settings: Any) -> None:
+    plan = rl.plan(
+        config(settings, "grpo"), "grpo", scorer := FakeScorer(letters), settings,
+        rl.find_job(config(settings, "grpo"), "grpo", scorer, settings),
+        audit=lambda before, now: [f"{len(before)} and {len(now)}", before[0][0].id, str(now[0][1].value)],
+    )  # fmt: skip
+    card = grpo.run(plan, settings)
+    said = [row["extra"]["alarms"] for row in lines(settings, "grpo") if "alarms" in row.get("extra", {})]
+    assert len(said) == 2 and all(words[:2] == ["6 and 6", "r0"] for words in said) and said[0][2] != said[1][2]
+    assert card.metrics["alarms"] == 3 and "6 and 6" in (settings.home / "models/rl/r/report.html").read_text()
+
+
+def test_a_reward_for_brevity_alone_raises_the_panels_alarm(settings: Any) -> None:
+    scorer = FakeScorer(lambda sample: max(1 - len(sample.answer or "") / 40, 0.0))
+    wish = config(settings, "grpo", steps=10, prompts_per_step=8, samples=8, max_new_tokens=40, learning_rate=0.05, beta=0.0)
+    job = rl.find_job(wish, "grpo", scorer, settings)
+    card = grpo.run(rl.plan(wish, "grpo", scorer, settings, job, audit=rl_audit(1)), settings)
+    assert card.metrics["length_last"] < 0.5 * card.metrics["length_first"]
+    assert card.metrics["alarms"] >= 1 and "length" in (settings.home / "models/rl/r/report.html").read_text().lower()

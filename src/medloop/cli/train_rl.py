@@ -33,6 +33,7 @@ Rate = Annotated[float | None, typer.Option(help="First learning rate [by model 
 Seed = Annotated[int | None, typer.Option(help="Seed (else the setting 'seed').")]
 Config = Annotated[Path | None, typer.Option(help="YAML file with these and more settings.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the run; may be repeated.")]
+RolloutUrl = Annotated[str | None, typer.Option(metavar="URL", help="vLLM server that samples; it serves the same base [none].")]
 Live = Annotated[bool, typer.Option("--live", help="Show reward, KL, entropy and length of every step while it runs.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Train anew over a result or an unfinished run of that name.")]
 
@@ -45,6 +46,7 @@ def register(app: typer.Typer) -> None:
 def train_ppo(
     name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
     reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None, learning_rate: Rate = None,
+    rollout_url: RolloutUrl = None,
     target_kl: Annotated[float | None, typer.Option(help="KL to the reference to steer to, nats per answer [6].")] = None,
     seed: Seed = None, config: Config = None, set_: Set = None, live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip
@@ -60,6 +62,7 @@ def train_ppo(
     flags = {
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
         "steps": steps, "samples": samples, "learning_rate": learning_rate, "target_kl": target_kl, "seed": seed,
+        "rollout_url": rollout_url,
     }  # fmt: skip
     _train(ppo, ppo.PPOConfig, flags, with_, config, set_, live=live, replace=replace)
 
@@ -68,6 +71,7 @@ def train_ppo(
 def train_grpo(
     name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
     reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None, learning_rate: Rate = None,
+    rollout_url: RolloutUrl = None,
     loss: Annotated[str | None, typer.Option(help="How tokens are averaged: dapo, grpo, dr_grpo, bnpo [dapo].")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the KL to the reference; 0: none [0.02].")] = None,
     seed: Seed = None, config: Config = None, set_: Set = None, live: Live = False, replace: Replace = False,
@@ -84,6 +88,7 @@ def train_grpo(
     flags = {
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
         "steps": steps, "samples": samples, "learning_rate": learning_rate, "loss": loss, "beta": beta, "seed": seed,
+        "rollout_url": rollout_url,
     }  # fmt: skip
     _train(grpo, grpo.GRPOConfig, flags, with_, config, set_, live=live, replace=replace)
 
@@ -98,8 +103,8 @@ def train_irs(
     n_candidates: Annotated[int | None, typer.Option(help="Answers to each question [4].")] = None,
     top_k: Annotated[int | None, typer.Option(help="At most so many answers of a question are kept [3].")] = None,
     threshold: Annotated[float | None, typer.Option(help="Least reward of a kept answer [the mean of the round].")] = None,
-    learning_rate: Rate = None, seed: Seed = None, config: Config = None, set_: Set = None, live: Live = False,
-    replace: Replace = False,
+    learning_rate: Rate = None, rollout_url: RolloutUrl = None, seed: Seed = None, config: Config = None, set_: Set = None,
+    live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip
     """Iterative Rejection Sampling: generate candidates, keep the best, fine-tune on them, again; one model in memory.
 
@@ -113,7 +118,7 @@ def train_irs(
     flags = {
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward, "dw": dw,
         "n_iterations": n_iterations, "n_questions": n_questions, "n_candidates": n_candidates, "top_k": top_k,
-        "threshold": threshold, "learning_rate": learning_rate, "seed": seed,
+        "threshold": threshold, "learning_rate": learning_rate, "seed": seed, "rollout_url": rollout_url,
     }  # fmt: skip
     _train(irs, irs.IRSRunConfig, flags, with_, config, set_, live=live, replace=replace)
 
@@ -139,7 +144,7 @@ def _train(
             books.enter("adapter", job.target, card)
             common.say(f"Already trained: {common.shown(job.target)} ({_gain(card)}). Nothing to do.")
             return
-        plan = rl.plan(wish, stage.METHOD, scorer, settings, job, replace=replace)
+        plan = rl.plan(wish, stage.METHOD, scorer, settings, job, replace=replace, audit=loop.rl_audit(wish.seed))
         _announce(plan)
         began = time.monotonic()
         with stop_on_signal() as stopped, _bar(plan, live) as watch:
@@ -164,6 +169,8 @@ def _announce(plan: RLPlan) -> None:
 def _report(plan: RLPlan, card: TrainingCard, seconds: float) -> None:
     found = card.metrics
     common.say(f"Trained in {seconds:.0f} s: reward {found['reward_first']:.3f} -> {found['reward_last']:.3f}, {_gain(card)}.")
+    if alarms := int(found.get("alarms", 0)):
+        common.say(f"{alarms} alarms of the reward-hacking panel: read report.html before you go on.")
     share = card.trainable_parameters / card.total_parameters
     common.say(
         f"{common.shown(plan.job.target)}: {share:.1%} of the weights trained; report.html, curves.png, rewards.csv, card.json."
@@ -185,17 +192,17 @@ def _bar(plan: RLPlan, live: bool) -> Iterator[Callable[[Tick], None]]:
     """One bar for the steps; with `live` a line for each finished step stays on the screen."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn(plan.method), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    columns = (TextColumn(plan.method), BarColumn(bar_width=12), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=common.messages(), transient=True) as bar:
         task = bar.add_task("", total=plan.config.steps, completed=plan.continues_at)
         shown = plan.continues_at
 
         def watch(at: Tick) -> None:
             nonlocal shown
-            said = "  ".join(f"{name} {value:.3f}" for name, value in at.numbers.items())
+            said = "  ".join(f"{name} {value:.3f}" for name, value in at.numbers.items() if name != "step")
             bar.update(task, completed=max(at.step - 1, 0), description=f"{at.phase.lower()} {at.done}/{at.wanted}  {said}")
-            if live and at.numbers and at.step - 1 > shown:
-                shown = at.step - 1
-                bar.console.print(f"step {shown:>4}  {said}", highlight=False)
+            if live and (step := int(at.numbers.get("step", 0))) > shown:
+                shown = step
+                (common.say if bar.console.quiet else bar.console.print)(f"step {step:>4}  {said}")
 
         yield watch

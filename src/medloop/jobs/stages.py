@@ -108,7 +108,10 @@ def prepare(request: TrainRequest, settings: Settings, folder: Path, lease: Leas
         job = held(stage.find_job(wish, settings, folder=folder), lease)
     if (card := job.finished()) is not None:
         return Finished(job, card, kind)
-    plan: Any = rl.plan(wish, stage.METHOD, scorer, settings, job) if runs.rl else stage.plan(wish, settings, job)
+    if runs.rl:
+        plan: Any = rl.plan(wish, stage.METHOD, scorer, settings, job, audit=loop.rl_audit(wish.seed))
+    else:
+        plan = stage.plan(wish, settings, job)
     return Ready(stage, plan, job, kind, runs.rl, wish.steps if runs.rl else plan.steps)
 
 

@@ -7,13 +7,14 @@ the weights come from safetensors. A tensor too many, too few or of the wrong sh
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from pydantic import ValidationError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers.pytorch_utils import Conv1D
 
 from medloop.contracts import TrainingCard
@@ -90,3 +91,14 @@ def _read_card(path: Path) -> TrainingCard:
 
 def _unfit(folder: Path, base: str) -> ModelError:
     return ModelError(f"The weights in {folder} do not fit {base}", "Load the adapter on the base model that it was trained on")
+
+
+def save_adapter(folder: Path, model: Any, base: str) -> None:
+    """As peft would, but with its sets in order: the same adapter is the same bytes."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in get_peft_model_state_dict(model).items()}
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = {
+        key: sorted(value) if isinstance(value, set) else value for key, value in model.peft_config["default"].to_dict().items()
+    }
+    config |= {"base_model_name_or_path": base, "inference_mode": True}
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -50,6 +50,22 @@ class Row:
     stream: str
 
 
+class Rollouts(Protocol):
+    """A policy as a function from prompts (token ids) to samples: `Sampler` here, `ServedSampler` by a server."""
+
+    @property
+    def way(self) -> str: ...
+
+    def refresh(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def __call__(
+        self, prompts: Sequence[Sequence[int]], streams: Sequence[str], *, max_new_tokens: int, temperature: float = 1.0,
+        batch_size: int = 64, progress: Progress | None = None,
+    ) -> list[Sampled]: ...  # fmt: skip
+
+
 class Sampler:
     """A policy as a function from prompts (token ids) to samples."""
 
@@ -71,6 +87,9 @@ class Sampler:
         """The adapter has changed."""
         if self.lean is not None:
             self.lean.refresh()
+
+    def close(self) -> None:
+        """Nothing is held that the model does not hold."""
 
     def __call__(
         self,

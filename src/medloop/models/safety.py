@@ -21,17 +21,7 @@ from medloop.store.files import file_sha256
 
 WEIGHTS = ".safetensors"
 PAYLOAD = (WEIGHTS, ".json", ".jinja", ".model", ".txt")  # what decides how a model behaves
-BESIDE = (
-    ".jsonl",
-    ".md",
-    ".yaml",
-    ".yml",
-    ".csv",
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".svg",
-)  # cards and pictures: never opened
+BESIDE = (".jsonl", ".md", ".yaml", ".yml", ".csv", ".html", ".png", ".jpg", ".jpeg", ".svg")  # cards, pictures: never opened
 NAMES = ("LICENSE", "LICENCE", "NOTICE", "README", "USE_POLICY", ".gitattributes", ".gitignore")
 NOT_IDENTITY = ("card.json", "MANIFEST.json")  # they carry times: the same weights made twice have the same fingerprint
 POOLING = "1_Pooling/config.json"  # how a sentence encoder makes one vector of many

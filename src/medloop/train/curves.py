@@ -47,13 +47,22 @@ def _line(axes: Any, table: Sequence[dict[str, Any]], name: str, label: str, *, 
         axes.set_ylabel(label, color=colour)
 
 
-def page(card: TrainingCard, table: Sequence[dict[str, Any]], picture: bytes, gain: Interval | None) -> str:
-    """A page without scripts: the verdict on held-out questions, the curves, the numbers of the card."""
+def page(
+    card: TrainingCard,
+    table: Sequence[dict[str, Any]],
+    picture: bytes,
+    gain: Interval | None,
+    alarms: Sequence[str] | None = None,
+) -> str:
+    """A page without scripts: the verdict on held-out questions, what the panel noticed, the curves, the numbers of the card."""
     said = "No held-out questions were measured."
     if gain is not None and gain.mean is not None and gain.low is not None and gain.high is not None:
         sure = "the interval excludes 0" if gain.low > 0 or gain.high < 0 else "the interval includes 0: no proven change"
         around = f"95 % interval {gain.low:+.3f} to {gain.high:+.3f}, {gain.n} questions"
         said = f"Held-out reward moved by {gain.mean:+.3f} ({around}): {sure}."
+    noticed = "".join(f"<li><strong>Alarm:</strong> {html.escape(words)}</li>" for words in alarms or ())
+    if alarms == []:
+        noticed = "<li>The reward-hacking panel raises no alarm.</li>"
     numbers = "".join(f"<tr><td>{html.escape(k.replace('_', ' '))}</td><td>{v:,.6g}</td></tr>" for k, v in card.metrics.items())
     image = base64.b64encode(picture).decode()
     return f"""<!doctype html>
@@ -64,6 +73,7 @@ def page(card: TrainingCard, table: Sequence[dict[str, Any]], picture: bytes, ga
 td{{padding:.1rem 1rem .1rem 0;border-bottom:1px solid #ddd}}</style></head><body>
 <h1>{html.escape(card.method.upper())} {html.escape(card.name)}</h1>
 <p>{html.escape(said)}</p>
+<ul>{noticed}</ul>
 <img alt="Reward, KL, entropy and length over the steps" src="data:image/png;base64,{image}">
 <table>{numbers}</table>
 <p>Base {html.escape(card.base)}, {len(table)} rows in rewards.csv, samples.jsonl beside this page. Not a medical device.</p>

@@ -21,7 +21,7 @@ from torch import Tensor
 from medloop.contracts import Conversation, Reward, Sample, Score, Scorer
 from medloop.errors import InputError, ResultError
 from medloop.models.inputs import read_items
-from medloop.models.rollout import Sampled, Sampler
+from medloop.models.rollout import Rollouts, Sampled
 from medloop.models.template import THINK, fit_prompt, opens_thinking, render_prompt
 from medloop.train.policy import Policy
 
@@ -62,6 +62,12 @@ class Experience:
         """Rewards (N,) with 0 where there is none, and which are present (N,)."""
         present = torch.tensor([reward.value is not None for reward in self.rewards])
         return torch.tensor([reward.value or 0.0 for reward in self.rewards], dtype=torch.float32), present
+
+    def sampled(self, device: torch.device) -> Tensor:
+        """Log-probabilities (N, C) under the engine that drew the tokens, 0 behind the end."""
+        longest = max(len(row.tokens) for row in self.rows)
+        padded = [[*row.logprobs, *[0.0] * (longest - len(row.logprobs))] for row in self.rows]
+        return torch.tensor(padded, device=device)
 
     def parts(self, weights: dict[str, float]) -> tuple[Tensor, Tensor, list[str]]:
         """The parts of the reward one by one (N, K), which are present, and their names; a penalty counts negative."""
@@ -110,7 +116,7 @@ def read_questions(path: Path, tokenizer: Any, *, max_tokens: int, limit: int = 
 
 def gather(
     policy: Policy,
-    sampler: Sampler,
+    sampler: Rollouts,
     questions: Sequence[Question],
     scorer: Scorer,
     *,

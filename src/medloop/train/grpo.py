@@ -90,8 +90,9 @@ def _learn(
     config = bench.plan.config
     teach = [at for at in range(len(mask)) if mask[at].any() and (config.beta or advantages[at] != 0)]
     total: PolicyStats | None = None
-    sums = {"entropy": 0.0, "kl": 0.0}
+    sums = {"entropy": 0.0, "kl": 0.0, "drift": 0.0}
     losses = []
+    sampled = found.sampled(bench.policy.device)
     for epoch in range(config.epochs):
         for rows in rl.shuffled(teach, config.minibatches, f"{config.seed}:{bench.step}:{epoch}"):
             window = Window.of(mask, config.max_new_tokens, steps=config.minibatches)
@@ -101,9 +102,13 @@ def _learn(
                 columns, scored = batch.mask.shape[1], bench.policy.score(batch, temperature=config.temperature, entropy="value")
                 seen = mask[part, :columns]
                 before = scored.logprobs.detach() if old is None else old[part, :columns]
+                drawn = sampled[part, :columns]
+                sums["drift"] += float(maths.rollout_drift(before, drawn, seen))
+                weights = maths.rollout_weights(before, drawn, seen, config.rollout_cap) if config.rollout_url else None
                 per_token, stats = maths.policy_losses(
-                    scored.logprobs, before, advantages[part], seen, clip_low=config.clip, clip_high=config.clip_high
-                )
+                    scored.logprobs, before, advantages[part], seen, clip_low=config.clip, clip_high=config.clip_high,
+                    weights=weights,
+                )  # fmt: skip
                 if reference is not None:
                     kl = maths.kl_k3(scored.logprobs, reference[part, :columns], seen, old=before)
                     per_token = per_token + config.beta * kl
@@ -118,4 +123,7 @@ def _learn(
     if total is None:
         return {"loss": 0.0, "kl": 0.0}
     tokens, answers = max(float(total.tokens), 1.0), max(len(teach) * config.epochs, 1)
-    return {"loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, "kl": sums["kl"] / answers, **total.means()}
+    return {
+        "loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, "kl": sums["kl"] / answers, **total.means(),
+        "drift": sums["drift"] / tokens,
+    }  # fmt: skip

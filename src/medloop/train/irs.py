@@ -25,22 +25,23 @@ from torch import Tensor
 
 from medloop.contracts import Scorer, TrainingCard, canonical_json, sha256_id
 from medloop.errors import ResultError
+from medloop.models.adapter import save_adapter
 from medloop.models.inputs import read_items
 from medloop.models.rollout import Sampled
 from medloop.models.template import encode_example
 from medloop.settings import Settings
 from medloop.store import jsonl
 from medloop.store.artifacts import new_artifact
-from medloop.train import rl, rl_publish
+from medloop.train import rl, rl_publish, samples
 from medloop.train.checkpoint import save_checkpoint
 from medloop.train.experience import Experience
 from medloop.train.maths import Window, aggregate
 from medloop.train.policy import Batch
-from medloop.train.publish import save_adapter
 from medloop.train.rl import Bench, RLPlan
 from medloop.train.rl_config import IRSRunConfig as IRSRunConfig
 
 METHOD: Final = "irs"
+FILES = ("metrics.jsonl", samples.SAMPLES, samples.HELD_OUT)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _iteration(bench: Bench, old: Sequence[Sampled], should_stop: Callable[[], b
         raise ResultError("No candidate was worth learning from", "Lower the threshold, or ask for more candidates")
     _fine_tune(bench, [*rows, *_replayed(bench, rows, old)], should_stop)
     bench.sampler.refresh()
-    rl.check_held_out(bench)
+    rl.check_held_out(bench, with_kl=True)
     better = _not_worse(bench)
     if not better:
         with torch.no_grad():
@@ -160,9 +161,15 @@ def _report(bench: Bench, found: Experience, chosen: Chosen) -> None:
         scorer.end_round(found.rewards)
         bench.state["dw"] = scorer.state().model_dump(mode="json")
     rl.log(bench, "METRICS", avg_reward=said["reward"], weights=weights, extra={**said, **more})
-    bench.numbers = {"reward": said["reward"] or 0.0, "kept": float(len(chosen.kept)), "length": said["length"]}
+    bench.numbers = {
+        "step": bench.step,
+        "reward": said["reward"] or 0.0,
+        "kept": float(len(chosen.kept)),
+        "length": said["length"],
+    }
     model = sha256_id(canonical_json([bench.plan.job.identity, bench.step]))
-    rl.write_samples(bench, found, {at: _provenance(found, at) | {"model": model} for at in chosen.kept})
+    rows = {at: _provenance(found, at) | {"model": model} for at in chosen.kept}
+    samples.write(bench.plan.job.folder / samples.SAMPLES, bench.step, found, rows)
 
 
 def _provenance(found: Experience, at: int) -> dict[str, Any]:
@@ -248,9 +255,8 @@ def _save(bench: Bench) -> None:
     """By count of saves, because a round has many; the lines of metrics are counted, to be cut to them on the way back."""
     bench.state["saves"] = bench.state.get("saves", 0) + 1
     bench.state["iteration"] = bench.step
-    bench.state["lines"] = sum(1 for _ in jsonl.read(bench.plan.job.metrics))
-    samples = rl.samples_path(bench.plan.job)
-    bench.state["sampled"] = sum(1 for _ in jsonl.read(samples)) if samples.is_file() else 0
+    folder = bench.plan.job.folder
+    bench.state["lines"] = {n: sum(1 for _ in jsonl.read(folder / n)) for n in FILES if (folder / n).is_file()}
     weights = {name: p.detach() for name, p in bench.policy.trained().items()}
     save_checkpoint(bench.plan.job.checkpoints, bench.state["saves"], weights, bench.optimizer, extra={"state": bench.state})
 
@@ -259,8 +265,8 @@ def _go_on(bench: Bench) -> None:
     """After a restart: the scorer's weights as they were, and what was logged after the checkpoint is cut off."""
     if "lines" not in bench.state:
         return
-    _cut(bench.plan.job.metrics, bench.state["lines"])
-    _cut(rl.samples_path(bench.plan.job), bench.state["sampled"])
+    for name in FILES:
+        _cut(bench.plan.job.folder / name, bench.state["lines"].get(name, 0))
     bench.step = bench.state["iteration"]
     scorer: Any = bench.plan.scorer
     if "dw" in bench.state:

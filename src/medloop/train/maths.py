@@ -313,12 +313,14 @@ def policy_losses(
     clip_low: float = 0.2,
     clip_high: float | None = None,
     dual_clip: float | None = None,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, PolicyStats]:
     """PPO's clipped loss per token (B, T): -min(r A, clip(r, 1 - low, 1 + high) A). https://arxiv.org/abs/1707.06347
 
     Advantages are (B, T), or (B,) for one per answer. `clip_high` (default: `clip_low`) may be wider, 0.28 in DAPO, so that
     rare good tokens can grow. `dual_clip` c (3 is usual, https://arxiv.org/abs/1912.09729) bounds the loss of a bad token
-    whose ratio ran away, to c |A|. `clipped_low` and `clipped_high` count tokens whose gradient was cut by min.
+    whose ratio ran away, to c |A|. `clipped_low` and `clipped_high` count tokens whose gradient was cut by min. `weights` (B, T)
+    are those of `rollout_weights`, for samples of another engine.
     """
     high = clip_low if clip_high is None else clip_high
     advantages = torch.where(mask, advantages[:, None] if advantages.dim() == 1 else advantages, 0.0)
@@ -327,6 +329,8 @@ def policy_losses(
     losses = -torch.minimum(ratio * advantages, ratio.clamp(1 - clip_low, 1 + high) * advantages)
     if dual_clip is not None:
         losses = torch.where(advantages < 0, torch.minimum(losses, -dual_clip * advantages), losses)
+    if weights is not None:
+        losses = losses * weights
     with torch.no_grad():
         stats = PolicyStats(
             tokens=mask.sum(),
@@ -336,6 +340,20 @@ def policy_losses(
             clipped_high=((ratio > 1 + high) & (advantages > 0)).sum(),
         )
     return losses, stats
+
+
+def rollout_weights(own: Tensor, sampled: Tensor, mask: Tensor, cap: float) -> Tensor:
+    """How much a token of another engine counts (B, T): its probability here over that there, at most `cap`, without gradient.
+
+    An engine with other kernels or number types draws from a slightly other policy; truncated importance sampling takes the
+    difference out. https://fengyao.notion.site/off-policy-rl
+    """
+    return torch.where(mask, _log_ratio(own.detach(), sampled, mask).exp().clamp(max=cap), 0.0)
+
+
+def rollout_drift(own: Tensor, sampled: Tensor, mask: Tensor) -> Tensor:
+    """Sum over tokens of |log-probability here - log-probability where it was drawn|."""
+    return torch.where(mask, (own.detach() - sampled).abs(), 0.0).sum()
 
 
 def value_losses(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, clip: float = 0.2) -> Tensor:

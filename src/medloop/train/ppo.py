@@ -40,6 +40,7 @@ class Lesson:
     advantages: Tensor
     returns: Tensor
     mask: Tensor
+    weights: Tensor | None  # of samples from a server
     kl: float  # to the reference, nats per answer
 
 
@@ -75,7 +76,10 @@ def _step(bench: Bench) -> None:
     answers = int(lesson.mask.any(1).sum())
     bench.state["kl"] = controller.after(lesson.kl, answers).state()
     explained = maths.explained_variance(lesson.values, lesson.returns, lesson.mask)
-    rl.report_step(bench, found, rate=rate, **stats, kl=lesson.kl, beta=controller.beta, explained_variance=explained)
+    rl.report_step(
+        bench, found, rate=rate, **stats, kl=lesson.kl, beta=controller.beta, explained_variance=explained,
+        drift=rl.mean_drift(found, lesson.old),
+    )  # fmt: skip
 
 
 def _look_back(bench: Bench, found: Experience, beta: float) -> Lesson:
@@ -94,7 +98,9 @@ def _look_back(bench: Bench, found: Experience, beta: float) -> Lesson:
     advantages, returns = maths.gae(worth.rewards, then.values, worth.mask, gamma=config.gamma, lam=config.lam)
     answers = max(int(worth.mask.any(1).sum()), 1)
     kl = float(worth.kl.sum()) / answers
-    return Lesson(then.logprobs, then.values, maths.whiten(advantages, worth.mask), returns, worth.mask, kl)
+    sampled = found.sampled(device)
+    weights = maths.rollout_weights(then.logprobs, sampled, worth.mask, config.rollout_cap) if config.rollout_url else None
+    return Lesson(then.logprobs, then.values, maths.whiten(advantages, worth.mask), returns, worth.mask, weights, kl)
 
 
 def _learn(bench: Bench, found: Experience, lesson: Lesson) -> dict[str, Any]:
@@ -118,6 +124,7 @@ def _learn(bench: Bench, found: Experience, lesson: Lesson) -> dict[str, Any]:
                 per_token, stats = maths.policy_losses(
                     scored.logprobs, before, lesson.advantages[part, :columns], seen, clip_low=config.clip,
                     dual_clip=config.dual_clip,
+                    weights=None if lesson.weights is None else lesson.weights[part, :columns],
                 )  # fmt: skip
                 assert scored.values is not None and scored.entropy is not None
                 critic = maths.value_losses(

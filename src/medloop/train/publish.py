@@ -13,12 +13,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from peft import get_peft_model_state_dict
-from safetensors.torch import save_file
-
 from medloop.contracts import TrainingCard, utc_now
 from medloop.contracts.model import Method
 from medloop.models import runtime
+from medloop.models.adapter import save_adapter
 from medloop.models.runtime import obey_umask
 from medloop.store.artifacts import new_artifact
 from medloop.train.job import Job
@@ -112,14 +110,3 @@ def _how_to_ask(card: TrainingCard) -> list[str]:
     full = card.config.get("full")
     use = f"--model models/full/{card.name}" if full else f"--model {card.base} --adapter models/lora/{card.name}"
     return ["```", f"medloop predict questions.jsonl --output answers.jsonl {use}", "```", ""]
-
-
-def save_adapter(folder: Path, model: Any, base: str) -> None:
-    """As peft would, but with its sets in order: the same adapter is the same bytes."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in get_peft_model_state_dict(model).items()}
-    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    config = {
-        key: sorted(value) if isinstance(value, set) else value for key, value in model.peft_config["default"].to_dict().items()
-    }
-    config |= {"base_model_name_or_path": base, "inference_mode": True}
-    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

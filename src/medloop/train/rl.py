@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -24,22 +23,27 @@ from medloop.contracts.model import Method
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
 from medloop.models.load import load_tokenizer, resolve
-from medloop.models.rollout import Sampler
-from medloop.privacy.scrub import Scrubber, Unscrubbable
+from medloop.models.rollout import Rollouts, stop_ids
+from medloop.models.served import ServedSampler
 from medloop.settings import Settings
 from medloop.store import jsonl
 from medloop.store.artifacts import file_sha256, verify_if_sealed
+from medloop.train import samples
 from medloop.train.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.experience import Experience, Question, gather, read_questions
 from medloop.train.job import SMALL_MODEL, Job
-from medloop.train.maths import is_finite
+from medloop.train.maths import is_finite, rollout_drift
 from medloop.train.policy import Batch, Policy, Scores, collate, open_policy
 from medloop.train.rl_config import RLConfig as RLConfig
 from medloop.train.rl_config import StepConfig as StepConfig
 
-KEPT_SAMPLES = 4  # answers per step in samples.jsonl: the best, the worst, and some between
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 16}  # in an update, unless micro_batch_size says otherwise
+MAX_DRIFT = 0.25  # nats per token between a server and this policy; bfloat16 against float32 stays below 0.05
 MAX_BROKEN = 3  # steps that may end in a number that is not finite
+
+
+# Answers to the held-out questions before training and now -> what looks like a hacked reward, in plain words.
+Audit = Callable[[samples.Answers, samples.Answers], list[str]]
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class RLPlan:
     scorer: Scorer
     continues_at: int
     afresh: bool
+    audit: Audit
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,9 @@ def find_job(config: RLConfig, method: str, scorer: Scorer, settings: Settings, 
     inputs = {role: file_sha256(path) for role, path in files_of(config, settings).items()}
     if found.adapter_sha256 is not None:
         inputs["adapter"] = found.adapter_sha256
-    full = {**config.model_dump(), "method": method, "reward_version": scorer.version}
+    # Which server sampled does not decide what is learnt, that one did does: it may move, and its address is nobody's business.
+    full = {**config.model_dump(exclude={"rollout_url"}), "method": method, "reward_version": scorer.version}
+    full["rollouts"] = "vllm" if config.rollout_url else "torch"
     identity = {"config": full, "base_sha256": found.sha256, "inputs": inputs}
     lives = folder or settings.workspace.jobs / f"train_{method}-{config.name}"
     return Job(lives, settings.workspace.models / "rl" / config.name, identity)
@@ -107,7 +114,16 @@ def files_of(config: RLConfig, settings: Settings) -> dict[str, Path]:
     return found
 
 
-def plan(config: RLConfig, method: Method, scorer: Scorer, settings: Settings, job: Job, *, replace: bool = False) -> RLPlan:
+def plan(
+    config: RLConfig,
+    method: Method,
+    scorer: Scorer,
+    settings: Settings,
+    job: Job,
+    *,
+    replace: bool = False,
+    audit: Audit = lambda before, now: [],
+) -> RLPlan:
     """Read the questions and see what is left of an earlier start; nothing is written, no weights are loaded."""
     runtime.keep_quiet()
     if not replace:
@@ -124,7 +140,7 @@ def plan(config: RLConfig, method: Method, scorer: Scorer, settings: Settings, j
     held_out = [question for question in held.questions if question.ids not in seen] if held else []
     found = None if replace else job.resumable()
     at = 0 if found is None else found.step
-    return RLPlan(config, method, job, asked.questions, held_out, asked.too_long, scorer, at, replace)
+    return RLPlan(config, method, job, asked.questions, held_out, asked.too_long, scorer, at, replace, audit)
 
 
 @dataclass
@@ -133,7 +149,7 @@ class Bench:
 
     plan: RLPlan
     policy: Policy
-    sampler: Sampler
+    sampler: Rollouts
     optimizer: torch.optim.AdamW
     rate: float
     micro: int
@@ -164,7 +180,7 @@ def set_up(plan: RLPlan, settings: Settings, *, with_values: bool = False, watch
     """Load the policy and put it where the newest checkpoint left it."""
     config = plan.config
     began, found = plan.job.begin(afresh=plan.afresh)
-    cut_samples(plan.job, 0 if found is None else found.step)
+    samples.cut(plan.job.folder, -1 if found is None else found.step)
     torch.manual_seed(config.seed)  # a fresh adapter's first weights
     policy = open_policy(
         config.ref, settings, lora_r=config.lora_r, lora_alpha=config.lora_alpha, with_values=with_values,
@@ -175,10 +191,44 @@ def set_up(plan: RLPlan, settings: Settings, *, with_values: bool = False, watch
     # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
     optimizer = torch.optim.AdamW(_groups(policy, config), lr=rate, eps=1e-5, weight_decay=0.0)
     micro = config.micro_batch_size or ROWS_AT_ONCE[policy.device.type]
-    bench = Bench(plan, policy, policy.sampler(), optimizer, rate, micro, began, watch)
+    bench = Bench(plan, policy, _sampler(policy, plan, settings), optimizer, rate, micro, began, watch)
     if found is not None:
         restore(bench, found)
+    if config.rollout_url:
+        _check_server(bench)
     return bench
+
+
+def _sampler(policy: Policy, plan: RLPlan, settings: Settings) -> Rollouts:
+    config = plan.config
+    if not config.rollout_url:
+        return policy.sampler()
+    return ServedSampler(
+        config.rollout_url, policy.model, base=config.model, stop_ids=stop_ids(policy.model, policy.loaded.tokenizer),
+        folder=plan.job.folder / "rollout", key=settings.rollout_key.get_secret_value(),
+    )  # fmt: skip
+
+
+def _check_server(bench: Bench) -> None:
+    """A server with other weights, another template of positions or raw log-probabilities is found out before it teaches."""
+    config, question = bench.plan.config, bench.plan.questions[0]
+    rows = bench.sampler(
+        [question.ids] * 4, [f"check:{n}" for n in range(4)], max_new_tokens=min(32, config.max_new_tokens),
+        temperature=config.temperature,
+    )  # fmt: skip
+    found = Experience([question] * 4, rows, [""] * 4, [])
+    drift = mean_drift(found, score_all(bench, found).logprobs)
+    if drift > MAX_DRIFT:
+        raise ConfigError(
+            f"The rollout server does not sample this policy: log-probabilities differ by {drift:.2f} per token",
+            f"Serve the weights of {config.model} with --logprobs-mode processed_logprobs",
+        )
+
+
+def mean_drift(found: Experience, own: Tensor) -> float:
+    """How far the sampler's log-probabilities are from the trainer's own, per token."""
+    mask = answer_mask(found, own.device)
+    return float(rollout_drift(own, found.sampled(own.device), mask) / mask.sum())
 
 
 def _groups(policy: Policy, config: Any) -> list[dict[str, Any]]:
@@ -332,10 +382,11 @@ def set_rate(bench: Bench) -> float:
     return rate
 
 
-def check_held_out(bench: Bench, *, first: bool = False) -> None:
+def check_held_out(bench: Bench, *, first: bool = False, with_kl: bool = False) -> None:
     """The reward on questions that are never trained on, with the same random stream each time, so that checks can be paired.
 
-    The `first` one is of the policy as it came; a run that goes on has had it.
+    The `first` one is of the policy as it came; a run that goes on has had it. Later ones are audited against it. `with_kl`
+    also measures how far the policy is from its reference, in nats per answer, for a method that does not see it in its steps.
     """
     if not bench.plan.held_out or (first and bench.state["held_out"]):
         return
@@ -344,7 +395,18 @@ def check_held_out(bench: Bench, *, first: bool = False) -> None:
     bench.state["held_out"][str(bench.step)] = [
         float(v) if p else None for v, p in zip(values.tolist(), present.tolist(), strict=True)
     ]
-    log(bench, "METRICS", avg_reward=found.summary()["reward"], extra={"held_out": found.summary()})
+    said: dict[str, Any] = {"held_out": found.summary()}
+    if with_kl:
+        own = score_all(bench, found).logprobs
+        with bench.policy.reference():
+            away = own - score_all(bench, found).logprobs
+        said["kl"] = round(float(torch.where(answer_mask(found, own.device), away, 0.0).sum()) / len(found.rows), 8)
+    samples.keep_check(bench.plan.job.folder, bench.step, found)
+    checked = samples.checks(bench.plan.job.folder)
+    if bench.step in checked and min(checked) < bench.step:
+        said["alarms"] = bench.plan.audit(checked[min(checked)], checked[bench.step])
+        bench.state.setdefault("alarms", {})[str(bench.step)] = said["alarms"]
+    log(bench, "METRICS", avg_reward=found.summary()["reward"], extra=said)
 
 
 def after_step(bench: Bench, should_stop: Callable[[], bool]) -> None:
@@ -380,8 +442,9 @@ def report_step(bench: Bench, found: Experience, *, rate: float, loss: float, **
     log(bench, "METRICS", avg_reward=said["reward"], weights=shares(found), extra=said)
     kept = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
     log(bench, "TRAINING", epoch=1.0, loss=round(loss, 8), extra={**kept, "rate": rate})
-    keep_samples(bench, found)
+    samples.keep_some(bench.plan.job.folder, bench.step, found)
     bench.numbers = {
+        "step": bench.step,
         "reward": said["reward"] or 0.0,
         "length": said["length"],
         "kl": kept.get("kl", 0.0),
@@ -398,33 +461,3 @@ def shares(found: Experience) -> dict[str, float]:
 def log(bench: Bench, phase: str, **values: Any) -> None:
     """A line of metrics.jsonl. It holds nothing that differs between two equal runs but `ts`."""
     jsonl.append(bench.plan.job.metrics, MetricLine(ts=utc_now(), iter=bench.step, phase=phase, **values))
-
-
-def keep_samples(bench: Bench, found: Experience) -> None:
-    """The best, the worst and some answers between, without identifiers, in samples.jsonl."""
-    values, present = found.values()
-    order = sorted((at for at in range(len(values)) if present[at]), key=lambda at: (-float(values[at]), at))
-    wanted = dict.fromkeys(order[round(n * (len(order) - 1) / (KEPT_SAMPLES - 1))] for n in range(KEPT_SAMPLES)) if order else {}
-    write_samples(bench, found, {at: {} for at in wanted})
-
-
-def write_samples(bench: Bench, found: Experience, rows: Mapping[int, Mapping[str, Any]]) -> None:
-    """Answers by place, each with what else is to be said of it; one whose identifiers cannot be taken out is left out."""
-    lines = []
-    for at, more in rows.items():
-        with suppress(Unscrubbable):
-            said = {"question": Scrubber().scrub(found.questions[at].asked), "answer": Scrubber().scrub(found.texts[at])}
-            lines.append({"iter": bench.step, "prompt_id": found.groups[at], **said, "reward": found.rewards[at].value, **more})
-    if lines:
-        jsonl.append(samples_path(bench.plan.job), lines)
-
-
-def samples_path(job: Job) -> Path:
-    return job.folder / "samples.jsonl"
-
-
-def cut_samples(job: Job, step: int) -> None:
-    """What was written after the checkpoint will be written again."""
-    path = samples_path(job)
-    if path.is_file():
-        jsonl.write(path, [row for row in jsonl.read(path) if row["iter"] <= step])

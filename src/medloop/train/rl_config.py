@@ -41,6 +41,12 @@ class RLConfig(BaseModel):
         0, ge=0, description="Answers in memory at once; 0: 64 on a CPU, 16 on a GPU. Halved when short."
     )
     rollout_batch_size: int = Field(64, ge=1, description="Answers sampled at once.")
+    rollout_url: str | None = Field(
+        None, pattern="^https?://", description="Address of a vLLM server that samples, with the same base; empty: sample here."
+    )
+    rollout_cap: float = Field(
+        3.0, ge=1, description="A server's samples count by how much likelier they are here, at most so much."
+    )
     lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; one to start from keeps its own.")
     lora_alpha: int = Field(16, ge=1, description="A fresh adapter's output is scaled by lora_alpha / lora_r.")
     max_missing: float = Field(0.5, ge=0, le=1, description="A larger share of answers without a reward stops the run.")

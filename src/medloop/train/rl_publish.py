@@ -17,14 +17,16 @@ from safetensors.torch import save as to_safetensors
 from medloop.bootstrap import interval
 from medloop.contracts import Interval, TrainingCard
 from medloop.store import jsonl
+from medloop.train import samples
 from medloop.train.curves import draw, page
 from medloop.train.publish import publish, training_card
-from medloop.train.rl import Bench, samples_path
+from medloop.train.rl import Bench
 
 
 def finish(bench: Bench) -> TrainingCard:
     """Publish the policy as it is now and let the checkpoints go."""
     plan = bench.plan
+    bench.phase("METRICS", 1, 1)
     rows = list(jsonl.read(plan.job.metrics))
     gain = held_out_gain(bench)
     card = _card(bench, rows, gain)
@@ -34,13 +36,14 @@ def finish(bench: Bench) -> TrainingCard:
         "rewards.csv": _csv(table).encode(),
         "kl_metrics.json": _kl(table, plan.config).encode(),
         "curves.png": picture,
-        "report.html": page(card, table, picture, gain).encode(),
-        "samples.jsonl": samples_path(plan.job).read_bytes() if samples_path(plan.job).is_file() else b"",
+        "report.html": page(card, table, picture, gain, last_alarms(bench)).encode(),
+        **samples.content(plan.job.folder),
     }
     if bench.policy.value_head is not None:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bench.policy.value_head.state_dict().items()}
         files["value_head.safetensors"] = to_safetensors(weights)
     publish(plan.job.target, bench.policy.model, bench.policy.loaded.tokenizer, card, plan.job.metrics, files=files)
+    bench.sampler.close()
     plan.job.end()
     return card
 
@@ -55,6 +58,12 @@ def held_out_gain(bench: Bench) -> Interval | None:
     return interval(gains, seed=bench.plan.config.seed, name="held-out gain", missing=len(first) - len(gains))
 
 
+def last_alarms(bench: Bench) -> list[str] | None:
+    """What the panel says of the policy as it is now; None when it was not asked."""
+    checks: dict[str, list[str]] = bench.state.get("alarms", {})
+    return checks.get(max(bench.state["held_out"], key=int)) if bench.state["held_out"] else None
+
+
 def steps_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row per step out of the lines of metrics.jsonl."""
     table: dict[int, dict[str, Any]] = {}
@@ -62,6 +71,7 @@ def steps_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         here, extra = table.setdefault(row["iter"], {"step": row["iter"]}), row.get("extra") or {}
         if "held_out" in extra:
             here["held_out"] = extra["held_out"]["reward"]
+            here.update({name: extra[name] for name in ("kl",) if name in extra})
         elif row["phase"] == "METRICS":
             here.update({name: value for name, value in extra.items() if not isinstance(value, dict)})
             here.update({f"part_{name}": value for name, value in extra.get("parts", {}).items()})
@@ -80,7 +90,7 @@ def _csv(table: list[dict[str, Any]]) -> str:
 
 
 def _kl(table: list[dict[str, Any]], config: Any) -> str:
-    wanted = ("step", "kl", "beta", "approx_kl", "ratio", "first_ratio", "clip_fraction", "entropy", "early_stop")
+    wanted = ("step", "kl", "beta", "approx_kl", "ratio", "first_ratio", "clip_fraction", "entropy", "drift", "early_stop")
     steps = [{name: row[name] for name in wanted if name in row} for row in table if "kl" in row]
     target = getattr(config, "target_kl", None)
     last = steps[-1]["kl"] if steps else None
@@ -99,6 +109,7 @@ def _card(bench: Bench, rows: list[dict[str, Any]], gain: Interval | None) -> Tr
         "length_first": table[0]["length"] if table else None,
         "length_last": table[-1]["length"] if table else None,
         "broken_steps": bench.state["broken"],
+        "alarms": None if (alarms := last_alarms(bench)) is None else len(alarms),
         **_gain_numbers(gain),
     }
     known = {name: float(value) for name, value in metrics.items() if value is not None}

@@ -1,0 +1,132 @@
+"""A vLLM server's rollout side on the loopback interface: it really samples, and it can misbehave.
+
+    with RolloutServer(ModelRef(base=...), settings) as server:
+        server.faults.append("error_500")          # the next completion; see FAULTS
+        ServedSampler(server.url, ...)
+
+It speaks what vLLM 0.32 speaks at /v1/models, /v1/load_lora_adapter, /v1/unload_lora_adapter and /v1/completions.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from medloop.contracts import ModelRef
+from medloop.models.load import load
+from medloop.models.rollout import Sampler, stop_ids
+from medloop.settings import Settings
+
+# Of one completion: the server restarts and forgets its adapters; errors; answers that do not fit.
+FAULTS = ("restart", "error_500", "rate", "reset", "no_tokens", "short_logprobs", "nan")
+
+
+class RolloutServer:
+    """`deaf` serves the base whatever adapter is named, `raw` gives log-probabilities without the temperature."""
+
+    def __init__(
+        self, ref: ModelRef, settings: Settings, *, deaf: bool = False, raw: bool = False, lora: bool = True,
+        max_model_len: int = 4096, key: str = "",
+    ) -> None:  # fmt: skip
+        self.ref, self.settings, self.deaf, self.raw, self.lora = ref, settings, deaf, raw, lora
+        self.max_model_len, self.key = max_model_len, key
+        self.faults: list[str] = []
+        self.adapters: dict[str, Sampler] = {}
+        self.folders: dict[str, Path] = {}
+        self.loaded: list[str] = []  # every name that was ever loaded
+        self._lock = threading.Lock()
+        self._base = self._sampler(None)
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    def __enter__(self) -> RolloutServer:
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def _sampler(self, adapter: Path | None) -> Sampler:
+        found = load(ModelRef(base=self.ref.base, adapter=None if adapter is None else str(adapter)), self.settings)
+        pad = found.tokenizer.pad_token_id
+        return Sampler(found.model, stop_ids=stop_ids(found.model, found.tokenizer), pad_id=pad)
+
+    def models(self) -> dict[str, Any]:
+        base = {"id": "base", "root": self.ref.base, "parent": None, "max_model_len": self.max_model_len}
+        return {"data": [base, *({"id": name, "root": str(self.folders[name]), "parent": "base"} for name in self.adapters)]}
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if path == "/v1/completions":
+            return self._complete(body)
+        name = str(body.get("lora_name"))
+        if not self.lora:
+            return 404, {"detail": "Not Found"}
+        if path == "/v1/load_lora_adapter" and name not in self.adapters:
+            self.adapters[name], self.folders[name] = self._sampler(Path(body["lora_path"])), Path(body["lora_path"])
+            self.loaded.append(name)
+            return 200, f"Success: LoRA adapter '{name}' added successfully."
+        if path == "/v1/unload_lora_adapter" and name in self.adapters:
+            del self.adapters[name]
+            return 200, f"Success: LoRA adapter '{name}' removed successfully."
+        return 400, {"error": {"message": "no", "type": "InvalidUserInput", "code": 400}}
+
+    def _complete(self, body: dict[str, Any]) -> tuple[int, Any]:
+        fault = self.faults.pop(0) if self.faults else "ok"
+        if fault == "restart":
+            self.adapters.clear()
+        if fault in ("error_500", "rate", "reset"):
+            return {"error_500": 500, "rate": 429, "reset": 0}[fault], {}
+        if body["model"] not in self.adapters:
+            return 404, {"error": {"message": "no such model", "type": "NotFoundError", "code": 404}}
+        if not (self.folders[body["model"]] / "adapter_model.safetensors").is_file():
+            return 500, {}  # vLLM reads it again when it has been evicted, and dies of it
+        sampler = self._base if self.deaf else self.adapters[body["model"]]
+        heat = 1.0 if self.raw else body["temperature"]
+        [row] = sampler([body["prompt"]], [str(body["seed"])], max_new_tokens=body["max_tokens"], temperature=heat)
+        logprobs: list[float] = list(row.logprobs)
+        if fault == "nan":
+            logprobs[0] = float("nan")
+        choice = {
+            "token_ids": None if fault == "no_tokens" else row.tokens,
+            "logprobs": {"token_logprobs": logprobs[1:] if fault == "short_logprobs" else logprobs},
+            "finish_reason": "stop" if row.ended else "length",
+        }
+        return 200, {"choices": [choice]}
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._reply(200, server.models())
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":
+                    return self._reply(401, {"error": "Unauthorized"})
+                with server._lock:
+                    status, said = server.answer(self.path, body)
+                if not status:
+                    self.close_connection = True
+                    return None
+                return self._reply(status, said)
+
+            def _reply(self, status: int, said: Any) -> None:
+                data = (said if isinstance(said, str) else json.dumps(said)).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Quiet."""
+
+        return Handler
