@@ -29,7 +29,7 @@ STEPS = (
         "data prepare",
     ),
     (
-        "Draw prompts for later RL, at least 40 % of them high-risk",
+        "Draw prompts for RL, at least 40 % of them high-risk",
         "data prompts",
     ),
     (
@@ -37,8 +37,13 @@ STEPS = (
         "train sft --name sft",
     ),
     (
-        "Compare before and after on questions that neither has seen",
-        "eval --model embedded:tiny --model embedded:tiny+models/lora/sft --split gold --split red --name demo",
+        "Let it learn from the rules' rewards: sample answers, keep the best, fine-tune on them, twice",
+        "train irs --adapter sft --name rl --n-iterations 2 --n-questions 64 --set held_out_n=96",
+    ),
+    (
+        "Compare before, after SFT and after RL on questions that none has seen",
+        "eval --model embedded:tiny --model embedded:tiny+models/lora/sft --model embedded:tiny+models/rl/rl"
+        " --split gold --split red --name demo",
     ),
     (
         "Check that the audit log is whole",
@@ -66,7 +71,8 @@ def demo(
     for path, what in (
         ("data/processed/DATA_CARD.md", "what the data is, what was dropped and why"),
         ("models/lora/sft/README.md", "the adapter: inputs by hash, settings, losses"),
-        ("reports/eval/demo/eval_report.md", "base against SFT, with intervals and the worst answers"),
+        ("models/rl/rl/report.html", "what RL did: held-out reward with its interval, KL, curves, alarms"),
+        ("reports/eval/demo/eval_report.md", "base, SFT and RL side by side, with intervals and the worst answers"),
     ):
         common.say(f"  {path:36} {what}")
 
