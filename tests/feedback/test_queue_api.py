@@ -1,0 +1,81 @@
+"""The queue over HTTP: take, rate, name the verdict; others' items are not there; roles are kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from queue_desk import fill, item
+
+from medloop.api.app import create_app
+from medloop.loop import init_workspace
+from medloop.settings import Settings
+from medloop.store import users
+from medloop.store.db import open_store
+
+NAMES = {"ann": "annotator", "ben": "annotator", "doc": "clinician", "eng": "engineer", "aud": "auditor"}
+
+
+@pytest.fixture
+def people(workspace: Path) -> Iterator[dict[str, Any]]:
+    """A function per person that calls the API as them."""
+    init_workspace(workspace)
+    settings = Settings(home=workspace, device="cpu", offline=True)
+    with open_store(settings) as store:
+        keys = {
+            name: users.new_key(store, users.add_user(store, name, role, actor="t"), actor="t") for name, role in NAMES.items()
+        }
+        fill(store, item(1), item(2, "compare", priority=0.4))
+    with TestClient(create_app(settings, supervise=False), base_url="http://127.0.0.1") as client:
+
+        def as_(name: str) -> Any:
+            headers = {"Authorization": f"Bearer {keys[name]}"}
+            return lambda method, path, **more: client.request(method, f"/api/v1{path}", headers=headers, **more)
+
+        yield {name: as_(name) for name in NAMES}
+
+
+def rate(call: Any, **said: Any) -> str:
+    body = {"session_id": "s", "agent_name": "a", "user_query": "question 1", "agent_response": "answer 1", **said}
+    answer = call("POST", "/rlhf/feedback", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["feedback_id"])
+
+
+def test_take_rate_finish_and_settle_a_dispute(people: dict[str, Any]) -> None:
+    states = []
+    for name, stars in (("ann", 1), ("ben", 5), ("doc", 2)):
+        held = people[name]("GET", "/queue/next?kind=rate").json()
+        assert held["adjudicates"] is (name == "doc") and held["content"]["prompt"][0]["content"] == "question 1"
+        done = people[name]("POST", f"/queue/{held['item_id']}/done", json={"record_id": rate(people[name], rating=stars)})
+        states.append(done.json()["state"])
+    assert states == ["open", "disputed", "done"]
+    assert people["eng"]("GET", "/queue/stats").json()["states"] == {"done": 1, "open": 1}
+
+
+def test_a_skipped_item_is_gone_and_an_empty_queue_says_204(people: dict[str, Any]) -> None:
+    held = people["ann"]("GET", "/queue/next?kind=compare").json()
+    assert held["shown_first"] in ("a", "b") and len(held["content"]["answers"]) == 2
+    assert people["ann"]("POST", f"/queue/{held['item_id']}/skip").status_code == 204
+    assert people["ann"]("GET", "/queue/next?kind=compare").status_code == 204
+
+
+def test_anothers_item_is_not_there_and_anothers_record_is_no_verdict(people: dict[str, Any]) -> None:
+    held = people["ann"]("GET", "/queue/next?kind=rate").json()["item_id"]
+    mine = rate(people["ben"], rating=3)
+    assert people["ben"]("POST", f"/queue/{held}/done", json={"record_id": mine}).status_code == 404
+    assert people["ben"]("POST", f"/queue/{held}/skip").status_code == 404
+    assert people["ann"]("POST", f"/queue/{held}/done", json={"record_id": mine}).status_code == 422
+    assert people["ann"]("POST", f"/queue/{held}/done", json={"record_id": mine, "state": "done"}).status_code == 422
+
+
+def test_engineers_see_numbers_and_no_items(people: dict[str, Any]) -> None:
+    rate(people["ann"], rating=4)
+    assert people["eng"]("GET", "/queue/next").status_code == 403
+    assert people["ann"]("GET", "/rlhf/metrics").status_code == 403
+    numbers = people["aud"]("GET", "/rlhf/metrics?days=1").json()
+    assert numbers["feedback"] == 1 and numbers["stars"]["4"] == 1
+    assert "question 1" not in str(numbers)
