@@ -36,6 +36,7 @@ for _stage in (
     "train",
     "train_preference",
     "train_rl",
+    "feedback",
     "jobs",
     "api",
     "users",

@@ -34,12 +34,17 @@ class MetricsConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     since: Timestamp | None = Field(None, description="Only records from this time on.")
+    until: Timestamp | None = Field(None, description="Only records before this time.")
     traces: int = Field(1000, ge=0, le=100_000, description="Traces opened for the coverage by risk; 0 means none.")
     most_share: float = Field(0.2, gt=0, le=1, description="Share of the preferences above which one rater is an outlier.")
     least_kappa: float = Field(0.2, ge=-1, le=1, description="Agreement with the others below which quarantine is suggested.")
     least_shared: int = Field(20, ge=2, description="Ratings shared with others before agreement is judged.")
     least_records: int = Field(50, ge=1, description="Preferences in all before shares are judged.")
     seed: int = Field(42, ge=0, description="Seed of the bootstrap.")
+
+    @property
+    def span(self) -> marks.Span:
+        return marks.Span(self.since, self.until)
 
 
 class Agreement(Contract):
@@ -72,6 +77,7 @@ class FeedbackMetrics(Contract):
 
     made: Timestamp
     since: Timestamp | None = None
+    until: Timestamp | None = None
     feedback: int
     preferences: int
     corrections: int
@@ -125,8 +131,8 @@ def measure(
 ) -> FeedbackMetrics:
     """Everything at once; without `strata_of` no coverage."""
     config = config or MetricsConfig()
-    totals, raters = _Totals(), Raters(marks.busiest(store, since=config.since))
-    for mark in marks.in_time(store, since=config.since):
+    totals, raters = _Totals(), Raters(marks.busiest(store, span=config.span))
+    for mark in marks.in_time(store, span=config.span):
         totals.add(mark)
         raters.add(mark)
     agreed = _agreement(store, config, raters)
@@ -136,6 +142,7 @@ def measure(
     return FeedbackMetrics(
         made=utc_now(),
         since=config.since,
+        until=config.until,
         feedback=totals.kinds["feedback"],
         preferences=totals.kinds["preference"],
         corrections=totals.kinds["correction"],
@@ -177,7 +184,7 @@ def _agreement(store: Store, config: MetricsConfig, raters: Raters | None) -> tu
     """All units once: stars, thumbs, choices and every named axis; the raters' profiles look on."""
     patterns: dict[tuple[str, str], Counter[tuple[int, ...]]] = {}
     for kind in ("feedback", "preference"):
-        for _, some in marks.by_unit(store, kind, since=config.since):
+        for _, some in marks.by_unit(store, kind, span=config.span):
             said = list({mark.rater: mark for mark in some if mark.rater is not None}.values())  # a rater's last word
             if raters is not None:
                 raters.together(said)
@@ -220,7 +227,7 @@ def _one(name: str, level: str, rows: Counter[tuple[int, ...]], seed: int) -> Ag
 
 def _coverage(store: Store, config: MetricsConfig, strata_of: StrataOf, actor: str) -> tuple[tuple[Coverage, ...], int]:
     """How much of what users ask is ever rated, by the gravest risk in it; from an even sample of the traces."""
-    names = marks.sampled_traces(store, most=config.traces, since=config.since) if config.traces else []
+    names = marks.sampled_traces(store, most=config.traces, span=config.span) if config.traces else []
     rated = marks.with_records(store, names)
     there: Counter[str] = Counter()
     done: Counter[str] = Counter()

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import Interval, TrainRequest
 from medloop.contracts.job import Stage
+from medloop.feedback.metrics import MetricsConfig, agreement_of, drifted_since, measure
 from medloop.privacy.consent import Register
 from medloop.store import marks, triggers
 from medloop.store.db import Store
@@ -63,6 +64,18 @@ class Look:
     trigger: Trigger | None
     reason: Reason | None
     words: str
+
+
+def weigh(store: Store) -> Measured:
+    """What raters did since the last trigger: who drifts, and agreement before and after it. Reads the whole feedback."""
+    found = triggers.news(store)
+    numbers = measure(store, MetricsConfig(traces=0))
+    drifting = drifted_since(numbers, found.seen["feedback"])
+    if found.since is None:  # nothing to compare with yet
+        return Measured(drifting)
+    before = agreement_of(store, MetricsConfig(until=found.since.timestamp))
+    after = {one.name: one.alpha for one in agreement_of(store, MetricsConfig(since=found.since.timestamp))}
+    return Measured(drifting, tuple((one.name, one.alpha, after[one.name]) for one in before if one.name in after))
 
 
 def maybe_trigger(store: Store, config: TriggerConfig = DEFAULT, *, actor: str = "medloop") -> Trigger | None:

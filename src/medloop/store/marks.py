@@ -1,6 +1,6 @@
 """What people said, without the texts: numbers, choices, names and times, streamed. Nothing here needs a key.
 
-    for mark in in_time(store, since=None): ...       # ratings, choices and corrections, each kind in the order it came
+    for mark in in_time(store): ...       # ratings, choices and corrections, each kind in the order it came
     for unit, marks in by_unit(store): ...            # all marks about one answer or one pair, unit after unit
 
 A record that a later one supersedes is left out. A rater is `clinician_id`, else the user that sent the record. What was asked
@@ -78,25 +78,36 @@ class Incidents:
     oldest_open: datetime | None
 
 
-def in_time(store: Store, *, since: datetime | None = None, after: dict[Kind, int] | None = None) -> Iterator[Mark]:
+@dataclass(frozen=True)
+class Span:
+    """From when to when; both ends may be open."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+ALWAYS = Span()
+
+
+def in_time(store: Store, *, span: Span = ALWAYS, after: dict[Kind, int] | None = None) -> Iterator[Mark]:
     """Every mark, kind by kind, in the order they came; `after` names the last row already known of each kind."""
     for kind, table in TABLES.items():
         last, gone = (after or {}).get(kind, 0), superseded(store, kind)
         while True:
             query = _select(kind).where(table.c.id > last).order_by(table.c.id).limit(PAGE)
             with store.read() as conn:
-                rows = conn.execute(_from(query, table, since)).all()
+                rows = conn.execute(_from(query, table, span)).all()
             if not rows:
                 break
             yield from (mark for row in rows if (mark := _mark(kind, row)).record_id not in gone)
             last = rows[-1].id
 
 
-def by_unit(store: Store, kind: Kind, *, since: datetime | None = None) -> Iterator[tuple[str, list[Mark]]]:
+def by_unit(store: Store, kind: Kind, *, span: Span = ALWAYS) -> Iterator[tuple[str, list[Mark]]]:
     """The marks about each answer or pair that has more than one, in bounded memory: the database does the sorting."""
     table, gone = TABLES[kind], superseded(store, kind)
     unit = func.coalesce(queue_turns.c.item_id, table.c.trace_id)
-    query = _from(_select(kind).where(unit.is_not(None)).order_by(unit, table.c.id), table, since)
+    query = _from(_select(kind).where(unit.is_not(None)).order_by(unit, table.c.id), table, span)
     with store.read() as conn:
         rows = conn.execution_options(yield_per=PAGE).execute(query)
         marks = (mark for row in rows if (mark := _mark(kind, row)).record_id not in gone)
@@ -114,8 +125,10 @@ def _select(kind: Kind) -> Any:
     return query.outerjoin(queue_turns, queue_turns.c.record_id == id_column)
 
 
-def _from(query: Any, table: Table, since: datetime | None) -> Any:
-    return query if since is None else query.where(table.c.timestamp >= since)
+def _from(query: Any, table: Table, span: Span) -> Any:
+    if span.since is not None:
+        query = query.where(table.c.timestamp >= span.since)
+    return query if span.until is None else query.where(table.c.timestamp < span.until)
 
 
 def _mark(kind: Kind, row: Row[Any]) -> Mark:
@@ -142,13 +155,13 @@ def superseded(store: Store, kind: Kind) -> set[str]:
         return set(conn.execute(select(table.c.supersedes).where(table.c.supersedes.is_not(None))).scalars())
 
 
-def busiest(store: Store, *, since: datetime | None = None, most: int = 500) -> list[str]:
+def busiest(store: Store, *, span: Span = ALWAYS, most: int = 500) -> list[str]:
     """The raters with the most ratings and choices; profiles are kept for these alone."""
     found: dict[str, int] = {}
     with store.read() as conn:
         for table in (rlhf_feedback, rlhf_preferences):
             rater = func.coalesce(table.c.clinician_id, table.c.recorded_by)
-            query = _from(select(rater, func.count()).where(rater.is_not(None)), table, since)
+            query = _from(select(rater, func.count()).where(rater.is_not(None)), table, span)
             for name, n in conn.execute(query.group_by(rater).order_by(func.count().desc(), rater).limit(most)).all():
                 found[name] = found.get(name, 0) + int(n)
     return sorted(found, key=lambda name: (-found[name], name))[:most]
@@ -169,12 +182,12 @@ def incident_counts(store: Store) -> Incidents:
     return Incidents(n.get("open", 0), n.get("closed", 0), oldest)
 
 
-def sampled_traces(store: Store, *, most: int, since: datetime | None = None) -> list[str]:
+def sampled_traces(store: Store, *, most: int, span: Span = ALWAYS) -> list[str]:
     """Ids of up to `most` traces, spread evenly over the rows."""
     with store.read() as conn:
-        n = conn.execute(_from(select(func.count()).select_from(traces), traces, since)).scalar_one()
+        n = conn.execute(_from(select(func.count()).select_from(traces), traces, span)).scalar_one()
         step = max(1, -(-int(n) // most))
-        query = _from(select(traces.c.trace_id).where(traces.c.id % step == 0), traces, since)
+        query = _from(select(traces.c.trace_id).where(traces.c.id % step == 0), traces, span)
         return list(conn.execute(query.order_by(traces.c.id).limit(most)).scalars())
 
 
