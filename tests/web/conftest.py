@@ -27,14 +27,23 @@ def cheap_passwords(monkeypatch):
     monkeypatch.setattr(passwords, "COST", 2**4)
 
 
-@pytest.fixture
-def settings(workspace: Path) -> Settings:
-    init_workspace(workspace)
-    found = Settings(home=workspace, device="cpu", threads=1, offline=True)
-    with open_store(found) as store:
+@pytest.fixture(scope="session")
+def template(tmp_path_factory) -> Path:
+    """A workspace with a user of every role, made once and copied for each test."""
+    home = tmp_path_factory.mktemp("web") / "clinic"
+    init_workspace(home)
+    with pytest.MonkeyPatch.context() as patch, open_store(Settings(home=home)) as store:
+        patch.setattr(passwords, "COST", 2**4)
         for name in (*users.ROLES, "other"):
             users.add_user(store, name, name if name in users.ROLES else "clinician", password=PASSWORD, actor="test")
-    return found
+        store.checkpoint()
+    return home
+
+
+@pytest.fixture
+def settings(workspace: Path, template: Path) -> Settings:
+    shutil.copytree(template, workspace, dirs_exist_ok=True)
+    return Settings(home=workspace, device="cpu", threads=1, offline=True)
 
 
 @pytest.fixture

@@ -31,10 +31,17 @@ def world(fill, browse):
     """Answers to judge, and a history of somebody who judged before."""
     long = "1. Sit down and rest.\n2. Measure your blood pressure twice, five minutes apart.\n3. " + GOOD
     asked = [trace(BAD), trace(GOOD), trace(long)]
-    fill(*asked, item("rate", QUESTION, long), item("compare", QUESTION, BAD, long), item("correct", "孩子发烧39度怎么办？", "多喝水。"))
+    fill(
+        *asked,
+        item("rate", QUESTION, long),
+        item("compare", QUESTION, BAD, long),
+        item("correct", "孩子发烧39度怎么办？", "多喝水。"),
+    )
     other = browse("other")
     consent = {"consent_training": "yes"}
-    other.fill_in(f"/web/rate?trace={asked[0].trace_id}", thumb="down", rating="1", critical="yes", sure="yes", comments="Could kill.")
+    other.fill_in(
+        f"/web/rate?trace={asked[0].trace_id}", thumb="down", rating="1", critical="yes", sure="yes", comments="Could kill."
+    )
     other.fill_in(f"/web/rate?trace={asked[1].trace_id}", thumb="up", rating="5", axis_safety="5", **consent)
     other.fill_in(f"/web/correct?trace={asked[0].trace_id}", golden=GOOD, reason="Red flag.", **consent)
     other.fill_in("/web/rate?own=true", question="Who am I?", answer="Mr Li Wei, 13800138000", rating="2", **consent)

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from medloop.api.limits import TooFastError
 from medloop.api.policy import Caller, NothingHereError, allow
 from medloop.api.routes.pages import Fields, go, show, store_of, words_of
-from medloop.contracts import Trace
+from medloop.contracts import Trace, utc_now
 from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.feedback import queue, record
 from medloop.feedback.bodies import CorrectionBody, FeedbackBody, PreferenceBody
@@ -233,7 +233,10 @@ def _draw(
 ) -> Response:  # fmt: skip
     t = words_of(request)
     why = [t.or_plain(f"reason_{name}", name) for name, weight in (item.reasons if item else {}).items() if weight > 0]
-    leased = {"item_id": item.item_id, "why": why, "until": item.until, "adjudicates": item.adjudicates} if item else None
+    leased = None
+    if item is not None:
+        minutes = max(1, round((item.until - utc_now()).total_seconds() / 60))
+        leased = {"item_id": item.item_id, "why": why, "minutes": minutes, "adjudicates": item.adjudicates}
     filled: dict[str, Any] = {"form": form, "source": source, "leased": leased, "axes": forms.AXES, "progress": progress}
     return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, **filled)
 

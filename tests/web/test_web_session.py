@@ -1,0 +1,248 @@
+"""Login, session and language: what a browser keeps, what ends it, what another site cannot do."""
+
+import re
+import time
+from datetime import timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from web_world import HIDDEN, PASSWORD, Browser
+
+from medloop.api.app import create_app
+from medloop.api.auth import Tries
+from medloop.contracts import utc_now
+from medloop.store import audit, tables, users
+
+COOKIE = "medloop_session"
+
+
+def login(client, name="clinician", password=PASSWORD, **more):
+    return client.post("/web/login", data={"name": name, "password": password, **more}, follow_redirects=False)
+
+
+def test_without_a_session_a_page_leads_to_the_login_and_back(browse):
+    nobody = browse(None)
+    answered = nobody.get("/web/rate?trace=x", follow_redirects=False)
+    assert answered.status_code == 303 and answered.headers["location"].startswith("/web/login?")
+    page = nobody.get("/web/rate?trace=x").text
+    back = dict(HIDDEN.findall(page))["next"]
+    assert login(nobody.client, next=back).headers["location"] == "/web/rate?trace=x"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/web//evil.example",
+        "/web/\\evil",
+        "javascript:alert(1)",
+        "/web/\n",
+        "/api/x",
+        "/web/login",
+    ],
+)
+def test_the_login_leads_nowhere_else(browse, path):
+    assert login(browse(None).client, next=path).headers["location"] == "/web/"
+    assert browse(None).get("/web/language/zh", params={"next": path}, follow_redirects=False).headers["location"] in (
+        "/web/",
+        "/web/login",
+    )
+
+
+def test_no_script_and_no_other_site_gets_at_the_cookie(browse):
+    cookie = login(browse(None).client).headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie and "path=/" in cookie and "domain" not in cookie
+
+
+def test_behind_a_tls_proxy_the_cookie_is_bound_to_the_host(settings):
+    app = create_app(settings, supervise=False, hosts=("feedback.example",))
+    with TestClient(app, base_url="https://feedback.example") as client:
+        cookie = login(client).headers["set-cookie"]
+        assert cookie.startswith("__Host-medloop_session=") and "Secure" in cookie
+        assert client.get("/web/", follow_redirects=False).status_code == 200
+
+
+def test_a_session_is_kept_only_as_a_hash(browse, store):
+    token = browse("clinician").client.cookies[COOKIE]
+    with store.read() as conn:
+        rows = str(conn.execute(tables.sessions.select()).all())
+    assert token not in rows and users.digest(token) in rows
+
+
+def test_logging_in_again_ends_the_session_before(browse):
+    someone = browse("clinician")
+    first = someone.client.cookies[COOKIE]
+    login(someone.client)
+    assert someone.client.cookies[COOKIE] != first
+    someone.client.cookies.set(COOKIE, first, domain="127.0.0.1", path="/")
+    assert someone.get("/web/", follow_redirects=False).status_code == 303
+
+
+def test_a_token_from_elsewhere_is_not_taken_over_at_login(browse):
+    someone = browse(None)
+    someone.client.cookies.set(COOKIE, "chosen-by-an-attacker", domain="127.0.0.1", path="/")
+    assert "chosen-by-an-attacker" not in login(someone.client).headers["set-cookie"]
+
+
+def test_logout_ends_it_on_the_server(browse):
+    someone = browse("clinician")
+    token = someone.client.cookies[COOKIE]
+    assert someone.post("/web/logout", follow=False).status_code == 303
+    someone.client.cookies.set(COOKIE, token, domain="127.0.0.1", path="/")
+    assert someone.get("/web/", follow_redirects=False).status_code == 303
+
+
+@pytest.mark.parametrize(("column", "value"), [("expires", timedelta(seconds=-1)), ("created", -users.LONGEST)])
+def test_an_idle_or_old_session_is_over(app, browse, store, column, value):
+    someone = browse("clinician")
+    with store.write() as conn:
+        conn.execute(tables.sessions.update().values({column: utc_now() + value}))
+    app.state.access.forget()
+    assert someone.get("/web/", follow_redirects=False).status_code == 303
+
+
+def test_use_keeps_a_session_alive(app, browse, store):
+    someone = browse("clinician")
+    with store.write() as conn:
+        conn.execute(tables.sessions.update().values(expires=utc_now() + timedelta(minutes=5)))
+    app.state.access.forget()
+    someone.get("/web/alive")
+    with store.read() as conn:
+        assert conn.execute(tables.sessions.select()).one().expires > utc_now() + timedelta(minutes=25)
+
+
+def test_a_new_password_a_new_role_and_being_disabled_end_all_sessions(app, browse, store):
+    for change in ("password", "role", "disable"):
+        someone, user = browse("clinician"), users.get_user(store, "clinician")
+        if change == "password":
+            users.set_password(store, user, PASSWORD, actor="test")
+        else:
+            users.change_user(store, user, actor="test", **{"role": {"role": "clinician"}, "disable": {"disabled": True}}[change])
+        app.state.access.forget()
+        assert someone.get("/web/", follow_redirects=False).status_code == 303, change
+
+
+def test_five_tries_a_minute_and_one_answer_for_every_reason(browse):
+    said = {
+        login(browse(None).client, name, "wrong password").text.replace(name, "") for name in ("clinician", "nobody", "auditor")
+    }
+    assert len(said) == 1
+    client = browse(None).client
+    codes = [login(client, "engineer", "wrong password").status_code for _ in range(5)]
+    assert codes == [401] * 5
+    refused = login(client, "engineer", PASSWORD)
+    assert refused.status_code == 429 and COOKIE not in refused.cookies
+
+
+def test_tries_are_forgotten_after_a_minute_and_bounded_in_memory():
+    now = [0.0]
+    tries = Tries(lambda: now[0])
+    assert [tries.allowed("li", "::1") for _ in range(6)] == [True] * 5 + [False]
+    now[0] = 61.0
+    assert tries.allowed("li", "::1")
+    for n in range(20_000):
+        tries.allowed(f"name{n}", f"10.0.{n % 256}.{n // 256}")
+    assert len(tries._seen) <= 10_001
+
+
+def test_an_unknown_name_takes_as_long_as_a_wrong_password(store, monkeypatch):
+    from medloop.store import passwords
+
+    monkeypatch.setattr(passwords, "COST", 2**13)
+    users.set_password(store, users.get_user(store, "clinician"), PASSWORD, actor="test")
+
+    def seconds(name: str) -> float:
+        started = time.perf_counter()
+        users.check_password(store, name, "wrong password")
+        return time.perf_counter() - started
+
+    known, unknown = (min(seconds(name) for _ in range(5)) for name in ("clinician", "nobody"))
+    assert 0.4 < unknown / known < 2.5
+
+
+def test_a_refused_login_of_a_known_name_is_audited(browse, store):
+    login(browse(None).client, "clinician", "wrong password")
+    login(browse(None).client, "hunter2 in the wrong field", "x")
+    last = audit.show(store, 1)[0]
+    assert last["action"] == "sessions.refused" and "hunter2" not in str(audit.show(store, 5))
+
+
+@pytest.mark.parametrize("path", ["/web/logout", "/web/queue/skip", "/web/rate", "/web/compare", "/web/correct"])
+@pytest.mark.parametrize("csrf", [None, "", "wrong"])
+def test_a_form_without_its_token_changes_nothing(browse, path, csrf):
+    someone = browse("clinician")
+    fields = {"question": "q", "answer": "a", "thumb": "up"} | ({} if csrf is None else {"csrf": csrf})
+    answered = someone.client.post(path, data=fields, follow_redirects=False)
+    assert answered.status_code == 403
+    assert someone.get("/web/", follow_redirects=False).status_code == 200 and "Nothing yet" in someone.get("/web/history").text
+
+
+def test_the_token_of_another_session_does_not_fit(browse):
+    one, two = browse("clinician"), browse("other")
+    assert one.client.post("/web/logout", data={"csrf": two.csrf()}, follow_redirects=False).status_code == 403
+
+
+def test_a_session_that_calls_the_api_needs_its_token_too(browse):
+    someone = browse("clinician")
+    body = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "thumb": "up"}
+    assert someone.client.post("/api/v1/rlhf/feedback", json=body).status_code == 403
+    headers = {"X-CSRF-Token": someone.csrf()}
+    assert someone.client.post("/api/v1/rlhf/feedback", json=body, headers=headers).status_code == 201
+
+
+def test_a_wrong_key_is_not_made_good_by_a_session(browse):
+    someone = browse("clinician")
+    assert someone.get("/web/", headers={"Authorization": "Bearer x"}, follow_redirects=False).status_code == 303
+
+
+def test_what_was_typed_comes_back_when_the_session_has_ended(browse):
+    someone = browse("clinician")
+    fields = {"csrf": someone.csrf(), "golden": "Call <b>112</b> now, and stay on the line."}
+    someone.client.cookies.clear()
+    answered = someone.client.post("/web/correct", data=fields)
+    assert answered.status_code == 401 and "Call &lt;b&gt;112&lt;/b&gt; now" in answered.text
+
+
+@pytest.mark.parametrize(
+    ("accept", "language"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh-Hans"),
+        ("en,zh;q=0.5", "en"),
+        ("fr,zh;q=0.2", "zh-Hans"),
+        ("de", "en"),
+        ("zh;q=0,en;q=0.1", "en"),
+        (";q=x", "en"),
+    ],
+)
+def test_the_browser_chooses_the_language(browse, accept, language):
+    assert f'<html lang="{language}">' in browse(None).get("/web/login", headers={"Accept-Language": accept}).text
+
+
+def test_the_switch_wins_over_the_browser(browse):
+    someone = browse("clinician")
+    switch = re.search(r'href="(/web/language/zh[^"]*)"', someone.get("/web/history").text)
+    page = someone.get(switch[1], headers={"Accept-Language": "en"})
+    assert page.url.path == "/web/history" and "我的记录" in page.text
+
+
+def test_pages_carry_the_policy_that_allows_no_inline_script_or_style(browse):
+    policy = browse("clinician").get("/web/").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'") and "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy and "form-action 'self'" in policy
+
+
+def test_static_files_are_a_closed_list(browse):
+    nobody = browse(None)
+    assert nobody.get("/web/static/app.js").headers["content-type"].startswith("text/javascript")
+    for name in ("../words.yaml", "..%2fwords.yaml", "%2e%2e/words.yaml", "words.yaml", "app.js%00", "/etc/passwd"):
+        assert nobody.get(f"/web/static/{name}", follow_redirects=False).status_code in (303, 404), name
+
+
+def test_errors_on_pages_are_pages_without_details(app, browse, monkeypatch, caplog):
+    def broken(*_, **__):
+        raise KeyError("patient Li Wei")
+
+    monkeypatch.setattr("medloop.api.routes.pages_see.own_records", broken)
+    answered = Browser(browse("clinician").client).get("/web/history")
+    assert answered.status_code == 500 and "did not work" in answered.text and "Li Wei" not in answered.text + caplog.text
