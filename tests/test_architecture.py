@@ -14,6 +14,7 @@ RANKS = [
     {"bootstrap", "contracts", "knobs", "settings", "lexicon"},
     {"store", "models", "privacy"},
     {
+        "client",
         "feedback",
         "data",
         "embedded",
