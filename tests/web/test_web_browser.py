@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from web_world import BAD, GOOD, QUESTION, item, trace
 
-from medloop.contracts import Feedback, Preference
-from medloop.store import records
 
 SHOTS = Path(__file__).parents[2] / "build/shots"  # to be looked at; not in the repository
 SIZES = {"desk": {"width": 1200, "height": 800}, "phone": {"width": 390, "height": 844}}
