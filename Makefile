@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-EXTRAS := train,api,ops,parquet,dev
+EXTRAS := train,quant,api,ops,parquet,dev
 # torch is named with its exact pin, so that a CPU build of that version, where pip can find one, is taken. A range would take
 # the newest build with its CUDA packages; without a CPU build to be found, the pin takes the CUDA build of that version too.
 TORCH  := $(shell grep '^torch==' constraints.txt)

@@ -3,12 +3,13 @@
     python benchmarks/rl_memory.py --out rl_memory.json
 
 The shape of Qwen2.5-1.5B with random weights in bfloat16, LoRA r16, gradient checkpointing. The memory of the process is capped,
-so "it fits" is shown, not computed; pieces that do not fit are halved until they do.
+so "it fits" is shown, not computed; pieces that do not fit are halved until they do. With bitsandbytes also a round in 4 bits.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 import tempfile
@@ -73,9 +74,9 @@ def main() -> None:
         make_model("qwen2.5-1.5b", folder / "model")
         shared = {"model": str(folder / "model"), "held_out_n": 0, "lora_r": 16, "lora_alpha": 32, "gradient_checkpointing": True}
 
-        def one_round() -> rl.Bench:
+        def one_round(**more: Any) -> rl.Bench:
             config = irs.IRSRunConfig(
-                **shared, n_iterations=1, n_questions=8, n_candidates=8, max_new_tokens=256, batch_size=8, replay=0.0
+                **shared, **more, n_iterations=1, n_questions=8, n_candidates=8, max_new_tokens=256, batch_size=8, replay=0.0
             )
             bench = bench_of(folder, config, "irs", 8, 128)
             bench.step = 1
@@ -94,6 +95,8 @@ def main() -> None:
             return bench
 
         found = {"irs_8gb": measured("irs", 8, one_round), "ppo_24gb": measured("ppo", 24, one_step)}
+        if importlib.util.find_spec("bitsandbytes"):
+            found["irs_4bit_8gb"] = measured("irs in 4 bits", 8, lambda: one_round(load_in_4bit=True))
     if args.out:
         args.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 

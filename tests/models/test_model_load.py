@@ -87,7 +87,7 @@ def test_a_cuda_wish_without_a_gpu_is_refused(base: Path, settings):
 
 def test_four_bits_without_bitsandbytes_names_the_package(base: Path, settings, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="pip install bitsandbytes"):
+    with pytest.raises(MissingExtraError, match=r"pip install .medloop\[quant\]"):
         load(ModelRef(base=str(base)), settings, load_in_4bit=True)
 
 

@@ -22,6 +22,22 @@ ROWS = [
 ]
 
 
+def test_a_base_in_four_bits_samples_what_it_scores_and_learns(taught: Any) -> None:
+    """On a machine without bitsandbytes this is skipped; `make setup` installs it."""
+    pytest.importorskip("bitsandbytes")
+    policy = open_policy(ModelRef(base=taught.model, adapter="sft"), taught, load_in_4bit=True)
+    assert "Linear4bit" in str(policy.model)
+    drawn = policy.sampler()([row.prompt for row in ROWS], ["a", "b", "c"], max_new_tokens=9, temperature=0.7)
+    batch = collate(drawn, policy.pad_id, policy.device)
+    found = policy.score(batch, temperature=0.7).logprobs
+    for row, own in zip(drawn, found, strict=True):
+        assert own[: len(row.tokens)].tolist() == pytest.approx(row.logprobs, abs=1e-4)
+    found.sum().backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for name, p in policy.trained().items() if "lora_A" in name)
+    with policy.reference():
+        assert torch.allclose(policy.score(batch, temperature=0.7).logprobs, found.detach())
+
+
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory, new_workspace: Any) -> Any:
     settings = new_workspace(tmp_path_factory.mktemp("taught"))

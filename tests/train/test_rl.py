@@ -249,6 +249,13 @@ def test_the_run_file_opens_with_its_command_and_holds_every_setting(method: str
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_it_learns_on_a_base_in_four_bits(settings: Any, method: str) -> None:
+    pytest.importorskip("bitsandbytes")
+    card = train(settings, method, load_in_4bit=True)
+    assert card.config["load_in_4bit"] and card.metrics["kl_last"] != 0.0
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_a_server_may_sample(settings: Any, method: str) -> None:
     with RolloutServer(ModelRef(base=settings.model), settings) as server:
         card = train(settings, method, rollout_url=server.url, temperature=0.8)

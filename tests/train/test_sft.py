@@ -161,6 +161,12 @@ def test_a_bfloat16_base_gets_float32_adapters_and_answers_unmerged(settings, mo
     assert generate([(Message(role="user", content="Case 1"),)], max_new_tokens=4)[0].n_tokens
 
 
+def test_it_learns_on_a_base_in_four_bits(settings):
+    pytest.importorskip("bitsandbytes")
+    card = train_sft(config(settings, load_in_4bit=True, epochs=2), settings=settings)
+    assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"] - 1
+
+
 def test_a_finished_run_is_not_repeated(settings):
     first = train_sft(config(settings), settings=settings)
     assert train_sft(config(settings), settings=settings) == first

@@ -161,7 +161,13 @@ def _verify_if_ours(path: Path) -> None:
 def _load_base(folder: Path, device: torch.device, dtype: torch.dtype, load_in_4bit: bool) -> Any:
     more = {"quantization_config": _four_bit(dtype), "device_map": {"": device}} if load_in_4bit else {}
     model = load_weights(AutoModelForCausalLM, folder, dtype=dtype, **more)
-    return model if load_in_4bit else model.to(device)
+    if not load_in_4bit:
+        return model.to(device)
+    for module in model.modules():
+        # On a CPU bitsandbytes repacks weights at the first forward without gradients, after which there are none to be had.
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model
 
 
 def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple[str, ...] = (), **more: Any) -> Any:
@@ -192,7 +198,7 @@ def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple
 def _four_bit(dtype: torch.dtype) -> Any:
     if importlib.util.find_spec("bitsandbytes") is None:
         raise MissingExtraError(
-            "Loading in 4 bits needs a package that is not installed", "Install it with: pip install bitsandbytes"
+            "Loading in 4 bits needs a package that is not installed", "Install it with: pip install 'medloop[quant]'"
         )
     return BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
