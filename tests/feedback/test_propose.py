@@ -17,7 +17,7 @@ from medloop.store import queue as rows
 from medloop.store import records
 from medloop.store.db import Store, open_store
 
-ALL = {"emergency": 10, "routine": 10}
+KEEN = QueueConfig(explore=0)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_novelty_tells_a_rephrased_question_from_another_one() -> None:
 def test_of_ten_rephrasings_one_comes_before_the_other_questions() -> None:
     same = [asked(f"how long does a common cold last for me {n}") for n in range(10)]
     other = [asked("itchy rash on both arms"), asked("blood pressure tablets and grapefruit")]
-    chosen = choose([*same, *other], SIGNALS, {"routine": 3}, QueueConfig(), Seen())
+    chosen = choose([*same, *other], SIGNALS, {"routine": 3}, KEEN, Seen())
     questions = [item.content.prompt[0].content for item in chosen]
     assert sum("cold" in question for question in questions) == 1
 
@@ -101,15 +101,26 @@ def test_of_ten_rephrasings_one_comes_before_the_other_questions() -> None:
 def test_a_stratum_gets_its_share_and_what_it_cannot_fill_goes_to_the_best_of_the_rest() -> None:
     many = [asked(f"case {n} of words{n}", disagreement=0.9) for n in range(30)]
     few = [asked("chest tightness"), asked("chest ache")]
-    chosen = choose([*many, *few], SIGNALS, {"emergency": 5, "routine": 5}, QueueConfig(), Seen())
+    chosen = choose([*many, *few], SIGNALS, {"emergency": 5, "routine": 5}, KEEN, Seen())
     assert Counter(item.stratum for item in chosen) == {"emergency": 2, "routine": 8}
+
+
+def test_a_share_is_drawn_at_random_whatever_the_reasons() -> None:
+    urgent = [asked(f"case {n} of words{n}", thumbs_down=1.0) for n in range(50)]
+    dull = [asked(f"other{n} thing{n}") for n in range(950)]
+    chosen = choose([*urgent, *dull], SIGNALS, {"routine": 40}, QueueConfig(explore=0.5), Seen())
+    drawn = [item for item in chosen if "explore" in item.reasons]
+    assert len(chosen) == 40 and len(drawn) == 20 and len({item.item_id for item in chosen}) == 40
+    assert sum("thumbs_down" in item.reasons for item in drawn) <= 6  # about one in twenty by chance
+    assert all("thumbs_down" in item.reasons for item in chosen if item not in drawn)
+    assert all(0.5 <= item.priority < 1 for item in drawn)
 
 
 def test_the_reward_models_doubt_raises_an_item() -> None:
     sure = {"sure": 0.99, "torn": 0.5}
     signals = Signals(strata, values=lambda samples: [sure[sample.answer or ""] for sample in samples])
     given = [Candidate((Message(role="user", content="q"),), (name,)) for name in sure]
-    (item,) = choose(given, signals, {"routine": 1}, QueueConfig(), Seen())
+    (item,) = choose(given, signals, {"routine": 1}, KEEN, Seen())
     assert item.content.answers == ("torn",) and item.reasons["uncertainty"] == 1.0
 
 
@@ -140,6 +151,7 @@ def test_a_fill_tops_up_to_the_wanted_size(desk: Store) -> None:
     assert propose(desk, SIGNALS, config=config, actor="t").added == 12
     assert propose(desk, SIGNALS, config=config, actor="t").added == 0
     assert propose(desk, SIGNALS, config=QueueConfig(size=20), actor="t").added == 8
+    assert sum(rows.stats(desk).open_by_stratum.values()) == 20
 
 
 def test_conflicts_on_file_reach_traces_and_are_asked_themselves(desk: Store) -> None:

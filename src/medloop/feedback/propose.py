@@ -8,9 +8,10 @@ apart (`disagreement`), how much of the question nobody rated yet (`novelty`), w
 complained (`thumbs_down`). The priority is 1 - Π(1 - weight·reason): any one strong reason is enough, a missing one takes
 nothing away.
 
-Choosing is greedy, because novelty falls with every chosen item: of ten rephrasings of one question the first is new, the
-others are not. The best of each stratum go in until its share of the queue is full; what a stratum cannot fill goes to the best
-of the rest.
+A share of the items (`explore`) is drawn at random: a model's doubt is worth little while it knows little, and only a random
+sample says how good the answers are on the whole. The rest is chosen greedily, because novelty falls with every chosen item: of
+ten rephrasings of one question the first is new, the others are not. The best of each stratum go in until its share of the queue
+is full; what a stratum cannot fill goes to the best of the rest.
 """
 
 from __future__ import annotations
@@ -108,13 +109,8 @@ def _room(store: Store, config: QueueConfig) -> dict[str, int]:
     there = rows.stats(store).open_by_stratum
     total = sum(config.quotas.values()) or 1.0
     left = max(0, config.size - sum(there.values()))
-    wanted = {
-        str(name): max(0, math.ceil(config.size * share / total) - there.get(name, 0)) for name, share in config.quotas.items()
-    }
-    while sum(wanted.values()) > left:  # rounding, or a queue that is full of something else
-        most = max(wanted, key=lambda name: (wanted[name], name))
-        wanted[most] -= 1
-    return wanted
+    wanted = {str(name): math.ceil(config.size * share / total) for name, share in config.quotas.items()}
+    return _less(wanted, there, left)  # rounding, or a queue that is full of something else
 
 
 def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: str) -> list[Candidate]:
@@ -223,20 +219,16 @@ def choose(
     """The greedy choice; `seen` learns every chosen question."""
     if not candidates:
         return []
-    doubts = _doubts(candidates, signals.values)
+    entries = _entries(candidates, signals, config, seen)
+    chosen = _explore(entries, room, seen, config)
+    left = sum(room.values()) - len(chosen)
+    lacking = _less(room, Counter(str(item.stratum) for item in chosen), left)
     heaps: dict[str, list[_Entry]] = {}
-    for at, (one, doubt) in enumerate(zip(candidates, doubts, strict=True)):
-        stratum = signals.strata_of(one.asked)[0]
-        reasons = {**one.reasons, "risk": RISK[stratum]}
-        if doubt is not None:
-            reasons["uncertainty"] = doubt
-        features = runs(one.asked)
-        reasons["novelty"] = seen.novelty_of(features)
-        entry = _Entry(-priority(reasons, config.weights), at, one, stratum, reasons, features)
-        heaps.setdefault(stratum, []).append(entry)
+    for entry in entries:
+        heaps.setdefault(entry.stratum, []).append(entry)
     for heap in heaps.values():
         heapq.heapify(heap)
-    chosen = [item for name in sorted(heaps) for item in _take(heaps[name], room.get(name, 0), seen, config)]
+    chosen += [item for name in sorted(heaps) for item in _take(heaps[name], lacking.get(name, 0), seen, config)]
     left = sum(room.values()) - len(chosen)
     rest = [entry for heap in heaps.values() for entry in heap]
     heapq.heapify(rest)
@@ -253,6 +245,45 @@ class _Entry:
     stratum: Stratum = field(compare=False)
     reasons: dict[str, float] = field(compare=False)
     features: NDArray[np.uint32] = field(compare=False)
+
+
+def _entries(candidates: Sequence[Candidate], signals: Signals, config: QueueConfig, seen: Seen) -> list[_Entry]:
+    doubts, found = _doubts(candidates, signals.values), []
+    for at, (one, unsure) in enumerate(zip(candidates, doubts, strict=True)):
+        stratum = signals.strata_of(one.asked)[0]
+        reasons = {**one.reasons, "risk": RISK[stratum]}
+        if unsure is not None:
+            reasons["uncertainty"] = unsure
+        features = runs(one.asked)
+        reasons["novelty"] = seen.novelty_of(features)
+        found.append(_Entry(-priority(reasons, config.weights), at, one, stratum, reasons, features))
+    return found
+
+
+def _explore(entries: list[_Entry], room: Mapping[str, int], seen: Seen, config: QueueConfig) -> list[QueueItem]:
+    """A share of the room for items drawn evenly from all, taken out of `entries`. Ids are hashes: their order is a lottery."""
+    places = sum(room.values())
+    wanted = round(config.explore * places) if len(entries) > places else 0  # else all of them go in
+    named = {_item(entry.candidate, config, entry.stratum, 0.0, {}).item_id: entry for entry in entries} if wanted else {}
+    drawn = sorted(named)[:wanted]
+    taken = []
+    for name in drawn:
+        entry = named[name]
+        seen.add_runs(entry.features)
+        # Anywhere in the upper half: neither always before what is urgent nor never reached.
+        urgency = 0.5 + int(name[-8:], 16) / 2**33
+        taken.append(_item(entry.candidate, config, entry.stratum, urgency, {**entry.reasons, "explore": 1.0}))
+    gone = {named[name].at for name in drawn}
+    entries[:] = [entry for entry in entries if entry.at not in gone]
+    return taken
+
+
+def _less(room: Mapping[str, int], taken: Mapping[str, int], most: int) -> dict[str, int]:
+    """What is left of each stratum's share, together no more than `most`."""
+    left = {name: max(0, n - taken.get(name, 0)) for name, n in room.items()}
+    while sum(left.values()) > most:
+        left[max(left, key=lambda name: (left[name], name))] -= 1
+    return left
 
 
 def _take(heap: list[_Entry], most: int, seen: Seen, config: QueueConfig) -> list[QueueItem]:

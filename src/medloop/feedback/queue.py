@@ -43,6 +43,9 @@ class QueueConfig(BaseModel):
     pool: int = Field(2000, ge=1, le=200_000, description="Newest traces that are looked at in a fill.")
     raters: int = Field(2, ge=1, le=25, description="People who rate or compare each item; a correction needs one.")
     lease_minutes: float = Field(30, gt=0, le=1440, description="How long an item stays with a rater who does not finish it.")
+    explore: float = Field(
+        0.2, ge=0, le=1, description="Share of the items that is drawn at random: an honest sample, and what no reason points at."
+    )
     quotas: dict[Stratum, float] = Field(QUOTAS, description="Share of the turns per risk stratum.")
     weights: dict[str, float] = Field(WEIGHTS, description="How much each reason can raise the priority by itself, 0-1.")
 
