@@ -114,7 +114,7 @@ def test_a_policy_with_a_typing_mistake_does_not_start(roles, scope):
 
 def test_what_is_mine_is_nothing_to_others(world):
     """Every id of one clinician, probed by another, by an annotator, and as the target of a change: 404, and never a text."""
-    client, keys, settings = world
+    client, keys, _ = world
     mine, theirs = ({"Authorization": f"Bearer {keys[name]}"} for name in ("clinician", "stranger"))
     secret = "only the clinician wrote this"
     exchange = {"session_id": "s", "agent_name": "x", "user_query": secret, "agent_response": "a"}

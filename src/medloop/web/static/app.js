@@ -44,3 +44,12 @@ for (const form of document.querySelectorAll("form[data-keep]")) {
     if (touched) event.preventDefault();
   });
 }
+
+// While somebody writes, the session stays alive: at most one question to the server in five minutes.
+let asked = Date.now();
+addEventListener("input", () => {
+  if (Date.now() - asked > 300_000) {
+    asked = Date.now();
+    fetch("/web/alive");
+  }
+});
