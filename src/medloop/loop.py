@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from medloop.feedback.metrics import FeedbackMetrics, MetricsConfig
     from medloop.feedback.propose import Proposed
     from medloop.feedback.queue import QueueConfig
+    from medloop.privacy.erase import Proof, Request
     from medloop.reward.combine import MixConfig
     from medloop.reward.file import FileSummary
     from medloop.store.db import Store
@@ -389,3 +390,11 @@ def measure_feedback(settings: Settings, store: Store, config: MetricsConfig) ->
     from medloop.feedback.metrics import measure
 
     return measure(store, config, strata_of=strata_of if config.traces else None, actor=actor())
+
+
+def erase_records(store: Store, request: Request, *, actor: str) -> Proof:
+    """Erasure, with what the data stage knows about its cards."""
+    from medloop.data.feedback_card import after_erasure
+    from medloop.privacy.erase import erase
+
+    return erase(store, request, actor=actor, recard=after_erasure)

@@ -47,6 +47,7 @@ for _stage in (
     "inspect",
     "consent",
     "quarantine",
+    "erase",
 ):
     importlib.import_module(f"medloop.cli.{_stage}").register(app)
 

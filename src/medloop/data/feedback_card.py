@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from medloop import __version__
-from medloop.contracts import FeedbackCard, FileEntry
+from medloop.contracts import ErasedRows, FeedbackCard, FileEntry, sha256_id
 from medloop.data.risk import ORDER
 from medloop.lexicon import VERSION as LEXICON
 from medloop.privacy.scrub import VERSION as SCRUBBER
@@ -75,6 +78,32 @@ def make_card(config: dict[str, Any], seed: int, files: dict[str, FileEntry], ma
         parents=made.parents,
         versions={"medloop": __version__, "python": platform.python_version(), "scrubber": SCRUBBER, "lexicon": LEXICON},
     )
+
+
+def after_erasure(card_json: bytes, content: Mapping[str, bytes], erased: ErasedRows) -> dict[str, bytes] | None:
+    """Both cards of a dataset that lost rows; None when it is not a dataset made from feedback."""
+    try:
+        card = FeedbackCard.from_json(card_json.decode())
+    except (ValidationError, UnicodeDecodeError):
+        return None
+    lines = {name: content[name].splitlines() for name in card.files if name in content}
+    files = {
+        name: FileEntry(path=name, rows=len(lines[name]), sha256=sha256_id(content[name])) if name in lines else entry
+        for name, entry in card.files.items()
+    }
+    rows = {kind: _sides(kind, lines) for kind in card.rows}
+    new = card.model_copy(update={"files": files, "rows": rows, "erased": (*card.erased, erased)})
+    return {CARD: (new.canonical_json() + "\n").encode(), READABLE: render_card(new).encode()}
+
+
+def _sides(kind: str, lines: Mapping[str, list[bytes]]) -> dict[str, int]:
+    names = {"pairs": ("preferences.jsonl",), "thumbs": ("thumbs.jsonl",), "red": ("red_team.jsonl",)}
+    counts = Counter[str]()
+    for name in names.get(kind, ("sft_train.jsonl", "sft_test.jsonl")):
+        for line in lines.get(name, []):
+            row = json.loads(line)
+            counts[(row.get("metadata") or row.get("meta"))["split"]] += 1
+    return dict(sorted(counts.items()))
 
 
 def render_card(card: FeedbackCard) -> str:

@@ -128,7 +128,7 @@ def build(store: Store, config: FeedbackConfig, *, seed: int, actor: str) -> Bui
         (folder / READABLE).write_text(render_card(card), encoding="utf-8")
     sha256 = verify_artifact(target).sha256
     kept = _publish(workspace, target)
-    new = _enter(store, made, sha256, actor)
+    new = _enter(store, made, sha256, target, actor)
     held = sum(fates["phi"] for fates in made.material.fates.values())
     return Built(card, target, sha256, kept, new, held)
 
@@ -142,6 +142,7 @@ def write_preferences(store: Store, output: Path, config: FeedbackConfig, *, see
     jsonl.write(output, [_pair(row) for row in rows])
     with store.write() as conn:
         lineage.enter(conn, file_sha256(output), {one for row in rows for one in row.draft.records})
+        lineage.flag(conn, file_sha256(output), "exported", str(output))
     test = sum(row.split == "test" for row in rows)
     return len(rows) - test, test
 
@@ -329,11 +330,25 @@ def _same(row: dict[str, Any]) -> str:
     return repr([row.get(name) for name in ("prompt", "chosen", "rejected", "completion", "label")])
 
 
-def _enter(store: Store, made: Made, sha256: str, actor: str) -> int:
-    """Which records the dataset holds, and that they have been used; returns how many of those are new."""
+def _enter(store: Store, made: Made, sha256: str, folder: Path, actor: str) -> int:
+    """Which records are in the dataset and in each of its files, and that they have been used; returns how many are new.
+
+    Models name the file they learnt from by its hash, so each file has a lineage of its own.
+    """
+    published = store.settings.workspace.preferences
+    files = [folder / name for name in (PAIRS, THUMBS, RULES, RED, *ANSWERS.values())]
     with store.write() as conn:
         lineage.enter(conn, sha256, {one for row in made.rows for one in row.draft.records} | _evidence(made))
+        for path in (*files, published / PAIRS, published / THUMBS):
+            if path.is_file():
+                lineage.enter(conn, file_sha256(path), {one for row in jsonl.read(path) for one in _sources(row)})
     return sum(records.mark_processed(store, kind, ids, actor=actor) for kind, ids in made.material.settled.items())
+
+
+def _sources(row: dict[str, Any]) -> list[str]:
+    """The records that a line of any of the files came from."""
+    part = row.get("metadata") or row.get("meta") or {}
+    return [*part.get("records", ()), *(row.get("rule") or {}).get("evidence", ())]
 
 
 def _evidence(made: Made) -> set[str]:

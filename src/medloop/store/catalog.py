@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row, insert, select
+from sqlalchemy import Connection, Row, insert, select
 
 from medloop.contracts import AuditEvent, utc_now
 from medloop.store import audit
 from medloop.store.artifacts import verify_artifact
 from medloop.store.db import Store
-from medloop.store.tables import artifacts
+from medloop.store.tables import artifact_flags, artifacts
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Entry:
     sha256: str
     card: dict[str, Any]
     created: datetime
+    flags: tuple[str, ...] = ()
+    """What an erasure said of this content: `tainted` for a model that learnt erased data, `erased` for data before it."""
 
 
 def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor: str) -> Entry:
@@ -37,7 +39,7 @@ def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor
             audit.append(
                 conn, AuditEvent(actor=actor, action="artifacts.add", subject=shown, detail={"kind": kind, "sha256": sha256})
             )
-        return _entry(store, conn.execute(same).one())
+        return _entry(store, conn, conn.execute(same).one())
 
 
 def newest(store: Store, kind: str) -> Entry | None:
@@ -53,8 +55,10 @@ def find(store: Store, sha256: str) -> Entry | None:
 def _first(store: Store, query: Any) -> Entry | None:
     with store.read() as conn:
         row = conn.execute(query).first()
-    return None if row is None else _entry(store, row)
+        return None if row is None else _entry(store, conn, row)
 
 
-def _entry(store: Store, row: Row[Any]) -> Entry:
-    return Entry(row.kind, store.settings.workspace.home / row.path, row.sha256, row.card, row.created)
+def _entry(store: Store, conn: Connection, row: Row[Any]) -> Entry:
+    flags = conn.execute(select(artifact_flags.c.flag).where(artifact_flags.c.sha256 == row.sha256).distinct()).scalars()
+    path = store.settings.workspace.home / row.path
+    return Entry(row.kind, path, row.sha256, row.card, row.created, tuple(sorted(flags)))

@@ -34,11 +34,23 @@ def append(path: Path, rows: Row | Iterable[Row]) -> int:
     lines = [_line(row) for row in ([rows] if isinstance(rows, Mapping | Contract) else rows)]
     with speaking_of(path):
         make_folder(path.parent)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        with os.fdopen(fd, "r+b", buffering=0) as file, locked(fd, wait_s=APPEND_WAIT_S, what=str(path)):
-            prefix = _mend(file)
-            _write_whole(file, prefix + b"".join(lines), path.parent)
+        while not _appended(path, lines):
+            pass
     return len(lines)
+
+
+def _appended(path: Path, lines: list[bytes]) -> bool:
+    """False when the file was replaced while we waited for it: what is written into the old one would be lost."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with os.fdopen(fd, "r+b", buffering=0) as file, locked(fd, wait_s=APPEND_WAIT_S, what=str(path)):
+        try:
+            if os.stat(path).st_ino != os.fstat(fd).st_ino:
+                return False
+        except FileNotFoundError:
+            return False
+        prefix = _mend(file)
+        _write_whole(file, prefix + b"".join(lines), path.parent)
+        return True
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:

@@ -1,0 +1,92 @@
+"""`medloop erase`: a person's records out of everything, with proof."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medloop.cli import common
+
+if TYPE_CHECKING:
+    from medloop.privacy.erase import Preview, Proof
+
+
+def register(app: typer.Typer) -> None:
+    app.command("erase")(erase)
+
+
+def erase(
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept for good, so name nobody here.")],
+    subject: Annotated[str | None, typer.Option(metavar="ID", help="Whom: the id your own system uses, or sub_….")] = None,
+    record: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Or which records, by their id; may be repeated.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Remove records and every trace of their text: rows, datasets, reports, caches. Cannot be undone.
+
+    Leaves a tombstone and a proof under reports/erasure, and flags models that learnt from them. Killed at any moment, the same
+    command finishes it. The id of a trace takes everything that was said about that exchange.
+
+    Example:  medloop erase --subject 4711 --reason "asked on 3 May"
+    """
+    from medloop.errors import ResultError
+    from medloop.loop import actor, erase_records
+    from medloop.privacy.erase import Request, preview, reports
+    from medloop.store.db import open_store
+
+    request = Request(reason=reason, subject=subject, records=tuple(record or ()))
+    with open_store(common.settings()) as store:
+        if dry_run:
+            _print_preview(preview(store, request, actor=actor()))
+            return
+        proof = erase_records(store, request, actor=actor())
+        path = reports(store) / f"{proof.erasure_id}.json"
+    _print_proof(proof)
+    common.say(f"Proof: {common.shown(path)}")
+    if not proof.complete:
+        raise ResultError(
+            f"{len(proof.left)} files still hold erased text (named above), so the erasure is not finished",
+            "Remove them or mend what is wrong with them, then run the same command again",
+        )
+
+
+def _print_preview(found: Preview) -> None:
+    common.say("Would go (nothing was changed):")
+    for table, rows in found.rows.items():
+        common.say(f"{rows:>9,}  {table}")
+    common.say(f"{len(found.files):>9,}  files that hold their text or come from them")
+    for name in found.files:
+        common.say(f"           {name}")
+    common.say(f"{found.datasets:>9,}  hashes of datasets with them, whose models would be flagged")
+    _print_rest(found.shared, found.unsearched)
+
+
+def _print_proof(proof: Proof) -> None:
+    common.say(f"Erasure {proof.erasure_id}: {'complete' if proof.complete else 'NOT complete'}")
+    for table, rows in proof.rows.items():
+        common.say(f"{rows:>9,}  {table}")
+    for file in proof.files:
+        hashes = f"{file['before'][7:19]} -> {file.get('after', 'gone')[-64:][:12]}"
+        common.say(f"{file['rows']:>9,}  rows or places in {file['path']}, {file['action']} ({hashes})")
+    for model in proof.flagged:
+        common.say(f"flagged    {model['path']}: learnt from erased data ({model['sha256'][7:19]})")
+    for job in proof.jobs:
+        common.say(f"flagged    {job}: begun on erased data; cancel it, or start it again on the new data")
+    for path in proof.elsewhere:
+        common.say(f"elsewhere  {path}: was made of these records and lies outside the workspace; see to it yourself")
+    for name in proof.left:
+        common.say(f"LEFT       {name}")
+    seen = proof.verified
+    common.say(f"Looked through {seen['files']:,} files ({seen['bytes']:,} bytes): {seen['hits']:,} hits. Store: {proof.store}.")
+    _print_rest(proof.shared, list(proof.unsearched))
+
+
+def _print_rest(shared: int, unsearched: list[str]) -> None:
+    if shared:
+        common.say(
+            f"{shared:,} other records hold some of the same text; they are somebody else's or were not asked for, and stay."
+        )
+    for name in unsearched:
+        common.say(f"not searched: {name}")
