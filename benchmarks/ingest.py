@@ -8,8 +8,9 @@
     overload  open loop at three times the peak just measured: `goodput` is the share of the peak that is still stored.
     kill      kill -9 under load, again and again: every acknowledged rating is there, none is there twice.
 
-The load generator is `_load.py`, in a process of its own. Ratings carry question, answer and comment (zh and en, about 500 bytes)
-and an idempotency key each; MLflow's assessments carry the comment. MLflow comes from an environment of its own:
+The load generator is `_load.py`, in a process of its own; the servers that are killed come from `_serve.py`. Ratings carry
+question, answer and comment (zh and en, about 650 bytes) and an idempotency key each; MLflow's assessments carry the comment.
+MLflow comes from an environment of its own:
 `python -m venv mlflow && mlflow/bin/pip install mlflow==3.17.2`.
 """
 
@@ -35,16 +36,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from medloop.embedded.corpus import generate
-from medloop.loop import init_workspace
-from medloop.settings import Settings
-from medloop.store import users
-from medloop.store.db import open_store, upgrade
+HERE = Path(__file__).resolve().parent
+# Last, not first: a neighbour of this file may have the name of a standard module.
+sys.path[:] = [*(place for place in sys.path if Path(place).resolve() != HERE), str(HERE)]
+
+import _serve  # noqa: E402
+
+from medloop.embedded.corpus import generate  # noqa: E402
+from medloop.loop import init_workspace  # noqa: E402
+from medloop.settings import Settings  # noqa: E402
+from medloop.store import users  # noqa: E402
+from medloop.store.db import open_store, upgrade  # noqa: E402
 
 WANTED = {"ratio": 8.0, "goodput": 0.9}
 KEYS = 8
 OVER = 3.0
-LOAD = Path(__file__).with_name("_load.py")
+LOAD = [sys.executable, "-P", str(HERE / "_load.py")]
 Json = dict[str, Any]
 
 
@@ -83,7 +90,8 @@ class Ours:
     """`medloop api serve` on a workspace of its own, with KEYS keys."""
 
     def __init__(self, home: Path, url: str = "") -> None:
-        self.home, self.port, self.process = home, free_port(), None
+        self.home, self.url, self.port = home, url, free_port()
+        self.process: Any = None
         self.env = {**os.environ, "OMP_NUM_THREADS": "1", **({"MEDLOOP_DATABASE_URL": url} if url else {})}
         init_workspace(home)
         self.settings = Settings(home=home, database_url=url)
@@ -98,13 +106,16 @@ class Ours:
             self.process = subprocess.Popen([*command, "--rate", str(rate)], env=self.env, stdout=log, stderr=log)
         wait_for(f"http://127.0.0.1:{self.port}/healthz")
 
-    def end(self, number: int = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(timeout=30)
+    def fork(self) -> None:
+        self.process = _serve.forked(self.home, self.url, self.port, 1e6)
+        wait_for(f"http://127.0.0.1:{self.port}/healthz")
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        os.kill(self.process.pid, number)
+        self.process.wait(timeout=30) if isinstance(self.process, subprocess.Popen) else self.process.join(timeout=30)
+        self.process = None
 
     def memory(self) -> int:
-        assert self.process is not None
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
@@ -175,7 +186,7 @@ def wait_for(url: str, seconds: float = 60) -> None:
 
 
 def load(plan: Json) -> Json:
-    done = subprocess.run([sys.executable, str(LOAD)], input=json.dumps(plan), capture_output=True, text=True, timeout=900)
+    done = subprocess.run(LOAD, input=json.dumps(plan), capture_output=True, text=True, timeout=900)
     if done.returncode:
         raise SystemExit(done.stderr)
     found: Json = json.loads(done.stdout)
@@ -216,11 +227,13 @@ def overload(ours: Ours, file: Path, seconds: float, rounds: int) -> Json:
 
 
 def kill(ours: Ours, file: Path, kills: int, acks: int, folder: Path) -> Json:
-    """One long load that resends; the server is killed at random moments and started again."""
+    """One long load that resends; the server is killed at random moments and forked again from a process with its imports."""
+    ours.end()
+    ours.fork()
     rng, started, done = random.Random(time.time_ns()), time.monotonic(), 0
     acked = folder / "acked.txt"
     plan = ours.plan(file, connections=64, seconds=7200, most=acks, resend=True, acked=str(acked))
-    generator = subprocess.Popen([sys.executable, str(LOAD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    generator = subprocess.Popen(LOAD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert generator.stdin is not None and generator.stdout is not None
     generator.stdin.write(json.dumps(plan))
     generator.stdin.close()
@@ -229,7 +242,7 @@ def kill(ours: Ours, file: Path, kills: int, acks: int, folder: Path) -> Json:
         if done < kills and generator.poll() is None:
             ours.end(signal.SIGKILL)
             done += 1
-            ours.start()
+            ours.fork()
     report = json.loads(generator.stdout.read())
     ours.end()
     return {"kills": done, "load": report, "seconds": round(time.monotonic() - started), **counted(ours.settings, acked)}
@@ -300,7 +313,7 @@ def measure(args: argparse.Namespace, folder: Path, url: str) -> Json:
         if args.part in ("all", "kill"):
             found["kill"] = kill(ours, file, args.kills, args.acks, folder)
     finally:
-        if ours.process is not None and ours.process.poll() is None:
+        if ours.process is not None:
             ours.end()
     return found
 
