@@ -176,9 +176,14 @@ def turns_of(store: Store, rater: str) -> dict[str, int]:
 
 
 def _held(conn: Connection, ask: Ask) -> Row[Any] | None:
-    mine = and_(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater, turns.c.state == "held")
-    query = select(items).where(exists().where(mine, turns.c.until > ask.now), items.c.kind.in_(ask.kinds))
-    return conn.execute(query.where(items.c.state != "done").order_by(items.c.priority.desc()).limit(1)).first()
+    query = _own(ask).where(turns.c.until > ask.now, items.c.state != "done")
+    return conn.execute(query.order_by(items.c.priority.desc()).limit(1)).first()
+
+
+def _own(ask: Ask) -> Any:
+    """Items at which this rater has a turn that is neither finished nor skipped; found from the rater's side, which is short."""
+    query = select(items).join(turns, turns.c.item_id == items.c.item_id)
+    return query.where(turns.c.rater == ask.rater, turns.c.state == "held", items.c.kind.in_(ask.kinds))
 
 
 def _dispute(conn: Connection, ask: Ask) -> Row[Any] | None:
@@ -193,7 +198,8 @@ def _dispute(conn: Connection, ask: Ask) -> Row[Any] | None:
 
 def _fresh(conn: Connection, ask: Ask) -> Row[Any] | None:
     for stratum in _furthest_behind(conn, ask.quotas):
-        query = _open(ask).where(items.c.stratum == stratum, ~_met(ask))
+        fits = (items.c.state == "open", items.c.stratum == stratum, items.c.kind.in_(ask.kinds))
+        query = select(items).where(*fits, _seat_free(ask), ~_met(ask))
         if found := conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first():
             return found
     return None
@@ -207,15 +213,15 @@ def _met(ask: Ask) -> Any:
 
 
 def _lapsed(conn: Connection, ask: Ask) -> Row[Any] | None:
-    own = exists().where(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater, turns.c.state == "held")
-    return conn.execute(_open(ask).where(own).order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+    query = _own(ask).where(items.c.state == "open", _seat_free(ask))
+    return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
 
 
-def _open(ask: Ask) -> Any:
-    """Open items with a free seat."""
-    taken = or_(turns.c.state == "done", and_(turns.c.state == "held", turns.c.until > ask.now))
-    seats = select(func.count()).select_from(turns).where(turns.c.item_id == items.c.item_id, taken).scalar_subquery()
-    return select(items).where(items.c.state == "open", items.c.kind.in_(ask.kinds), seats < items.c.raters)
+def _seat_free(ask: Ask) -> Any:
+    other = turns.alias()  # a query that starts from the rater's own turns counts everybody's
+    taken = or_(other.c.state == "done", and_(other.c.state == "held", other.c.until > ask.now))
+    seats = select(func.count()).select_from(other).where(other.c.item_id == items.c.item_id, taken).scalar_subquery()
+    return seats < items.c.raters
 
 
 def _furthest_behind(conn: Connection, quotas: Mapping[str, float]) -> list[str]:
