@@ -22,7 +22,7 @@ from medloop.api.guard import LOOPBACK, Guard
 from medloop.api.limits import Buckets, Gate, Limits, TooFastError
 from medloop.api.metrics import HttpCounts, Meter
 from medloop.api.policy import Caller, allow
-from medloop.api.routes import feedback, feedback_read, pages, pages_rate, pages_see, queue, train
+from medloop.api.routes import data, feedback, feedback_read, pages, pages_rate, pages_see, queue, train
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
 from medloop.store.db import open_store
@@ -58,7 +58,7 @@ def create_app(
     app.state.settings = settings
     app.state.buckets, app.state.http_counts = Buckets(limits.rate), HttpCounts()
     app.state.measured = {}  # what the dashboard counted last
-    for router in (train.router, queue.router, feedback.router, feedback_read.router, feedback_read.numbers):
+    for router in (train.router, queue.router, data.router, feedback.router, feedback_read.router, feedback_read.numbers):
         app.include_router(router)
     for router in (pages.router, pages_rate.router, pages_see.router):
         app.include_router(router)

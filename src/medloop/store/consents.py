@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Row, insert, select
 
@@ -38,8 +39,17 @@ def everything(store: Store) -> list[Consent]:
     return [_consent(row) for row in rows]
 
 
+_KEYS: WeakKeyDictionary[Store, bytes] = WeakKeyDictionary()  # a lookup for every record that comes in would cost a transaction
+
+
 def hashing_key(store: Store) -> bytes:
     """The key of the audit log: wrapped by the master key and never changed, so that a subject keeps its hash for good."""
+    if store not in _KEYS:
+        _KEYS[store] = _hashing_key(store)
+    return _KEYS[store]
+
+
+def _hashing_key(store: Store) -> bytes:
     with store.read() as conn:
         if store.keys.exists(conn, "audit"):
             return store.keys.auditing(conn).raw
