@@ -67,7 +67,7 @@ class Server:
 
     @staticmethod
     def _new_key(home: Path) -> str:
-        command = [sys.executable, "-m", "medloop", "--home", str(home), "keys", "new", "admin", "--scope", "jobs"]
+        command = [sys.executable, "-m", "medloop", "--home", str(home), "api", "keys", "new", "admin", "--scope", "jobs"]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return re.findall(r"mlk_\S+", said)[0]
 

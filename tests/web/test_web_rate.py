@@ -61,7 +61,7 @@ def test_opening_an_answer_leaves_a_line_in_the_audit_log(browse, fill, store):
     ("path", "fields", "error"),
     [
         ("/web/rate?own=true", {"question": "Kept question", "answer": "Kept answer"}, "Give a thumb"),
-        ("/web/rate?own=true", {"question": "Kept question", "thumb": "up"}, "Paste the question"),
+        ("/web/rate?own=true", {"question": "Kept question", "thumb": "up"}, "Paste the assistant"),
         ("/web/rate?own=true", {"question": "Kept question", "answer": "x", "comments": "long" * 6000}, "too long"),
         ("/web/correct?own=true", {"question": "Kept question", "answer": "x"}, "Write your answer"),
         ("/web/correct?own=true", {"question": "Kept question", "answer": "same", "golden": "same"}, "is the same"),

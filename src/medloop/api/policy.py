@@ -71,11 +71,11 @@ def allow(*roles: str, scope: str | None) -> Callable[[Request], Awaitable[Calle
     async def check(request: Request) -> Caller:
         found = await credential_of(request)
         if found is None:
-            raise NotAllowedError("This needs a key", "Send 'Authorization: Bearer KEY'; make one with: medloop keys new NAME")
+            raise NotAllowedError("This needs a key", "Send 'Authorization: Bearer KEY'; make one with: medloop api keys new NAME")
         if found.user.role not in roles:
             raise ForbiddenError(f"This is not for the role '{found.user.role}'", f"It is for {', '.join(sorted(roles))}")
         if scope is not None and scope not in found.scopes:
-            raise ForbiddenError(f"This key has not the scope '{scope}'", f"Make one: medloop keys new NAME --scope {scope}")
+            raise ForbiddenError(f"This key has not the scope '{scope}'", f"Make one: medloop api keys new NAME --scope {scope}")
         if found.via == "session" and request.method not in READING:
             await _check_csrf(request, found.csrf)
         return _caller(found)

@@ -11,7 +11,7 @@ from medloop.cli import common
 if TYPE_CHECKING:
     from medloop.settings import Settings
 
-api_app = typer.Typer(no_args_is_help=True, help="The HTTP door: the API and the web pages.")
+api_app = typer.Typer(no_args_is_help=True, help="The HTTP door: the API and the web pages, and keys for programs.")
 
 
 def register(app: typer.Typer) -> None:
@@ -24,34 +24,45 @@ def serve(
     slots: Annotated[int, typer.Option(min=1, max=64, help="So many training jobs at once.")] = 1,
     rate: Annotated[float, typer.Option(min=0.1, help="Requests per second that one key may send; twice that in a burst.")] = 200,
     in_flight: Annotated[int, typer.Option(min=1, max=4096, help="So many writes at once; the next ones get 503.")] = 256,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A public name under which a TLS proxy on this machine serves it; may be repeated.")
+    ] = None,
 ) -> None:
     """Serve the API and the web pages on 127.0.0.1, and run training jobs. The first start makes an admin and says how to log in.
 
     Example:  medloop api serve --port 8000
     """
     _require()
+    import re
     import signal
     import socket
 
     import uvicorn
 
     from medloop.api.app import create_app
+    from medloop.api.guard import LOOPBACK
     from medloop.api.limits import Limits
     from medloop.errors import ConfigError
 
-    settings = common.settings()
-    _first_admin(settings)
+    settings, names = common.settings(), tuple(name or ())
+    for public in names:
+        if not re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", public):
+            raise ConfigError(
+                f"'{public[:64]}' is no host name", "Example: --name feedback.example.org, without https:// and port"
+            )
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
     except OSError:
         raise ConfigError(f"Port {port} is taken", "Name another with --port") from None
+    _first_admin(settings)
     common.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C ends it, and jobs that run go on.")
     # No proxy headers and no server banner; requests that are being answered get five seconds at the end.
+    served = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=Limits(rate, in_flight))
     config = uvicorn.Config(
-        create_app(settings, slots=slots, limits=Limits(rate, in_flight)), log_level="warning", server_header=False,
-        proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5, limit_concurrency=2000 + in_flight,
+        served, log_level="warning", server_header=False, proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5,
+        limit_concurrency=2000 + in_flight,
     )  # fmt: skip
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn drains and then raises the signal again: the end it asked for is here
@@ -69,8 +80,8 @@ def _first_admin(settings: Settings) -> None:
             return
         password = passwords.generated()
         users.add_user(store, "admin", "admin", password=password, actor=actor())
-    common.say(f"Log in as 'admin' with the password: {password}")
-    common.say("It is shown this once. Others: medloop users add NAME --role ROLE; keys for programs: medloop keys new NAME.")
+    common.say(f"Log in on the page below as 'admin' with the password: {password}")
+    common.say("It is shown this once. Others: medloop users add NAME --role ROLE; keys for programs: medloop api keys new NAME.")
 
 
 def _require() -> None:

@@ -1,4 +1,4 @@
-"""`medloop users` and `medloop keys`: who may come in through the HTTP door, and the keys of their programs."""
+"""`medloop users` and `medloop api keys`: who may come in through the HTTP door, and the keys of their programs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from medloop.cli import common
+from medloop.cli.api import api_app
 
 if TYPE_CHECKING:
     from medloop.store.users import ApiKey
@@ -20,7 +21,7 @@ Name = Annotated[str, typer.Argument(help="The user's name.")]
 
 def register(app: typer.Typer) -> None:
     app.add_typer(users_app, name="users")
-    app.add_typer(keys_app, name="keys")
+    api_app.add_typer(keys_app, name="keys")  # 'medloop keys' are those that encrypt the store
 
 
 @users_app.command("add")
@@ -124,7 +125,7 @@ def new(
 ) -> None:
     """Make a key and show it, once; only its hash is kept.
 
-    Example:  medloop keys new triage-agent --scope feedback:write --days 90
+    Example:  medloop api keys new triage-agent --scope feedback:write --days 90
     """
     from datetime import timedelta
 
@@ -145,7 +146,7 @@ def new(
 def list_keys() -> None:
     """List all keys by their ids; the keys themselves are not kept.
 
-    Example:  medloop keys list
+    Example:  medloop api keys list
     """
     from rich.table import Table
 
@@ -159,14 +160,14 @@ def list_keys() -> None:
         scopes = "all" if set(key.scopes) == set(users.SCOPES) else ", ".join(key.scopes)
         used = "never" if key.last_used is None else f"{key.last_used:%Y-%m-%d %H:%M}"
         table.add_row(key.api_key_id, key.user, scopes, _day(key.created), _day(key.expires), used, _state(key))
-    common.console().print(table if found else "No keys yet. Make one: medloop keys new NAME")
+    common.console().print(table if found else "No keys yet. Make one: medloop api keys new NAME")
 
 
 @keys_app.command("revoke")
-def revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'medloop keys list' shows it.")]) -> None:
+def revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'medloop api keys list' shows it.")]) -> None:
     """Withdraw a key for good; a running server refuses it within a second.
 
-    Example:  medloop keys revoke 3f2a9c41d07e
+    Example:  medloop api keys revoke 3f2a9c41d07e
     """
     from medloop.loop import actor
     from medloop.store import users

@@ -190,7 +190,7 @@ def revoke_key(store: Store, key_id: str, *, actor: str) -> None:
     with store.write() as conn:
         live = (api_keys.c.api_key_id == key_id) & api_keys.c.revoked.is_(None)
         if conn.execute(update(api_keys).where(live).values(revoked=utc_now())).rowcount == 0:
-            raise InputError(f"There is no live key '{key_id[:64]}'", "'medloop keys list' shows the ids")
+            raise InputError(f"There is no live key '{key_id[:64]}'", "'medloop api keys list' shows the ids")
         _note(conn, actor, "api_keys.revoke", key_id)
 
 

@@ -204,7 +204,7 @@ def _about(values: Mapping[str, str], source: Source | None) -> dict[str, Any]:
 def _own_texts(values: Mapping[str, str], source: Source | None, t: Words) -> Errors:
     if source is not None:
         return {}
-    return {name: t("own_needed") for name in ("question", "answer") if _text(values, name) is None}
+    return {name: t(f"{name}_needed") for name in ("question", "answer") if _text(values, name) is None}
 
 
 def _built(kind: type[B], said: Mapping[str, Any], t: Words) -> B | Errors:

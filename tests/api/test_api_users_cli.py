@@ -1,0 +1,115 @@
+"""`medloop users`, `medloop api keys` and the first start of the server, as somebody types them."""
+
+import os
+import re
+import subprocess
+import sys
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from medloop.cli import app
+from medloop.loop import init_workspace
+from medloop.store import passwords, users
+from medloop.store.db import open_store
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(monkeypatch):
+    monkeypatch.setattr(passwords, "COST", 2**4)
+
+
+@pytest.fixture
+def run(settings):
+    def typed(*words: str, **more):
+        return CliRunner().invoke(app, ["--home", str(settings.home), *words], **more)
+
+    return typed
+
+
+def test_a_user_is_added_with_a_password_that_is_shown_once(run, settings):
+    said = run("users", "add", "dr.li", "--role", "clinician").output
+    password = re.search(r"Password: (\S+)", said)[1]
+    with open_store(settings) as store:
+        assert users.check_password(store, "dr.li", password).role == "clinician"
+    assert password not in run("users", "list").output and "dr.li" in run("users", "list").output
+
+
+def test_a_password_can_be_typed_and_changed(run, settings):
+    assert run("users", "add", "li", "--role", "auditor", "--ask", input="correct horse battery\n" * 2).exit_code == 0
+    assert run("users", "password", "li", "--ask", input="another good password\n" * 2).exit_code == 0
+    with open_store(settings) as store:
+        assert users.check_password(store, "li", "correct horse battery") is None
+        assert users.check_password(store, "li", "another good password") is not None
+
+
+def test_roles_change_and_users_are_kept_out_and_let_in(run, settings):
+    run("users", "add", "bot", "--role", "engineer", "--no-password")
+    run("users", "role", "bot", "auditor")
+    run("users", "disable", "bot")
+    assert "auditor" in run("users", "list").output and "disabled" in run("users", "list").output
+    run("users", "disable", "bot", "--undo")
+    with open_store(settings) as store:
+        assert not users.get_user(store, "bot").disabled
+
+
+def test_a_key_is_made_listed_by_id_and_revoked(run, settings):
+    run("users", "add", "bot", "--role", "engineer", "--no-password")
+    made = run("api", "keys", "new", "bot", "--scope", "jobs", "--scope", "metrics", "--days", "90").output
+    text = re.search(r"mlk_([0-9a-f]{12})_\S+", made)
+    with open_store(settings) as store:
+        assert users.find_key(store, text[0]).scopes == {"jobs", "metrics"}
+    listed = run("api", "keys", "list").output
+    assert text[1] in listed and text[0] not in listed and "jobs, metrics" in listed
+    assert run("api", "keys", "revoke", text[1]).exit_code == 0 and "withdrawn" in run("api", "keys", "list").output
+    with open_store(settings) as store:
+        assert users.find_key(store, text[0]) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("users", "add", "li", "--role", "root"),
+        ("users", "add", "a b", "--role", "admin"),
+        ("users", "password", "nobody"),
+        ("api", "keys", "new", "nobody"),
+        ("api", "keys", "revoke", "0123456789ab"),
+        ("api", "keys", "new", "tester", "--scope", "everything"),
+        ("api", "serve", "--name", "https://feedback.example"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(run, key, words):
+    failed = run(*words)
+    assert failed.exit_code != 0 and str(failed.exception).endswith(".")
+
+
+def test_the_first_start_says_how_to_log_in_and_the_second_does_not(workspace):
+    init_workspace(workspace)
+
+    def start():
+        command = [sys.executable, "-u", "-m", "medloop", "--home", str(workspace), "api", "serve", "--port", "0"]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "MEDLOOP_OFFLINE": "true"}
+        )
+        said = ""
+        while "Serving" not in said:
+            line = process.stdout.readline()
+            assert line, "the server did not start"
+            said += line
+        return process, said
+
+    process, said = start()
+    try:
+        url, password = re.search(r"http://127\.0\.0\.1:\d+", said)[0], re.search(r"the password: (\S+)", said)[1]
+        with httpx.Client(base_url=url, transport=httpx.HTTPTransport(retries=20), follow_redirects=True) as client:
+            assert client.get("/").url.path == "/web/login"
+            page = client.post("/web/login", data={"name": "admin", "password": password})
+            assert page.url.path == "/web/" and "/web/users" in page.text
+    finally:
+        process.terminate()
+        process.communicate(timeout=15)
+    process, said = start()
+    process.terminate()
+    process.communicate(timeout=15)
+    assert "password" not in said
