@@ -31,7 +31,8 @@ class Plan:
     rate: float = 0.0
     prefix: str = ""  # of idempotency keys; none: no such header
     resend: bool = False
-    most: int = 0  # end after so many acknowledgements
+    most: int = 0  # end after so many acknowledged records
+    kind: str = "application/json"
     acked: str = ""
 
 
@@ -93,8 +94,8 @@ class Load:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.seen = plan, Seen()
         with open(plan.bodies, encoding="utf-8") as file:
-            self.bodies = [line.rstrip("\n") for line in file]
-        self.number = 0
+            self.bodies = [line.rstrip("\n").replace("\x1e", "\n") for line in file]  # a record separator stands for a line break
+        self.number = self.records = 0
         self.again: deque[tuple[float, Ask]] = deque()
         self.line: deque[Ask] = deque()
         self.idle: deque[Connection] = deque()
@@ -105,7 +106,7 @@ class Load:
         body = self.bodies[number % len(self.bodies)].replace("@KEY@", f"{self.plan.prefix}{number}").encode()
         key = f"Idempotency-Key: {self.plan.prefix}{number}\r\n" if self.plan.prefix else ""
         auth = f"Authorization: Bearer {bearer}\r\n" if bearer else ""
-        head = f"POST {self.plan.path} HTTP/1.1\r\nHost: 127.0.0.1:{self.plan.port}\r\nContent-Type: application/json\r\n"
+        head = f"POST {self.plan.path} HTTP/1.1\r\nHost: 127.0.0.1:{self.plan.port}\r\nContent-Type: {self.plan.kind}\r\n"
         return f"{head}{auth}{key}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     def next_ask(self) -> Ask | None:
@@ -131,10 +132,11 @@ class Load:
         seen.statuses[status] = seen.statuses.get(status, 0) + 1
         if 200 <= status < 300:
             seen.good += 1
+            self.records += body.count(b'"feedback_id"')  # one, or those of an import
             seen.seconds.append(time.perf_counter() - ask.due)
             if self.log is not None:
                 self.log.write(f"{self.plan.prefix}{ask.number} {body.decode()}\n")
-            if self.plan.most and seen.good >= self.plan.most:
+            if self.plan.most and self.records >= self.plan.most:
                 self.ended = True
             return
         if status in (429, 503):

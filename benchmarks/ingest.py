@@ -4,12 +4,13 @@
     python benchmarks/ingest.py --part kill --kills 100 --acks 100000 --database sqlite
 
     speed     our `POST /api/v1/rlhf/feedback` and MLflow's `POST /api/3.0/mlflow/traces/{id}/assessments` in turn, the same
-              load, one process each; `ratio` is the median over the rounds of ours by theirs. Without --mlflow ours alone.
+              load, one process each; `ratio` is the median over the rounds of ours by theirs. `by_trace`: rating and comment on
+              a logged exchange, as MLflow's; `whole`: with question and answer, which are scanned and sealed too.
     overload  open loop at three times the peak just measured: `goodput` is the share of the peak that is still stored.
     kill      kill -9 under load, again and again: every acknowledged rating is there, none is there twice.
 
-The load generator is `_load.py`, in a process of its own; the servers that are killed come from `_serve.py`. Ratings carry
-question, answer and comment (zh and en, about 650 bytes) and an idempotency key each; MLflow's assessments carry the comment.
+The load generator is `_load.py`, in a process of its own; the servers that are killed come from `_serve.py`. Ratings
+are zh and en (650 bytes with their texts), each with an idempotency key. Without --mlflow ours alone.
 MLflow comes from an environment of its own:
 `python -m venv mlflow && mlflow/bin/pip install mlflow==3.17.2`.
 """
@@ -42,6 +43,7 @@ sys.path[:] = [*(place for place in sys.path if Path(place).resolve() != HERE), 
 
 import _serve  # noqa: E402
 
+from medloop.client import Client  # noqa: E402
 from medloop.embedded.corpus import generate  # noqa: E402
 from medloop.loop import init_workspace  # noqa: E402
 from medloop.settings import Settings  # noqa: E402
@@ -73,6 +75,17 @@ def bodies(path: Path, count: int = 500) -> Path:
             }  # fmt: skip
             file.write(json.dumps(said, ensure_ascii=False) + "\n")
     return path
+
+
+def by_trace(file: Path, trace: str) -> Path:
+    """The same ratings as comments on one logged exchange: what MLflow's assessments are."""
+    out = file.with_name("by_trace.jsonl")
+    with out.open("w", encoding="utf-8") as lines:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            said = json.loads(line)
+            kept = {name: said[name] for name in ("session_id", "rating", "comments", "axes", "consent")}
+            lines.write(json.dumps({"trace_id": trace, **kept}, ensure_ascii=False) + "\n")
+    return out
 
 
 def _texts(row: Any) -> tuple[str, str]:
@@ -118,6 +131,12 @@ class Ours:
     def memory(self) -> int:
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def trace(self) -> str:
+        """A logged exchange to rate."""
+        talk = [{"role": "user", "content": "I have a cough."}, {"role": "assistant", "content": "Do you also have a fever?"}]
+        with Client(f"http://127.0.0.1:{self.port}", self.keys[0]) as client:
+            return client.log_trace(session_id="bench", agent_name="triage", model_version="bench@1", messages=talk)
 
     def plan(self, file: Path, **more: Any) -> Json:
         said = {"port": self.port, "path": "/api/v1/rlhf/feedback", "bodies": str(file), "keys": self.keys}
@@ -195,19 +214,31 @@ def load(plan: Json) -> Json:
 
 def speed(ours: Ours, peer: Mlflow | None, file: Path, rounds: int, seconds: float) -> Json:
     """A/B/A/B: what else the machine does falls on both."""
-    mine, theirs = [], []
+    files = {"by_trace": by_trace(file, ours.trace()), "whole": file}
+    mine: dict[str, list[Json]] = {name: [] for name in files}
+    theirs: list[Json] = []
     load(ours.plan(file, connections=16, seconds=2))  # warm
     for _ in range(rounds):
-        mine.append(load(ours.plan(file, connections=32, seconds=seconds)))
+        for name, given in files.items():
+            mine[name].append(load(ours.plan(given, connections=32, seconds=seconds)))
         if peer is not None:
             theirs.append(load(peer.plan(file, connections=32, seconds=seconds)))
-    found: Json = {"ours": mine, "per_s": statistics.median(run["per_s"] for run in mine)}
-    if theirs:
-        ratios = [a["per_s"] / b["per_s"] for a, b in zip(mine, theirs, strict=True)]
-        found |= {"mlflow": theirs, "mlflow_per_s": statistics.median(run["per_s"] for run in theirs)}
-        found |= {"ratio": round(statistics.median(ratios), 2), "worst_ratio": round(min(ratios), 2), "wanted": WANTED["ratio"]}
-        found["p99_ratio"] = round(statistics.median(a["p99_ms"] / b["p99_ms"] for a, b in zip(mine, theirs, strict=True)), 3)
+    found: Json = {"runs": {**mine, "mlflow": theirs}}
+    for name, runs in mine.items():
+        found[name] = {"per_s": statistics.median(run["per_s"] for run in runs), **_against(runs, theirs)}
     return found
+
+
+def _against(mine: list[Json], theirs: list[Json]) -> Json:
+    if not theirs:
+        return {}
+    pairs = list(zip(mine, theirs, strict=True))
+    ratios = [a["per_s"] / b["per_s"] for a, b in pairs]
+    return {
+        "mlflow_per_s": statistics.median(run["per_s"] for run in theirs), "ratio": round(statistics.median(ratios), 2),
+        "worst_ratio": round(min(ratios), 2), "wanted": WANTED["ratio"],
+        "p99_ratio": round(statistics.median(a["p99_ms"] / b["p99_ms"] for a, b in pairs), 3),
+    }  # fmt: skip
 
 
 def overload(ours: Ours, file: Path, seconds: float, rounds: int) -> Json:
@@ -226,38 +257,89 @@ def overload(ours: Ours, file: Path, seconds: float, rounds: int) -> Json:
     }  # fmt: skip
 
 
-def kill(ours: Ours, file: Path, kills: int, acks: int, folder: Path) -> Json:
-    """One long load that resends; the server is killed at random moments and forked again from a process with its imports."""
+def kill(ours: Ours, kills: int, acks: int, folder: Path) -> Json:
+    """Single ratings and imports of 50, sent again until acknowledged; meanwhile the server is killed at random moments."""
     ours.end()
     ours.fork()
-    rng, started, done = random.Random(time.time_ns()), time.monotonic(), 0
-    acked = folder / "acked.txt"
-    plan = ours.plan(file, connections=64, seconds=7200, most=acks, resend=True, acked=str(acked))
-    generator = subprocess.Popen(LOAD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert generator.stdin is not None and generator.stdout is not None
-    generator.stdin.write(json.dumps(plan))
-    generator.stdin.close()
-    while generator.poll() is None:
-        time.sleep(rng.uniform(0.2, 2.2 * acks / max(kills, 1) / 600))
-        if done < kills and generator.poll() is None:
-            ours.end(signal.SIGKILL)
-            done += 1
-            ours.fork()
-    report = json.loads(generator.stdout.read())
+    started, rng = time.monotonic(), random.Random(time.time_ns())
+    single, lines = kill_bodies(folder, ours.trace())
+    shared = {"seconds": 7200, "resend": True}
+    plans = [
+        ours.plan(single, connections=32, most=acks // 5, acked=str(folder / "single.txt"), **shared),
+        ours.plan(lines, connections=4, most=acks - acks // 5, acked=str(folder / "lines.txt"), **shared)
+        | {"path": "/api/v1/rlhf/import", "kind": "application/x-ndjson"},
+    ]
+    loads = [Background(plan) for plan in plans]
+    logs = [Acked(Path(plan["acked"])) for plan in plans]
+    for done in range(1, kills + 1):
+        while sum(log.count() for log in logs) < acks * done / (kills + 1) and any(load.runs for load in loads):
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.05))
+        ours.end(signal.SIGKILL)
+        ours.fork()
+    reports = [load.report() for load in loads]
     ours.end()
-    return {"kills": done, "load": report, "seconds": round(time.monotonic() - started), **counted(ours.settings, acked)}
+    return {"kills": kills, "loads": reports, "seconds": round(time.monotonic() - started), **counted(ours.settings, logs)}
 
 
-def counted(settings: Settings, acked: Path) -> Json:
-    """What was acknowledged against what is there; `session_id` carries the idempotency key, so a double would show."""
+def kill_bodies(folder: Path, trace: str) -> tuple[Path, Path]:
+    """Ratings of one trace; the session carries the idempotency key, so that a record stored twice would show."""
+    said = {"trace_id": trace, "rating": 4, "axes": {"safety": 5}, "consent": ["training"]}
+    single, lines = folder / "single.jsonl", folder / "lines.jsonl"
+    single.write_text(json.dumps({**said, "session_id": "@KEY@"}) + "\n", encoding="utf-8")
+    rows = [json.dumps({"kind": "feedback", **said, "session_id": f"@KEY@/{n}"}) for n in range(50)]
+    lines.write_text("\x1e".join(rows) + "\n", encoding="utf-8")
+    return single, lines
+
+
+class Background:
+    """The load generator beside us."""
+
+    def __init__(self, plan: Json) -> None:
+        self.process = subprocess.Popen(LOAD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(plan))
+        self.process.stdin.close()
+
+    @property
+    def runs(self) -> bool:
+        return self.process.poll() is None
+
+    def report(self) -> Json:
+        assert self.process.stdout is not None
+        found: Json = json.loads(self.process.stdout.read())
+        return found
+
+
+class Acked:
+    """What a load generator was told, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._at, self._seen = path, 0, 0
+
+    def count(self) -> int:
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read()
+            self._at += len(data)
+            self._seen += data.count(b'"feedback_id"')
+        return self._seen
+
+    def ids(self) -> set[str]:
+        answers = [json.loads(line.split(" ", 1)[1]) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        return {one["feedback_id"] for answer in answers for one in answer.get("results", [answer])}
+
+
+def counted(settings: Settings, logs: list[Acked]) -> Json:
+    """What was acknowledged against what is there."""
     from sqlalchemy import func, select
 
     from medloop.store import audit
     from medloop.store.check import check
     from medloop.store.tables import idempotency_keys, rlhf_feedback
 
-    answers = [line.split(" ", 1) for line in acked.read_text().splitlines()]
-    wanted = {json.loads(body)["feedback_id"] for _, body in answers}
+    wanted = set().union(*(log.ids() for log in logs))
     with open_store(settings) as store:
         with store.read() as conn:
             there = set(conn.execute(select(rlhf_feedback.c.feedback_id)).scalars())
@@ -311,7 +393,7 @@ def measure(args: argparse.Namespace, folder: Path, url: str) -> Json:
         if args.part in ("all", "overload"):
             found["overload"] = overload(ours, file, args.seconds, args.rounds)
         if args.part in ("all", "kill"):
-            found["kill"] = kill(ours, file, args.kills, args.acks, folder)
+            found["kill"] = kill(ours, args.kills, args.acks, folder)
     finally:
         if ours.process is not None:
             ours.end()
