@@ -246,3 +246,47 @@ def test_errors_on_pages_are_pages_without_details(app, browse, monkeypatch, cap
     monkeypatch.setattr("medloop.api.routes.pages_see.own_records", broken)
     answered = Browser(browse("clinician").client).get("/web/history")
     assert answered.status_code == 500 and "did not work" in answered.text and "Li Wei" not in answered.text + caplog.text
+
+
+def test_a_session_is_no_key_and_a_key_no_session(browse, store):
+    someone = browse("clinician")
+    token = someone.client.cookies[COOKIE]
+    assert someone.get("/web/").status_code == 200  # remembered now
+    assert browse(None).get("/api/openapi.json", headers={"Authorization": f"Bearer {token}"}).status_code == 401
+    nobody = browse(None)
+    nobody.client.cookies.set(
+        COOKIE, users.new_key(store, users.get_user(store, "clinician"), actor="test"), domain="127.0.0.1", path="/"
+    )
+    assert nobody.get("/web/", follow_redirects=False).status_code == 303
+
+
+def test_a_credential_read_just_before_it_was_withdrawn_is_not_remembered(app, browse, store, monkeypatch):
+    access, token = app.state.access, browse("clinician").client.cookies[COOKIE]
+    found = users.find_session(store, token)
+    monkeypatch.setattr(users, "find_session", lambda *_: access.forget() or found)
+    assert access.find("session", token) is found and not access._known
+
+
+def test_a_form_with_a_hundred_thousand_fields_costs_nothing(browse):
+    someone = browse("clinician")
+    body = "&".join(f"f{n}=1" for n in range(60_000))
+    started = time.perf_counter()
+    answered = someone.client.post(
+        "/web/rate", content=body[: 500 * 1024], headers={"Content-Type": "application/x-www-form-urlencoded"}
+    )
+    assert answered.status_code == 403 and time.perf_counter() - started < 1.0
+
+
+def test_neither_keys_nor_passwords_nor_what_people_write_enter_the_log(browse, store, caplog):
+    import logging
+
+    caplog.set_level(logging.DEBUG)
+    key = users.new_key(store, users.get_user(store, "clinician"), actor="test")
+    someone = browse("clinician")
+    someone.fill_in("/web/rate?own=true", question="canary of a patient", answer="a", thumb="up")
+    login(browse(None).client, "clinician", "canary of a password")
+    someone.get("/api/v1/rlhf/feedback/none", headers={"Authorization": f"Bearer {key}"})
+    someone.get("/web/nothing-canary-here")
+    ours = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore", "asyncio"))]
+    said = " ".join(record.getMessage() for record in ours)
+    assert "canary of" not in said and key not in said and someone.client.cookies[COOKIE] not in said

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import Literal
 
 from starlette.concurrency import run_in_threadpool
 
@@ -17,6 +19,8 @@ from medloop.errors import MedloopError
 from medloop.store import users
 from medloop.store.db import Store
 from medloop.store.users import Credential
+
+Kind = Literal["key", "session"]
 
 log = logging.getLogger("medloop.api")
 
@@ -31,47 +35,51 @@ class Access:
     def __init__(self, store: Store, *, memory_s: float = MEMORY_S, clock: Callable[[], float] = time.monotonic) -> None:
         self.store, self.memory_s, self.clock = store, memory_s, clock
         self.tries = Tries(clock)
-        self._known: OrderedDict[str, tuple[float, Credential]] = OrderedDict()
-        self._asked: dict[str, asyncio.Future[Credential | None]] = {}
+        self._known: OrderedDict[tuple[Kind, str], tuple[float, Credential]] = OrderedDict()
+        self._asked: dict[tuple[Kind, str], asyncio.Future[Credential | None]] = {}
+        self._changes = 0
+        self._lock = threading.Lock()
 
-    def remembered(self, text: str) -> Credential | None:
-        """Found within the last second; the answer for nearly every request of a busy client."""
-        at, found = self._known.get(users.digest(text), (0.0, None))
-        return found if found is not None and self.clock() - at < self.memory_s else None
-
-    async def once(self, text: str, find: Callable[[str], Credential | None]) -> Credential | None:
-        """`find` in a thread; requests of one key that come together ask the store once."""
-        digest = users.digest(text)
-        asked = self._asked.get(digest)
+    async def look_up(self, kind: Kind, text: str) -> Credential | None:
+        """Remembered, else found in a thread; requests of one key that come together ask the store once."""
+        name = (kind, users.digest(text))
+        at, found = self._known.get(name, (0.0, None))
+        if found is not None and self.clock() - at < self.memory_s:
+            return found
+        asked = self._asked.get(name)
         if asked is None:
-            asked = self._asked[digest] = asyncio.ensure_future(run_in_threadpool(find, text))
-            asked.add_done_callback(lambda _: self._asked.pop(digest, None))
+            asked = self._asked[name] = asyncio.ensure_future(run_in_threadpool(self.find, kind, text))
+            asked.add_done_callback(lambda done: self._answered(name, done))
         return await asyncio.shield(asked)  # one request that goes away does not take the others with it
 
-    def find_key(self, text: str) -> Credential | None:
-        return self._keep(text, users.find_key(self.store, text))
+    def _answered(self, name: tuple[Kind, str], done: object) -> None:
+        if self._asked.get(name) is done:
+            del self._asked[name]
 
-    def find_session(self, text: str) -> Credential | None:
-        return self._keep(text, users.find_session(self.store, text))
-
-    def forget(self) -> None:
-        """After every change to users, keys or sessions."""
-        self._known.clear()
-
-    def _keep(self, text: str, found: Credential | None) -> Credential | None:
-        digest = users.digest(text)
+    def find(self, kind: Kind, text: str) -> Credential | None:
+        """From the store: a key by its text, a session by its token."""
+        changes, now = self._changes, self.clock()
+        found = users.find_key(self.store, text) if kind == "key" else users.find_session(self.store, text)
         if found is None:
-            self._known.pop(digest, None)
             return None
         if found.stale:
             try:
                 users.seen(self.store, found, text)
             except MedloopError as error:  # the time of the last use is not worth refusing a request
-                log.warning("when %s %s was last used is not written: %s", found.via, found.id, type(error).__name__)
-        self._known[digest] = (self.clock(), found)
-        while len(self._known) > MEMORY_N:
-            self._known.popitem(last=False)
+                log.warning("when %s %s was last used is not written: %s", kind, found.id, type(error).__name__)
+        with self._lock:
+            if changes == self._changes:  # else it may have been read just before it was withdrawn
+                self._known[kind, users.digest(text)] = (now, found)
+            while len(self._known) > MEMORY_N:
+                self._known.popitem(last=False)
         return found
+
+    def forget(self) -> None:
+        """After every change to users, keys or sessions."""
+        with self._lock:
+            self._changes += 1
+            self._known.clear()
+            self._asked.clear()  # nor may a later request wait for an answer that was read before the change
 
 
 class Tries:

@@ -71,7 +71,7 @@ def allow(*roles: str, scope: str | None) -> Callable[[Request], Awaitable[Calle
     async def check(request: Request) -> Caller:
         found = await credential_of(request)
         if found is None:
-            raise NotAllowedError("This needs a key", "Send 'Authorization: Bearer KEY'; make one with: medloop api keys new NAME")
+            raise NotAllowedError("This needs a key", "Send 'Authorization: Bearer KEY'; make one: medloop api keys new NAME")
         if found.user.role not in roles:
             raise ForbiddenError(f"This is not for the role '{found.user.role}'", f"It is for {', '.join(sorted(roles))}")
         if scope is not None and scope not in found.scopes:
@@ -95,14 +95,11 @@ async def credential_of(request: Request) -> Credential | None:
     """The key in the header, else the session in the cookie. A wrong key is not made good by a cookie beside it."""
     access: Access = request.app.state.access
     header = request.headers.get("authorization")
-    if header is not None:
-        scheme, _, text = header.partition(" ")
-        text, find = (text.strip() if scheme.lower() == "bearer" else ""), access.find_key
-    else:
-        text, find = session_token(request), access.find_session
-    if not text:
-        return None
-    return access.remembered(text) or await access.once(text, find)
+    if header is None:
+        token = session_token(request)
+        return await access.look_up("session", token) if token else None
+    scheme, _, text = header.partition(" ")
+    return await access.look_up("key", text.strip()) if scheme.lower() == "bearer" else None
 
 
 def session_token(request: Request) -> str:
