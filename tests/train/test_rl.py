@@ -253,6 +253,7 @@ def test_it_learns_on_a_base_in_four_bits(settings: Any, method: str) -> None:
     pytest.importorskip("bitsandbytes")
     card = train(settings, method, load_in_4bit=True)
     assert card.config["load_in_4bit"] and card.metrics["kl_last"] != 0.0
+    assert card.total_parameters == train(settings, method, name="whole").total_parameters
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -34,7 +34,7 @@ STEPS = (
     ),
     (
         "Teach the embedded model with LoRA",
-        "train sft --name sft",
+        "train sft --name sft --lora-r 8",
     ),
     (
         "Let it learn from the rules' rewards: sample answers, keep the best, fine-tune on them, twice",

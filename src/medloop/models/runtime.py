@@ -6,6 +6,7 @@ read, float32 for weights that train (bfloat16 weights do not move at small lear
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
@@ -65,7 +66,13 @@ def obey_umask(folder: Path) -> None:
 def count_parameters(model: Any) -> tuple[int, int]:
     """Trainable and all parameters; a weight shared by two layers counts once."""
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return trainable, sum(p.numel() for p in model.parameters())
+    return trainable, sum(_size(p) for p in model.parameters())
+
+
+def _size(p: Any) -> int:
+    """A weight in 4 bits is stored as bytes of two, and knows its own shape."""
+    shape = getattr(getattr(p, "quant_state", None), "shape", None)
+    return int(p.numel() if shape is None else math.prod(shape))
 
 
 def commit() -> str | None:
