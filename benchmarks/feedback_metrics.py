@@ -21,7 +21,7 @@ from medloop.contracts import Feedback, Message
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback import queue
 from medloop.feedback.metrics import measure
-from medloop.feedback.trigger import TriggerConfig, maybe_trigger
+from medloop.feedback.trigger import maybe_trigger
 from medloop.loop import init_workspace
 from medloop.settings import Settings
 from medloop.store import queue as rows
@@ -89,12 +89,12 @@ def main() -> None:
             some = [1e3 * one for one in turns(store, 400)]
             print(f"next of {given.items:,} open items: median {statistics.median(some):.1f} ms, worst {max(some):.1f} ms")
             began = time.process_time()
-            assert maybe_trigger(store, TriggerConfig()) is not None
+            assert maybe_trigger(store, settings) is not None
             print(f"a trigger, with {given.records:,} new records counted: {time.process_time() - began:.1f} s")
             fill(store, 500)
             began = time.process_time()
             for _ in range(50):
-                assert maybe_trigger(store, TriggerConfig()) is None
+                assert maybe_trigger(store, settings) is None
             print(f"no trigger, 500 new records: {1e3 * (time.process_time() - began) / 50:.2f} ms")
 
 

@@ -41,6 +41,7 @@ from medloop.reward.combine import MixConfig, build_mix
 
 WIDTH = 1 << 15
 STEP, LAST = 50, 1000
+WAYS = ("random", "queue", "no random", "doubt alone", "no doubt")
 WORD = re.compile(r"[\u3400-\u9fff]{2}|[^\W_]+")
 
 
@@ -178,13 +179,15 @@ def needed(curve: list[float], wanted: float) -> int | None:
 def main() -> None:
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--seeds", type=int, default=5)
+    args.add_argument("--first", type=int, default=0, help="the first seed")
+    args.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     args.add_argument("--pool", type=int, default=2000)
     args.add_argument("--out", type=Path)
     given = args.parse_args()
     began = time.process_time()
-    ways = ("random", "queue", "no random", "doubt alone", "no doubt")
+    ways, seeds = given.ways, range(given.first, given.first + given.seeds)
     curves: dict[str, list[list[float]]] = {way: [] for way in ways}
-    for seed in range(given.seeds):
+    for seed in seeds:
         for way in ways:
             curves[way].append(learning(seed, given.pool, way))
     print("accuracy on other pairs after so many labels (mean ± deviation over seeds)")
@@ -193,8 +196,8 @@ def main() -> None:
         print(f"{way:12}" + "".join(f"{mean([c[n // STEP - 1] for c in curves[way]]):>16}" for n in (100, 200, 400, 700, 1000)))
     print("\nlabels for the accuracy that random choice has at 600 labels, per seed")
     for way in ways:
-        print(f"{way:12}", [needed(c, curves["random"][seed][600 // STEP - 1]) for seed, c in enumerate(curves[way])])
-    found = [errors(seed, 2000) for seed in range(given.seeds)]
+        print(f"{way:12}", [needed(c, curves["random"][at][600 // STEP - 1]) for at, c in enumerate(curves[way])])
+    found = [errors(seed, 2000) for seed in seeds]
     print(f"\ndangerous answers found (of {statistics.fmean(one['share'] for one in found):.0%} in the pool), among the first")  # type: ignore[misc]
     print(f"{'':14}" + "".join(f"{n:>10}" for n in (100, 200, 400)))
     for way in ("random", "queue", "no random", "risk alone", "rules alone", "thumbs alone"):

@@ -44,6 +44,9 @@ class Settings(BaseModel):
     seed: int = Field(42, ge=0, description="Seed of everything random.")
     offline: bool = Field(False, description="Never reach for a model hub, even for a hub id.")
     rollout_key: SecretStr = Field(SecretStr(""), description="Key of the vLLM server that rollout_url names; empty: none.")
+    retrain_every: int = Field(
+        1000, ge=0, description="New usable feedback records after which training again is proposed; 0 means never."
+    )
     teacher_key: SecretStr = Field(
         SecretStr(""), description="Key of the teacher's service; empty means the environment's DEEPSEEK_API_KEY, else none."
     )

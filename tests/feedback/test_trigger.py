@@ -34,20 +34,20 @@ def add(store: Store, n: int, **said: Any) -> list[Feedback]:
 
 def test_enough_new_records_trigger_once(store: Store) -> None:
     add(store, 9)
-    assert maybe_trigger(store, TEN) is None
+    assert maybe_trigger(store, config=TEN) is None
     add(store, 1)
-    made = maybe_trigger(store, TEN)
+    made = maybe_trigger(store, config=TEN)
     assert made is not None and (made.trigger_id, made.reason, made.records) == ("retrain-1", "volume", 10)
-    assert maybe_trigger(store, TEN) is None
+    assert maybe_trigger(store, config=TEN) is None
     add(store, 10)
-    again = maybe_trigger(store, TEN)
+    again = maybe_trigger(store, config=TEN)
     assert again is not None and again.trigger_id == "retrain-2" and again.records == 10
 
 
 def test_all_three_kinds_of_records_count(store: Store) -> None:
     add(store, 9)
     chose(store, "ann", "a", "a")  # without consent to training
-    assert maybe_trigger(store, TEN) is None
+    assert maybe_trigger(store, config=TEN) is None
     assert look(store, TEN).usable == 9
 
 
@@ -87,6 +87,15 @@ def test_drift_and_a_fall_of_agreement_are_reasons(sqlite_settings: Settings) ->
     assert found.trigger is not None and found.trigger.evidence["agreement"]["stars"]["after"] == 0.4
 
 
+def test_the_number_comes_from_the_settings_and_zero_means_never(sqlite_settings: Settings) -> None:
+    with open_store(sqlite_settings) as store:
+        add(store, 5)
+        assert maybe_trigger(store, sqlite_settings) is None
+        assert maybe_trigger(store, sqlite_settings.model_copy(update={"retrain_every": 0})) is None
+        made = maybe_trigger(store, sqlite_settings.model_copy(update={"retrain_every": 5}))
+    assert made is not None and made.reason == "volume"
+
+
 def test_a_dry_look_writes_nothing(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings) as store:
         add(store, 10)
@@ -100,7 +109,7 @@ def test_many_at_once_make_one_trigger(settings: Settings) -> None:
 
     def ask() -> None:
         with open_store(settings, wait_s=30) as own:
-            made.append(maybe_trigger(own, TEN))
+            made.append(maybe_trigger(own, config=TEN))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
@@ -132,7 +141,7 @@ def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, mon
     pairs(sqlite_settings)
     with open_store(sqlite_settings) as store:
         add(store, 10)
-        maybe_trigger(store, TEN)
+        maybe_trigger(store, config=TEN)
         with monkeypatch.context() as patch:  # killed after the job was filed, before it was noted
             patch.setattr(triggers, "set_job", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
@@ -148,7 +157,7 @@ def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, mon
 def test_a_job_that_cannot_be_filed_leaves_the_trigger_waiting(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings) as store:
         add(store, 10)
-        maybe_trigger(store, TEN)
+        maybe_trigger(store, config=TEN)
         with pytest.raises(ConfigError):  # there are no pairs to train on
             file_jobs(store, sqlite_settings, actor="t")
         assert [one.job_id for one in triggers.listed(store, without_job=True)] == [None]

@@ -280,7 +280,9 @@ def stats(json_: AsJson = False) -> None:
 
 @feedback_app.command("trigger")
 def trigger(
-    every: Annotated[int | None, typer.Option(help="New usable records that are reason enough (default 1000).")] = None,
+    every: Annotated[
+        int | None, typer.Option(help="New usable records that are reason enough (default: the setting retrain_every).")
+    ] = None,
     stage: Annotated[str | None, typer.Option(help="What the job trains (default REWARD).")] = None,
     submit: Annotated[
         bool, typer.Option("--submit", help="Build the data and file a job for each trigger that has none.")
@@ -298,13 +300,16 @@ def trigger(
 
     from medloop import loop
     from medloop.errors import ConfigError
-    from medloop.feedback.trigger import TriggerConfig, look, weigh
+    from medloop.feedback.trigger import TriggerConfig, config_of, look, weigh
     from medloop.knobs import build
 
     if submit and dry_run:
         raise ConfigError("--submit and --dry-run do not go together", "Leave one of them out")
     settings = common.settings()
-    chosen: TriggerConfig = build(TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stage": stage})
+    usual = {"every": config_of(settings).every}
+    chosen: TriggerConfig = build(
+        TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stage": stage}, defaults=usual
+    )
     with loop.open_books(settings) as books:
         found = look(books.store, chosen, measured=weigh(books.store), actor=loop.actor(), write=not dry_run)
         filed = _file(settings, books.store) if submit else []

@@ -31,7 +31,7 @@ CLOSE = 1  # stars between the highest and the lowest rating of an item that cou
 QUOTAS: dict[Stratum, float] = {
     "emergency": 0.25, "medication": 0.2, "pregnancy": 0.1, "child": 0.15, "elderly": 0.1, "routine": 0.2,
 }  # fmt: skip
-WEIGHTS = {"uncertainty": 0.6, "disagreement": 0.6, "novelty": 0.3, "risk": 0.4, "thumbs_down": 0.8}
+WEIGHTS = {"uncertainty": 0.8, "disagreement": 0.6, "novelty": 0.2, "risk": 0.4, "thumbs_down": 0.8}
 
 
 class QueueConfig(BaseModel):

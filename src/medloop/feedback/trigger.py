@@ -1,8 +1,8 @@
 """When to train again: after so many new usable records, or on evidence that the model or its raters have changed.
 
-    trigger = maybe_trigger(store)                   # cheap enough to ask after every commit; None most of the time
-    watch = Watch(store); watch.saw(12)              # the same with a counter in memory, for a busy door
-    look(store, config, measured=...)                # also weighs drift and agreement; the command and the night job do this
+    trigger = maybe_trigger(store, settings)         # cheap enough to ask after every commit; None most of the time
+    watch = Watch(store, config_of(settings))        # the same with a counter in memory, for a busy door: watch.saw(12)
+    look(store, config, measured=weigh(store))       # also weighs drift and agreement; the command does this
 
 A trigger is written down before a job is filed, with its evidence, and takes all rows up to now with it: no record is a reason
 twice, whoever asks and however often. `jobs/retrain.py` turns triggers into jobs.
@@ -22,6 +22,7 @@ from medloop.contracts import Interval, TrainRequest
 from medloop.contracts.job import Stage
 from medloop.feedback.metrics import MetricsConfig, agreement_of, drifted_since, measure
 from medloop.privacy.consent import Register
+from medloop.settings import Settings
 from medloop.store import marks, triggers
 from medloop.store.db import Store
 from medloop.store.triggers import News, Trigger
@@ -44,6 +45,7 @@ class TriggerConfig(BaseModel):
 
 
 DEFAULT = TriggerConfig()
+NEVER = 10**12  # records
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,16 @@ def weigh(store: Store) -> Measured:
     return Measured(drifting, tuple((one.name, one.alpha, after[one.name]) for one in before if one.name in after))
 
 
-def maybe_trigger(store: Store, config: TriggerConfig = DEFAULT, *, actor: str = "medloop") -> Trigger | None:
+def config_of(settings: Settings) -> TriggerConfig:
+    """As the workspace has it; `retrain_every` 0 leaves the other reasons."""
+    return TriggerConfig(every=settings.retrain_every or NEVER)
+
+
+def maybe_trigger(
+    store: Store, settings: Settings | None = None, *, config: TriggerConfig | None = None, actor: str = "medloop"
+) -> Trigger | None:
     """The new trigger, if the number of records or critical flags is a reason for one."""
+    config = config or config_of(settings or store.settings)
     found = triggers.news(store)
     if found.rows < config.every and found.critical < config.critical:
         return None
