@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +20,7 @@ from medloop.errors import NoSpaceError
 from medloop.settings import Settings
 from medloop.store import audit, csv_safe, records, users
 from medloop.store.db import open_store
-from medloop.store.ingest import AwayError
+from medloop.store.ingest import AwayError, Rows, Submission
 
 CANARY = "canary-腹痛-93b1"
 TRACE = {
@@ -303,3 +306,28 @@ def test_every_write_has_examples_in_the_description(api) -> None:
         name = post["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]
         assert described["components"]["schemas"][name]["examples"]
         assert {"200", "201", "422", "429", "503", "507"} <= set(post["responses"])
+
+
+def test_more_writes_than_fit_are_turned_away_before_they_are_read(settings: Settings) -> None:
+    with open_store(settings) as store:
+        key = users.new_key(store, users.add_user(store, "clinician", "clinician", actor="test"), actor="test")
+    app = create_app(settings, supervise=False, limits=Limits(in_flight=2))
+    with TestClient(app, base_url="http://127.0.0.1") as client, ThreadPoolExecutor(2) as pool:
+        door, go, there = Door(client, key), threading.Event(), threading.Event()
+
+        def hold(known):
+            there.set()
+            assert go.wait(20)
+            return Rows({})
+
+        threading.Thread(target=app.state.ingest.wait, args=(Submission("u", hold),), daemon=True).start()
+        assert there.wait(20)
+        taken = [pool.submit(door.post, "/rlhf/feedback", RATED) for _ in range(2)]
+        while app.state.ingest.waiting < 2:
+            time.sleep(0.01)
+        refused = door.post("/rlhf/feedback", content=b"not even JSON", headers={"Content-Type": "application/json"})
+        assert refused.status_code == 503 and refused.headers["retry-after"] == "1" and "hint" in refused.json()
+        assert door.get("/rlhf/preference").status_code == 200  # reading goes on
+        go.set()
+        assert [one.result().status_code for one in taken] == [201, 201]
+        assert door.post("/rlhf/feedback", RATED).status_code == 201
