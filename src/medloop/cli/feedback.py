@@ -149,7 +149,7 @@ def fill(
     for name, n in done.by_stratum.items():
         common.say(f"  {name:<12} {n:,}")
     if done.by_reason:
-        common.say("Reasons (mean): " + ", ".join(f"{name} {value:.2f}" for name, value in done.by_reason.items()))
+        common.say("Reasons, on average: " + ", ".join(f"{name} {value:.2f}" for name, value in done.by_reason.items()))
 
 
 @queue_app.command("list")
@@ -178,11 +178,13 @@ def list_(
     if json_:
         common.say(json.dumps([asdict(row) for row in rows], indent=2))
         return
+    console = common.console()
+    console.width = max(console.width, 130)
     table = Table("item", "kind", "state", "risk", "priority", "rated", "why", box=None, pad_edge=False)
     for row in rows:
         why = ", ".join(f"{name} {value:.2f}" for name, value in sorted(row.reasons.items(), key=lambda pair: -pair[1]))
         table.add_row(row.item_id, row.kind, row.state, row.stratum, f"{row.priority:.2f}", f"{row.done}/{row.raters}", why)
-    common.console().print(table, markup=False)
+    console.print(table, markup=False)
     if not rows:
         common.say(f"No items ({state}).")
 

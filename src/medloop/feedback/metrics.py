@@ -273,7 +273,7 @@ def _alerts(
 def _about(profile: RaterProfile, config: MetricsConfig, preferences: int) -> list[Alert]:
     who, found = profile.rater, []
     if preferences >= config.least_records and profile.choices > config.most_share * preferences:
-        words = f"gave {profile.choices / preferences:.0%} of the preferences (more than {config.most_share:.0%})"
+        words = f"gave {profile.choices / preferences:.1%} of the preferences (more than {config.most_share:.0%})"
         found.append(Alert(kind="share", about=who, words=words))
     for name, kappa, n in (
         ("choices", profile.kappa_choices, profile.shared_choices),

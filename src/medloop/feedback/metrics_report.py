@@ -45,7 +45,7 @@ def pictures(found: FeedbackMetrics) -> dict[str, str]:
     alphas = {one.name: _triple(one.alpha) for one in found.agreement if one.alpha.mean is not None}
     if alphas:
         made["agreement"] = plots.spans(
-            alphas, title="Agreement (alpha; 0 is chance, 1 is perfect)", low=-0.2, high=1.0, mark=0.0
+            alphas, title="Agreement (alpha; 0 is chance, 1 is perfect)", low=-1.0, high=1.0, mark=0.0
         )
     lenient = {one.rater: _triple(one.leniency) for one in found.raters[:MOST_RATERS] if one.leniency.mean is not None}
     if lenient:

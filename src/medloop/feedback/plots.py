@@ -39,7 +39,8 @@ def lines(days: Sequence[str], series: Mapping[str, Sequence[float | None]], *, 
     top = _ceiling(known)
     out = [_grid(0, top)]
     for at in _labelled(len(days)):
-        out.append(_text(_x(at, len(days)), HEIGHT - BOTTOM + 15, days[at], "middle"))
+        anchor = "middle" if at < len(days) - 1 or len(days) == 1 else "end"  # the last one would stick out
+        out.append(_text(_x(at, len(days)), HEIGHT - BOTTOM + 15, days[at], anchor))
     for number, (name, values) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         for stretch in _stretches(values):
@@ -101,12 +102,12 @@ def _grid(low: float, high: float) -> str:
 
 
 def _ceiling(values: Iterable[float]) -> float:
-    """The next round number above all of them: 1, 2 or 5 times a power of ten, and never 0."""
+    """The next round number above all of them, and never 0."""
     most = max(values, default=0.0)
     if most <= 0:
         return 1.0
     power = 10 ** math.floor(math.log10(most))
-    return float(next(step * power for step in (1, 2, 5, 10) if step * power >= most))
+    return float(next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= most))
 
 
 def _labelled(n: int, most: int = 7) -> list[int]:
