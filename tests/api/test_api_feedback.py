@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import event
 
 from medloop.api.app import create_app
 from medloop.api.limits import Buckets, Limits, TooFastError
@@ -331,3 +332,36 @@ def test_more_writes_than_fit_are_turned_away_before_they_are_read(settings: Set
         go.set()
         assert [one.result().status_code for one in taken] == [201, 201]
         assert door.post("/rlhf/feedback", RATED).status_code == 201
+
+
+def test_a_full_disk_is_507_and_what_was_acknowledged_stays(api) -> None:
+    store = api.app.state.store
+    kept = api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"]
+
+    def limit(connection, _record) -> None:
+        connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0] + 2}")
+
+    event.listen(store.engine, "connect", limit)
+    store.engine.dispose()
+    codes = [api.clinician1.post("/rlhf/feedback", RATED | {"user_query": "x" * 15_000}).status_code for _ in range(3)]
+    assert codes[-1] == 507
+    event.remove(store.engine, "connect", limit)
+    store.engine.dispose()
+    assert api.clinician1.post("/rlhf/feedback", RATED).status_code == 201
+    assert records.get(store, Feedback, kept) is not None and audit.verify(store).ok
+    assert records.count(store, Feedback) == 2 + codes.count(201)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000, b'{"a":' * 50_000, b'{"rating": ' + b"9" * 5000 + b"}", b'{"rating": 1e999}', b'{"rating": NaN}', b"\xff\xfe{}",
+        b'{"session_id": "\\ud800", "rating": 3}', b'{"session_id": "s", "session_id": "t"}', b"null", b"[]", b'"text"', b"",
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_hostile_json_is_refused_and_the_server_goes_on(api, content: bytes) -> None:
+    for path, kind in (("/rlhf/feedback", "application/json"), ("/rlhf/import", "application/x-ndjson")):
+        answer = api.engineer.post(path, content=content, headers={"Content-Type": kind})
+        assert answer.status_code in (400, 422) or (path.endswith("import") and answer.json()["failed"] >= 1)
+    assert api.engineer.post("/rlhf/feedback", RATED).status_code == 201
