@@ -157,7 +157,7 @@ def outcome(settings: Settings, job_id: str) -> dict[str, Any]:
     return {"metrics": [json.dumps(row, sort_keys=True) for row in rows], "weights": named, "samples": samples}
 
 
-def wait_for(check: Any, seconds: float = 60.0) -> Any:
+def wait_for(check: Any, seconds: float = 180.0) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := check():

@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -211,6 +212,26 @@ def test_a_job_without_room_for_its_checkpoints_waits_for_it(settings, monkeypat
         assert row(settings, job_id).waits_for == "space" and "1 MB free" in (row(settings, job_id).reason or "")
     watcher.look()
     assert started == [job_id]
+
+
+def test_a_job_that_keeps_filling_the_disk_is_not_tried_all_the_time(settings):
+    job_id, started = queue.submit(GRPO, settings).job_id, []
+
+    def fills_it_again(job_id, settings):
+        started.append(job_id)
+        with claim(queue.folder_of(job_id, settings)) as held:
+            held.end("paused", "No space left", waits_for_space=True)
+        return Dead()
+
+    watcher = Supervisor(settings, backoff_s=100.0, start=fills_it_again)
+    for _ in range(6):
+        watcher.look()
+    assert len(started) == 2 and row(settings, job_id).ready_at > time.monotonic() + 300
+    queue.cancel(job_id, settings)
+    queue.resume(job_id, settings)
+    for _ in range(6):
+        watcher.look()
+    assert len(started) == 4  # somebody has seen to it: it is as at the beginning
 
 
 class Alive(Dead):

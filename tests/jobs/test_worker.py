@@ -4,17 +4,14 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
-from job_runs import Dead, finish, make_workspace, outcome, row, start, submit, wait_for, work, work_slowly
+from job_runs import finish, outcome, row, start, submit, wait_for, work, work_slowly
 
 from medloop.contracts import TrainRequest
 from medloop.errors import InputError
 from medloop.jobs import entry, queue, worker
-from medloop.jobs.supervisor import Supervisor
 from medloop.train.checkpoint import load_newest
 
 
@@ -28,26 +25,6 @@ def stuck(settings, job_id):
 
     grpo._step = hang
     worker.DRAIN_S = 1.0
-    worker.work(job_id, settings)
-
-
-def fill_the_disk(settings, job_id, at_step):
-    """Somebody else takes all the space while the job is at `at_step`."""
-    from medloop.jobs import stages
-
-    was = stages.Status.rl
-
-    def hungry(self, at):
-        if at.step == at_step and not (settings.home / "filler").exists():
-            with (settings.home / "filler").open("wb", buffering=0) as file:
-                while True:
-                    try:
-                        file.write(b"x" * 65536)
-                    except OSError:
-                        break
-        was(self, at)
-
-    stages.Status.rl = hungry
     worker.work(job_id, settings)
 
 
@@ -91,35 +68,6 @@ def test_a_step_that_does_not_end_is_ended_within_ten_seconds(settings, children
     child.join(timeout=10)
     assert child.exitcode == 0 and row(settings, job_id).state == "queued"
     assert 1 < time.monotonic() - began < 1 + (10 - worker.DRAIN_S)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path):
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(place)], capture_output=True, check=False)
-    if os.geteuid() != 0 or mounted.returncode != 0:
-        pytest.skip("mounting a small disk needs root")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def test_a_full_disk_pauses_the_job_and_it_goes_on_by_itself_when_there_is_room(small_disk, small_base, golden, children):
-    settings = make_workspace(small_disk / "clinic", small_base)
-    job_id = submit(settings)
-    assert finish(children, fill_the_disk, settings, job_id, 4) == 0
-    found = row(settings, job_id)
-    assert (found.state, found.waits_for) == ("paused", "space") and "No space left" in (found.reason or "")
-    kept = load_newest(queue.folder_of(job_id, settings) / "checkpoints")
-    assert kept is not None and kept.step == 2
-    supervisor = Supervisor(settings, start=lambda *_: pytest.fail("the disk is still full"))
-    supervisor.look()
-    (settings.home / "filler").unlink()
-    started = []
-    Supervisor(settings, start=lambda job_id, _: started.append(job_id) or Dead()).look()
-    assert started == [job_id]
-    assert finish(children, work, settings, job_id) == 0
-    assert outcome(settings, job_id) == golden("GRPO")
 
 
 def test_a_setting_that_does_not_exist_any_more_fails_the_job_with_its_name(settings):

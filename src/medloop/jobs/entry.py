@@ -48,6 +48,7 @@ class Entry(Contract):
     restarts: int = Field(0, ge=0)
     wish: Literal["cancel"] | None = None
     waits_for: Literal["space"] | None = None
+    pauses: int = Field(0, ge=0)  # for want of space, since somebody submitted or resumed it
     needs_bytes: int = Field(0, ge=0)
     reason: str | None = None
     ready_at: float = 0.0

@@ -55,10 +55,8 @@ class Lease:
 
         def last(row: Entry) -> Entry:
             self._refuse_if_lost(row)
-            waits = "space" if waits_for_space else None
-            return row.model_copy(
-                update={"state": state, "reason": reason, "waits_for": waits, "wish": None, "pid": None, "pid_born": None}
-            )
+            waits = {"waits_for": "space" if waits_for_space else None, "pauses": row.pauses + waits_for_space}
+            return row.model_copy(update={"state": state, "reason": reason, **waits, "wish": None, "pid": None, "pid_born": None})
 
         return rows.change(self.folder, last)
 

@@ -178,7 +178,7 @@ def resume(job_id: str, settings: Settings) -> JobStatus:
     def again(row: Entry) -> Entry:
         if row.state in ("queued", "running", "succeeded"):
             raise StateError(f"{job_id} is {row.state}", "Only a paused, failed or cancelled job can be resumed")
-        fresh = {"state": "queued", "reason": None, "waits_for": None, "wish": None, "restarts": 0, "ready_at": 0.0}
+        fresh = {"state": "queued", "reason": None, "waits_for": None, "wish": None, "restarts": 0, "pauses": 0, "ready_at": 0.0}
         return row.model_copy(update=fresh)
 
     rows.change(folder, again)

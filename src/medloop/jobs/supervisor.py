@@ -33,6 +33,7 @@ from medloop.store.files import locked
 
 MAX_RESTARTS = 3
 ONLY_ONE = ".supervisor"
+LONGEST_S = 600.0  # between two tries of a job that keeps filling the disk
 SPARE_BYTES = 5_000_000  # beyond what a job says it needs, before it is brought back to a disk that was full
 
 log = logging.getLogger("medloop.jobs")
@@ -181,7 +182,10 @@ class Supervisor:
         def again(now: Entry) -> Entry:
             if now.state != "paused" or now.waits_for != "space":
                 return now
-            return now.model_copy(update={"state": "queued", "waits_for": None, "reason": "There is room on the disk again."})
+            # A run that needs more than was reckoned would fill the same disk again and again: each time it waits longer.
+            wait = min(self.backoff_s * 4 ** min(now.pauses - 1, 9), LONGEST_S) if now.pauses > 1 else 0.0
+            back = {"state": "queued", "waits_for": None, "reason": "There is room on the disk again."}
+            return now.model_copy(update={**back, "ready_at": time.monotonic() + wait, "boot": lease.boot_id()})
 
         return rows.change(folder, again)
 

@@ -52,7 +52,8 @@ def work(job_id: str, settings: Settings) -> Entry:
         log.info("worker %d begins, token %d", os.getpid(), lease.token)
         end = _run(lease, settings, stopped)
         log.info("%s%s", end.state, f": {end.reason}" if end.reason else "")
-        return lease.end(end.state, end.reason, waits_for_space=end.waits_for_space)
+        reason = end.reason and end.reason.replace(f"{settings.home}/", "")  # who asks over HTTP need not know where it lies
+        return lease.end(end.state, reason, waits_for_space=end.waits_for_space)
 
 
 def _run(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
