@@ -181,6 +181,7 @@ def test_filters_are_choices(api) -> None:
 )  # fmt: skip
 def test_filters_that_are_none_of_them_are_422(api, params: dict) -> None:
     assert api.clinician1.get("/rlhf/feedback", **params).status_code == 422
+    assert api.clinician1.get("/rlhf/export", **{"user_query__startswith": "a"} | params).status_code == 422
 
 
 def test_csv_cells_never_start_like_a_formula_and_come_back(api, tmp_path) -> None:
