@@ -26,6 +26,7 @@ PAGES = {
     "dashboard": ("engineer", "/web/dashboard"),
     "audit": ("auditor", "/web/audit?check=true"),
     "users": ("admin", "/web/users"),
+    "account": ("clinician", "/web/account"),
     "nothing": ("clinician", "/web/rate?trace=none"),
 }
 

@@ -290,3 +290,25 @@ def test_neither_keys_nor_passwords_nor_what_people_write_enter_the_log(browse, 
     ours = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore", "asyncio"))]
     said = " ".join(record.getMessage() for record in ours)
     assert "canary of" not in said and key not in said and someone.client.cookies[COOKIE] not in said
+
+
+def test_people_change_their_own_password_and_stay_logged_in_here_alone(browse, store):
+    someone, elsewhere = browse("clinician"), browse("clinician")
+    changed = someone.post("/web/account", now=PASSWORD, new="a few random words", again="a few random words")
+    assert "is changed" in changed.text and someone.get("/web/", follow_redirects=False).status_code == 200
+    assert elsewhere.get("/web/", follow_redirects=False).status_code == 303
+    assert users.check_password(store, "clinician", "a few random words") is not None
+
+
+@pytest.mark.parametrize(
+    ("now", "new", "again", "said"),
+    [
+        ("wrong password", "a few random words", "a few random words", "not your password"),
+        (PASSWORD, "short", "short", "12 to 256"),
+        (PASSWORD, "a few random words", "a few random wordz", "not the same"),
+    ],
+)
+def test_a_password_is_changed_only_with_the_old_one_and_typed_twice(browse, store, now, new, again, said):
+    answered = browse("clinician").post("/web/account", now=now, new=new, again=again)
+    assert answered.status_code == 422 and said in answered.text
+    assert users.check_password(store, "clinician", PASSWORD) is not None

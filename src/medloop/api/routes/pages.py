@@ -1,4 +1,4 @@
-"""The web pages: login, logout, language, static files, the start page. What the others share is here, too.
+"""The web pages: login, logout, one's password, language, static files, the start page. What the others share is here, too.
 
 Pages call the same functions as the API. A session comes from a password and lives in a cookie that no script can read and no
 other site can send; every form carries the session's CSRF token (policy.py).
@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from medloop.api.auth import Access
 from medloop.api.errors import LANGUAGE_COOKIE
 from medloop.api.policy import Caller, NothingHereError, allow, cookie_name, is_public, read_form, session_token
-from medloop.store import users
+from medloop.store import passwords, users
 from medloop.store.db import Store
 from medloop.store.users import ROLES
 from medloop.web import render
@@ -31,6 +31,15 @@ Anyone = Annotated[Caller, Depends(allow(*ROLES, scope=None))]
 def store_of(request: Request) -> Store:
     found: Store = request.app.state.store
     return found
+
+
+def access_of(request: Request) -> Access:
+    found: Access = request.app.state.access
+    return found
+
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def language_of(request: Request) -> Language:
@@ -98,8 +107,7 @@ async def login(request: Request) -> Response:
     """Five tries a minute; one answer for every reason that a login can fail for."""
     form, t = await read_form(request), words_of(request)
     name, password = form.get("name", "").strip()[:64], form.get("password", "")[:256]
-    access: Access = request.app.state.access
-    address = request.client.host if request.client else ""
+    access, address = access_of(request), address_of(request)
     filled: dict[str, Any] = {"next": safe_next(form.get("next", "")), "name": name, "note": ""}
     if not access.tries.allowed(name, address):
         return show(request, None, "login.html", 429, problem=t("login_wait"), **filled)
@@ -108,10 +116,7 @@ async def login(request: Request) -> Response:
         return show(request, None, "login.html", 401, problem=t("login_wrong"), **filled)
     access.tries.succeeded(name, address)
     await run_in_threadpool(_end_session, request)  # a session that was there before does not live on beside the new one
-    token = await run_in_threadpool(lambda: users.open_session(access.store, user, actor=user.user_id))
-    answer = go(filled["next"])
-    answer.set_cookie(cookie_name(request), token, path="/", httponly=True, samesite="strict", secure=is_public(request))
-    return answer
+    return await run_in_threadpool(_with_session, request, go(filled["next"]), user)
 
 
 @router.post("/web/logout")
@@ -122,11 +127,42 @@ def logout(request: Request, caller: Anyone) -> Response:
     return answer
 
 
+@router.get("/web/account")
+def account(request: Request, caller: Anyone) -> Response:
+    return show(request, caller, "account.html", errors={}, changed=False)
+
+
+@router.post("/web/account")
+def change_password(request: Request, caller: Anyone, form: Fields) -> Response:
+    """The old password is asked for again, within the same five tries; all sessions end, and this browser gets a new one."""
+    t, access, new = words_of(request), access_of(request), form.get("new", "")
+    if not access.tries.allowed(caller.name, address_of(request)):
+        return show(request, caller, "account.html", 429, errors={"now": t("login_wait")}, changed=False)
+    user = users.check_password(access.store, caller.name, form.get("now", ""))
+    errors = {} if user else {"now": t("password_wrong")}
+    if not passwords.SHORTEST <= len(new) <= passwords.LONGEST:
+        errors["new"] = t("password_short")
+    elif new != form.get("again", ""):
+        errors["again"] = t("password_differs")
+    if user is None or errors:
+        return show(request, caller, "account.html", 422, errors=errors, changed=False)
+    users.set_password(access.store, user, new, actor=user.user_id)
+    access.forget()
+    answer = show(request, None, "account.html", errors={}, changed=True)
+    return _with_session(request, answer, user)
+
+
+def _with_session(request: Request, answer: Response, user: users.User) -> Response:
+    """The answer with the cookie of a new session."""
+    token = users.open_session(store_of(request), user, actor=user.user_id)
+    answer.set_cookie(cookie_name(request), token, path="/", httponly=True, samesite="strict", secure=is_public(request))
+    return answer
+
+
 def _end_session(request: Request) -> None:
-    access: Access = request.app.state.access
     if token := session_token(request):
-        users.close_session(access.store, token)
-        access.forget()
+        users.close_session(store_of(request), token)
+        access_of(request).forget()
 
 
 @router.get("/web/alive")
