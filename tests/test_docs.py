@@ -55,3 +55,12 @@ def test_no_document_names_this_kind_of_thing() -> None:
     for path in [*TEXTS, *(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "Makefile"]:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"(?<![\w.])/(?:wo" r"rk|ro" r"ot|home)/[a-z]", text), f"{path} names a machine's path"
+
+
+def test_every_test_that_the_rl_checklist_names_exists() -> None:
+    table = (ROOT / "docs/stages/rl_maths.md").read_text(encoding="utf-8").partition("## Checklist")[2]
+    named = set(re.findall(r"`([a-z0-9_]{12,})`", table)) - {"missing_eos_penalty"}
+    there = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"^def test_(\w+)", path.read_text(), re.M)
+    }
+    assert named and not named - there

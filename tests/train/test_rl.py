@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from medloop.contracts import ModelRef, Sample
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.knobs import build, read_yaml
-from medloop.loop import rl_audit
+from medloop.loop import reward_scorer, rl_audit
 from medloop.models.load import resolve
 from medloop.store.artifacts import file_sha256, verify_artifact
 from medloop.testing.fakes import FakeScorer
@@ -190,6 +190,16 @@ def test_groups_without_a_difference_teach_nothing(settings: Any) -> None:
     train(settings, "grpo", FakeScorer(lambda sample: 0.5), beta=0.0)
     assert all(row["extra"]["flat_groups"] == 4 for row in lines(settings, "grpo") if row["phase"] == "TRAINING")
     assert all(bool((tensor == 0).all()) for name, tensor in weights(settings).items() if "lora_B" in name)
+
+
+def test_parts_that_are_normalised_one_by_one_are_learnt(settings: Any) -> None:
+    """GDPO on the real mix: a narrow part is heard beside a wide one."""
+    mix = reward_scorer(settings, reward=None)
+    card = train(settings, "grpo", mix, rewards="each", steps=2)
+    said = [row["extra"] for row in lines(settings, "grpo") if "flat_groups" in row.get("extra", {})]
+    assert len(said) == 2 and card.config["rewards"] == "each"
+    with pytest.raises(ConfigError, match="rewards=each needs a mix"):
+        train(settings, "grpo", rewards="each", replace=True)
 
 
 def test_the_first_ratio_of_ppo_is_one_and_later_ones_are_not(settings: Any) -> None:

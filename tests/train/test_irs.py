@@ -1,0 +1,168 @@
+"""Rejection sampling: what is chosen and why, where it came from, and what happens to a round that made things worse."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from medloop.contracts import ModelRef, Reward, Sample
+from medloop.models.load import load
+from medloop.models.rollout import Sampled, Sampler, stop_ids
+from medloop.testing.fakes import FakeScorer
+from medloop.train import irs, rl
+from medloop.train.experience import Experience, Question, read_questions
+from medloop.train.irs import IRSRunConfig, select
+
+SMALL = {"max_new_tokens": 12, "held_out_n": 6, "lora_r": 4, "learning_rate": 0.02, "n_candidates": 4, "batch_size": 8}
+
+
+def answers(*groups: list[tuple[str, float | None]]) -> Experience:
+    """One group of (text, reward) per question."""
+    questions = [Question(f"q{n}", (1,), "?") for n, group in enumerate(groups) for _ in group]
+    texts = [text for group in groups for text, _ in group]
+    rewards = [
+        Reward(value=value, version="1", reason=None if value is not None else "down", parts=(), weights={})
+        for group in groups
+        for _, value in group
+    ]
+    rows = [Sampled((1,), tuple(range(2, 3 + len(text))), (0.0,) * (len(text) + 1), True, "") for text in texts]
+    return Experience(questions, rows, texts, rewards)
+
+
+def kept(found: Experience, **more: Any) -> list[str]:
+    chosen = select(found, IRSRunConfig(**{"threshold": 0.5, "all_pass_share": 1.0, **more}))
+    return [found.texts[at] for at in chosen.kept]
+
+
+def test_an_answer_must_pass_the_threshold_and_be_among_the_best_of_its_question() -> None:
+    found = answers([("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.1)], [("e", 0.4), ("f", 0.3)])
+    assert kept(found, top_k=2) == ["a", "b"]
+    assert kept(found, top_k=4, threshold=0.35) == ["a", "b", "c", "e"]
+
+
+def test_without_a_threshold_it_is_the_mean_of_the_round() -> None:
+    chosen = select(answers([("a", 1.0), ("b", 0.0)], [("c", 0.6), ("d", None)]), IRSRunConfig(threshold=None))
+    assert chosen.threshold == pytest.approx(1.6 / 3, abs=1e-6) and chosen.kept == [0, 2]
+
+
+def test_copies_count_once_and_are_counted() -> None:
+    found = answers([("same", 0.9), (" same\n", 0.9), ("other", 0.8), ("bad", 0.0)])
+    assert len(kept(found, top_k=3)) == 2
+    chosen = select(found, IRSRunConfig(threshold=0.5))
+    assert (chosen.copies, chosen.below) == (1, 1)
+
+
+def test_a_missing_reward_is_never_chosen() -> None:
+    assert kept(answers([("a", None), ("b", 0.9)]), threshold=0.0, top_k=4) == ["b"]
+
+
+def test_questions_whose_answers_all_pass_are_capped_and_counted() -> None:
+    easy = [[(f"e{n}{m}", 0.9) for m in range(2)] for n in range(4)]
+    found = answers(*easy, [("h", 0.9), ("low", 0.1)], [("k", 0.9), ("low", 0.0)])
+    chosen = select(found, IRSRunConfig(threshold=0.5, top_k=1, all_pass_share=0.5))
+    assert len(chosen.kept) == 4 and chosen.capped == 2
+    assert {"h", "k"} <= {found.texts[at] for at in chosen.kept}
+
+
+def test_of_equal_answers_the_shorter_is_the_better() -> None:
+    assert kept(answers([("longer one", 0.9), ("short", 0.9), ("bad", 0.0)]), top_k=1) == ["short"]
+
+
+def letters(sample: Sample) -> float:
+    answer = sample.answer or ""
+    return sum(character in "abcdefghijklm" for character in answer) / max(len(answer), 1)
+
+
+def run(settings: Any, worth: Any = letters, **more: Any) -> Any:
+    files = {"prompts": "data/processed/train.jsonl", "held_out": "data/processed/dev.jsonl"}
+    config = IRSRunConfig(**{"model": settings.model, "name": "r", "n_questions": 8, **SMALL, **files, **more})
+    return irs.run(irs.plan(config, FakeScorer(worth), settings), settings)
+
+
+def metrics(settings: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (settings.home / "jobs/train_irs-r/metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_round_that_made_held_out_answers_worse_is_undone_and_ends_the_run(settings: Any) -> None:
+    """What training rewards is what the held-out check punishes."""
+
+    def worth(sample: Sample) -> float:
+        return 1 - letters(sample) if sample.id.startswith("held-out") else letters(sample)
+
+    card = run(settings, worth, n_iterations=3, n_questions=32, n_candidates=8, top_k=1, tolerance=0.0, learning_rate=0.05)
+    rows = metrics(settings)
+    assert [row["extra"]["undone"] for row in rows if "undone" in (row.get("extra") or {})] == [1]
+    assert max(row["iter"] for row in rows) == 1 and card.metrics["held_out_gain"] == 0.0
+    weights = load_file(settings.home / "models/rl/r/adapter_model.safetensors")
+    assert all(not weight.any() for name, weight in weights.items() if "lora_B" in name)  # as the fresh adapter was
+
+
+def test_a_kept_answer_can_be_made_again_from_what_is_written_beside_it(settings: Any) -> None:
+    run(settings, n_iterations=1)
+    rows = [json.loads(line) for line in (settings.home / "models/rl/r/samples.jsonl").read_text().splitlines()]
+    assert rows and all(
+        {"iter", "prompt_id", "reward", "parts", "reward_version", "model", "stream"} <= row.keys() for row in rows
+    )
+    loaded = load(ModelRef(base=settings.model), settings)
+    asked = read_questions(settings.home / "data/processed/train.jsonl", loaded.tokenizer, max_tokens=256).questions
+    ids = {question.id: question.ids for question in asked}
+    sampler = Sampler(loaded.model, stop_ids=stop_ids(loaded.model, loaded.tokenizer), pad_id=loaded.tokenizer.pad_token_id)
+    again = sampler([ids[row["prompt_id"]] for row in rows], [row["stream"] for row in rows], max_new_tokens=12)
+    bare = [loaded.tokenizer.decode([t for t in said.tokens if t < 256]) for said in again]
+    same = [one == row["answer"] for one, row in zip(bare, rows, strict=True) if "[" not in row["answer"]]
+    assert len(same) > 2 and all(same)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_old_records_are_the_wanted_share_of_what_is_trained_on(
+    settings: Any, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[Sampled]] = []
+    real = irs._fine_tune
+    monkeypatch.setattr(irs, "_fine_tune", lambda bench, rows, stop: (seen.append(rows), real(bench, rows, stop)))
+    run(settings, n_iterations=2, replay=share)
+    asked = {tuple(row.prompt) for row in seen[0]}
+    assert len(seen) == 2 and asked
+    kept_rows = [int(row["extra"]["kept"]) for row in metrics(settings) if "kept" in (row.get("extra") or {})]
+    assert [len(rows) for rows in seen] == [round(n / (1 - share)) for n in kept_rows]
+
+
+def test_each_round_goes_on_from_the_last_and_leaves_its_adapter(settings: Any) -> None:
+    run(settings, n_iterations=2, tolerance=1.0)
+    folder = settings.home / "jobs/train_irs-r/checkpoints"
+    found = [load_file(folder / name / "adapter_model.safetensors") for name in ("iter_1", "iter_2", "final")]
+    assert any(not torch.equal(found[0][name], found[1][name]) for name in found[0])
+    assert all(torch.equal(found[1][name], found[2][name]) for name in found[1])
+    assert all("length_ratio" in row["extra"] for row in metrics(settings) if "kept" in (row.get("extra") or {}))
+
+
+def test_nothing_worth_learning_is_said(settings: Any) -> None:
+    from medloop.errors import ResultError
+
+    with pytest.raises(ResultError, match="No candidate was worth learning from"):
+        run(settings, n_iterations=1, threshold=2.0)
+    assert not Path(settings.home / "models/rl/r").exists()
+
+
+def test_the_optimizer_is_the_one_that_others_reproduced(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from medloop.train import grpo
+
+    norms: list[float] = []
+    real = torch.nn.utils.clip_grad_norm_
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda p, norm: (norms.append(norm), real(p, norm))[1])
+    files = {"prompts": "data/processed/train.jsonl", "held_out_n": 0, "model": settings.model, "max_new_tokens": 8}
+    config = grpo.GRPOConfig(**files, steps=4, prompts_per_step=2, samples=2, learning_rate=0.02, lora_r=4, max_grad_norm=0.3)
+    made = grpo.plan(config, FakeScorer(letters), settings)
+    benches: list[rl.Bench] = []
+    real_set_up = rl.set_up
+    monkeypatch.setattr(rl, "set_up", lambda *given, **more: benches.append(real_set_up(*given, **more)) or benches[0])
+    grpo.run(made, settings)
+    [bench] = benches
+    assert bench.optimizer.defaults["eps"] == 1e-5 and bench.optimizer.defaults["weight_decay"] == 0.0
+    assert set(norms) == {0.3}
+    rates = [json.loads(line) for line in (settings.home / "models/rl/round1/metrics.jsonl").read_text().splitlines()]
+    assert [row["extra"]["rate"] for row in rates if "rate" in row.get("extra", {})] == pytest.approx([0.02, 0.015, 0.01, 0.005])
+    assert all(p.dtype == torch.float32 for p in bench.policy.trained().values())
