@@ -155,7 +155,8 @@ class Mlflow:
             "--artifacts-destination", str(home / "artifacts"),
             "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1",
         ]  # fmt: skip
-        env = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"}
+        # Its job workers have no part in this and would only take processor time from it.
+        env = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with (home / "log").open("wb") as log:
             self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
         url = f"http://127.0.0.1:{self.port}"
@@ -190,7 +191,7 @@ class Mlflow:
 
     def end(self) -> None:
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGTERM)
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=30)
 
 

@@ -2,7 +2,7 @@
 
     MEDLOOP_URL=http://127.0.0.1:8000 MEDLOOP_KEY=mlk_… python examples/agent.py "I have had a cough for two weeks."
 
-Make the key with `medloop keys new NAME --scope feedback:write`. The agent here is a stand-in for yours.
+Make the key with `medloop api keys new NAME --scope feedback:write`. The agent here is a stand-in for yours.
 """
 
 import os

@@ -10,6 +10,7 @@ nothing is removed, and the case stays for all later models.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from sqlalchemy import Connection, func, select, update
@@ -85,8 +86,8 @@ def listed(store: Store, *, state: State | None = None, after: str | None = None
         rows = conn.execute(query.order_by(incidents.c.id).limit(limit)).all()
     return [
         Listed(
-            row.incident_id, row.record_id, row.model_version, row.state, row.opened_by, row.timestamp.isoformat(),
-            row.closed_by, None if row.closed is None else row.closed.isoformat(), row.case_id,
+            row.incident_id, row.record_id, row.model_version, row.state, row.opened_by, _when(row.timestamp),
+            row.closed_by, None if row.closed is None else _when(row.closed), row.case_id,
         )
         for row in rows
     ]  # fmt: skip
@@ -98,7 +99,7 @@ def closing(store: Store, incident_id: str, *, by: str, note: str) -> Submission
         raise InputError(f"Closing an incident needs a note of 1 to {MOST_NOTE} characters", "Say what was done about it")
     event = AuditEvent(actor=by, action="incidents.close", subject=incident_id)
     when = utc_now()
-    answer = {"incident_id": incident_id, "state": "closed", "closed": when.isoformat().replace("+00:00", "Z")}
+    answer = {"incident_id": incident_id, "state": "closed", "closed": _when(when)}
 
     def change(conn: Connection) -> None:
         found = conn.execute(select(incidents.c.state).where(incidents.c.incident_id == incident_id)).scalar()
@@ -120,7 +121,7 @@ def closing(store: Store, incident_id: str, *, by: str, note: str) -> Submission
 
 def close(store: Store, incident_id: str, *, by: str, note: str) -> None:
     """Close it in a transaction of its own, where no writer thread runs (the CLI)."""
-    rows = closing(store, incident_id, by=by, note=note).build(Known(store, None, {}))
+    rows = closing(store, incident_id, by=by, note=note).build(Known(store, None, {}, {}))
     assert rows.also is not None
     with store.write() as conn:
         rows.also(conn)
@@ -131,3 +132,7 @@ def note_of(store: Store, incident_id: str) -> str | None:
     """What was said at closing."""
     found = records.get(store, Incident, incident_id)
     return None if found is None else found.note
+
+
+def _when(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")

@@ -31,7 +31,7 @@ from medloop.contracts import AuditEvent, Contract, utc_now
 from medloop.errors import BusyError, InputError, MedloopError, NoSpaceError, StoreError
 from medloop.store import audit, records
 from medloop.store.db import Store
-from medloop.store.tables import idempotency_keys, natural_id
+from medloop.store.tables import idempotency_keys, natural_id, quarantine
 
 MOST_BATCH = 256
 MOST_WAITING = 1024
@@ -79,12 +79,16 @@ class Need:
 class Known:
     """The rows that a batch asked for; opened (decrypted) only when somebody looks inside."""
 
-    def __init__(self, store: Store, conn: Connection | None, rows: Mapping[Need, Any]) -> None:
-        self._store, self._conn, self._rows = store, conn, rows
+    def __init__(self, store: Store, conn: Connection | None, rows: Mapping[Need, Any], held: Mapping[str, Any]) -> None:
+        self._store, self._conn, self._rows, self._held = store, conn, rows, held
 
     def row(self, need: Need) -> Any | None:
         """The row as stored, with `recorded_by` and the like readable; None if there is none."""
         return self._rows.get(need)
+
+    def held(self, record_id: str) -> Any | None:
+        """The quarantine row of a needed record that nobody has released; None if there is none."""
+        return self._held.get(record_id)
 
     def record(self, kind: type[records.C], need: Need) -> records.C | None:
         row = self.row(need)
@@ -220,11 +224,12 @@ class Ingest:
     def _build(self, batch: Sequence[_Waiting]) -> None:
         wanted = {need for item in batch for need in item.submission.needs}
         if not wanted:
-            self._build_with(batch, Known(self.store, None, {}))
+            self._build_with(batch, Known(self.store, None, {}, {}))
             return
         try:
             with self.store.read() as conn:
-                self._build_with(batch, Known(self.store, conn, _look_up(conn, wanted)))
+                rows = _look_up(conn, wanted)
+                self._build_with(batch, Known(self.store, conn, rows, _held(conn, rows)))
         except MedloopError as error:
             for item in batch:
                 item.rows = item.rows or _plain(error)
@@ -368,6 +373,16 @@ def _look_up(conn: Connection, wanted: set[Need]) -> dict[Need, Any]:
                 query = select(table).where(table.c.id.in_(newest))
             for row in conn.execute(query):
                 found[Need(kind, row._mapping[column], name)] = row
+    return found
+
+
+def _held(conn: Connection, rows: Mapping[Need, Any]) -> dict[str, Any]:
+    """The quarantine rows of these records, but for released ones."""
+    ids = {row._mapping[natural_id(records.TABLES[need.kind])] for need, row in rows.items()}
+    found = {}
+    for chunk in _chunks(sorted(ids)):
+        query = select(quarantine).where(quarantine.c.record_id.in_(chunk), quarantine.c.state != "released")
+        found.update({row.record_id: row for row in conn.execute(query)})
     return found
 
 

@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.api.policy import OWN_ONLY, Caller, allow
-from medloop.contracts import utc_now
 from medloop.feedback import many, record
 from medloop.feedback.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
 from medloop.store.db import Store
@@ -155,4 +154,4 @@ async def import_lines(request: Request, caller: Writer, key: Key = None) -> Res
     request.app.state.buckets.take(caller.credential)
     lines = many.parse(await request.body())
     results = await many.store_all(ingest_of(request), store_of(request), lines, sender(caller), key=key)
-    return JSONResponse(many.summed(results) | {"results": results, "timestamp": utc_now().isoformat()})
+    return JSONResponse({**many.summed(results), "results": results})
