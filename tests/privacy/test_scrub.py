@@ -26,6 +26,15 @@ ID = "11010519491231002X"  # the standard's own example
         ("订单 24774662069 已发", "NUMBER"),
         ("card 4111 1111 1111 1111", "CARD"),
         ("mail a.b@clinic.example.org", "EMAIL"),
+        ("mail jane (at) clinic (dot) org", "EMAIL"),
+        ("1--3--8--0--0--1--3--8--0--0--0", "PHONE"),
+        ("IBAN GB82 WEST 1234 5698 7654 32", "IBAN"),
+        ("health plan ID QRS123456789", "RECORD"),
+        ("device serial number AB-123456", "RECORD"),
+        ("VIN 1HGCM82633A004352", "RECORD"),
+        ("see IMG_2041.jpg", "PHOTO"),
+        ("护照号E12345678", "RECORD"),
+        ("医保号A123456789", "RECORD"),
         ("SSN 078-05-1120", "SSN"),
         ("MRN: 55707238", "RECORD"),
         ("住院号ZY290104", "RECORD"),
@@ -44,6 +53,11 @@ ID = "11010519491231002X"  # the standard's own example
         ("患者王芳，女，38岁", "NAME"),
         ("主管医师：陈淑兰。", "NAME"),
         ("欧阳医生说", "NAME"),
+        ("王芳昨天来复诊", "NAME"),
+        ("Yesterday Annabelle Kowalczyk called the clinic", "NAME"),
+        ("I moved here from Gdansk", "PLACE"),
+        ("于西安市第一人民医院就诊", "ORG"),
+        ("admitted to Davidport General Hospital", "ORG"),
     ],
 )
 def test_each_kind_is_found(text: str, kind: str) -> None:
@@ -60,6 +74,9 @@ def test_each_kind_is_found(text: str, kind: str) -> None:
         "国药准字H20059876，每次0.5g，一日3次，疗程7-10天。",
         "Parkinson disease, Foley catheter, ICD-10 E11.9, CPT 99213.",
         "I am Having chest pain. The doctor should call 911 or 120.",
+        "白芍、黄芪各10克；张力性气胸；方法和常规；谢谢医生，祝您健康。",
+        "建议去正规医院检查，当地中医院也可以，医生会解释许多事项。",
+        "The Charcot-Marie-Tooth disease and Hashimoto thyroiditis were stable on Synthroid.",
         "penicillin 2000000 IU, platelets 250000, 5-10 mg, 1/2 tablet, 24/7",
     ],
 )
@@ -76,12 +93,12 @@ def test_the_same_identifier_has_the_same_placeholder_in_question_and_answer() -
 
 
 @pytest.mark.parametrize(
-    "text", ["手机一三八零零一三八零零零", "1--3--8--0--0--1--3--8--0--0--0", "jane (at) clinic (dot) org", "bad \ud800 text"]
+    "text", ["手机一三八零零一三八零零零", "1----3----8----0----0----1----3----8----0----0----0", "bad \ud800 text"]
 )
 def test_what_cannot_be_taken_out_is_refused_without_quoting_it(text: str) -> None:
     with pytest.raises(Unscrubbable) as refusal:
         Scrubber().scrub(text)
-    assert not any(word in str(refusal.value) for word in ("八", "8", "jane"))
+    assert not any(word in str(refusal.value) for word in ("八", "8", "bad"))
 
 
 @given(st.integers(0, 16), st.integers(1, 9))
@@ -112,7 +129,7 @@ def test_checks_know_their_numbers() -> None:
     assert len(fold("１２ 　三")) == 5
 
 
-@pytest.mark.parametrize("piece", ["1", "1 ", "a@", "A", "Mr. A", "患者", "9-", "王", "1.", "北京市", "Ab "])
+@pytest.mark.parametrize("piece", ["1", "1 ", "a@", "A", "Mr. A", "患者", "9-", "王", "1.", "北京市", "Ab ", "张医院", "Wx. Yz "])
 def test_hostile_text_costs_no_more_than_a_few_milliseconds_per_kilobyte(piece: str) -> None:
     text = piece * (10_000 // len(piece))
     began = time.process_time()

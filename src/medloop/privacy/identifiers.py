@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 _WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
@@ -10,16 +11,34 @@ _CHECKS = "10X98765432"
 _REGIONS = frozenset(
     "11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83 91".split()
 )
-_ZEROS = (0xFF10, 0x0660, 0x06F0, 0x0966, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6)
+# Where the digits of other scripts begin (Unicode Nd in the basic plane, and the mathematical ones).
+_ZEROS = [
+    int(code, 16)
+    for code in """0660 06F0 07C0 0966 09E6 0A66 0AE6 0B66 0BE6 0C66 0CE6 0D66 0DE6 0E50 0ED0 0F20 1040 1090 17E0 1810 1946 19D0
+    1A80
+    1A90 1B50 1BB0 1C40 1C50 A620 A8D0 A900 A9D0 A9F0 AA50 ABF0 FF10 1D7CE 1D7D8 1D7E2 1D7EC 1D7F6""".split()
+]
 _FOLD = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _FOLD.update({zero + n: ord("0") + n for zero in _ZEROS for n in range(10)})
-_FOLD.update(dict.fromkeys((0x3000, 0xA0, 0x2007, 0x202F, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0xAD), ord(" ")))
+_FOLD.update(dict.fromkeys((0x3000, 0xA0, 0x2007, 0x202F, 0x2002, 0x2003, 0x2009), ord(" ")))
 _FOLD.update(dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2212), ord("-")))
 
 
 def fold(text: str) -> str:
     """Full-width and foreign digits, odd spaces and dashes in their plain form; every character keeps its place."""
     return text.translate(_FOLD)
+
+
+# Characters that take no room: a number written with them between its digits looks whole to a reader.
+_NO_ROOM = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff]")
+
+
+def squeeze(text: str) -> tuple[str, list[int] | None]:
+    """The text without characters that take no room, and where each kept character stood (None: nothing was taken out)."""
+    if not _NO_ROOM.search(text):
+        return text, None
+    places = [at for at, char in enumerate(text) if not _NO_ROOM.match(char)]
+    return "".join(text[at] for at in places), [*places, len(text)]
 
 
 def is_resident_id(digits: str) -> bool:

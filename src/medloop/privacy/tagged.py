@@ -1,0 +1,215 @@
+"""From tags of words to identifiers: whole names with title and degree, addresses in one piece, numbers only beside words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from medloop.privacy import lists, tagger
+from medloop.privacy.tagger import TAGS, Token
+
+_TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
+_DEGREES = frozenset("md phd dds dvm rn np do pa jr sr ii iii iv esq mph msn".split())
+_JOINTS = frozenset(", . - ' ’ & / of de la le du des di da do del der den van von the and und y e al bin el".split())
+_CJK = re.compile(r"[\u3400-\u9fff]")
+_WORD = re.compile(r"[^\W\d_]")
+_ZIP = re.compile(r"(?:zip|postal|post ?code)[a-z ]{0,8}[:#]?\s{0,3}$", re.I)
+_ABBREVIATION = re.compile(
+    r"[A-Z]{2,6}s?|(?!(?:Mc|Mac|De|Di|La|Le|Van|Von|Fitz)[A-Z])[A-Za-z]{0,12}[A-Z][A-Za-z]{0,12}[A-Z][A-Za-z]{0,12}"
+)
+_MEDICAL_TAIL = re.compile(
+    r".{6}(?:al|ar|ous|ary|gyria|ae)$|.{3}(?:itis|osis|oses|emias?|aemia|omas?|pathy|pathies|pathic|algia|ectomy|otomy|oscopy|ism|uria|plegia|plegic|paresis|penia|cytosis|genesis"
+    r"|genic|megaly|plasty|rrh[eo]+a|stenosis|trophy|trophic|malacia|phobia|lysis|edema|graphy|gram|ology|ologists?|itic|otic|emic|pril|olol|statin"
+    r"|azole|mycin|cillin|oxacin|mab|nib|vir|sartan|dipine|zepam|caine|prazole|gliptin|glutide|ergic|oma|cephaly|dactyly|ploidy|typing|philia|bullosa|cocci|coccus|oid|oids|ium|ic|ics|ide|ate)$",
+    re.I,
+)
+Span = tuple[int, int, str]
+
+
+def find(folded: str, known: Sequence[Span]) -> list[Span]:
+    """Names, places and organisations of the parts in Latin letters; `known` has been found by its form."""
+    spans: list[Span] = []
+    for start, part, words, manner in _parts(folded, known):
+        tags = tagger.load().tag(part, words, manner)
+        spans += [(a + start, b + start, kind) for a, b, kind in _spans(part, words, tags, manner[1] != "0")]
+    return spans
+
+
+def nearest(folded: str, known: Sequence[Span]) -> float:
+    """How close a word that was left came to being taken out: zero is a toss of a coin, far below zero is certainty."""
+    best = -1e9
+    for _, part, words, manner in _parts(folded, known):
+        medical, mixed = manner[1] != "0", tagger.case_of(part) == "a"
+        for word, gap in zip(words, tagger.load().gaps(part, words, manner), strict=True):
+            ordinary = len(word.word) < 3 or lists.tiers().get(word.word.lower(), lists.OPEN) in "01"
+            if (
+                gap > best
+                and word.word[0].isalpha()
+                and not ordinary
+                and not (medical and _innocent([word], "NAME", "", medical, mixed))
+            ):
+                best = gap
+    return best
+
+
+def _parts(folded: str, known: Sequence[Span]) -> Iterator[tuple[int, str, list[Token], str]]:
+    for start, end in _latin(folded):
+        part = folded[start:end]
+        inside = [(max(a, start) - start, min(b, end) - start, kind) for a, b, kind in known if a < end and b > start]
+        yield start, part, tagger.tokens(part, inside), tagger.manner(part)
+
+
+def _latin(folded: str) -> list[tuple[int, int]]:
+    """Runs of lines that are mostly Latin: English words in a Chinese sentence are drugs and units, not English text."""
+    if not _CJK.search(folded):
+        return [(0, len(folded))]
+    out: list[tuple[int, int]] = []
+    at = 0
+    for line in folded.splitlines(keepends=True):
+        if len(_CJK.findall(line)) * 3 < len(_WORD.findall(line)) and line.count(" ") >= 3:
+            if out and out[-1][1] == at:
+                out[-1] = (out[-1][0], at + len(line))
+            else:
+                out.append((at, at + len(line)))
+        at += len(line)
+    return out
+
+
+def _spans(text: str, words: Sequence[Token], tags: list[int], medical: bool) -> list[Span]:
+    filled, mixed = _fill(words, tags), tagger.case_of(text) == "a"
+    out: list[Span] = []
+    first = 0
+    while first < len(words):
+        tag, last = filled[first], first
+        while last + 1 < len(words) and filled[last + 1] == tag:
+            last += 1
+        if tag:
+            span = _whole(text, words, first, last, TAGS[tag])
+            before = next((words[i].word for i in range(first - 1, max(-1, first - 3), -1) if words[i].word != "."), "")
+            kind = TAGS[tag]
+            if (
+                span
+                and not (medical and kind != "PLACE" and _eponym(words, last))
+                and not _innocent(words[first : last + 1], kind, before, medical, mixed)
+            ):
+                out.append(span)
+        first = last + 1
+    return out
+
+
+def _fill(words: Sequence[Token], tags: list[int]) -> list[int]:
+    """A comma, "de" or "and" between two parts of one address belongs to it; so do line ends."""
+    filled, last = list(tags), -1
+    for at, tag in enumerate(tags):
+        if not tag:
+            continue
+        between = range(last + 1, at)
+        if last >= 0 and tags[last] == tag and 0 < len(between) <= 3 and _same(words, between, tag):
+            for i in between:
+                filled[i] = tag
+        last = at
+    return filled
+
+
+def _same(words: Sequence[Token], between: range, tag: int) -> bool:
+    """In an address one odd word (a short code of a district) may stand between signs."""
+    odd = [words[i].word for i in between if not _joins(words[i].word, tag)]
+    return not odd or (TAGS[tag] == "PLACE" and len(odd) == 1 and len(between) > 1 and odd[0].isalpha() and len(odd[0]) < 4)
+
+
+def _joins(word: str, tag: int) -> bool:
+    if TAGS[tag] == "NAME":
+        return word in "-'’."  # "Anna and Peter", "Anna, Peter": two persons
+    return word.lower() in _JOINTS or word == "\n"
+
+
+def _whole(text: str, words: Sequence[Token], first: int, last: int, kind: str) -> Span | None:
+    while first < last and not words[first].word[0].isalnum() and words[first].word != "#":
+        first += 1
+    while last > first and not words[last].word[0].isalnum():
+        last -= 1
+    start, end = words[first].start, words[last].end
+    if words[first].word[0] == "<" and len(words[first].word) > 1:
+        return None
+    if not _WORD.search(text, start, end):
+        digits = end - start >= 4 and bool(_ZIP.search(text, max(0, start - 24), start))
+        return (start, end, kind) if digits else None
+    if kind == "NAME":
+        start, end = _with_titles(words, first, last)
+        if end - start < 2:
+            return None
+    return start, end, kind
+
+
+def _with_titles(words: Sequence[Token], first: int, last: int) -> tuple[int, int]:
+    """The span with a title before it and a degree behind it."""
+    at = first - 1
+    while at >= 0 and (
+        words[at].word.lower() in _TITLES or (words[at].word == "." and at and words[at - 1].word.lower() in _TITLES)
+    ):
+        first, at = at, at - 1
+    at = last + 1 + (last + 1 < len(words) and words[last + 1].word == ",")
+    if at < len(words) and words[at].word.lower() in _DEGREES and (words[at].word.isupper() or words[at].word.istitle()):
+        last = at
+    return words[first].start, words[last].end
+
+
+def _innocent(words: Sequence[Token], kind: str, before: str, medical: bool, mixed: bool) -> bool:
+    """An abbreviation, a heading, a term, in a medical text a whole country, with nothing to make it somebody's."""
+    letters = [token.word for token in words if token.word[0].isalpha()]
+    marks = [lists.marks().get(word.lower(), "") for word in letters]
+    digits = [token.word for token in words if token.word[0].isdigit()]
+    if kind == "PLACE" and digits and not all("M" in mark for mark in marks):
+        dose = all(len(word) < 4 and word.isupper() for word in letters) and not any(len(number) == 5 for number in digits)
+        count = max(map(len, digits)) < 4 and all(_term(word, mark, medical) for word, mark in zip(letters, marks, strict=True))
+        return medical and (dose or count)  # else an address
+    if not any(token.word[0].isupper() or token.word[0].isdigit() for token in words) and mixed:
+        return True  # capitals are used in this text, and here there are none
+    lands = [bool(set(mark) & set("KSN")) for mark in marks]
+    if (
+        medical
+        and kind == "PLACE"
+        and any(lands)
+        and all(land or _plain(word) for land, word in zip(lands, letters, strict=True))
+    ):
+        return True
+    if kind == "NAME" and before.lower() in _TITLES:
+        return False
+    if kind == "PLACE" and any("K" in mark for mark in marks):
+        return False
+    if medical and len(letters) == 1 and (_plain(letters[0]) or _people(letters[0])):
+        return True  # a word that is also somebody's surname
+    return all(_term(word, mark, medical) for word, mark in zip(letters, marks, strict=True))
+
+
+def _eponym(words: Sequence[Token], last: int) -> bool:
+    """ "Marie-Tooth disease", "Farber lipogranulomatosis": what follows says that the name is a disease's."""
+    for token in words[last + 1 : last + 4]:
+        word = token.word
+        if word in ".,;:(\n":
+            return False
+        if "D" in lists.marks().get(word.lower(), "") or (word.islower() and _MEDICAL_TAIL.search(word) and not _plain(word)):
+            return True
+    return False
+
+
+def _plain(word: str) -> bool:
+    return lists.tiers().get(word.lower(), lists.OPEN) in "01234"
+
+
+@lru_cache(maxsize=4096)
+def _people(word: str) -> bool:
+    """Koreans, Jordanian: who lives in a country."""
+    stem = re.sub("(?:ians?|ans?|ese|ish|is)$", "", word.lower())
+    return stem != word.lower() and len(stem) > 3 and any(country.startswith(stem) for country in lists.lines("countries.txt"))
+
+
+def _term(word: str, mark: str, medical: bool) -> bool:
+    if set(mark) & set("QDNM") or len(word) < 3:
+        return True
+    if mark:
+        return False
+    if _plain(word) or _ABBREVIATION.fullmatch(word):
+        return medical or not word[0].isupper() or lists.tiers().get(word.lower(), lists.OPEN) in "012"
+    return medical and _MEDICAL_TAIL.search(word) is not None
