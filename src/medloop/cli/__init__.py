@@ -45,6 +45,7 @@ for _stage in (
     "reward",
     "teacher",
     "inspect",
+    "privacy",
     "consent",
     "quarantine",
     "erase",
