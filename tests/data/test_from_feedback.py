@@ -164,19 +164,17 @@ def test_near_copies_are_dropped_and_held_out_questions_never_learnt(sqlite_sett
     assert "Other advice" not in json.dumps([rows["preferences"], rows["thumbs"], rows["sft_train"]])
 
 
-def test_no_question_is_on_both_sides_nor_a_near_copy(store: Store) -> None:
-    given = [thumb(n, f"answer {n}", n % 2 == 0) for n in range(12)]
-    given += [fix(n, f"answer {n}", f"better {n}", prompt="Hello doctor, " + ask(n) + " Thank you.") for n in range(12)]
-    rows = built(store, given)
+def test_no_question_is_on_both_sides_nor_a_near_copy(sqlite_settings) -> None:
+    given: list[Contract] = [thumb(n, f"answer {n}", n % 2 == 0) for n in range(12)]
+    given += [fix(n, f"answer {n}", f"better {n}", prompt=ask(n).replace("helps", "truly helps")) for n in range(12)]
+    with open_store(sqlite_settings) as store:
+        rows = built(store, given)
     sides: dict[str, set[str]] = {}
     for row in [*rows["preferences"], *rows["thumbs"]]:
-        sides.setdefault(row["prompt"].removeprefix("Hello doctor, ").removesuffix(" Thank you."), set()).add(
-            row["metadata"]["split"]
-        )
+        sides.setdefault(row["prompt"].replace("truly ", ""), set()).add(row["metadata"]["split"])
     for side in ("train", "test"):
         for row in rows[f"sft_{side}"]:
-            asked = row["conversation"]["messages"][0]["content"]
-            sides[asked.removeprefix("Hello doctor, ").removesuffix(" Thank you.")].add(side)
+            sides[row["conversation"]["messages"][0]["content"].replace("truly ", "")].add(side)
     assert len(sides) == 12 and all(len(found) == 1 for found in sides.values())
     assert {next(iter(found)) for found in sides.values()} == {"train", "test"}
 

@@ -101,7 +101,9 @@ def test_grant_withdraw_and_show_on_the_command_line(sqlite_settings) -> None:
         assert [row["action"] for row in audit.show(store, 9)].count("consents.withdraw") == 2
 
 
-def test_every_read_of_text_leaves_a_line_with_purpose_and_count(store: Store) -> None:
+def test_every_read_of_text_leaves_a_line_with_purpose_and_count(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.page
+    monkeypatch.setattr(records, "page", lambda *given, **more: real(*given, **more, limit=2))
     records.add(store, [feedback(feedback_id=f"fb_{n}") for n in range(3)], actor="test")
     reading = read_audited(store, Feedback, actor="user:li", purpose="data build")
     next(reading)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -146,3 +149,17 @@ def test_any_text_survives_the_round_trip(tmp_path_factory, rows: list[dict]) ->
     path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"
     jsonl.append(path, rows)
     assert written(path) == rows
+
+
+def test_a_line_is_not_lost_when_the_file_is_replaced_while_it_waits(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    jsonl.append(path, {"n": 1})
+    with path.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=jsonl.append, args=(path, {"n": 2}))
+        waiting.start()
+        time.sleep(0.1)
+        jsonl.write(path, [{"n": 0}])
+        fcntl.flock(held, fcntl.LOCK_UN)
+        waiting.join()
+    assert [row["n"] for row in jsonl.read(path)] == [0, 2]
