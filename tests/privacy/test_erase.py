@@ -24,6 +24,7 @@ from medloop.privacy.erase import Proof, Request, preview
 from medloop.store import audit, catalog, jsonl, lineage, records, tables
 from medloop.store.artifacts import file_sha256, new_artifact, verify_artifact
 from medloop.store.db import Store, open_store
+from medloop.store.erasing import about_records
 from medloop.testing.canary import told, traces_of
 from medloop.testing.feedback import NOON, YES, thumb, vote
 
@@ -193,13 +194,16 @@ def test_models_that_learnt_from_it_are_flagged_with_their_children_and_jobs(sql
         catalog.register(store, "policy", first, {}, actor="test")
         model(home, "child", "sha256:" + "0" * 64, parent=sha)
         model(home, "other", "sha256:" + "1" * 64)
+        model(home, "grandchild", "sha256:" + "2" * 64, parent=verify_artifact(home / "models/rl/child").sha256)
         job = home / "jobs/train_dpo-x"
         (job / "checkpoints/step-1").mkdir(parents=True)
         (job / "config.json").write_text(json.dumps({"identity": {"inputs": {"train": used}}, "started": "x"}))
         proof = erased(store)
-        assert [one["path"] for one in proof.flagged] == ["models/rl/child", "models/rl/first"] and proof.jobs == (
-            "jobs/train_dpo-x",
-        )
+        assert [one["path"] for one in proof.flagged] == [
+            "models/rl/child",
+            "models/rl/first",
+            "models/rl/grandchild",
+        ] and proof.jobs == ("jobs/train_dpo-x",)
         entry = catalog.find(store, verify_artifact(first).sha256)
         assert entry is not None and entry.flags == ("tainted",) and old.sha256 != entry.sha256
     assert traces_of(home) == [] and (first / "weights.safetensors").read_bytes() == b"weights" * 100
@@ -232,6 +236,8 @@ def test_one_record_goes_with_its_versions_and_leaves_what_others_share(store: S
     )
     records.add(store, [new], actor="test")
     jsonl.write(store.settings.workspace.rl / "x.jsonl", [{"a": shared}, {"a": OWN}])
+    for one in ("fb_2", "fb_3"):
+        assert about_records(store, [one])[0] == {"rlhf_feedback": {"fb_2", "fb_3"}}
     proof = erased(store, Request(reason="r", records=("fb_3",)))
     assert {row["record_id"] for row in proof.tombstones} == {"fb_2", "fb_3"} and proof.shared > 0
     assert [row["a"] for row in jsonl.read(store.settings.workspace.rl / "x.jsonl")] == [shared]
