@@ -117,22 +117,32 @@ def test_identifiers_are_taken_out_with_one_placeholder_a_row(store: Store) -> N
     assert "13800138000" not in json.dumps(row, ensure_ascii=False) and "王芳" not in json.dumps(row, ensure_ascii=False)
 
 
-def test_doubtful_text_goes_to_quarantine_and_is_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doubtful_text_goes_to_quarantine_until_somebody_has_looked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from medloop.privacy import scrub
 
-    real = scrub.Scrubber.scrub
+    real = scrub.Scrubber.assess
 
-    def fussy(self: Any, text: str) -> str:
-        if "doubtful" in text:
-            raise scrub.Unscrubbable("a number")
-        return real(self, text)
+    def fussy(self: Any, text: str) -> scrub.Assessment:
+        doubts = {
+            "hopeless": scrub.Assessment("", (), 1.0, ("a number",)),
+            "doubtful": scrub.Assessment(text, (), 0.9, ("a name",)),
+        }
+        return doubts.get(text) or real(self, text)
 
-    monkeypatch.setattr(scrub.Scrubber, "scrub", fussy)
-    rows = built(store, [thumb(1, "rest", True), thumb(2, "doubtful", True, feedback_id="fb_d")])
+    monkeypatch.setattr(scrub.Scrubber, "assess", fussy)
+    given = [
+        thumb(1, "rest", True),
+        thumb(2, "doubtful", True, feedback_id="fb_d"),
+        thumb(3, "hopeless", True, feedback_id="fb_h"),
+    ]
+    rows = built(store, given)
     assert [row["completion"] for row in rows["thumbs"]] == ["rest"]
-    held = quarantine.listed(store)
-    assert [(one.record_id, one.kind, one.state) for one in held] == [("fb_d", "rlhf_feedback", "waiting")]
-    assert records.count(store, Feedback, unprocessed=True) == 1  # it may still be used one day
+    held = {one.record_id: (one.kind, one.doubt, one.reasons, one.state) for one in quarantine.listed(store)}
+    assert held["fb_d"] == ("rlhf_feedback", 0.9, ("a name",), "waiting") and held.keys() == {"fb_d", "fb_h"}
+    assert records.count(store, Feedback, unprocessed=True) == 2  # they may still be used one day
+    for name in held:
+        quarantine.decide(store, name, "released", actor="test")
+    assert {row["completion"] for row in built(store)["thumbs"]} == {"rest", "doubtful"}  # no clean form of the other exists
 
 
 @pytest.mark.parametrize("state", ["waiting", "refused", "released"])

@@ -15,7 +15,7 @@ from typing import Literal
 
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
 from medloop.privacy.consent import Register
-from medloop.privacy.scrub import Scrubber, Unscrubbable
+from medloop.privacy.scrub import Assessment, Scrubber
 from medloop.store import lineage, quarantine, records
 from medloop.store.db import Store
 from medloop.store.reads import read_audited, read_some
@@ -97,7 +97,7 @@ def gather(store: Store, *, actor: str, strict: bool = False, hold: bool = True)
     register, held, gone = Register.of(store, strict=strict), _held(store), lineage.erased(store)
     found = Material()
     kept: list[Said] = []
-    doubtful: list[tuple[Said, str]] = []
+    doubtful: list[tuple[Said, Assessment]] = []
     for kind in KINDS:
         table = records.TABLES[kind].name
         given: list[Said] = list(read_audited(store, kind, actor=actor, purpose=PURPOSE))
@@ -106,7 +106,7 @@ def gather(store: Store, *, actor: str, strict: bool = False, hold: bool = True)
         for one in given:
             name = _id(one)
             fate = _fate(one, name, replaced, register, held, gone)
-            if fate == "used" and (problem := _doubt(one)):
+            if fate == "used" and (problem := _doubt(one, looked_at=name in held)):
                 doubtful.append((one, problem))
                 fate = "phi"
             fates[fate] += 1
@@ -136,15 +136,17 @@ def _fate(
     return "used" if all(text.strip() for text in _texts(one)) else "empty"
 
 
-def _doubt(one: Said) -> str:
-    """What sort of thing the scrubber could not take out, or nothing. One scrubber a record: same person, same placeholder."""
+def _doubt(one: Said, *, looked_at: bool) -> Assessment | None:
+    """Why the scrubber does not vouch for a text, or None. One scrubber a record: same person, same placeholder.
+
+    Of a record that a person looked at and released, only text that cannot be scrubbed at all is still doubted.
+    """
     scrubber = Scrubber()
-    try:
-        for text in (*_texts(one), _remark(one) or ""):
-            scrubber.scrub(text)
-    except Unscrubbable as problem:
-        return problem.kind
-    return ""
+    for text in (*_texts(one), _remark(one) or ""):
+        found = scrubber.assess(text)
+        if found.quarantined and not (looked_at and found.cleaned):
+            return found
+    return None
 
 
 def _texts(one: Said) -> tuple[str, ...]:
@@ -161,11 +163,11 @@ def _remark(one: Said) -> str | None:
     return one.reason if isinstance(one, Correction) else None
 
 
-def _hold(store: Store, doubtful: Sequence[tuple[Said, str]], actor: str) -> None:
+def _hold(store: Store, doubtful: Sequence[tuple[Said, Assessment]], actor: str) -> None:
     with store.write() as conn:
-        for one, problem in doubtful:
+        for one, found in doubtful:
             table = records.TABLES[type(one)].name
-            quarantine.hold(conn, _id(one), table, doubt=1.0, reasons=[problem], actor=actor)
+            quarantine.hold(conn, _id(one), table, doubt=found.doubt, reasons=found.reasons, actor=actor)
 
 
 def _held(store: Store) -> dict[str, str]:
