@@ -181,7 +181,7 @@ def test_a_job_outlives_twenty_killed_servers_with_one_worker(server, home):
         running.end(signal.SIGKILL)
         running = Server(home, server.key)
         seen.append(running.client.get(f"/api/train/status/{job_id}").json()["state"])
-    assert set(seen) <= {"running", "succeeded"} and seen.count("running") >= 15
+    assert set(seen) <= {"running", "succeeded"} and seen.count("running") >= 10
     assert running.until(job_id, "succeeded")["state"] == "succeeded"
     assert (entry.read(folder).token, entry.read(folder).restarts) == (before.token, 0)
     running.end()

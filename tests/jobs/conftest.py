@@ -1,12 +1,14 @@
 """A workspace with a small random model and ten questions; workers forked from a process with the heavy imports behind it."""
 
 import multiprocessing
+import os
 import shutil
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
-from job_runs import STARTED, finish, make_workspace, outcome, submit, work
+from job_runs import STARTED, finish, is_warm, make_workspace, outcome, submit, work
 
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
@@ -31,10 +33,13 @@ def settings(workspace: Path, made_once: Settings) -> Settings:
 
 @pytest.fixture(scope="session")
 def children():
+    """A fork server whose children have the heavy imports behind them; it finds `warm` by PYTHONPATH, not by our sys.path."""
     context = multiprocessing.get_context("forkserver")
-    stages = ["medloop.jobs.stages", "medloop.train.irs", "medloop.train.ppo", "medloop.train.grpo"]
-    books = ["medloop.store.db", "medloop.store.catalog", "sqlalchemy.dialects.sqlite", "matplotlib.figure"]
-    context.set_forkserver_preload([*stages, *books])
+    context.set_forkserver_preload(["warm"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])))
+        forkserver.ensure_running()
+    assert finish(context, is_warm) == 0, "an import in warm.py fails, and every child would make up for it"
     return context
 
 

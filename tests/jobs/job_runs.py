@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,10 @@ def work_slowly(settings: Settings, job_id: str, seconds: float, ticks: int = 10
 
     stages.Status.rl = slow  # type: ignore[method-assign]
     worker.work(job_id, settings)
+
+
+def is_warm() -> None:
+    assert "warm" in sys.modules
 
 
 def claim_and_die(settings: Settings, job_id: str) -> None:
