@@ -218,9 +218,8 @@ FOUND = """() => ({
 CLEAN = {"hit": None, "handlers": 0, "inside": 0, "scripts": 0, "links": 0}
 
 
-def send_everywhere(browse, fill, store, text: str) -> list[str]:
+def send_everywhere(someone, fill, store, text: str) -> list[str]:
     """The text in every field there is; returns the pages that show it."""
-    someone = browse("clinician")
     fill(shown := trace(text, text, model_version=text[:150]), other := trace(f"{text} ", text))
     fill(
         item("rate", f"{text} 1", text, raters=5),
@@ -240,7 +239,7 @@ def send_everywhere(browse, fill, store, text: str) -> list[str]:
 
 def test_a_hundred_payloads_in_every_field_stay_text(visit, browse, fill, store):
     text = "\n".join(PAYLOADS)
-    pages = send_everywhere(browse, fill, store, text)
+    pages = send_everywhere(browse("clinician"), fill, store, text)
     clinician = visit("clinician")
     clinician.on("dialog", lambda dialog: clinician.said.append("dialog") or dialog.dismiss())
     for path in pages:
@@ -269,16 +268,20 @@ def test_payloads_in_addresses_and_at_the_login_stay_text(visit):
 
 @pytest.mark.slow
 def test_each_payload_alone_stays_text(visit, browse, fill, store):
-    page = visit("clinician")
+    page, someone = visit("clinician"), browse("clinician")
     for text in PAYLOADS:
-        for path in send_everywhere(browse, fill, store, text)[-6:]:
+        for path in send_everywhere(someone, fill, store, text)[
+            4:10
+        ]:  # the history, the trace, and the newest four to be said anew
             page.goto(path)
             assert page.evaluate(FOUND) == CLEAN, f"{path}: {text}"
 
 
 def test_a_page_that_forgets_to_escape_would_be_found(visit, browse, fill, store, monkeypatch):
     """The planted twin: with autoescape off the same look at the same pages finds what got in; the policy still lets nothing run."""
-    pages = send_everywhere(browse, fill, store, '<img src=x onerror="window.hit=1"><a href="javascript:window.hit=1">x</a>')
+    pages = send_everywhere(
+        browse("clinician"), fill, store, '<img src=x onerror="window.hit=1"><a href="javascript:window.hit=1">x</a>'
+    )
     monkeypatch.setattr(render._environment(), "autoescape", False)
     render._environment().cache.clear()
     page = visit("clinician")

@@ -146,6 +146,14 @@ def test_tries_are_forgotten_after_a_minute_and_bounded_in_memory():
     assert len(tries._seen) <= 10_001
 
 
+def test_those_who_log_in_do_not_use_up_the_tries_of_their_neighbours():
+    tries = Tries(lambda: 0.0)
+    for n in range(100):
+        assert tries.allowed(f"nurse{n}", "10.0.0.1")
+        tries.succeeded(f"nurse{n}", "10.0.0.1")
+    assert [tries.allowed(f"guess{n}", "10.0.0.1") for n in range(31)] == [True] * 30 + [False]
+
+
 def test_an_unknown_name_takes_as_long_as_a_wrong_password(store, monkeypatch):
     from medloop.store import passwords
 

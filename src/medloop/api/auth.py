@@ -101,7 +101,10 @@ class Tries:
         return True
 
     def succeeded(self, name: str, address: str) -> None:
+        """Only failures count: a whole hospital may come from one address."""
         self._seen.pop((name, address), None)
+        if from_there := self._seen.get((address,)):
+            from_there.pop()
 
     def _recent(self, key: tuple[str, ...], now: float) -> deque[float]:
         times = self._seen.setdefault(key, deque())
