@@ -24,7 +24,13 @@ from medloop.store.db import open_store
 from medloop.store.users import ROLES
 
 MODES = schemathesis.GenerationMode
-OURS = ("/api/v1/traces", "/api/v1/rlhf/", "/metrics")
+KNOWN = {
+    "post /api/v1/traces",
+    "post /api/v1/rlhf/feedback",
+    "post /api/v1/rlhf/import",
+    "get /api/v1/rlhf/export",
+    "get /metrics",
+}
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -58,7 +64,7 @@ def _fuzz(served, examples: int, only: str = "") -> dict[str, set[int]]:
     seen: dict[str, set[int]] = {}
     for result in schema.get_all_operations():
         operation = result.ok()
-        if not operation.path.startswith(OURS) or only not in operation.path:
+        if only not in operation.path or operation.path.startswith("/web"):  # pages are forms, tested in a browser
             continue
         for mode in (MODES.POSITIVE, MODES.NEGATIVE):
             _one(operation, mode, client, keys, examples, seen.setdefault(f"{operation.method} {operation.path}", set()))
@@ -72,19 +78,23 @@ def _one(operation, mode, client: TestClient, keys: dict[str, str], examples: in
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     def ask(case) -> None:
-        role = "engineer" if "incidents" in operation.path or operation.path == "/metrics" else "clinician"
         sent = case.as_transport_kwargs(base_url="http://127.0.0.1")
-        sent["headers"] = {**{k: v for k, v in (sent.get("headers") or {}).items() if k.lower() != "authorization"}}
-        sent["headers"]["Authorization"] = f"Bearer {keys[role]}"
+        sent = {
+            name: value
+            for name, value in sent.items()
+            if name in ("method", "url", "params", "headers", "json", "data", "content")
+        }
+        headers = {name: value for name, value in (sent.get("headers") or {}).items() if name.lower() != "authorization"}
         try:
-            answer = client.request(
-                **{name: value for name, value in sent.items() if name not in ("cookies", "stream", "verify", "allow_redirects")}
-            )
+            answer = client.request(**sent | {"headers": headers | {"Authorization": f"Bearer {keys[roles[0]]}"}})
         except (UnicodeError, ValueError):
             return  # this client cannot put it on the wire, so it is no request
+        if answer.status_code == 403 and len(roles) > 1:
+            roles.pop(0)  # not for this role: the next one asks from now on
         seen.add(answer.status_code)
         assert answer.status_code < 500, f"{operation.method} {operation.path}: {answer.status_code}"
 
+    roles = ["clinician", "engineer", "admin", "auditor", "annotator"]
     with suppress(Unsatisfiable):  # a route without a body and without parameters cannot be asked wrongly
         ask()
 
@@ -96,8 +106,7 @@ def test_ratings_made_from_the_description_are_never_answered_with_5xx(served) -
 
 @pytest.mark.slow
 def test_no_request_made_from_the_description_is_answered_with_5xx(served) -> None:
-    seen = _fuzz(served, 300)
-    assert len(seen) == 14 and all(seen.values()), "a route of ours is not in the description"
-    assert sum(201 in codes for codes in seen.values()) >= 3
+    seen = _fuzz(served, 200)
+    assert set(seen) >= KNOWN and all(seen.values())
     stored = {kind.__name__: records.count(served[0].state.store, kind) for kind in records.TABLES}
     assert stored["Preference"] > 50 and stored["Trace"] > 50, stored

@@ -9,14 +9,16 @@ from sqlalchemy import select
 from medloop.contracts import Correction, Feedback, Incident, Preference, RedTeamCase, Trace
 from medloop.errors import InputError
 from medloop.feedback.bodies import KINDS, CorrectionBody, FeedbackBody, PreferenceBody, TraceBody
-from medloop.feedback.record import Sender, fingerprint, hand_in, type_of
-from medloop.store import records
+from medloop.feedback.record import Doubt, Sender, fingerprint, hand_in, type_of
+from medloop.store import audit, records
 from medloop.store.db import Store
 from medloop.store.ingest import Ingest
+from medloop.store.quarantine import decide
 from medloop.store.tables import quarantine
 
 CLINICIAN, PROGRAM = Sender("usr_1"), Sender("usr_2", speaks_for_others=True)
 TALK = [{"role": "user", "content": "Chest pain since noon."}, {"role": "assistant", "content": "Drink tea."}]
+DOUBTFUL = "مرحبا محمد كيف حالك"  # a script the scrubber has not learned
 WHOLE = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r"}
 
 
@@ -123,12 +125,35 @@ def test_a_preference_keeps_the_order_shown(store: Store, send) -> None:
 
 
 def test_what_cannot_be_scanned_is_held_back(store: Store, send, monkeypatch) -> None:
-    monkeypatch.setattr("medloop.feedback.record.doubts", lambda texts: ["a name"] if any("Wang" in t for t in texts) else [])
+    def named(texts):
+        return Doubt(0.9, ("a name",)) if any("Wang" in text for text in texts) else None
+
+    monkeypatch.setattr("medloop.feedback.record.doubt_about", named)
     answer = send(FeedbackBody(**WHOLE | {"comments": "like Wang"}, thumb="up"))
     with store.read() as conn:
         row = conn.execute(select(quarantine)).one()
     assert answer["quarantined"] and (row.record_id, row.kind, row.state) == (answer["feedback_id"], "rlhf_feedback", "waiting")
-    assert row.reasons == ["a name"]
+    assert (row.reasons, row.doubt) == (["a name"], 0.9)
+    assert "quarantine.hold" in [line["action"] for line in audit.show(store, 3)]
+
+
+def test_what_repeats_a_held_trace_is_held_until_it_is_released(store: Store, send) -> None:
+    talk = [TALK[0], {"role": "assistant", "content": DOUBTFUL}]
+    trace = send(TraceBody(session_id="s", agent_name="a", model_version="m", messages=talk), PROGRAM)
+    assert trace["quarantined"]
+    rated, fixed = (
+        FeedbackBody(trace_id=trace["trace_id"], thumb="up"),
+        CorrectionBody(trace_id=trace["trace_id"], golden="Rest."),
+    )
+    assert send(rated)["quarantined"] and send(fixed)["quarantined"]
+    decide(store, trace["trace_id"], "released", actor="test")
+    assert not send(rated)["quarantined"] and not send(fixed)["quarantined"]
+
+
+def test_a_doubtful_comment_on_a_clean_trace_is_held(store: Store, send, trace: str) -> None:
+    assert not send(FeedbackBody(trace_id=trace, thumb="up", comments="Good."))["quarantined"]
+    assert send(FeedbackBody(trace_id=trace, thumb="up", comments=DOUBTFUL))["quarantined"]
+    assert send(FeedbackBody(trace_id=trace, golden=DOUBTFUL))["quarantined"]
 
 
 def test_the_subject_is_kept_as_a_keyed_hash(store: Store, send) -> None:

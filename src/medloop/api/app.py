@@ -8,6 +8,7 @@ route. At the end the writer stores what was handed in; jobs are not ended, and 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from medloop.api.limits import Buckets, Gate, Limits, TooFastError
 from medloop.api.metrics import HttpCounts, Meter
 from medloop.api.policy import Caller, allow
 from medloop.api.routes import data, feedback, feedback_read, pages, pages_rate, pages_see, queue, train
+from medloop.feedback import record
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
 from medloop.store.db import open_store
@@ -48,6 +50,7 @@ def create_app(
         with ExitStack() as open_until_the_end:
             store = open_until_the_end.enter_context(open_store(settings))
             app.state.store, app.state.access = store, Access(store)
+            threading.Thread(target=record.doubt_about, args=(["warm"],), daemon=True).start()  # its word lists take a second
             app.state.ingest = open_until_the_end.enter_context(Ingest(store, most_waiting=4 * limits.in_flight).running())
             if supervise:
                 open_until_the_end.enter_context(Supervisor(settings, slots=slots).running())

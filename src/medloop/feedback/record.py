@@ -31,7 +31,7 @@ from medloop.contracts.feedback import FeedbackType, Incident
 from medloop.errors import InputError
 from medloop.feedback.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
 from medloop.privacy.consent import subject_of
-from medloop.privacy.scrub import Scrubber, Unscrubbable
+from medloop.privacy.scrub import Scrubber
 from medloop.store import records
 from medloop.store.db import Store
 from medloop.store.ingest import Json, Known, Need, Rows, Submission
@@ -71,15 +71,20 @@ def fingerprint(body: Sent) -> str:
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def doubts(texts: Sequence[str]) -> list[str]:
-    """Why these texts may still name somebody after scrubbing; none when there is no doubt."""
-    scrubber, found = Scrubber(), []
-    for text in texts:
-        try:
-            scrubber.scrub(text)
-        except Unscrubbable as error:
-            found.append(error.kind)
-    return list(dict.fromkeys(found))
+@dataclass(frozen=True)
+class Doubt:
+    """How likely a text still names somebody after scrubbing, and why; never with a word of it."""
+
+    value: float
+    reasons: tuple[str, ...]
+
+
+def doubt_about(texts: Sequence[str]) -> Doubt | None:
+    """The strongest doubt about these texts of one record; None when there is none worth a person's time."""
+    scrubber = Scrubber()
+    found = [scrubber.assess(text) for text in texts]
+    held = [one for one in found if one.quarantined]
+    return Doubt(max(one.doubt for one in held), tuple(dict.fromkeys(r for one in held for r in one.reasons))) if held else None
 
 
 def type_of(body: FeedbackBody) -> FeedbackType | None:
@@ -108,6 +113,19 @@ class _Draft:
         if isinstance(body, FeedbackBody) and body.session_id is not None and _by_session(body):
             return self.known.record(Trace, Need(Trace, body.session_id, "session_id"))
         return None
+
+    def taken(self, body: Sent, record: Contract) -> frozenset[str]:
+        """The texts of a record that a trace filled in."""
+        by_trace = isinstance(body, FeedbackBody) and body.user_query is None
+        if by_trace and isinstance(record, Feedback):
+            return frozenset((record.user_query, record.agent_response))
+        if isinstance(record, Correction) and (by_trace or (isinstance(body, CorrectionBody) and body.prompt is None)):
+            return frozenset((record.prompt, record.original)) if record.trace_id is not None else frozenset()
+        return frozenset()
+
+    def doubt_about_trace(self, record: Contract, taken: frozenset[str]) -> Doubt | None:
+        held = self.known.held(getattr(record, "trace_id", None) or "") if taken else None
+        return None if held is None else Doubt(held.doubt, tuple(held.reasons))
 
     def shared(self, body: FeedbackBody | PreferenceBody | CorrectionBody) -> Json:
         """The fields that all three records have."""
@@ -144,7 +162,7 @@ def _rows(draft: _Draft, body: Sent) -> Rows:
     draft.check(body)
     made = _MAKERS[type(body)](draft, body)
     first = made[0]
-    held = [row for record in made if (row := _held(record)) is not None]
+    held = [row for record in made if (row := _held(draft, body, record)) is not None]
     names = {records.TABLES[type(record)].columns.keys()[1]: records.id_of(record) for record in made}
     when = first.timestamp.isoformat().replace("+00:00", "Z")  # type: ignore[attr-defined]
     answer = {**names, "timestamp": when, "quarantined": bool(held)}
@@ -256,15 +274,20 @@ def _check_person(body: Sent, sender: Sender) -> None:
         raise InputError("clinician_id names somebody else", "Leave it out: what you send is yours")
 
 
-def _held(record: Contract) -> Json | None:
-    """The quarantine row of a record whose text leaves a doubt."""
-    texts = _texts(record)
-    reasons = doubts(texts) if texts else []
-    if not reasons:
+def _held(draft: _Draft, body: Sent, record: Contract) -> Json | None:
+    """The quarantine row of a record whose text leaves a doubt.
+
+    Texts that came from a trace were looked over when it was logged: if it is held, so is what repeats it, and they are not
+    looked over again.
+    """
+    taken = draft.taken(body, record)
+    given = [text for text in _texts(record) if text not in taken]
+    doubt = doubt_about(given) or draft.doubt_about_trace(record, taken)
+    if doubt is None:
         return None
     kind = records.TABLES[type(record)].name
-    row = {"record_id": records.id_of(record), "kind": kind, "doubt": 1.0, "reasons": reasons, "state": "waiting"}
-    return {**row, "timestamp": utc_now()}
+    row = {"record_id": records.id_of(record), "kind": kind, "doubt": doubt.value, "reasons": list(doubt.reasons)}
+    return {**row, "state": "waiting", "timestamp": utc_now()}
 
 
 def _noted(row: Json, sender: Sender) -> AuditEvent:
