@@ -16,12 +16,13 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import Contract, Conversation, Correction, Feedback, Message, Preference, Trace, utc_now
+from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.data.from_feedback import FeedbackConfig
 from medloop.errors import InputError, MedloopError
 from medloop.loop import build_from_feedback, erase_records
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erase import Proof, Request, preview
-from medloop.store import audit, catalog, jsonl, lineage, records, tables
+from medloop.store import audit, catalog, jsonl, lineage, queue, records, tables
 from medloop.store.artifacts import file_sha256, new_artifact, verify_artifact
 from medloop.store.db import Store, open_store
 from medloop.store.erasing import about_records
@@ -385,3 +386,19 @@ def test_the_command_prints_the_proof_without_a_word_of_it(settings) -> None:
     assert ": complete" in done.output and ": 0 hits" in done.output and "canary" not in done.output + dry.output
     wrong = CliRunner().invoke(app, [*words[:-4], "--record", "fb_x", "--reason", "r"])
     assert isinstance(wrong.exception, MedloopError)
+
+
+def test_queue_items_go_by_their_second_trace_and_by_their_question(store: Store) -> None:
+    plant(store)
+    asked = (Message(role="user", content=told("back")),)
+    second = QueueContent(prompt=asked, answers=("One.", "Two."), traces=("tr_other", "tr_1"))
+    from_file = QueueContent(prompt=asked, answers=("Three.",))
+    unlike = QueueContent(prompt=(Message(role="user", content="May I run?"),), answers=("Yes.",))
+    items = [
+        QueueItem(kind="compare", content=second, priority=0.5, trace_id="tr_other"),
+        QueueItem(kind="rate", content=from_file, priority=0.5),
+        QueueItem(kind="rate", content=unlike, priority=0.5),
+    ]
+    queue.add_items(store, items, actor="test")
+    assert erased(store).rows["queue_items"] == 2
+    assert [one.item_id for one in queue.listed(store)] == [items[2].item_id]

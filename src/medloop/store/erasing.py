@@ -97,9 +97,23 @@ def hanging(store: Store, found: Found) -> Found:
     with store.read() as conn:
         return {
             "red_team_cases": _any(conn, cases, cases.c.record_id, ids),
-            "queue_items": _any(conn, items, items.c.trace_id, ids),
+            "queue_items": _any(conn, items, items.c.trace_id, ids) | _asked_with(store, found, set(ids)),
             "scored_answers": _any(conn, scores, scores.c.sample_id, ids),
         }
+
+
+def _asked_with(store: Store, found: Mapping[str, set[str]], ids: set[str]) -> set[str]:
+    """Queue items that a column does not give away: a second trace in a comparison, or a question that came from a file."""
+    items = tables.queue_items
+    hidden = (items.c.kind == "compare") | items.c.trace_id.is_(None)
+    asked, again = {one.value for one in texts(store, found) if one.authored}, set()
+    with store.read() as conn:
+        for row in conn.execute(select(items).where(hidden)):
+            content = json.loads(open_row(items, row, store.keys.reading(conn, row.key_id))["content"])
+            said = {text for text, by_a_person in _strings(content.get("prompt", []), True) if by_a_person}
+            if said & asked or ids & set(content.get("traces", ())):
+                again.add(str(row.item_id))
+    return again
 
 
 def texts(store: Store, found: Mapping[str, set[str]]) -> Iterator[Text]:
