@@ -89,7 +89,9 @@ def english_words() -> dict[str, int]:
             return True
         if word in proper:
             return False
-        if (word.endswith("ies") and word[:-3] + "y" in web2) or (word.endswith("ied") and word[:-3] + "y" in web2):
+        if any(
+            word.endswith(tail) and word[: -len(tail)] + "y" in web2 for tail in ("ies", "ied", "ier", "iest", "ily", "iness")
+        ):
             return True
         found = TAIL.fullmatch(word)
         if not found or len(found[1]) < 3:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medloop.privacy import hanzi, lists, tagger
+from medloop.privacy import hanzi, lists, mentions, tagger
 from medloop.privacy.scrub import QUARANTINE, Scrubber, assess, find
 
 
@@ -20,6 +20,11 @@ def test_a_surname_two_persons_share_is_neither_of_them() -> None:
 
 def test_an_ordinary_word_is_not_a_mention_of_a_person() -> None:
     assert "green tea" in Scrubber().scrub("Mrs. Mary Green drinks green tea.")
+    assert list(mentions.find("The Green light and Mary Green.", ["Mary Green"])) == [(20, 30, "NAME")]
+
+
+def test_a_number_is_found_beside_other_numbers() -> None:
+    assert [(found.start, found.kind) for found in find("12 13800138000 7")] == [(3, "PHONE")]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from medloop.privacy import lists
 
 TAGS = ("O", "NAME", "PLACE", "ORG")
 _LETTER = r"[^\W\d_\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_DULL = 16  # of so many numbers and signs in a row the rest is left out: no address is like that, hostile text is
 _SHORT = r"['’](?:[sdmt]|re|ve|ll|S)\b"  # "they're", "Anna's": two words
 TOKEN = re.compile(rf"{_LETTER}+(?:(?!{_SHORT})['’]{_LETTER}+)*|\d+|{_SHORT}|[^\w\s]|\n")
 _PERSON = re.compile(r"\b(?:i|my|me|we|our|he|she|his|her|you|your|they|their|him|mr|mrs|ms|dr)\b", re.I)
@@ -50,14 +51,16 @@ class Word(NamedTuple):
 def tokens(text: str, known: Sequence[tuple[int, int, str]] = ()) -> list[Token]:
     """Words, numbers, signs and line ends; what is already known to be an identifier is one token with its kind as word."""
     out: list[Token] = []
-    at, spans = 0, iter([*known, (len(text) + 1, len(text) + 1, "")])
+    at, dull, spans = 0, 0, iter([*known, (len(text) + 1, len(text) + 1, "")])
     start, end, kind = next(spans)
     for match in TOKEN.finditer(text):
         while match.start() >= end:
             start, end, kind = next(spans)
             at = 0
         if match.end() <= start:
-            out.append(Token(match.start(), match.end(), match[0]))
+            dull = 0 if match[0][0].isalpha() else dull + 1
+            if dull <= _DULL:
+                out.append(Token(match.start(), match.end(), match[0]))
         elif not at:
             out.append(Token(start, end, f"<{kind}>"))
             at = 1
