@@ -1,35 +1,18 @@
-"""Whether the settings in a request fit their stage, before anything is written. No torch: it runs where a request comes in.
-
-RL, DPO and KTO have their settings in modules without torch, and these are asked. Those of SFT and REWARD stand beside the
-tensor code; `fields.json` has their fields, and a test compares it with them. What only several fields together make wrong is
-found here for the former, by the worker for the latter. After a change of those fields:
-
-    python -m medloop.jobs.fitting
-"""
+"""Whether the settings in a request fit their stage, before anything is written. No torch: it runs where a request comes in."""
 
 from __future__ import annotations
 
 import importlib
-import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from medloop.contracts import TrainRequest
 from medloop.errors import ConfigError
 from medloop.jobs import requests
 from medloop.settings import Settings
-from medloop.store.files import atomic_write
 
-FIELDS = Path(__file__).with_name("fields.json")
-TYPES = {"string": str, "integer": int, "number": float, "boolean": bool}
-BOUNDS = {
-    "minimum": "ge", "exclusiveMinimum": "gt", "maximum": "le", "exclusiveMaximum": "lt",
-    "pattern": "pattern", "minLength": "min_length",
-}  # fmt: skip
 TOLD = 20  # problems in one answer
 REWARDS = {"rel", "faith", "conc"}  # that dynamic weights are for
 
@@ -99,40 +82,8 @@ def _words(problem: ErrorDetails) -> str:
     return said[:1].lower() + said[1:200]
 
 
-@cache
 def config_of(stage: str) -> type[BaseModel]:
-    """The settings of a stage, for checking; those of a tensor file are made out of their fields."""
+    """The settings of a stage."""
     runs = requests.STAGES[stage]
-    if runs.settings is not None:
-        kind: type[BaseModel] = getattr(importlib.import_module(runs.settings), runs.config)
-        return kind
-    described = json.loads(FIELDS.read_text(encoding="utf-8"))[stage]
-    strict = ConfigDict(extra="forbid", allow_inf_nan=False)
-    fields: dict[str, Any] = {name: _field(shape) for name, shape in described.items()}
-    return create_model(runs.config, __config__=strict, **fields)
-
-
-def _field(shape: dict[str, Any]) -> tuple[Any, Any]:
-    """A field of JSON Schema as pydantic wants it: a plain type, or that and null."""
-    options = shape.get("anyOf", [shape])
-    (plain,) = [option for option in options if option["type"] != "null"]
-    kind: Any = TYPES[plain["type"]]
-    bounds = {ours: plain[theirs] for theirs, ours in BOUNDS.items() if theirs in plain}
-    return kind if len(options) == 1 else kind | None, Field(shape["default"], **bounds)
-
-
-def described() -> str:
-    """What `fields.json` should say, out of the classes themselves. Needs torch."""
-    found = {}
-    for stage, runs in requests.STAGES.items():
-        if runs.settings is None:
-            shapes = getattr(importlib.import_module(runs.module), runs.config).model_json_schema()["properties"]
-            found[stage] = {
-                name: {key: value for key, value in shape.items() if key not in ("title", "description")}
-                for name, shape in shapes.items()
-            }
-    return json.dumps(found, indent=1, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    atomic_write(FIELDS, described())
+    kind: type[BaseModel] = getattr(importlib.import_module(runs.settings), runs.config)
+    return kind

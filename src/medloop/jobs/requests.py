@@ -30,13 +30,15 @@ class Runs:
     config: str
     kind: str
     models: str  # the result lies under models/<this>/NAME
-    settings: str | None = "medloop.train.rl_config"  # where `config` can be had without torch; None: it cannot
+    settings: str = "medloop.train.rl_config"  # where `config` can be had without torch
     rl: bool = True
 
 
 STAGES = {
-    "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", None, rl=False),
-    "REWARD": Runs("medloop.train.reward_model", "RewardModelConfig", "reward model", "reward", None, rl=False),
+    "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", "medloop.train.sft_config", rl=False),
+    "REWARD": Runs(
+        "medloop.train.reward_model", "RewardModelConfig", "reward model", "reward", "medloop.train.reward_config", rl=False
+    ),
     "DPO": Runs("medloop.train.preference", "DPOConfig", "adapter", "lora", "medloop.train.preference_config", rl=False),
     "KTO": Runs("medloop.train.preference", "KTOConfig", "adapter", "lora", "medloop.train.preference_config", rl=False),
     "PPO": Runs("medloop.train.ppo", "PPOConfig", "adapter", "rl"),
@@ -85,7 +87,7 @@ def check_shape(request: TrainRequest) -> None:
 def check_stranger(request: TrainRequest, settings: Settings) -> None:
     """A request that came over HTTP: every path in it is relative and inside the workspace, and it names no code."""
     model = request.model_id
-    if model is not None and model != settings.model and not model.startswith("embedded:"):
+    if model is not None and model != settings.model:
         _inside("model_id", model)
     _all_inside("config", request.config)
     given = request.config.get("given", {})
@@ -114,6 +116,5 @@ def _inside(field: str, text: str) -> None:
 
 
 def find(name: str, settings: Settings) -> Path:
-    """A file or folder that a request names: from here, then from the workspace; as the stages look it up."""
-    given = Path(name).expanduser()
-    return given if given.exists() else settings.home / given
+    """A file or folder that a request names, from the workspace: workers run there, wherever a request was taken in."""
+    return settings.home / Path(name).expanduser()
