@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ from queue_desk import chose
 
 from medloop.contracts import Consent, Feedback, Interval
 from medloop.errors import ConfigError
-from medloop.feedback.trigger import Measured, TriggerConfig, Watch, look, maybe_trigger
+from medloop.feedback.trigger import Measured, TriggerConfig, look, maybe_trigger
 from medloop.jobs import queue as jobs
-from medloop.jobs.retrain import file_jobs
+from medloop.jobs.retrain import Retrainer, file_jobs
 from medloop.settings import Settings
 from medloop.store import consents, quarantine, records, triggers
 from medloop.store.db import Store, open_store
+from medloop.testing.feedback import vote
 
 TEN = TriggerConfig(every=10)
 
@@ -119,24 +121,6 @@ def test_many_at_once_make_one_trigger(settings: Settings) -> None:
     assert len(made) == 8 and sum(one is not None for one in made) == 1
 
 
-def test_a_watch_looks_only_when_it_can_matter(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
-    counted = triggers.news
-    monkeypatch.setattr(triggers, "news", lambda store: (looks.append(1), counted(store))[1])
-    with open_store(sqlite_settings) as store:
-        watch, made = Watch(store, TEN), []
-        for _ in range(30):
-            add(store, 1)
-            made.append(watch.saw(1))
-    assert [at + 1 for at, one in enumerate(made) if one is not None] == [10, 20, 30]
-    assert len(looks) == 4  # the first, and one per trigger
-
-
-def pairs(settings: Settings) -> None:
-    row = {"prompt": "q", "chosen": "good", "rejected": "bad"}
-    (settings.workspace.preferences / "preferences.jsonl").write_text(json.dumps(row) + "\n")
-
-
 def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs(sqlite_settings)
     with open_store(sqlite_settings) as store:
@@ -163,3 +147,57 @@ def test_a_job_that_cannot_be_filed_leaves_the_trigger_waiting(sqlite_settings: 
         assert [one.job_id for one in triggers.listed(store, without_job=True)] == [None]
         (filed,) = file_jobs(store, sqlite_settings, actor="t", prepare=lambda trigger: pairs(sqlite_settings))
         assert filed.job_id in jobs.ids(sqlite_settings)
+
+
+class Child:
+    """A process that is still running (None) or has ended with a code."""
+
+    def __init__(self, code: int | None) -> None:
+        self.code = code
+
+    def poll(self) -> int | None:
+        return self.code
+
+
+def test_beside_the_api_each_reason_is_filed_once_and_a_failure_after_a_rest(sqlite_settings: Settings) -> None:
+    settings = sqlite_settings.model_copy(update={"retrain_every": 10})
+    started: list[Child] = []
+
+    def file(_: Settings) -> Any:
+        started.append(Child(None))
+        return started[-1]
+
+    with open_store(settings) as store:
+        watch = Retrainer(store, settings, every_s=0.05, file=file)
+        add(store, 9)
+        watch.look()
+        assert not started
+        add(store, 1)
+        for _ in range(3):
+            watch.look()
+        assert len(started) == 1 and len(triggers.listed(store)) == 1  # one at a time
+        started[0].code = 1
+        watch.look()
+        assert len(started) == 1  # it failed: a rest first
+        time.sleep(0.25)
+        watch.look()
+        assert len(started) == 2
+        triggers.set_job(store, "retrain-1", "job", actor="t")
+        started[1].code = 0
+        watch.look()
+        assert len(started) == 2 and watch.failed == 0
+
+
+def test_the_process_that_files_builds_the_data_and_leaves_a_job(sqlite_settings: Settings) -> None:
+    settings = sqlite_settings.model_copy(update={"retrain_every": 10})
+    with open_store(settings) as store:
+        for n in range(10):
+            vote_on = vote(n, f"rest {n}", f"run {n}", "a", preference_id=f"pref_{n}")
+            records.add(store, [vote_on], actor="test")
+        with Retrainer(store, settings, every_s=0.05).running():
+            deadline = time.monotonic() + 120
+            while not (found := triggers.listed(store)) or found[0].job_id is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+    assert found[0].job_id in jobs.ids(settings) and found[0].reason == "volume"
+    assert (settings.home / "data/preferences/preferences.jsonl").is_file()

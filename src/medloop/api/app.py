@@ -25,6 +25,7 @@ from medloop.api.metrics import HttpCounts, Meter
 from medloop.api.policy import Caller, allow
 from medloop.api.routes import data, feedback, feedback_read, pages, pages_rate, pages_see, queue, train
 from medloop.feedback import record
+from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
 from medloop.store.db import open_store
@@ -54,6 +55,7 @@ def create_app(
             app.state.ingest = open_until_the_end.enter_context(Ingest(store, most_waiting=4 * limits.in_flight).running())
             if supervise:
                 open_until_the_end.enter_context(Supervisor(settings, slots=slots).running())
+                open_until_the_end.enter_context(Retrainer(store, settings).running())
             yield
 
     # The pages of docs_url load scripts from elsewhere; the description itself is behind the key like everything else.

@@ -1,7 +1,6 @@
 """When to train again: after so many new usable records, or on evidence that the model or its raters have changed.
 
     trigger = maybe_trigger(store, settings)         # cheap enough to ask after every commit; None most of the time
-    watch = Watch(store, config_of(settings))        # the same with a counter in memory, for a busy door: watch.saw(12)
     look(store, config, measured=weigh(store))       # also weighs drift and agreement; the command does this
 
 A trigger is written down before a job is filed, with its evidence, and takes all rows up to now with it: no record is a reason
@@ -153,29 +152,3 @@ def _evidence(usable: int, found: News, measured: Measured, words: str) -> dict[
 def request_of(config: TriggerConfig) -> TrainRequest:
     """The job as it will be filed; its name is the trigger's."""
     return TrainRequest(stage=config.stage, model_id=config.model, config=config.config)
-
-
-class Watch:
-    """`maybe_trigger` for a door that stores thousands of records a second: it looks into the store only when it can matter.
-
-    Of the records that were seen since the last look at most all are usable; so until as many have come as were lacking then,
-    a look could find nothing.
-    """
-
-    def __init__(self, store: Store, config: TriggerConfig = DEFAULT) -> None:
-        self.store, self.config = store, config
-        self._lacking: int | None = None  # unknown until the first look
-        self._critical = 0
-
-    def saw(self, records: int, *, critical: int = 0, actor: str = "medloop") -> Trigger | None:
-        """So many records were committed, so many of them flagged critical."""
-        self._critical += critical
-        if self._lacking is not None:
-            self._lacking -= records
-            if self._lacking > 0 and self._critical < self.config.critical:
-                return None
-        found = look(self.store, self.config, actor=actor)
-        done = found.reason is not None
-        self._lacking = self.config.every if done else self.config.every - found.usable
-        self._critical = 0 if done else found.critical
-        return found.trigger

@@ -1,20 +1,32 @@
-"""Triggers become jobs: each one exactly one job, whoever files it and however often.
+"""Triggers become jobs: each one exactly one job, whoever files it and however often. The API looks for them all the time.
 
 The job is named after its trigger, so a filing that was killed between the job and the note of it finds its own job again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from medloop.contracts import TrainRequest
+from medloop.errors import MedloopError
+from medloop.feedback.trigger import maybe_trigger
 from medloop.jobs import queue
 from medloop.jobs.entry import UnknownJobError
+from medloop.jobs.supervisor import environment
 from medloop.settings import Settings
 from medloop.store import triggers
 from medloop.store.db import Store
 from medloop.store.triggers import Trigger
+
+log = logging.getLogger(__name__)
+REST_S = 3600.0  # at most, between two tries to file a job
 
 
 @dataclass(frozen=True)
@@ -54,3 +66,59 @@ def _known(trigger: Trigger, settings: Settings) -> str | None:
         except UnknownJobError:
             continue
     return None
+
+
+def file_in_a_process(settings: Settings) -> subprocess.Popen[bytes]:
+    """Building the data takes minutes of a processor, which the door cannot spare."""
+    command = [sys.executable, "-m", "medloop", "--home", str(settings.home), "feedback", "trigger", "--submit"]
+    return subprocess.Popen(
+        command, cwd=settings.home, env=environment(settings), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+@dataclass
+class Retrainer:
+    """Looks every now and then whether new feedback is reason to train again, and has the job filed."""
+
+    store: Store
+    settings: Settings
+    every_s: float = 10.0
+    file: Callable[[Settings], subprocess.Popen[bytes]] = file_in_a_process
+    child: subprocess.Popen[bytes] | None = None
+    failed: int = 0  # filings in a row
+    rest_until: float = 0.0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._watch, name="retrain", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.ended.set()
+            thread.join(5)
+            if self.child is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    self.child.wait(5)  # it goes on by itself; what it has filed is filed
+
+    def _watch(self) -> None:
+        while not self.ended.wait(self.every_s):
+            try:
+                self.look()
+            except MedloopError as error:  # a busy or absent database: the next look tries again
+                log.warning("%s", error)
+
+    def look(self) -> None:
+        """One look. Two filings never run at once; one that failed is tried again, each time after a longer rest."""
+        if self.child is not None and (code := self.child.poll()) is None:
+            return
+        if self.child is not None:
+            self.failed = self.failed + 1 if code else 0
+            self.rest_until = time.monotonic() + (min(self.every_s * 4**self.failed, REST_S) if code else 0.0)
+            self.child = None
+        if time.monotonic() < self.rest_until:
+            return
+        if maybe_trigger(self.store, self.settings, actor="api") or triggers.listed(self.store, without_job=True):
+            self.child = self.file(self.settings)
