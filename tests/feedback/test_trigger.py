@@ -121,6 +121,11 @@ def test_many_at_once_make_one_trigger(settings: Settings) -> None:
     assert len(made) == 8 and sum(one is not None for one in made) == 1
 
 
+def pairs(settings: Settings) -> None:
+    row = {"prompt": "q", "chosen": "good", "rejected": "bad"}
+    (settings.workspace.preferences / "preferences.jsonl").write_text(json.dumps(row) + "\n")
+
+
 def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs(sqlite_settings)
     with open_store(sqlite_settings) as store:
