@@ -88,7 +88,7 @@ def check_stranger(request: TrainRequest, settings: Settings) -> None:
     """A request that came over HTTP: every path in it is relative and inside the workspace, and it names no code."""
     model = request.model_id
     if model is not None and model != settings.model:
-        _inside("model_id", model)
+        _inside("model_id", model.removeprefix("embedded:"))
     _all_inside("config", request.config)
     given = request.config.get("given", {})
     if not isinstance(given, dict) or set(given) - set(GIVEN):

@@ -127,7 +127,7 @@ def check(request: TrainRequest, settings: Settings) -> Cost:
 
 
 def _scorer(wish: Any, settings: Settings) -> Scorer:
-    """The reward of a run; its files are looked up from here, then from the workspace, like all others."""
+    """The reward of a run; its files are looked up from the workspace, like all others of a job."""
 
     def place(name: str) -> str:
         path = requests.find(name, settings)
