@@ -78,6 +78,7 @@ class Scrubber:
     counts: dict[str, int] = field(default_factory=dict)
     known: dict[tuple[str, str], str] = field(default_factory=dict)
     persons: dict[str, str] = field(default_factory=dict)
+    _last: _Seen = field(init=False, repr=False, compare=False)  # the cleaned text, for its doubts
 
     def scrub(self, text: str) -> str:
         """The text with placeholders; raises Unscrubbable when something is left."""
@@ -92,7 +93,7 @@ class Scrubber:
             self._refuse(cleaned)
         except Unscrubbable as problem:
             return Assessment("", (), 1.0, (problem.kind,))
-        doubts = sorted(_doubts(cleaned), reverse=True)
+        doubts = sorted(_doubts(self._last), reverse=True)
         strong = tuple(reason for doubt, reason in doubts if doubt >= QUARANTINE)
         return Assessment(cleaned, tuple(spans), round(doubts[0][0], 3) if doubts else 0.0, strong)
 
@@ -109,7 +110,8 @@ class Scrubber:
         self._reserve(text)
         first: list[Found] | None = None
         for _ in range(_ROUNDS):
-            found = find(text, tuple(self.persons))
+            self._last = _Seen(text)
+            found = _find(self._last, tuple(self.persons))
             first = found if first is None else first
             if not found:
                 return text, first
@@ -151,10 +153,12 @@ class Scrubber:
 
 def find(text: str, persons: tuple[str, ...] = ()) -> list[Found]:
     """Every identifier, in order and without overlap; `persons` are names already known from the same record."""
-    seen = _Seen(text)
-    chinese, _ = hanzi.load().find(seen.plain)
-    spans = [*seen.formed, *tagged.find(seen.plain, seen.known), *names.find(seen.plain), *places.find(seen.plain)]
-    spans += [(a, b, "NAME") for a, b in chinese]
+    return _find(_Seen(text), persons)
+
+
+def _find(seen: _Seen, persons: tuple[str, ...]) -> list[Found]:
+    spans = [*seen.formed, *tagged.find(seen.parts), *names.find(seen.plain), *places.find(seen.plain)]
+    spans += [(a, b, "NAME") for a, b in seen.chinese[0]]
     spans += mentions.find(seen.plain, [*persons, *(seen.plain[a:b] for a, b, kind in spans if kind == "NAME")])
     return [Found(*seen.stood(span)) for span in _outside(merge(spans), seen.masks)]
 
@@ -164,12 +168,10 @@ def assess(text: str) -> Assessment:
     return Scrubber().assess(text)
 
 
-def _doubts(cleaned: str) -> Iterator[tuple[float, str]]:
+def _doubts(seen: _Seen) -> Iterator[tuple[float, str]]:
     """What a scrubbed text still gives reason to doubt, each with its strength from 0 to 1."""
-    seen = _Seen(cleaned)
-    _, chinese = hanzi.load().find(seen.plain)
-    yield _near(tagged.nearest(seen.plain, seen.known), 60), "a word that may be a name, a place or an organisation"
-    yield _near(chinese, 4), "characters that may be a Chinese name"
+    yield _near(tagged.nearest(seen.parts), 60), "a word that may be a name, a place or an organisation"
+    yield _near(seen.chinese[1], 4), "characters that may be a Chinese name"
     if _OTHER_SCRIPT.search(seen.plain):
         yield 0.9, "words in a script the scrubber has not learned"
 
@@ -187,7 +189,9 @@ class _Seen:
         self.masks = [(m.start(), m.end(), m[1]) for m in _PLACEHOLDER.finditer(folded)]
         self.plain = _PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
         self.formed = _forms(self.plain)
-        self.known = merge([*(span for span in self.formed if span[2] != "ADDRESS"), *self.masks])
+        known = merge([*(span for span in self.formed if span[2] != "ADDRESS"), *self.masks])
+        self.parts = list(tagged.parts_of(self.plain, known))
+        self.chinese = hanzi.load().find(self.plain)
 
     def stood(self, span: Span) -> Span:
         """Where this span of the plain text stands in the text itself."""

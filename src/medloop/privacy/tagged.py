@@ -27,19 +27,22 @@ _MEDICAL_TAIL = re.compile(
 Span = tuple[int, int, str]
 
 
-def find(folded: str, known: Sequence[Span]) -> list[Span]:
-    """Names, places and organisations of the parts in Latin letters; `known` has been found by its form."""
+Part = tuple[int, str, list[Token], str]
+
+
+def find(parts: Sequence[Part]) -> list[Span]:
+    """Names, places and organisations of the parts in Latin letters."""
     spans: list[Span] = []
-    for start, part, words, manner in _parts(folded, known):
+    for start, part, words, manner in parts:
         tags = tagger.load().tag(part, words, manner)
         spans += [(a + start, b + start, kind) for a, b, kind in _spans(part, words, tags, manner[1] != "0")]
     return spans
 
 
-def nearest(folded: str, known: Sequence[Span]) -> float:
+def nearest(parts: Sequence[Part]) -> float:
     """How close a word that was left came to being taken out: zero is a toss of a coin, far below zero is certainty."""
     best = -1e9
-    for _, part, words, manner in _parts(folded, known):
+    for _, part, words, manner in parts:
         medical, mixed = manner[1] != "0", tagger.case_of(part) == "a"
         for word, gap in zip(words, tagger.load().gaps(part, words, manner), strict=True):
             ordinary = len(word.word) < 3 or lists.tiers().get(word.word.lower(), lists.OPEN) in "01"
@@ -53,7 +56,8 @@ def nearest(folded: str, known: Sequence[Span]) -> float:
     return best
 
 
-def _parts(folded: str, known: Sequence[Span]) -> Iterator[tuple[int, str, list[Token], str]]:
+def parts_of(folded: str, known: Sequence[Span]) -> Iterator[Part]:
+    """The parts in Latin letters, as words; `known` has been found by its form."""
     for start, end in _latin(folded):
         part = folded[start:end]
         inside = [(max(a, start) - start, min(b, end) - start, kind) for a, b, kind in known if a < end and b > start]

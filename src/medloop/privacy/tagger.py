@@ -162,6 +162,7 @@ class Tagger:
         self.weights, self.steps, self.bias = weights, steps, bias
         flat = [step for row in steps for step in row]
         self.reach = max(flat) - min(flat)
+        self._last = dict[tuple[str, tuple[str, ...], str], list[Three]]()
         self._own = lru_cache(maxsize=32_768)(self._sum_own)
         self._beside = lru_cache(maxsize=65_536)(self._sum_beside)
 
@@ -197,8 +198,13 @@ class Tagger:
         return out
 
     def scores(self, text: str, found: Sequence[Token], kind: str) -> list[Three]:
-        case = case_of(text)
-        return self.emissions([look(token.word, case) for token in found], kind)
+        """Tags and gaps of one text follow each other, so the last few are kept; replaced as a whole, threads may share them."""
+        key = (case_of(text), tuple(token.word for token in found), kind)
+        held = self._last.get(key)
+        if held is None:
+            held = self.emissions([look(word, key[0]) for word in key[1]], kind)
+            self._last = {key: held} if len(self._last) > 15 else {**self._last, key: held}
+        return held
 
     def tag(self, text: str, found: Sequence[Token], kind: str) -> list[int]:
         return self.path(self.scores(text, found, kind), self.bias[kind])
@@ -210,19 +216,25 @@ class Tagger:
         turned = [[self.steps[b][a] for b in range(4)] for a in range(4)]
         behind = self._sweep(scores[::-1], bias, turned)[::-1]
         out = []
-        for score, left, right in zip(scores, ahead, behind, strict=True):
+        for (name, place, group), left, right in zip(scores, ahead, behind, strict=True):
             # Both sweeps hold the token's own score; it counts once.
-            whole = [left[tag] + right[tag] - (score[tag - 1] + bias if tag else 0.0) for tag in range(4)]
-            out.append(max(whole[1:]) - max(whole))
+            most = max(left[1] + right[1] - name, left[2] + right[2] - place, left[3] + right[3] - group) - bias
+            out.append(most - max(most, left[0] + right[0]))
         return out
 
     def _sweep(self, scores: Sequence[Three], bias: float, steps: list[list[float]]) -> list[list[float]]:
-        """The best score of tags up to each token, for each tag of that token."""
-        best, out = [0.0, -1e9, -1e9, -1e9], list[list[float]]()
-        for score in scores:
-            came = [max(best[a] + steps[a][tag] for a in range(4)) for tag in range(4)]
-            best = [came[0], came[1] + score[0] + bias, came[2] + score[1] + bias, came[3] + score[2] + bias]
-            out.append(best)
+        """The best score of tags up to each token, for each tag of that token. Written out: it is most of the time of a doubt."""
+        (s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23), (s30, s31, s32, s33) = steps
+        o, n, p, g = 0.0, -1e9, -1e9, -1e9
+        out = list[list[float]]()
+        for name, place, group in scores:
+            o, n, p, g = (
+                max(o + s00, n + s10, p + s20, g + s30),
+                max(o + s01, n + s11, p + s21, g + s31) + name + bias,
+                max(o + s02, n + s12, p + s22, g + s32) + place + bias,
+                max(o + s03, n + s13, p + s23, g + s33) + group + bias,
+            )
+            out.append([o, n, p, g])
         return out
 
     def path(self, scores: Sequence[Three], bias: float) -> list[int]:
