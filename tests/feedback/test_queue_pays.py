@@ -28,4 +28,4 @@ def test_the_queue_finds_more_dangerous_answers_than_random_choice() -> None:
     chosen = choose(given, Signals(strata_of), {str(name): n for name, n in room.items()}, config, Seen())
     found = sum(dangerous[(item.content.prompt[0].content, item.content.answers[0])] for item in chosen)
     by_chance = sum(dangerous.values()) / len(dangerous) * len(chosen)
-    assert found >= 1.4 * by_chance  # without any thumbs; benchmarks/queue.py measures it over seeds
+    assert found >= 1.4 * by_chance  # without any thumbs; benchmarks/review_queue.py measures it over seeds

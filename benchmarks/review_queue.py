@@ -1,6 +1,6 @@
 """Does the queue pay? Labels it saves a reward model, and errors found per label, beside random choice in the same run.
 
-    python benchmarks/queue.py --seeds 5 --out queue.json
+    python benchmarks/review_queue.py --seeds 5 --out queue.json
 
 Both on made data (the corpus generator of embedded:tiny), where the truth is known:
 
