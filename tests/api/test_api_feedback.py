@@ -16,10 +16,11 @@ from sqlalchemy import event
 
 from medloop.api.app import create_app
 from medloop.api.limits import Buckets, Limits, TooFastError
-from medloop.contracts import Feedback, Trace
+from medloop.contracts import Feedback, Message, Trace
+from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.errors import NoSpaceError
 from medloop.settings import Settings
-from medloop.store import audit, csv_safe, records, users
+from medloop.store import audit, csv_safe, queue, records, users
 from medloop.store.db import open_store
 from medloop.store.ingest import AwayError, Rows, Submission
 
@@ -119,6 +120,20 @@ def test_records_of_others_are_not_there(api) -> None:
         assert other.get("/rlhf/feedback", after=mine).status_code == 422
         assert mine not in other.get("/rlhf/export").text
     assert api.clinician1.get("/rlhf/preference/" + mine).status_code == 404
+
+
+def test_an_annotator_opens_no_trace_by_its_id_but_only_what_the_queue_has_shown(api) -> None:
+    trace = api.engineer.post("/traces", TRACE).json()["trace_id"]
+    by_id = {"trace_id": trace, "rating": 2}
+    for path, body in (("feedback", by_id), ("correction", {"trace_id": trace, "golden": "g"})):
+        refused = api.annotator.post(f"/rlhf/{path}", body)
+        assert refused.status_code == 422 and CANARY not in refused.text
+        assert api.clinician1.post(f"/rlhf/{path}", body).status_code == 201
+    store, asked = api.app.state.store, (Message(role="user", content=f"{CANARY} since noon"),)
+    item = QueueItem(kind="rate", content=QueueContent(prompt=asked, answers=("Drink tea.",)), priority=0.9, trace_id=trace)
+    queue.add_items(store, [item], actor="test")
+    assert api.annotator.get("/queue/next").status_code == 200
+    assert api.annotator.post("/rlhf/feedback", by_id).status_code == 201
 
 
 @pytest.mark.parametrize(("path", "body"), [("feedback", RATED), ("preference", CHOSEN), ("correction", FIXED)])

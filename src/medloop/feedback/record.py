@@ -32,7 +32,7 @@ from medloop.errors import InputError
 from medloop.feedback.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
 from medloop.privacy.consent import subject_of
 from medloop.privacy.scrub import Scrubber
-from medloop.store import records
+from medloop.store import queue, records
 from medloop.store.db import Store
 from medloop.store.ingest import Json, Known, Need, Rows, Submission
 from medloop.store.tables import quarantine
@@ -51,6 +51,7 @@ class Sender:
 
     user_id: str
     speaks_for_others: bool = False
+    by_queue: bool = False  # may speak only of traces that the queue has shown; else an id would open any trace's text
 
 
 def hand_in(store: Store, body: Sent, sender: Sender, *, key: str | None = None) -> Submission:
@@ -58,6 +59,9 @@ def hand_in(store: Store, body: Sent, sender: Sender, *, key: str | None = None)
     _check_person(body, sender)
     if _by_session(body) and not sender.speaks_for_others:  # session ids can be guessed; a trace's text is not for everybody
         raise InputError("Name the trace_id, or send user_query and agent_response", "A session_id alone is for programs")
+    named = getattr(body, "trace_id", None)
+    if sender.by_queue and named is not None and not queue.was_shown(store, named, sender.user_id):
+        raise InputError("There is no trace with this trace_id", "Take what is to be rated from the queue")
 
     def build(known: Known) -> Rows:
         return _rows(_Draft(store, sender, known), body)

@@ -168,6 +168,13 @@ def held(store: Store, item_id: str, rater: str) -> Leased:
     )  # fmt: skip
 
 
+def was_shown(store: Store, trace_id: str, rater: str) -> bool:
+    """Whether this rater has or had a turn at a question about the trace."""
+    query = select(turns.c.id).join(items, turns.c.item_id == items.c.item_id)
+    with store.read() as conn:
+        return conn.execute(query.where(turns.c.rater == rater, items.c.trace_id == trace_id).limit(1)).first() is not None
+
+
 def turns_of(store: Store, rater: str) -> dict[str, int]:
     """How many turns this rater has held, done and skipped."""
     query = select(turns.c.state, func.count()).where(turns.c.rater == rater).group_by(turns.c.state)

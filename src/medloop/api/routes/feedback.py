@@ -112,7 +112,8 @@ def store_of(request: Request) -> Store:
 
 def sender(caller: Caller) -> record.Sender:
     """Keys of engineers and admins are programs that pass on what others say."""
-    return record.Sender(caller.user_id, speaks_for_others=caller.role not in OWN_ONLY and caller.via == "key")
+    by_key = caller.role not in OWN_ONLY and caller.via == "key"
+    return record.Sender(caller.user_id, speaks_for_others=by_key, by_queue=caller.role == "annotator")
 
 
 async def _take(request: Request, body: Sent, caller: Caller, key: str | None) -> Response:

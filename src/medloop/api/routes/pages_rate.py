@@ -208,7 +208,11 @@ def _body(
 async def _store(request: Request, caller: Caller, body: FeedbackBody | PreferenceBody | CorrectionBody, once: str) -> Stored:
     request.app.state.buckets.take(caller.credential)
     ingest: Ingest = request.app.state.ingest
-    return await ingest.stored(record.hand_in(store_of(request), body, record.Sender(caller.user_id), key=f"web:{once}"))
+    return await ingest.stored(
+        record.hand_in(
+            store_of(request), body, record.Sender(caller.user_id, by_queue=caller.role == "annotator"), key=f"web:{once}"
+        )
+    )
 
 
 async def _finish(request: Request, caller: Caller, item_id: str, record_id: str) -> None:
