@@ -50,6 +50,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with ExitStack() as open_until_the_end:
             store = open_until_the_end.enter_context(open_store(settings))
+            with store.read() as conn:
+                store.keys.master(conn)  # no start without the key that fits, or with one that others can read
             app.state.store, app.state.access = store, Access(store)
             threading.Thread(target=record.doubt_about, args=(["warm"],), daemon=True).start()  # its word lists take a second
             app.state.ingest = open_until_the_end.enter_context(Ingest(store, most_waiting=4 * limits.in_flight).running())

@@ -70,12 +70,14 @@ def serve(
 
 
 def _first_admin(settings: Settings) -> None:
-    """The first start makes the one user that can let others in; there is no default password."""
+    """The first start makes the one user that can let others in; there is no default password. No start without a good key."""
     from medloop.loop import actor
     from medloop.store import passwords, users
     from medloop.store.db import open_store
 
     with open_store(settings) as store:
+        with store.read() as conn:
+            store.keys.master(conn)  # the app asks for it, too; here its owner is told in a sentence
         if users.list_users(store):
             return
         password = passwords.generated()

@@ -1,0 +1,264 @@
+"""Classes 20 and 21: hostile requests do not slow down the others; errors, logs and numbers say nothing of what was sent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import twins
+from payloads import CANARY, PATIENT
+from sec_world import World, client_of, served
+
+from medloop.feedback import incidents, listing, record
+from medloop.jobs import queue
+from medloop.loop import init_workspace
+from medloop.settings import Settings
+from medloop.store import audit, users
+from medloop.store.db import open_store
+
+# Class 20
+
+SLOWEST_S = 1.0  # for somebody who asks whether the server is there while it is attacked
+
+
+def head(path: str, key: str, *lines: str, method: str = "POST", kind: str = "application/json") -> bytes:
+    own = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {key}", f"Content-Type: {kind}", *lines]
+    return "\r\n".join([*own, "", ""]).encode()
+
+
+def whole(path: str, key: str, body: bytes, kind: str = "application/json") -> bytes:
+    return head(path, key, f"Content-Length: {len(body)}", "Connection: close", kind=kind) + body
+
+
+def hostile(key: str) -> list[bytes]:
+    feedback, lines = "/api/v1/rlhf/feedback", "/api/v1/rlhf/import"
+    deep = [b"[" * 100_000, b'{"a":' * 40_000, b'{"rating": ' + b"9" * 200_000 + b"}", b'{"a": "' + b"\\u0000" * 30_000 + b'"}']
+    wide = [
+        b"{" + b",".join(b'"f%d":1' % n for n in range(20_000)) + b"}",
+        b'{"axes": {' + b",".join(b'"a%d":1' % n for n in range(15_000)) + b"}}",
+        json.dumps({"session_id": "s", "comments": "a!" * 10_000 + "\n" * 9_000, "user_query": "(((((" * 3_000}).encode(),
+    ]
+    found = [whole(feedback, key, body) for body in (*deep, *wide)]
+    found += [
+        whole(lines, key, body, "application/x-ndjson") for body in (b"\n" * 1_000_000, b"{}\n" * 100_000, b"[" * 2_000_000)
+    ]
+    found += [whole("/web/login", key, b"&".join(b"f%d=1" % n for n in range(50_000)), "application/x-www-form-urlencoded")]
+    found += [
+        head(feedback, key, f"Content-Length: {100 * 2**20}"),
+        head(feedback, key, "Content-Length: -1"),
+        head(feedback, key, "Content-Length: 9" * 1),
+    ]
+    get = {"method": "GET"}
+    found += [head("/api/v1/rlhf/feedback?" + "a=1&" * 12_000, key, "Connection: close", **get)]
+    found += [
+        head("/web/static/style.css", key, "Range: bytes=" + ",".join(f"{n}-" for n in range(8_000)), "Connection: close", **get)
+    ]
+    found += [head("/healthz", key, *(f"X-{n}: {'v' * 50}" for n in range(900)), "Connection: close", **get)]
+    found += [head("/healthz", key, "Cookie: " + "a=b; " * 10_000, "Connection: close", **get)]
+    found += [head("/healthz", key, "Accept-Language: " + "en;q=0.1," * 6_000, "Connection: close", **get)]
+    found += [
+        head(feedback, key, "Transfer-Encoding: chunked") + b"ffffffff\r\n" + b"x" * 400_000,
+        b"\x00" * 50_000,
+        b"GET " + b"/" * 200_000,
+    ]
+    return [*found, *(whole(feedback, key, body, "text/plain") for body in deep)]
+
+
+def attack(port: int, requests: list[bytes]) -> None:
+    for body in requests:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=2) as sock:
+                sock.sendall(body)
+                sock.recv(1000)
+        except OSError:
+            continue  # refused in the middle: as it should be
+
+
+def check_patience(port: int, requests: list[bytes]) -> list[str]:
+    """What a healthy client noticed while the attack went on."""
+    took, client = [], httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=5)
+    thread = threading.Thread(target=attack, args=(port, requests), daemon=True)
+    thread.start()
+    found = []
+    while thread.is_alive():
+        at = time.perf_counter()
+        try:
+            code = client.get("/healthz").status_code
+        except httpx.HTTPError as error:
+            found.append(type(error).__name__)
+            continue
+        took.append(time.perf_counter() - at)
+        found += [str(code)] if code != 200 else []
+        time.sleep(0.005)
+    client.close()
+    slow = sorted(took)[int(0.99 * len(took))] if took else 99.0
+    return [*found, *([f"p99 {slow:.2f} s"] if slow > SLOWEST_S else [])]
+
+
+class Running:
+    """`medloop api serve`, as somebody starts it."""
+
+    def __init__(self, home: Path, log: Path) -> None:
+        init_workspace(home)
+        with open_store(Settings(home=home)) as store:
+            self.key = users.new_key(store, users.add_user(store, "li", "engineer", actor="test"), actor="test")
+        environ = {**os.environ, "MEDLOOP_OFFLINE": "true", "MEDLOOP_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-u", "-m", "medloop", "--home", str(home), "api", "serve", "--port", "0", "--rate", "100000"]
+        self.log, self.home = log, home
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        while not (said := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text())):
+            assert self.process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        self.port = int(said[1])
+        with httpx.Client(transport=httpx.HTTPTransport(retries=100)) as client:
+            client.get(f"http://127.0.0.1:{self.port}/healthz", timeout=20)
+
+    def memory(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory) -> Iterator[Running]:
+    base = tmp_path_factory.mktemp("running")
+    server = Running(base / "clinic", base / "log")
+    yield server
+    server.process.terminate()
+    server.process.wait(timeout=20)
+
+
+def test_hostile_requests_do_not_keep_others_waiting(running: Running) -> None:
+    before, requests = running.memory(), hostile(running.key)
+    assert len(requests) >= 25
+    assert check_patience(running.port, requests) == []
+    assert running.memory() - before < 200 * 2**20
+
+
+def test_those_who_send_slowly_keep_nobody_waiting(running: Running) -> None:
+    """Two hundred who never finish their headers and fifty who never finish their bodies."""
+    slow = []
+    try:
+        for n in range(250):
+            sock = socket.create_connection(("127.0.0.1", running.port), timeout=5)
+            begun = head("/api/v1/rlhf/feedback", running.key, "Content-Length: 5000")
+            sock.sendall(begun[:-20] if n < 200 else begun + b"{")
+            slow.append(sock)
+        assert check_patience(running.port, [b"GET / HTTP/1.1\r\n\r\n"] * 50) == []
+    finally:
+        for sock in slow:
+            sock.close()
+
+
+def test_red_a_twin_that_works_where_all_wait_is_found() -> None:
+    with served(twins.blocking()) as port:
+        assert check_patience(port, hostile("x")[:8])
+
+
+# Class 21
+
+INNER = [
+    (queue, "status_of", "GET", "/api/train/status/train_20260203T120000Z"),
+    (queue, "page", "GET", "/api/train"),
+    (queue, "submit", "POST", "/api/train"),
+    (listing, "listed", "GET", "/api/v1/rlhf/feedback"),
+    (listing, "one", "GET", "/api/v1/rlhf/feedback/fb_1"),
+    (incidents, "listed", "GET", "/api/v1/rlhf/incidents"),
+    (incidents, "count_open", "GET", "/metrics"),
+    (record, "hand_in", "POST", "/api/v1/rlhf/feedback"),
+]
+TELLS = re.compile(r"Traceback|0x[0-9a-f]{6,}|\.py\b|line \d+|site-packages|/tmp/|sqlalchemy|pydantic", re.I)
+
+
+def check_words(words: str, *secrets: str) -> list[str]:
+    """Secrets and inner details in what was said."""
+    return [text for text in (CANARY, PATIENT, *secrets) if text in words] + TELLS.findall(words)
+
+
+BODY = {
+    "session_id": "s",
+    "agent_name": "x",
+    "user_query": PATIENT,
+    "agent_response": PATIENT,
+    "comments": PATIENT,
+    "thumb": "up",
+}
+
+
+@pytest.mark.parametrize(("module", "name", "method", "path"), INNER)
+def test_an_error_of_our_own_tells_nothing(world: World, monkeypatch, caplog, module, name, method, path) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(f"{PATIENT} at {hex(id(module))} in {world.settings.home}/medloop.db with {world.keys['engineer']}")
+
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(module, name, fail)
+    more = {"json": {"stage": "GRPO"} if path == "/api/train" else BODY} if method == "POST" else {}
+    answered = world.send("engineer", method, path, **more)
+    assert answered.status_code == 500, answered.text
+    assert check_words(answered.text, str(world.settings.home), world.keys["engineer"]) == []
+    ours = " ".join(one.getMessage() for one in caplog.records if one.name.startswith(("medloop", "uvicorn")))
+    assert "RuntimeError" in ours, "the log should say that there was an error"
+    assert not [text for text in (PATIENT, world.keys["engineer"]) if text in ours]
+
+
+def test_red_a_twin_that_tells_what_it_met_is_found() -> None:
+    with client_of(twins.talkative()) as client:
+        found = check_words(client.post("/fail", content=PATIENT).text)
+    assert PATIENT in found and len(found) >= 2
+
+
+REFUSED: list[Callable[[str], tuple[str, str, dict[str, Any]]]] = [
+    lambda text: ("POST", "/api/v1/rlhf/feedback", {"json": {**BODY, "rating": text}}),
+    lambda text: ("POST", "/api/v1/rlhf/feedback", {"json": {**BODY, "trace_id": text}}),
+    lambda text: ("POST", "/api/v1/rlhf/feedback", {"json": {**BODY, "supersedes": text}}),
+    lambda text: ("POST", "/api/v1/rlhf/preference", {"json": {"prompt": text}}),
+    lambda text: ("POST", "/api/train", {"json": {"stage": text}}),
+    lambda text: ("POST", "/api/train", {"json": {"stage": "GRPO", "config": {"steps": text, "prompts": text}}}),
+    lambda text: ("POST", "/api/v1/data/build", {"json": {"name": f"/{text}", "seed": text}}),
+    lambda text: ("GET", f"/api/v1/rlhf/feedback/{text}", {}),
+    lambda text: ("GET", f"/api/train/status/{text}", {}),
+    lambda text: ("GET", f"/api/v1/rlhf/feedback?after={text}", {}),
+    lambda text: ("GET", f"/api/v1/rlhf/feedback?order={text}", {}),
+    lambda text: ("GET", f"/nothing/{text}", {}),
+    lambda text: ("PATCH", f"/api/train?x={text}", {}),
+    lambda text: ("POST", "/api/v1/rlhf/feedback", {"content": f'{{"{text}'.encode(), "headers": {"Content-Type": "application/json"}}),
+    lambda text: ("POST", "/api/v1/rlhf/import", {"content": f'{{"kind": "{text}"}}\n'.encode(), "headers": {"Content-Type": "application/x-ndjson"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("n", range(len(REFUSED)))
+def test_a_refusal_does_not_repeat_what_was_sent(world: World, n: int) -> None:
+    method, path, more = REFUSED[n](PATIENT)
+    answered = world.send("engineer", method, path, **more)
+    assert answered.status_code >= 400 or answered.json()["failed"] == 1, answered.text
+    assert check_words(answered.text, str(world.settings.home), world.keys["engineer"]) == []
+
+
+def test_neither_keys_nor_patients_are_in_the_log_the_numbers_or_the_audit_of_a_server(running: Running) -> None:
+    wrong = running.key[:-6] + "AAAAAA"
+    with httpx.Client(base_url=f"http://127.0.0.1:{running.port}", timeout=20) as client:
+        good = {"Authorization": f"Bearer {running.key}"}
+        assert client.post("/api/v1/rlhf/feedback", json=BODY, headers=good).status_code == 201
+        for n in range(len(REFUSED)):
+            method, path, more = REFUSED[n](PATIENT)
+            for key in (running.key, wrong):
+                sent = {**more, "headers": {**more.get("headers", {}), "Authorization": f"Bearer {key}"}}
+                client.request(method, path, **sent)
+        numbers = client.get("/metrics", headers=good).text
+    with open_store(Settings(home=running.home)) as store:
+        noted = json.dumps(audit.page(store, limit=200), default=str)
+    said = {"log": running.log.read_text(), "numbers": numbers, "audit": noted}
+    assert "medloop" in numbers and "rlhf_feedback" in noted
+    assert {place: word for place, text in said.items() for word in (PATIENT, running.key, wrong) if word in text} == {}
