@@ -59,13 +59,13 @@ def client_of(app: FastAPI) -> TestClient:
 
 
 @contextmanager
-def served(app: FastAPI) -> Iterator[int]:
+def served(app: FastAPI, **more: Any) -> Iterator[int]:
     """The app on a port of this machine."""
     import uvicorn
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **more))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

@@ -21,6 +21,8 @@ import twins
 from payloads import CANARY, PATIENT
 from sec_world import World, client_of, served
 
+from medloop.api import patience
+from medloop.api.app import create_app
 from medloop.feedback import incidents, listing, record
 from medloop.jobs import queue
 from medloop.loop import init_workspace
@@ -162,9 +164,92 @@ def test_those_who_send_slowly_keep_nobody_waiting(running: Running) -> None:
             sock.close()
 
 
+HEADS = [
+    b"",
+    b"G",
+    b"GET /healthz HTTP/1.1\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+    b"\r\n",
+    b"POST /x HTTP/1.1\r\nHost: 127",
+]
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+def check_waiting(port: int, wait_s: float = 1.5) -> list[str]:
+    """Connections that are still held after `wait_s`, though no request ever came to its end."""
+    slow = [
+        (begun, socket.create_connection(("127.0.0.1", port), timeout=5))
+        for begun in (*HEADS, *(WHOLE + begun for begun in HEADS[1:]))
+    ]
+    try:
+        until = time.monotonic() + wait_s
+        for begun, sock in slow:
+            sock.sendall(begun)
+        while time.monotonic() < until:
+            time.sleep(0.1)
+            for begun, sock in slow:
+                if begun.endswith((b"X: ", b"\r\n")):  # and on it goes, letter by letter
+                    try:
+                        sock.sendall(b"\r\n" if begun.endswith(b"\r\n") and len(begun) == 2 else b"a")
+                    except OSError:
+                        continue
+        return [begun.decode() for begun, sock in slow if not is_closed(sock)]
+    finally:
+        for _, sock in slow:
+            sock.close()
+
+
+def is_closed(sock: socket.socket) -> bool:
+    sock.settimeout(0.05)
+    try:
+        while sock.recv(65536):
+            continue
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def test_headers_that_never_end_hold_no_connection(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(patience, "HEAD_S", 0.4)
+    with served(create_app(world.settings, supervise=False), http=patience.Patient, timeout_keep_alive=1) as port:
+        assert check_waiting(port) == []
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+
+
+def test_red_a_server_as_uvicorn_comes_holds_them(world: World) -> None:
+    with served(create_app(world.settings, supervise=False), timeout_keep_alive=1) as port:
+        assert len(check_waiting(port)) >= 6
+
+
+def flood(port: int, most: int) -> int:
+    """How many bytes of one header a server takes."""
+    sent = 0
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+        sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+        try:
+            while sent < most:
+                sent += sock.send(b"a" * 65536)
+        except OSError:
+            pass
+    return sent
+
+
+def test_a_header_without_an_end_fills_no_memory(running: Running) -> None:
+    before = running.memory()
+    assert flood(running.port, 64 * 2**20) < 16 * 2**20
+    assert running.memory() - before < 30 * 2**20
+
+
+def test_red_a_server_as_uvicorn_comes_takes_it_all(world: World) -> None:
+    with served(create_app(world.settings, supervise=False)) as port:
+        assert flood(port, 32 * 2**20) >= 32 * 2**20
+
+
 def test_red_a_twin_that_works_where_all_wait_is_found() -> None:
     with served(twins.blocking()) as port:
-        assert check_patience(port, hostile("x")[:8])
+        assert check_patience(port, hostile("x")[:2])
 
 
 # Class 21

@@ -42,6 +42,7 @@ def serve(
     from medloop.api.app import create_app
     from medloop.api.guard import LOOPBACK
     from medloop.api.limits import Limits
+    from medloop.api.patience import Patient
     from medloop.errors import ConfigError
 
     settings, names = common.settings(), tuple(name or ())
@@ -62,7 +63,7 @@ def serve(
     served = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=Limits(rate, in_flight))
     config = uvicorn.Config(
         served, log_level="warning", server_header=False, proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5,
-        limit_concurrency=2000 + in_flight,
+        limit_concurrency=2000 + in_flight, http=Patient,
     )  # fmt: skip
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn drains and then raises the signal again: the end it asked for is here
