@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -14,9 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import twins
 from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
 from payloads import COLUMNS, HOSTS, RESERVED, SQL, addresses
 from sec_world import World, client_of, served
 
@@ -28,6 +31,8 @@ from medloop.feedback.listing import Reader
 from medloop.jobs import queue, requests
 from medloop.store import records, users
 from medloop.store.db import open_store
+from medloop.teacher import wire
+from medloop.teacher.failures import Failure
 
 ACCESS = Path(__file__).parents[2] / "docs/stages/access.md"
 
@@ -100,6 +105,34 @@ def test_red_a_twin_that_fetches_and_our_door_without_its_check_are_found(world:
     monkeypatch.setattr(queue, "submit", lambda request, settings: seen.append(request.config) or 1 / 0)
     world.send("engineer", "POST", "/api/train", json={"stage": "GRPO", "config": {"rollout_url": "http://127.0.0.1:1/"}})
     assert seen == [{"rollout_url": "http://127.0.0.1:1/"}]
+
+
+@pytest.fixture
+def redirecting(metadata) -> Iterator[int]:
+    """A server that sends everybody on to the one nobody should ask."""
+    app, port = FastAPI(), metadata[0]
+
+    @app.post("/{path:path}")
+    def on(path: str) -> RedirectResponse:
+        return RedirectResponse(f"http://127.0.0.1:{port}/latest/meta-data", status_code=307)
+
+    with served(app) as found:
+        yield found
+
+
+def test_the_teacher_is_not_led_elsewhere_by_a_redirect(redirecting: int, metadata) -> None:
+    async def ask() -> None:
+        async with httpx.AsyncHTTPTransport() as lane:
+            await wire.post(lane, f"http://127.0.0.1:{redirecting}/v1", {"authorization": "Bearer x"}, b"{}", 10_000)
+
+    with pytest.raises(Failure):
+        asyncio.run(ask())
+    assert metadata[1] == []
+
+
+def test_red_a_client_that_follows_redirects_is_found(redirecting: int, metadata) -> None:
+    httpx.post(f"http://127.0.0.1:{redirecting}/v1", json={}, follow_redirects=True)
+    assert metadata[1] == ["hit"]
 
 
 # Class 10
