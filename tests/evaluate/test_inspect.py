@@ -233,7 +233,8 @@ def test_texts_from_outside_stay_text_in_every_report(put: Callable[..., Path], 
     for name in ("samples.csv", "form.csv"):
         cells = csv.reader(io.StringIO((folder / name).read_text(encoding="utf-8-sig"), newline=""))
         assert not [cell for row in cells for cell in row if cell.startswith(("=", "+", "@", "＝", "\t"))]
-        assert {row["answer"] for _, row in read_csv(folder / name).rows} == set(HOSTILE)
+        back = {row["answer"] for _, row in read_csv(folder / name).rows}  # but for what the scrubber takes for names
+        assert len(back) == len(HOSTILE) and {text for text in back if not re.search(r"\[[A-Z]+_\d+\]", text)} <= set(HOSTILE)
 
 
 def test_identifiers_do_not_reach_the_reports(put: Callable[..., Path], workspace: Path) -> None:

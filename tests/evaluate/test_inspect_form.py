@@ -62,7 +62,7 @@ def test_a_bad_answer_with_a_correction_becomes_feedback_correction_pair_and_exa
     assert f"{WEEK}-003  bad         feedback, SFT example, preference pair" in out and "44 rows left empty" in out
     (verdict,) = jsonl.read(workspace / "data/rl/inspection.jsonl", ExpertVerdict)
     (pair,) = jsonl.read(workspace / "data/preferences/preferences.jsonl", PreferencePair)
-    assert pair.chosen == "See a doctor this week." and pair.rejected.startswith("=Answer")
+    assert pair.chosen == "See a doctor this week." and pair.rejected.startswith("=")
     assert lines(workspace, "rl/inspection_sft.jsonl")[0]["answer"] == "See a doctor this week."
     with open_store(settings) as store:
         told = records.get(store, Feedback, verdict.feedback_id)

@@ -250,7 +250,12 @@ def _alerts(
     """The gravest first: incidents, then who may be poisoning the data, then habits, then the whole."""
     found = []
     if incidents.open:
-        found.append(Alert(kind="incidents", words=f"{incidents.open} critical incidents are open"))
+        found.append(
+            Alert(
+                kind="incidents",
+                words="1 critical incident is open" if incidents.open == 1 else f"{incidents.open} critical incidents are open",
+            )
+        )
     preferences = totals.kinds["preference"]
     for profile in profiles:
         found += _about(profile, config, preferences)
