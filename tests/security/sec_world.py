@@ -65,7 +65,7 @@ def served(app: FastAPI, **more: Any) -> Iterator[int]:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **more))
+    server = uvicorn.Server(uvicorn.Config(app, **{"log_level": "critical", **more}))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

@@ -21,7 +21,7 @@ import twins
 from payloads import CANARY, PATIENT
 from sec_world import World, client_of, served
 
-from medloop.api import patience
+from medloop.api import errors, patience
 from medloop.api.app import create_app
 from medloop.feedback import incidents, listing, record
 from medloop.jobs import queue
@@ -296,6 +296,40 @@ def test_an_error_of_our_own_tells_nothing(world: World, monkeypatch, caplog, mo
     ours = " ".join(one.getMessage() for one in caplog.records if one.name.startswith(("medloop", "uvicorn")))
     assert "RuntimeError" in ours, "the log should say that there was an error"
     assert not [text for text in (PATIENT, world.keys["engineer"]) if text in ours]
+
+
+def check_server_log(world: World, monkeypatch, caplog) -> list[str]:
+    """Words of an error that reached the log of a real server, whoever wrote it."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(f"cannot take {PATIENT}")
+
+    for module, name in ((queue, "page"), (listing, "listed"), (listing, "export")):
+        monkeypatch.setattr(module, name, fail)
+    with served(create_app(world.settings, supervise=False), log_level="warning", log_config=None) as port:
+        for path in ("/api/train", "/api/v1/rlhf/feedback", "/api/v1/rlhf/export", "/web/nothing"):
+            try:
+                httpx.get(f"http://127.0.0.1:{port}{path}", headers=world.headers("engineer"), timeout=10)
+            except httpx.HTTPError:
+                continue  # an answer that ends in the middle
+    said = caplog.text + " ".join(logging.Formatter().formatException(one.exc_info) for one in caplog.records if one.exc_info)
+    assert "RuntimeError" in said
+    return [word for word in (PATIENT, "cannot take") if word in said]
+
+
+def test_no_word_of_an_error_reaches_the_log_of_the_server(world: World, monkeypatch, caplog) -> None:
+    assert check_server_log(world, monkeypatch, caplog) == []
+
+
+def test_red_an_app_that_hands_its_errors_on_is_found(world: World, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(errors.Quiet, "__call__", lambda self, scope, receive, send: self.app(scope, receive, send))
+    assert check_server_log(world, monkeypatch, caplog)
+
+
+def test_a_bug_is_answered_with_the_same_careful_headers(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(queue, "page", lambda *_, **__: 1 / 0)
+    answered = world.send("engineer", "GET", "/api/train")
+    assert answered.status_code == 500 and answered.headers["x-content-type-options"] == "nosniff"
 
 
 def test_red_a_twin_that_tells_what_it_met_is_found() -> None:

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from medloop.api.policy import READING, ForbiddenError, NotAllowedError, NothingHereError, read_form
 from medloop.errors import BusyError, ConfigError, InputError, MedloopError, ModelError, NoSpaceError
@@ -52,7 +53,36 @@ def answer(code: int, error: str, hint: str = "", **more: Any) -> JSONResponse:
     return JSONResponse(body, status_code=code, headers=HEADERS.get(code))
 
 
+class Quiet:
+    """A bug ends here. Starlette would hand it on to the server, whose log would have its message: that may be a patient's words.
+
+    An answer that has begun is left unfinished, so that nobody takes a part for the whole.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise  # the start of the server, which has no request to answer
+            said = await _bug(Request(scope, receive), error)
+            if not begun:
+                await said(scope, receive, send)
+
+
 def install(app: FastAPI) -> None:
+    """Before other middleware is added, so that what is said about a bug passes through it like every answer."""
+    app.add_middleware(Quiet)
     app.add_exception_handler(MedloopError, _ours)
     app.add_exception_handler(RequestValidationError, _bad_body)
     app.add_exception_handler(HTTPException, _http)
