@@ -164,6 +164,27 @@ def test_those_who_send_slowly_keep_nobody_waiting(running: Running) -> None:
             sock.close()
 
 
+@pytest.mark.slow
+@pytest.mark.xfail(
+    strict=True, reason="long texts are looked over for identifiers in the one writer's thread; see docs/security.md"
+)
+def test_an_import_of_long_texts_keeps_no_other_writer_waiting(running: Running) -> None:
+    """Six lines of the costliest text there is, and somebody else who sends one thumb meanwhile."""
+    good, text = {"Authorization": f"Bearer {running.key}"}, "王小" * 9_990
+    small = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "thumb": "up"}
+    line = json.dumps({"kind": "feedback", **small, "user_query": text, "agent_response": text, "comments": text}) + "\n"
+    sent = {"content": line * 6, "headers": {**good, "Content-Type": "application/x-ndjson"}, "timeout": 120}
+    thread = threading.Thread(target=httpx.post, args=(f"http://127.0.0.1:{running.port}/api/v1/rlhf/import",), kwargs=sent)
+    thread.start()
+    time.sleep(0.5)
+    at = time.perf_counter()
+    httpx.post(f"http://127.0.0.1:{running.port}/api/v1/rlhf/feedback", json=small, headers=good, timeout=120)
+    took = time.perf_counter() - at
+    thread.join()
+    if took >= SLOWEST_S:
+        pytest.xfail("long texts are looked over for identifiers in the one writer's thread; see docs/security.md")
+
+
 HEADS = [
     b"",
     b"G",
