@@ -65,7 +65,8 @@ def create_app(
     app.state.settings = settings
     app.state.buckets, app.state.http_counts = Buckets(limits.rate), HttpCounts()
     app.state.measured = {}  # what the dashboard counted last
-    for router in (train.router, queue.router, data.router, feedback.router, feedback_read.router, feedback_read.numbers):
+    # Routes are tried in this order, so the busiest come first.
+    for router in (feedback.router, queue.router, feedback_read.router, feedback_read.numbers, train.router, data.router):
         app.include_router(router)
     for router in (pages.router, pages_rate.router, pages_see.router):
         app.include_router(router)

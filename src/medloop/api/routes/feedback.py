@@ -13,12 +13,13 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.api.policy import OWN_ONLY, Caller, allow
+from medloop.api.quick import QuickRoute
 from medloop.feedback import many, record
 from medloop.feedback.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
 from medloop.store.db import Store
 from medloop.store.ingest import Ingest
 
-router = APIRouter(prefix="/api/v1", tags=["feedback"])
+router = APIRouter(prefix="/api/v1", tags=["feedback"], route_class=QuickRoute)
 
 Json = dict[str, Any]
 Writer = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:write"))]
