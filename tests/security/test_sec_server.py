@@ -285,7 +285,7 @@ INNER = [
     (incidents, "count_open", "GET", "/metrics"),
     (record, "hand_in", "POST", "/api/v1/rlhf/feedback"),
 ]
-TELLS = re.compile(r"Traceback|0x[0-9a-f]{6,}|\.py\b|line \d+|site-packages|/tmp/|sqlalchemy|pydantic", re.I)
+TELLS = re.compile(r"Traceback|0x[0-9a-f]{6,}|\.py\b|line \d+, in|site-packages|/tmp/|sqlalchemy|pydantic", re.I)
 
 
 def check_words(words: str, *secrets: str) -> list[str]:
