@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from pydantic import ValidationError
 from sqlalchemy import select
 
 from medloop.contracts import Correction, Feedback, Incident, Preference, RedTeamCase, Trace
 from medloop.errors import InputError
+from medloop.feedback import record
 from medloop.feedback.bodies import KINDS, CorrectionBody, FeedbackBody, PreferenceBody, TraceBody
 from medloop.feedback.record import Doubt, Sender, fingerprint, hand_in, type_of
 from medloop.store import audit, records
@@ -219,3 +222,22 @@ def test_fingerprints_tell_words_apart_and_not_spacing() -> None:
 def test_a_trace_comes_back_as_it_was_sent(store: Store, send, trace: str) -> None:
     found = records.get(store, Trace, trace)
     assert [message.model_dump() for message in found.conversation.messages] == TALK
+
+
+LONG_BODIES = {
+    "feedback": (FeedbackBody, {**WHOLE, "thumb": "up", "golden": "g", "comments": "c"}, "user_query"),
+    "preference": (PreferenceBody, {"prompt": "p", "response_a": "a", "response_b": "b", "preferred": "a"}, "response_b"),
+    "correction": (CorrectionBody, {"prompt": "p", "original": "o", "golden": "g"}, "golden"),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_BODIES)
+def test_long_texts_are_looked_over_before_the_writer_has_them(send, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    threads: list[str] = []
+    real = record._doubt
+    monkeypatch.setattr(record, "_doubt", lambda texts: (threads.append(threading.current_thread().name), real(texts))[1])
+    shape, said, field = LONG_BODIES[kind]
+    assert send(shape(**said))["quarantined"] is False and set(threads) == {"medloop-ingest"}
+    threads.clear()
+    assert send(shape(**{**said, field: "cough " * 400 + DOUBTFUL}))["quarantined"] is True
+    assert threads and "medloop-ingest" not in threads and not record._LOOKED

@@ -165,9 +165,6 @@ def test_those_who_send_slowly_keep_nobody_waiting(running: Running) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True, reason="long texts are looked over for identifiers in the one writer's thread; see docs/security.md"
-)
 def test_an_import_of_long_texts_keeps_no_other_writer_waiting(running: Running) -> None:
     """Six lines of the costliest text there is, and somebody else who sends one thumb meanwhile."""
     good, text = {"Authorization": f"Bearer {running.key}"}, "王小" * 9_990
@@ -181,8 +178,7 @@ def test_an_import_of_long_texts_keeps_no_other_writer_waiting(running: Running)
     httpx.post(f"http://127.0.0.1:{running.port}/api/v1/rlhf/feedback", json=small, headers=good, timeout=120)
     took = time.perf_counter() - at
     thread.join()
-    if took >= SLOWEST_S:
-        pytest.xfail("long texts are looked over for identifiers in the one writer's thread; see docs/security.md")
+    assert took < SLOWEST_S
 
 
 HEADS = [

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from medloop.contracts import (
@@ -36,6 +37,10 @@ from medloop.store import queue, records
 from medloop.store.db import Store
 from medloop.store.ingest import Json, Known, Need, Rows, Submission
 from medloop.store.tables import quarantine
+
+LONG = 2000  # characters, from which a record is looked over before the writer has it
+AHEAD = 1000  # such findings that wait for the writer, at most
+_LOOKED: dict[bytes, Doubt | None] = {}
 
 CONTRACTS: dict[type[Sent], type[Contract]] = {
     FeedbackBody: Feedback,
@@ -66,7 +71,9 @@ def hand_in(store: Store, body: Sent, sender: Sender, *, key: str | None = None)
     def build(known: Known) -> Rows:
         return _rows(_Draft(store, sender, known), body)
 
-    return Submission(sender.user_id, build, key, fingerprint(body), _needs(body))
+    long = [texts for texts in _said(body) if sum(map(len, texts)) > LONG]
+    ahead = partial(_look_ahead, long) if long else None
+    return Submission(sender.user_id, build, key, fingerprint(body), _needs(body), ahead)
 
 
 def fingerprint(body: Sent) -> str:
@@ -85,6 +92,23 @@ class Doubt:
 
 def doubt_about(texts: Sequence[str]) -> Doubt | None:
     """The strongest doubt about these texts of one record; None when there is none worth a person's time."""
+    name = _name(texts) if sum(map(len, texts)) > LONG else b""
+    return _LOOKED.pop(name) if name in _LOOKED else _doubt(texts)
+
+
+def _look_ahead(records: Sequence[Sequence[str]]) -> None:
+    """Long texts take seconds, which the one writer cannot spare; what is found waits for it under the hash of the texts."""
+    for texts in records:
+        while len(_LOOKED) >= AHEAD:  # of requests that went away
+            _LOOKED.pop(next(iter(_LOOKED)), None)
+        _LOOKED[_name(texts)] = _doubt(texts)
+
+
+def _name(texts: Sequence[str]) -> bytes:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()
+
+
+def _doubt(texts: Sequence[str]) -> Doubt | None:
     scrubber = Scrubber()
     found = [scrubber.assess(text) for text in texts]
     held = [one for one in found if one.quarantined]
@@ -296,6 +320,21 @@ def _held(draft: _Draft, body: Sent, record: Contract) -> Json | None:
 
 def _noted(row: Json, sender: Sender) -> AuditEvent:
     return AuditEvent(actor=sender.user_id, action="quarantine.hold", subject=row["record_id"], detail={"kind": row["kind"]})
+
+
+def _said(body: Sent) -> list[list[str]]:
+    """The texts that a body brings along, by the record they will be in; in the order of `_texts`."""
+    if isinstance(body, TraceBody):
+        given: list[list[str | None]] = [[*(message.content for message in body.messages), *body.contexts]]
+    elif isinstance(body, PreferenceBody):
+        given = [[body.prompt, body.response_a, body.response_b, body.comments]]
+    elif isinstance(body, CorrectionBody):
+        given = [[body.prompt, body.original, body.golden, body.reason]]
+    else:
+        given = [[body.user_query, body.agent_response, body.comments]]
+        if body.golden is not None:
+            given.append([body.user_query, body.agent_response, body.golden, body.comments])
+    return [[text for text in texts if text] for texts in given]
 
 
 def _texts(record: Contract) -> list[str]:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -107,6 +107,7 @@ class Submission:
     key: str | None = None  # idempotency key, one namespace per caller
     fingerprint: str = ""
     needs: tuple[Need, ...] = ()
+    before: Callable[[], object] | None = None  # long work, done aside before it waits for the writer
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Ingest:
     def running(self) -> Iterator[Ingest]:
         """Take submissions; at the end take no more, store what is waiting, then return."""
         thread = threading.Thread(target=self._work, name="medloop-ingest", daemon=True)
+        self._aside = ThreadPoolExecutor(1, "medloop-aside")
         self._open = True
         thread.start()
         try:
@@ -161,6 +163,7 @@ class Ingest:
             with self._wake:
                 self._open = False
                 self._wake.notify_all()
+            self._aside.shutdown(wait=False, cancel_futures=True)
             thread.join()
 
     @property
@@ -174,11 +177,15 @@ class Ingest:
     async def stored(self, submission: Submission) -> Stored:
         """Hand in, and come back when it is on the disk."""
         loop = asyncio.get_running_loop()
+        if submission.before is not None:
+            await loop.run_in_executor(self._aside, submission.before)
         future: asyncio.Future[Stored] = loop.create_future()
         self._put(_Waiting(submission, future, loop, time.monotonic()))
         return await future
 
     def wait(self, submission: Submission) -> Stored:
+        if submission.before is not None:
+            submission.before()
         future: Future[Stored] = Future()
         self._put(_Waiting(submission, future, None, time.monotonic()))
         return future.result()
