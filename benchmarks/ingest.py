@@ -109,7 +109,13 @@ class Ours:
     def __init__(self, home: Path, url: str = "") -> None:
         self.home, self.url, self.port = home, url, free_port()
         self.process: Any = None
-        self.env = {**os.environ, "OMP_NUM_THREADS": "1", **({"MEDLOOP_DATABASE_URL": url} if url else {})}
+        # No job is filed after a thousand ratings: building its data takes the second core. MLflow's workers are off, too.
+        self.env = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "MEDLOOP_RETRAIN_EVERY": "0",
+            **({"MEDLOOP_DATABASE_URL": url} if url else {}),
+        }
         init_workspace(home)
         self.settings = Settings(home=home, database_url=url)
         upgrade(self.settings)

@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from medloop.api.errors import answer
@@ -113,6 +114,7 @@ class Guard:
         return None
 
 
+@lru_cache(maxsize=256)
 def _is_one_of(host: str, names: tuple[str, ...]) -> bool:
     return any(host.startswith(name) and PORT.fullmatch(host[len(name) :]) for name in names)
 

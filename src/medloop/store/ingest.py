@@ -77,10 +77,11 @@ class Need:
 
 
 class Known:
-    """The rows that a batch asked for; opened (decrypted) only when somebody looks inside."""
+    """The rows that a batch asked for; opened (decrypted) only when somebody looks inside, and once for the whole batch."""
 
     def __init__(self, store: Store, conn: Connection | None, rows: Mapping[Need, Any], held: Mapping[str, Any]) -> None:
         self._store, self._conn, self._rows, self._held = store, conn, rows, held
+        self._opened: dict[Need, Any] = {}
 
     def row(self, need: Need) -> Any | None:
         """The row as stored, with `recorded_by` and the like readable; None if there is none."""
@@ -95,7 +96,10 @@ class Known:
         if row is None:
             return None
         assert self._conn is not None and need.kind is kind
-        return records.from_row(self._store, self._conn, kind, row)
+        if need not in self._opened:
+            self._opened[need] = records.from_row(self._store, self._conn, kind, row)
+        found: records.C = self._opened[need]
+        return found
 
 
 @dataclass(frozen=True)
