@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -287,6 +288,26 @@ def test_a_server_that_samples_something_else_is_found_out_before_it_teaches(set
         pytest.raises(ConfigError, match="does not sample this policy"),
     ):
         train(settings, "grpo", rollout_url=server.url, **adapter)
+
+
+def test_the_teachers_cost_is_kept_step_by_step_also_over_a_stop(settings: Any) -> None:
+    teacher = SimpleNamespace(calls=0, tokens=0, spent=0.0)
+
+    def judged(sample: Sample) -> float:
+        teacher.calls, teacher.tokens, teacher.spent = teacher.calls + 1, teacher.tokens + 100, teacher.spent + 0.001
+        return letters(sample)
+
+    scorer = FakeScorer(judged)
+    scorer.given = {"teacher": teacher}
+    calls = iter([False, True] + [False] * 100)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, "ppo", scorer, should_stop=lambda: next(calls))
+    train(settings, "ppo", scorer)
+    table = (settings.home / "models/rl/r/teacher_usage.csv").read_text().splitlines()
+    assert table == ["step,calls,tokens,usd", "0,6,600,0.006000", "1,16,1600,0.016000", "2,22,2200,0.022000",
+                     "3,16,1600,0.016000", "4,22,2200,0.022000"]  # fmt: skip
+    train(settings, "ppo", name="alone", replace=True)
+    assert (settings.home / "models/rl/alone/teacher_usage.csv").read_text() == "step,calls,tokens,usd\n"
 
 
 def test_every_held_out_check_is_audited_against_the_first(settings: Any) -> None:

@@ -261,12 +261,22 @@ def save(bench: Bench) -> None:
 
 
 def ask(bench: Bench, questions: Sequence[Question], samples: int, stream: str) -> Experience:
-    config = bench.plan.config
-    return gather(
+    config, before = bench.plan.config, _spent(bench.plan.scorer)
+    found = gather(
         bench.policy, bench.sampler, questions, bench.plan.scorer, samples=samples, max_new_tokens=config.max_new_tokens,
         temperature=config.temperature, stream=stream, batch_size=config.rollout_batch_size, max_missing=config.max_missing,
         phase=bench.phase,
     )  # fmt: skip
+    for name, value in _spent(bench.plan.scorer).items():
+        usage = bench.state.setdefault("usage", {}).setdefault(str(bench.step), {})
+        usage[name] = usage.get(name, 0) + value - before[name]
+    return found
+
+
+def _spent(scorer: Scorer) -> dict[str, float]:
+    """What the teacher among a scorer's parts has cost so far; nothing without one."""
+    teacher = getattr(scorer, "given", {}).get("teacher")
+    return {} if teacher is None else {"calls": teacher.calls, "tokens": teacher.tokens, "usd": teacher.spent}
 
 
 def questions_of(bench: Bench, step: int, count: int) -> list[Question]:

@@ -34,6 +34,7 @@ def finish(bench: Bench) -> TrainingCard:
     picture = draw(table, title=f"{plan.method.upper()} {plan.config.name}")
     files = {
         "rewards.csv": _csv(table).encode(),
+        "teacher_usage.csv": _usage(bench.state.get("usage", {})).encode(),
         "kl_metrics.json": _kl(table, plan.config).encode(),
         "curves.png": picture,
         "report.html": page(card, table, picture, gain, last_alarms(bench)).encode(),
@@ -78,6 +79,12 @@ def steps_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         elif row["phase"] == "TRAINING":
             here.update({"loss": row.get("loss"), **extra})
     return [table[step] for step in sorted(table)]
+
+
+def _usage(steps: Mapping[str, Mapping[str, float]]) -> str:
+    """What the teacher cost, step by step; only a heading where there is none."""
+    rows = [f"{step},{said['calls']:.0f},{said['tokens']:.0f},{said['usd']:.6f}" for step, said in steps.items()]
+    return "\n".join(["step,calls,tokens,usd", *rows]) + "\n"
 
 
 def _csv(table: list[dict[str, Any]]) -> str:
