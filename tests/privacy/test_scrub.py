@@ -1,7 +1,5 @@
 """Identifiers become placeholders, ordinary medical text stays, and what cannot be taken out is refused."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,14 +125,6 @@ def test_checks_know_their_numbers() -> None:
     assert luhn("4111111111111111") and not luhn("4111111111111112")
     assert is_bank_card("4111111111111111") and not is_bank_card("9111111111111111")
     assert len(fold("１２ 　三")) == 5
-
-
-@pytest.mark.parametrize("piece", ["1", "1 ", "a@", "A", "Mr. A", "患者", "9-", "王", "1.", "北京市", "Ab ", "张医院", "Wx. Yz "])
-def test_hostile_text_costs_no_more_than_a_few_milliseconds_per_kilobyte(piece: str) -> None:
-    text = piece * (10_000 // len(piece))
-    began = time.process_time()
-    find(text)
-    assert time.process_time() - began < 1.0
 
 
 @given(st.text(alphabet="0123456789 -./:+@年月日号住址路街wx微信qQDOBborn电话St ,A", max_size=60))
