@@ -19,12 +19,23 @@ PANELS = (
 
 
 def draw(table: Sequence[dict[str, Any]], *, title: str) -> bytes:
-    """Four panels over the steps, as PNG. A second line with another unit has its own axis."""
-    from matplotlib.figure import Figure  # without pyplot, so no screen is looked for; half a second that only the end needs
+    """Up to four panels over the steps, as PNG; of what a method does not measure there is none.
 
+    A second line with another unit has its own axis.
+    """
+    from matplotlib.figure import Figure  # without pyplot, so no screen is looked for; half a second that only the end needs
+    from matplotlib.ticker import MaxNLocator
+
+    panels = [panel for panel in PANELS if any(row.get(line[0]) is not None for line in panel[:2] for row in table)] or [
+        PANELS[0]
+    ]
     figure = Figure(figsize=(10, 6), layout="constrained")
     figure.suptitle(title)
-    for axes, (left, right, unit) in zip(figure.subplots(2, 2).flat, PANELS, strict=True):
+    grid = list(figure.subplots(-(-len(panels) // 2), min(len(panels), 2), squeeze=False).flat)
+    for unused in grid[len(panels) :]:
+        unused.set_axis_off()
+    for axes, (left, right, unit) in zip(grid, panels, strict=False):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("step")
         axes.set_ylabel(unit)
         _line(axes, table, *left, colour="tab:blue")
@@ -42,7 +53,8 @@ def _line(axes: Any, table: Sequence[dict[str, Any]], name: str, label: str, *, 
     if not points:
         axes.set_yticks([])
         return
-    axes.plot(*zip(*points, strict=True), color=colour, label=label, marker=marker, markersize=4)
+    dashes = "--" if colour == "tab:orange" and not marker else "-"  # where one lies on the other, both are seen
+    axes.plot(*zip(*points, strict=True), dashes, color=colour, label=label, marker=marker, markersize=4)
     if axes.get_ylabel() == "":
         axes.set_ylabel(label, color=colour)
 
