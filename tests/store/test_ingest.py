@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import func, insert, select
+from sqlalchemy import event, func, insert, select
 
 from medloop.contracts import AuditEvent, Feedback, Trace, utc_now
 from medloop.errors import BusyError, InputError, NoSpaceError
@@ -271,6 +271,19 @@ def test_events_and_changes_are_part_of_the_transaction(store: Store, ingest: In
     with pytest.raises(InputError, match="too late"):
         ingest.wait(Submission("usr_1", lambda known: Rows({}, (feedback(),), events=(event,), also=change)))
     assert audit.verify(store).rows == 1 and records.count(store, Feedback) == 0
+
+
+def test_looking_for_a_key_does_not_walk_all_keys(store: Store, ingest: Ingest) -> None:
+    ingest.wait(adding(key="k"))
+    asked = []
+    if store.is_sqlite:
+        event.listen(store.engine, "before_cursor_execute", lambda *seen: asked.append(seen[2:4]))
+    ingest.wait(adding(key="k"))
+    with store.read() as conn:
+        looked = [(sql, values) for sql, values in asked if "FROM idempotency_keys" in sql and sql.startswith("SELECT")]
+        plans = [str(row) for sql, values in looked for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
+    assert not store.is_sqlite or plans
+    assert not [plan for plan in plans if "SCAN" in plan]
 
 
 def test_old_keys_are_swept(store: Store) -> None:

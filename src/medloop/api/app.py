@@ -8,6 +8,7 @@ route. At the end the writer stores what was handed in; jobs are not ended, and 
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -43,8 +44,12 @@ def create_app(
     slots: int = 1,
     supervise: bool = True,
     limits: Limits = Limits(),
+    own_process: bool = False,
 ) -> FastAPI:
-    """The app of one workspace. `supervise` False leaves the jobs to somebody else ('medloop jobs work')."""
+    """The app of one workspace. `supervise` False leaves the jobs to somebody else ('medloop jobs work').
+
+    `own_process`: nothing else runs here, so the garbage collector of the process may be set for a server.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -53,7 +58,7 @@ def create_app(
             with store.read() as conn:
                 store.keys.master(conn)  # no start without the key that fits, or with one that others can read
             app.state.store, app.state.access = store, Access(store)
-            threading.Thread(target=record.doubt_about, args=(["warm"],), daemon=True).start()  # its word lists take a second
+            threading.Thread(target=_warm, args=(own_process,), daemon=True).start()
             app.state.ingest = open_until_the_end.enter_context(Ingest(store, most_waiting=4 * limits.in_flight).running())
             if supervise:
                 open_until_the_end.enter_context(Supervisor(settings, slots=slots).running())
@@ -87,6 +92,16 @@ def create_app(
     app.add_middleware(Gate, in_flight=limits.in_flight)
     app.add_middleware(Meter, counts=app.state.http_counts)  # the last one added is the outermost
     return app
+
+
+def _warm(own_process: bool) -> None:
+    """Load the word lists of the scan, which takes a second. They and the modules stay for good: the collector need not walk
+    them over and over, a fifth of the time of a request."""
+    record.doubt_about(["warm"])
+    if own_process:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 100)
 
 
 async def _too_fast(request: Request, error: Exception) -> JSONResponse:

@@ -60,7 +60,7 @@ def serve(
     _first_admin(settings)
     common.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C ends it, and jobs that run go on.")
     # No proxy headers and no server banner; requests that are being answered get five seconds at the end.
-    served = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=Limits(rate, in_flight))
+    served = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=Limits(rate, in_flight), own_process=True)
     config = uvicorn.Config(
         served, log_level="warning", server_header=False, proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5,
         limit_concurrency=2000 + in_flight, http=Patient,

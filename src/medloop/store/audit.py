@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, insert, make_url, select
+from sqlalchemy import Connection, bindparam, insert, make_url, select
 
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.errors import InputError, MedloopError, speaking_of
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 GENESIS = "0" * 64
 HEAD_BYTES = 256  # less than a disk sector, which is written whole or not at all
+_LAST = select(audit_log.c.seq, audit_log.c.hash).order_by(audit_log.c.seq.desc()).limit(1)
+_HASH_OF = select(audit_log.c.hash).where(audit_log.c.seq == bindparam("seq"))
 _APPENDED = "medloop.audit"  # in conn.info: what this transaction added, until it is committed
 
 log = logging.getLogger(__name__)
@@ -223,7 +225,7 @@ def _against_head(store: Store, conn: Connection, kept: Head | str | None, found
 
 
 def _end(conn: Connection) -> tuple[int, str]:
-    row = conn.execute(select(audit_log.c.seq, audit_log.c.hash).order_by(audit_log.c.seq.desc()).limit(1)).first()
+    row = conn.execute(_LAST).first()
     return (0, GENESIS) if row is None else (row.seq, row.hash)
 
 
@@ -252,7 +254,7 @@ def _signed(key: bytes, head: Head) -> bool:
 
 
 def _on_chain(conn: Connection, head: Head) -> bool:
-    return head.seq == 0 or conn.execute(select(audit_log.c.hash).where(audit_log.c.seq == head.seq)).scalar() == head.hash
+    return head.seq == 0 or conn.execute(_HASH_OF, {"seq": head.seq}).scalar() == head.hash
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from medloop.contracts import utc_now, uuid7
 from medloop.errors import IntegrityError, KeyUnavailableError, speaking_of
@@ -33,6 +33,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12  # random; below 2**32 values per data key the chance of a repeat stays under 2**-32
 FORMAT = b"\x01"  # AES-256-GCM: format byte, nonce, ciphertext with its 16-byte tag
 MAKE_ONE = "openssl rand -base64 32"
+_NEWEST = select(data_keys.c.key_id).where(data_keys.c.purpose == bindparam("purpose")).order_by(data_keys.c.id.desc()).limit(1)
 
 
 @dataclass(frozen=True)
@@ -197,8 +198,7 @@ class Keyring:
         return master
 
     def _newest(self, conn: Connection, purpose: str) -> DataKey:
-        query = select(data_keys.c.key_id).where(data_keys.c.purpose == purpose).order_by(data_keys.c.id.desc()).limit(1)
-        key_id = conn.execute(query).scalar()
+        key_id = conn.execute(_NEWEST, {"purpose": purpose}).scalar()
         return self.add(conn, purpose) if key_id is None else self.reading(conn, key_id)
 
     def _unwrap(self, conn: Connection, key_id: str, master_id: str, wrapped: bytes) -> bytes:

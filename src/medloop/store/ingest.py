@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select
+from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select
 
 from medloop.contracts import AuditEvent, Contract, utc_now
 from medloop.errors import BusyError, InputError, MedloopError, NoSpaceError, StoreError
@@ -37,8 +37,15 @@ MOST_BATCH = 256
 MOST_WAITING = 1024
 WAIT_S = 5.0
 KEPT_DAYS = 7  # a repeated request finds its first answer for so long
+BUSY = 8  # after a batch of so many, more are on their way
+LINGER_S, LINGERS = 0.002, 5
 _SWEEP_S = 600.0
 _CHUNK = 400
+# Statements are made once: SQLAlchemy takes longer to make one than SQLite to answer it.
+_KEYS = select(idempotency_keys).where(
+    idempotency_keys.c.caller == bindparam("caller"), idempotency_keys.c.key.in_(bindparam("keys", expanding=True))
+)
+_HELD = select(quarantine).where(quarantine.c.record_id.in_(bindparam("ids", expanding=True)), quarantine.c.state != "released")
 
 Json = dict[str, Any]
 log = logging.getLogger("medloop.ingest")
@@ -153,6 +160,7 @@ class Ingest:
         self._wake = threading.Condition()
         self._open = False
         self._swept = float("-inf")
+        self._last = 0  # size of the batch before
 
     @contextmanager
     def running(self) -> Iterator[Ingest]:
@@ -209,7 +217,18 @@ class Ingest:
         with self._wake:
             while not self._queue and self._open:
                 self._wake.wait()
-            return [self._queue.popleft() for _ in range(min(len(self._queue), self.most_batch))]
+        self._linger()
+        with self._wake:
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), self.most_batch))]
+        self._last = len(batch)
+        return batch
+
+    def _linger(self) -> None:
+        """Under load let the batch grow as long as more keeps coming: a COMMIT for many costs little more than one for a few."""
+        waiting, turns = 0, LINGERS if self._last >= BUSY else 0
+        while turns and self._open and waiting < len(self._queue) < self.most_batch:
+            waiting, turns = len(self._queue), turns - 1
+            time.sleep(LINGER_S)
 
     def _work(self) -> None:
         while batch := self._take():
@@ -352,12 +371,14 @@ def _key_row(submission: Submission, answer: Json) -> Json:
 
 def _answers(conn: Connection, submissions: Sequence[Submission]) -> dict[tuple[str, str], tuple[str, Json]]:
     """What was answered to the keys of this batch before."""
-    wanted = {(submission.caller, submission.key or "") for submission in submissions}
+    wanted: dict[str, set[str]] = {}
+    for submission in submissions:
+        wanted.setdefault(submission.caller, set()).add(submission.key or "")
     found: dict[tuple[str, str], tuple[str, Json]] = {}
-    for chunk in _chunks(sorted({key for _, key in wanted})):
-        for row in conn.execute(select(idempotency_keys).where(idempotency_keys.c.key.in_(chunk))):
-            if (row.caller, row.key) in wanted:
-                found[row.caller, row.key] = (row.fingerprint, row.answer)
+    for caller, keys in wanted.items():  # by caller, else no index is used
+        for chunk in _chunks(sorted(keys)):
+            for row in conn.execute(_KEYS, {"caller": caller, "keys": chunk}):
+                found[caller, row.key] = (row.fingerprint, row.answer)
     return found
 
 
@@ -392,8 +413,7 @@ def _held(conn: Connection, rows: Mapping[Need, Any]) -> dict[str, Any]:
     ids = {row._mapping[natural_id(records.TABLES[need.kind])] for need, row in rows.items()}
     found = {}
     for chunk in _chunks(sorted(ids)):
-        query = select(quarantine).where(quarantine.c.record_id.in_(chunk), quarantine.c.state != "released")
-        found.update({row.record_id: row for row in conn.execute(query)})
+        found.update({row.record_id: row for row in conn.execute(_HELD, {"ids": chunk})})
     return found
 
 

@@ -174,12 +174,12 @@ def _to_row(table: Table, key: DataKey, record: Contract) -> dict[str, Any]:
     said = record.model_dump(mode="json")
     row_id = said[tables.natural_id(table)]
     row: dict[str, Any] = {"key_id": key.key_id, "processed": False}
-    hidden = tables.encrypted_columns(table)
+    hidden, times = tables.encrypted_columns(table), tables.time_columns(table)
     for name, value in said.items():
         if name in hidden:
             row[name] = None if value is None else key.encrypt(canonical_json(value).encode(), table.name, row_id, name)
         else:
-            row[name] = getattr(record, name) if isinstance(table.c[name].type, tables.UtcDateTime) else value
+            row[name] = getattr(record, name) if name in times else value
             if isinstance(value, str) and "\0" in value:
                 raise InputError(f"{table.name}: {name} holds a NUL character", "Remove it")
     return row

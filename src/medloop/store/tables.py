@@ -417,6 +417,11 @@ def encrypted_columns(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns if column.info.get("encrypted"))
 
 
+@cache
+def time_columns(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if isinstance(column.type, UtcDateTime))
+
+
 def encrypted_tables() -> tuple[Table, ...]:
     return tuple(table for table in metadata.sorted_tables if encrypted_columns(table))
 
