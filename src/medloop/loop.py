@@ -18,6 +18,7 @@ from medloop.settings import Settings, Workspace, resolve
 if TYPE_CHECKING:
     from medloop.contracts import Component, Contract, ModelRef, Reward, Sample, Scorer
     from medloop.data.from_feedback import Built, FeedbackConfig
+    from medloop.data.progress import Progress as Steps
     from medloop.evaluate.answers import EvalConfig, Generate, Progress
     from medloop.evaluate.inspect import InspectConfig, Inspection
     from medloop.evaluate.inspect_read import Pool
@@ -344,12 +345,15 @@ def hacking_panel(
     return panel(rounds, probes=probe(build_mix(mix, given), last, seed=config.seed), config=config)
 
 
-def build_from_feedback(store: Store, config: FeedbackConfig, *, seed: int, actor: str) -> Built:
+def build_from_feedback(
+    store: Store, config: FeedbackConfig, *, seed: int, actor: str, progress: Steps | None = None
+) -> Built:  # fmt: skip
     """Feedback as a dataset, entered in the catalog; the command and the address `/api/v1/data/build` both come here."""
     from medloop.data.from_feedback import build
+    from medloop.data.progress import silent
     from medloop.store.catalog import register
 
-    built = build(store, config, seed=seed, actor=actor)
+    built = build(store, config, seed=seed, actor=actor, progress=progress or silent)
     register(store, "feedback", built.folder, built.card.model_dump(mode="json", exclude_none=True), actor=actor)
     return built
 

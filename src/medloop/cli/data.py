@@ -228,7 +228,8 @@ def build(
     flags = {"name": name, "test_share": test_share, "liked_answers": liked_answers}
     chosen = read_knobs(FeedbackConfig, file=config, pairs=set_ or (), flags=flags)
     with open_store(settings) as store:
-        built = build_from_feedback(store, chosen, seed=settings.seed if seed is None else seed, actor=actor())
+        seed = settings.seed if seed is None else seed
+        built = build_from_feedback(store, chosen, seed=seed, actor=actor(), progress=_bar)
     for file, entry in built.card.files.items():
         common.say(f"{entry.rows:>9,}  {file}")
     used = sum(fates.get("used", 0) for fates in built.card.records.values())
@@ -269,8 +270,9 @@ def prepare_preferences(
     other = settings.model_copy(update={"database_url": SecretStr(feedback_db)})
     with open_store(other) as store:
         seed = settings.seed if seed is None else seed
-        train, test = write_preferences(store, output.expanduser().absolute(), chosen, seed=seed, actor=actor())
-    common.say(f"{train + test:,} pairs in {common.shown(output.absolute())}: {train:,} train, {test:,} test.")
+        output = output.expanduser().absolute()
+        train, test = write_preferences(store, output, chosen, seed=seed, actor=actor(), progress=_bar)
+    common.say(f"{train + test:,} pairs in {common.shown(output)}: {train:,} train, {test:,} test.")
 
 
 @data_app.command("card")

@@ -17,7 +17,7 @@ from medloop.lexicon import VERSION as LEXICON
 from medloop.privacy.scrub import VERSION as SCRUBBER
 
 if TYPE_CHECKING:
-    from medloop.data.from_feedback import Made
+    from medloop.data.from_feedback import Made, Written
 
 CARD, READABLE = "card.json", "DATA_CARD.md"
 FATES = {
@@ -53,26 +53,19 @@ ABOUT = {
 }
 
 
-def make_card(config: dict[str, Any], seed: int, files: dict[str, FileEntry], made: Made) -> FeedbackCard:
-    rows: dict[str, Counter[str]] = {}
-    languages, strata = Counter[str](), Counter[str]()
+def make_card(config: dict[str, Any], seed: int, written: Written, made: Made) -> FeedbackCard:
     drops: dict[str, dict[str, int]] = {}
-    for row in made.rows:
-        rows.setdefault(row.draft.kind, Counter())[row.split] += 1
-        about = row.metadata()
-        languages[about["language"]] += 1
-        strata[about["strata"][0]] += 1
     for (kind, reason), count in sorted(made.drops.items()):
         drops.setdefault(kind, {})[reason] = count
     return FeedbackCard(
         name=config["name"],
         seed=seed,
-        files=files,
-        records={kind: dict(sorted(fates.items())) for kind, fates in sorted(made.material.fates.items())},
-        rows={kind: dict(sorted(counts.items())) for kind, counts in sorted(rows.items())},
+        files=written.files,
+        records={kind: dict(sorted(fates.items())) for kind, fates in sorted(made.found.fates.items())},
+        rows={kind: dict(sorted(counts.items())) for kind, counts in sorted(written.rows.items())},
         drops=drops,
-        languages=dict(sorted(languages.items())),
-        strata={name: strata[name] for name in ORDER if strata[name]},
+        languages=dict(sorted(written.languages.items())),
+        strata={name: written.strata[name] for name in ORDER if written.strata[name]},
         decontamination=made.checked,
         config=config,
         parents=made.parents,

@@ -3,27 +3,40 @@
 A record counts when nobody has replaced it by a newer one, when it and the person it is about allow training, when it does not
 wait in quarantine and was not refused there, and when the scrubber vouches for its text. Everything else is counted by reason.
 Text that the scrubber does not vouch for goes into quarantine, so that a person decides.
+
+    found = survey(store, cleaner, actor="user:li")      # reads everything once; keeps numbers and ids, no text
+    for material in by_question(store, found): ...       # reads again what counts, one question after the other
 """
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 from typing import Literal
 
+import numpy as np
+
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
+from medloop.data.feedback_scrub import Cleaner
+from medloop.data.progress import Progress, silent
+from medloop.errors import BusyError
 from medloop.privacy.consent import Register
-from medloop.privacy.scrub import Assessment, Scrubber
+from medloop.privacy.scrub import Assessment
 from medloop.store import lineage, quarantine, records
 from medloop.store.db import Store
-from medloop.store.reads import read_audited, read_some
+from medloop.store.reads import Cited, again, pages
 
 KINDS: tuple[type[Feedback] | type[Preference] | type[Correction], ...] = (Feedback, Preference, Correction)
 Said = Feedback | Preference | Correction
 PURPOSE = "data build"
 Fate = Literal["used", "superseded", "no_consent", "quarantined", "refused", "erased", "phi", "empty"]
+BATCH = 500  # records in memory at once, but for a question that has more
+Place = tuple[bytes, int, int]  # hash of the question, place in KINDS, row number
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,11 @@ class Question:
             if message.role != "system"
         )
         return "\n".join(turns)
+
+    @property
+    def asked(self) -> str:
+        """Everything the user said."""
+        return "\n".join(message.content for message in self.messages if message.role == "user")
 
 
 @dataclass(frozen=True)
@@ -82,71 +100,134 @@ class Fix:
 
 @dataclass(frozen=True)
 class Material:
-    """All that may be learnt from, in the order it came, and what became of every record."""
+    """All that may be learnt from about some question, in the order it came."""
 
     votes: list[Vote] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     fixes: list[Fix] = field(default_factory=list)
+
+
+class Index:
+    """Where the records of each question are: 29 bytes a record."""
+
+    def __init__(self) -> None:
+        self._keys, self._kinds, self._rows = bytearray(), array("B"), array("q")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, question: Question, kind: int, row: int) -> None:
+        said = question.key.encode("utf-8", errors="surrogatepass")
+        self._keys += hashlib.blake2b(said, digest_size=16).digest()
+        self._kinds.append(kind)
+        self._rows.append(row)
+
+    def groups(self) -> Iterator[list[Place]]:
+        """The places of one question after the other; within a question in the order they came."""
+        high, low = np.frombuffer(bytes(self._keys), dtype=">u8").reshape(-1, 2).T
+        order = np.lexsort((np.arange(len(self)), low, high))
+        places = ((bytes(self._keys[16 * at : 16 * at + 16]), self._kinds[at], self._rows[at]) for at in order.tolist())
+        for _, group in groupby(places, key=lambda place: place[0]):
+            yield list(group)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What became of every record, and where those are that count. `settled` records need not be looked at by a later build."""
+
+    cited: Cited
+    index: Index = field(default_factory=Index)
     fates: dict[str, Counter[str]] = field(default_factory=dict)
-    used: dict[type[Contract], list[str]] = field(default_factory=dict)
     settled: dict[type[Contract], list[str]] = field(default_factory=dict)
 
 
-def gather(store: Store, *, actor: str, strict: bool = False, hold: bool = True) -> Material:
-    """Read every record, leave an audit line for it, and sort them out. `hold` puts doubtful ones into quarantine."""
+@dataclass(frozen=True)
+class _Rules:
+    """What decides the fate of a record, besides itself."""
+
+    register: Register
+    held: Mapping[str, str]
+    erased: set[str]
+    superseded: set[str]
+    cleaner: Cleaner
+
+
+def survey(
+    store: Store, cleaner: Cleaner, *, actor: str, strict: bool = False, progress: Progress = silent
+) -> Survey:  # fmt: skip
+    """Read every record, leave an audit line for it, and sort them out; doubtful ones go into quarantine."""
     register, held, gone = Register.of(store, strict=strict), _held(store), lineage.erased(store)
-    found = Material()
-    kept: list[Said] = []
-    doubtful: list[tuple[Said, Assessment]] = []
-    for kind in KINDS:
-        table = records.TABLES[kind].name
-        given: list[Said] = list(read_audited(store, kind, actor=actor, purpose=PURPOSE))
-        replaced = {one.supersedes for one in given if one.supersedes}
-        fates = found.fates[table] = Counter()
-        for one in given:
-            name = _id(one)
-            fate = _fate(one, name, replaced, register, held, gone)
-            if fate == "used" and (problem := _doubt(one, looked_at=name in held)):
-                doubtful.append((one, problem))
-                fate = "phi"
-            fates[fate] += 1
-            if fate == "used":
-                kept.append(one)
-                found.used.setdefault(kind, []).append(name)
-            if fate in ("used", "superseded", "empty"):
-                found.settled.setdefault(kind, []).append(name)
-    if hold and doubtful:
-        _hold(store, doubtful, actor)
-    _sort(found, kept, _traces(store, kept, actor))
+    found = Survey(Cited(store, KINDS, actor=actor, purpose=PURPOSE))
+    with progress("Reading what people said", sum(records.count(store, kind) for kind in KINDS)) as step:
+        for number, kind in enumerate(KINDS):
+            rules = _Rules(register, held, gone, lineage.superseded(store, records.TABLES[kind]), cleaner)
+            found.fates[records.TABLES[kind].name] = Counter()
+            for some in pages(store, kind, actor=actor, purpose=PURPOSE):
+                _sort_out(store, found, number, some, rules, actor)
+                step(len(some))
     return found
 
 
-def _fate(
-    one: Said, name: str, replaced: set[str], register: Register, held: Mapping[str, str], gone: set[str]
-) -> Fate:  # fmt: skip
-    if name in gone:
+def _sort_out(
+    store: Store, found: Survey, number: int, some: Sequence[tuple[int, Said]], rules: _Rules, actor: str
+) -> None:  # fmt: skip
+    kind, kept, doubtful = KINDS[number], [], list[tuple[Said, Assessment]]()
+    for row, one in some:
+        name = _id(one)
+        fate = _fate(one, name, rules)
+        if fate == "used" and (problem := rules.cleaner.doubt(_spoken(one), looked_at=name in rules.held)):
+            doubtful.append((one, problem))
+            fate = "phi"
+        found.fates[records.TABLES[kind].name][fate] += 1
+        if fate == "used":
+            kept.append((row, one))
+        if fate in ("used", "superseded", "empty"):
+            found.settled.setdefault(kind, []).append(name)
+    if doubtful:
+        _hold(store, doubtful, actor)
+    traces = found.cited.of(one.trace_id for _, one in kept)
+    for row, one in kept:
+        found.index.add(_question(_texts(one)[0], traces.get(one.trace_id or "")), number, row)
+
+
+def by_question(store: Store, found: Survey) -> Iterator[Material]:
+    """What was said about each question, one after the other, in an order that only the questions decide."""
+    waiting: list[list[Place]] = []
+    for group in found.index.groups():
+        waiting.append(group)
+        if sum(map(len, waiting)) >= BATCH:
+            yield from _read(store, found.cited, waiting)
+            waiting = []
+    yield from _read(store, found.cited, waiting)
+
+
+def _read(store: Store, cited: Cited, groups: Sequence[Sequence[Place]]) -> Iterator[Material]:
+    said: dict[tuple[int, int], Said] = {}
+    for number, kind in enumerate(KINDS):
+        wanted = [row for group in groups for _, of, row in group if of == number]
+        said |= {(number, row): one for row, one in again(store, kind, wanted).items()}
+    if any((of, row) not in said for group in groups for _, of, row in group):
+        raise BusyError("Records were erased while the dataset was being made", "Build it again; nothing was changed")
+    traces = cited.of(one.trace_id for one in said.values())
+    for group in groups:
+        material = Material()
+        for _, of, row in group:
+            one = said[of, row]
+            _say(material, one, traces.get(one.trace_id or ""))
+        yield material
+
+
+def _fate(one: Said, name: str, rules: _Rules) -> Fate:
+    if name in rules.erased:
         return "erased"
-    if name in replaced:
+    if name in rules.superseded:
         return "superseded"
-    if not register.covers(one, "training"):
+    if not rules.register.covers(one, "training"):
         return "no_consent"
-    state = held.get(name, "released")
+    state = rules.held.get(name, "released")
     if state != "released":
         return "refused" if state == "refused" else "quarantined"
     return "used" if all(text.strip() for text in _texts(one)) else "empty"
-
-
-def _doubt(one: Said, *, looked_at: bool) -> Assessment | None:
-    """Why the scrubber does not vouch for a text, or None. One scrubber a record: same person, same placeholder.
-
-    Of a record that a person looked at and released, only text that cannot be scrubbed at all is still doubted.
-    """
-    scrubber = Scrubber()
-    for text in (*_texts(one), _remark(one) or ""):
-        found = scrubber.assess(text)
-        if found.quarantined and not (looked_at and found.cleaned):
-            return found
-    return None
 
 
 def _texts(one: Said) -> tuple[str, ...]:
@@ -158,9 +239,9 @@ def _texts(one: Said) -> tuple[str, ...]:
     return one.prompt, one.original, one.golden
 
 
-def _remark(one: Said) -> str | None:
-    """Free text beside the answer; of these only an expert's reason is used, as a rule's wording."""
-    return one.reason if isinstance(one, Correction) else None
+def _spoken(one: Said) -> tuple[str, ...]:
+    """With free text beside the answer; of that only an expert's reason is used, as a rule's wording."""
+    return (*_texts(one), (one.reason or "") if isinstance(one, Correction) else "")
 
 
 def _hold(store: Store, doubtful: Sequence[tuple[Said, Assessment]], actor: str) -> None:
@@ -180,27 +261,17 @@ def _id(one: Said) -> str:
     return one.preference_id if isinstance(one, Preference) else one.correction_id
 
 
-def _traces(store: Store, kept: Sequence[Said], actor: str) -> dict[str, Trace]:
-    wanted = {one.trace_id for one in kept if one.trace_id}
-    return {trace.trace_id: trace for trace in read_some(store, Trace, wanted, actor=actor, purpose=PURPOSE)}
-
-
-def _sort(found: Material, kept: Sequence[Said], traces: Mapping[str, Trace]) -> None:
-    for one in kept:
-        trace = traces.get(one.trace_id or "")
-        if isinstance(one, Feedback):
-            asked = _question(one.user_query, trace)
-            found.marks.append(
-                Mark(asked, one.agent_response, liked(one), one.critical, one.clinician_id, one.feedback_id, one.timestamp)
-            )
-        elif isinstance(one, Preference):
-            answers = (one.response_a, one.response_b)
-            chosen = 0 if one.preferred == "a" else 1
-            asked = _question(one.prompt, trace)
-            found.votes.append(Vote(asked, answers, chosen, one.clinician_id, one.preference_id, one.timestamp))
-        else:
-            asked = _question(one.prompt, trace)
-            found.fixes.append(Fix(asked, one.original, one.golden, one.reason, one.correction_id, one.timestamp))
+def _say(material: Material, one: Said, trace: Trace | None) -> None:
+    question = _question(_texts(one)[0], trace)
+    if isinstance(one, Feedback):
+        material.marks.append(
+            Mark(question, one.agent_response, liked(one), one.critical, one.clinician_id, one.feedback_id, one.timestamp)
+        )
+    elif isinstance(one, Preference):
+        answers, chosen = (one.response_a, one.response_b), 0 if one.preferred == "a" else 1
+        material.votes.append(Vote(question, answers, chosen, one.clinician_id, one.preference_id, one.timestamp))
+    else:
+        material.fixes.append(Fix(question, one.original, one.golden, one.reason, one.correction_id, one.timestamp))
 
 
 def _question(text: str, trace: Trace | None) -> Question:

@@ -21,6 +21,7 @@ from medloop.data.feedback_intake import Fix, Mark, Material, Question, Vote
 
 RowKind = Literal["pairs", "thumbs", "answers", "red"]
 Pair = tuple[str, str]
+MOST_RATED = 100  # liked and disliked answers to one question that are held against each other: those with the most records
 V = TypeVar("V", bound="Vote | Mark")
 
 
@@ -35,10 +36,10 @@ class Draft:
     about: dict[str, Any]
 
     @property
-    def order(self) -> str:
+    def order(self) -> bytes:
         """Where it stands in every list: decided by its own words, not by when it came."""
         said = "\0".join((self.question.key, *(plain(text) for text in self.texts)))
-        return hashlib.sha256(said.encode("utf-8", errors="surrogatepass")).hexdigest()
+        return hashlib.sha256(said.encode("utf-8", errors="surrogatepass")).digest()
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,10 @@ def plain(text: str) -> str:
 
 
 def draft(material: Material, *, max_pairs: int, liked_answers: bool) -> Drafts:
-    """Every row that the material gives, each once, with all records that speak for it."""
+    """Every row that the material gives, each once, with all records that speak for it.
+
+    Nothing here compares answers to different questions, so the material of one question can be drafted by itself.
+    """
     found = Drafts([], Counter(), [])
     verdicts = _verdicts(material.marks, found)
     found.rows.extend(_pairs(material, verdicts, max_pairs, found))
@@ -226,6 +230,7 @@ def _corrected(fixes: Sequence[Fix], verdicts: Sequence[Verdict]) -> list[_Candi
     for one in verdicts:
         if not one.liked:
             disliked.setdefault(one.question.key, []).append(one)
+    disliked = {key: _weightiest(group) for key, group in disliked.items()}
     found = []
     for fix in sorted(fixes, key=lambda fix: (fix.when, fix.record_id)):
         worse = [(fix.original, {fix.record_id})]
@@ -245,7 +250,13 @@ def _rated(verdicts: Sequence[Verdict]) -> list[_Candidate]:
     return [
         _Candidate(2, up.question, up.answer, down.answer, {*up.records, *down.records}, {"from": "ratings"})
         for group in groups.values()
-        for up in group
-        for down in group
-        if up.liked and not down.liked
+        for up in _weightiest([one for one in group if one.liked])
+        for down in _weightiest([one for one in group if not one.liked])
     ]
+
+
+def _weightiest(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Few pairs of a question are kept in the end; thousands of answers to one would make millions on the way."""
+    if len(verdicts) <= MOST_RATED:
+        return list(verdicts)
+    return sorted(verdicts, key=lambda one: (-len(one.records), plain(one.answer)))[:MOST_RATED]

@@ -17,23 +17,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from medloop.contracts import CodebookDelta, CodebookRule, canonical_json, sha256_id
+from medloop.data.feedback_intake import Fix
 from medloop.data.language import detect_language
 from medloop.data.risk import strata_of
 from medloop.lexicon import describe, find_drugs, find_groups, find_red_flags, find_urgent_advice
 
 LONGEST = 400  # characters of a rule; a longer reason is an essay
-
-
-@dataclass(frozen=True)
-class Corrected:
-    """A correction after scrubbing."""
-
-    question: str
-    original: str
-    golden: str
-    reason: str | None
-    record_id: str
-    when: datetime
 
 
 @dataclass(frozen=True)
@@ -44,41 +33,49 @@ class _Idea:
     reason: str
 
 
-def propose(corrections: Sequence[Corrected]) -> tuple[list[CodebookDelta], list[str]]:
-    """The proposals, each with its evidence, and the ids of corrections that gave none."""
-    groups: dict[tuple[str, str], list[tuple[_Idea, Corrected]]] = {}
-    silent = []
-    for one in corrections:
+class Proposals:
+    """Rules as they come up; in memory are their words and the ids of the corrections, not the corrections."""
+
+    def __init__(self) -> None:
+        self._ideas: dict[tuple[str, str], list[tuple[_Idea, datetime, str]]] = {}
+        self.silent: list[str] = []  # corrections that gave none
+
+    def add(self, one: Fix) -> None:
+        """A correction, scrubbed."""
         ideas = list(_ideas(one))
         if not ideas:
-            silent.append(one.record_id)
+            self.silent.append(one.record_id)
         for idea in ideas:
-            groups.setdefault((idea.scope, " ".join(idea.text.casefold().split())), []).append((idea, one))
-    return [_delta(group) for _, group in sorted(groups.items())], sorted(silent)
+            same = self._ideas.setdefault((idea.scope, " ".join(idea.text.casefold().split())), [])
+            same.append((idea, one.when, one.record_id))
+
+    def rules(self) -> list[CodebookDelta]:
+        return [_delta(group) for _, group in sorted(self._ideas.items())]
 
 
-def _delta(group: Sequence[tuple[_Idea, Corrected]]) -> CodebookDelta:
+def _delta(group: Sequence[tuple[_Idea, datetime, str]]) -> CodebookDelta:
     """The id is a hash of scope and words, so that the same corrections propose the same rule again."""
-    ideas = sorted(group, key=lambda pair: (pair[1].when, pair[1].record_id))
-    idea, _ = ideas[0]
+    ideas = sorted(group, key=lambda one: one[1:])
+    idea = ideas[0][0]
     name = sha256_id(canonical_json([idea.scope, " ".join(idea.text.casefold().split())]))[7:39]
     rule = CodebookRule(
         rule_id=f"rule_{name}",
         text=idea.text,
         scope=idea.scope,
-        triggers=tuple(sorted({trigger for one, _ in ideas for trigger in one.triggers})),
-        evidence=tuple(sorted({one.record_id for _, one in ideas})),
-        timestamp=max(one.when for _, one in ideas),
+        triggers=tuple(sorted({trigger for one, _, _ in ideas for trigger in one.triggers})),
+        evidence=tuple(sorted({record_id for _, _, record_id in ideas})),
+        timestamp=max(when for _, when, _ in ideas),
     )
     return CodebookDelta(action="add", rule=rule, reason=idea.reason)
 
 
-def _ideas(one: Corrected) -> Iterator[_Idea]:
-    chinese = detect_language(one.question) in ("zh", "mixed")
-    scope, triggers = strata_of(one.question)[0], _triggers(one.question, chinese)
+def _ideas(one: Fix) -> Iterator[_Idea]:
+    question = one.question.asked
+    chinese = detect_language(question) in ("zh", "mixed")
+    scope, triggers = strata_of(question)[0], _triggers(question, chinese)
     if one.reason and one.reason.strip() and len(one.reason) <= LONGEST:
         yield _Idea(" ".join(one.reason.split()), scope, triggers, "an expert gave it as the reason of a correction")
-    flags = _named("red_flag", {m.id for m in find_red_flags(one.question) if not m.negated}, chinese)
+    flags = _named("red_flag", {m.id for m in find_red_flags(question) if not m.negated}, chinese)
     if flags and _urgent(one.golden) and not _urgent(one.original):
         listed = ("、" if chinese else ", ").join(flags)
         text = (
@@ -87,7 +84,7 @@ def _ideas(one: Corrected) -> Iterator[_Idea]:
         yield _Idea(text, scope, flags, "an expert added urgent advice to an answer about a red flag")
     gone = _suggested(one.original) - _suggested(one.golden)
     for drug in sorted(gone):
-        groups = _named("group", {m.id for m in find_groups(one.question) if not m.negated}, chinese)
+        groups = _named("group", {m.id for m in find_groups(question) if not m.negated}, chinese)
         whom = ("、" if chinese else ", ").join(groups)
         said = f"（{whom}）" if chinese and whom else f" ({whom})" if whom else ""
         text = f"此类问题{said}不要建议使用{drug}。" if chinese else f"Do not suggest {drug} for questions like this{said}."

@@ -9,30 +9,47 @@ it. The same store, prepared data, seed and settings give the same bytes, so bui
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from medloop.contracts import Contract, Conversation, FeedbackCard, FileEntry, Message, Origin, PreferencePair, Record
+from medloop.contracts import (
+    CodebookDelta,
+    Contract,
+    Conversation,
+    FeedbackCard,
+    FileEntry,
+    Message,
+    Origin,
+    PreferencePair,
+    Record,
+)
 from medloop.contracts.dataset import Split
 from medloop.data.feedback_card import CARD, READABLE, make_card, render_card
-from medloop.data.feedback_intake import Material, Question, gather
-from medloop.data.feedback_near import Asked, repeats, sides
-from medloop.data.feedback_rows import Draft, Drafts, draft
-from medloop.data.feedback_rules import Corrected, propose
+from medloop.data.feedback_intake import Fix, Question, Survey, by_question, survey
+from medloop.data.feedback_near import Asked, Wordings, repeats, sides
+from medloop.data.feedback_pool import KINDS, Pool, Row
+from medloop.data.feedback_rows import Draft, RowKind, draft
+from medloop.data.feedback_rules import Proposals
+from medloop.data.feedback_scrub import Cleaner
 from medloop.data.gather import opening
-from medloop.data.language import detect_language
-from medloop.data.near import Nearness
+from medloop.data.near import Indexes, Mask, Nearness
 from medloop.data.prepare import FILES
-from medloop.data.risk import strata_of
-from medloop.errors import InputError
+from medloop.data.progress import Progress, Step, silent
+from medloop.errors import BusyError, InputError
 from medloop.privacy.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
-from medloop.store import jsonl, lineage, records
+from medloop.store import erasing, jsonl, lineage, records
 from medloop.store.artifacts import file_sha256, new_artifact, sweep, verify_artifact, verify_if_sealed
 from medloop.store.db import Store
 
@@ -40,6 +57,7 @@ SOURCE = "feedback"
 PAIRS, THUMBS, RULES, RED, DROPPED = "preferences.jsonl", "thumbs.jsonl", "rules.jsonl", "red_team.jsonl", "dropped.jsonl"
 ANSWERS = {"train": "sft_train.jsonl", "test": "sft_test.jsonl"}
 HELD_OUT: tuple[Split, ...] = ("dev", "test", "gold", "red")
+WAIT_S = 120.0  # for an erasure that is under way when a dataset is ready
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -66,39 +84,42 @@ class FeedbackConfig(BaseModel):
         return Nearness(both=self.question_threshold)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A draft after scrubbing, with the side of the split it is on."""
+@dataclass
+class Made:
+    """Everything that is known before a file is written; the rows are in the pool, `test` says which are held out."""
 
-    draft: Draft
-    question: tuple[Message, ...]
-    texts: tuple[str, ...]
-    split: str = "train"
+    found: Survey
+    pool: Pool
+    drops: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dropped: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)  # kind, reason, records
+    rules: list[CodebookDelta] = field(default_factory=list)
+    evidence: set[str] = field(default_factory=set)  # corrections that a rule may have come from
+    checked: dict[str, int] = field(default_factory=dict)
+    parents: tuple[str, ...] = ()
+    kept: Mask = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    test: Mask = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
-    @property
-    def asked(self) -> str:
-        return opening(Conversation(messages=self.question))
+    def leave_out(self, kind: str, reason: str, ids: Iterable[str]) -> None:
+        self.drops[kind, reason] += 1
+        self.dropped.append((kind, reason, tuple(ids)))
 
-    @property
-    def prompt(self) -> str | tuple[Message, ...]:
-        return self.question[0].content if len(self.question) == 1 else self.question
-
-    def metadata(self, **more: Any) -> dict[str, Any]:
-        user = "\n".join(message.content for message in self.question if message.role == "user")
-        about = {"source": SOURCE, "split": self.split, "language": detect_language(user), "strata": list(strata_of(user))}
-        return about | dict(self.draft.about) | more | {"records": list(self.draft.records)}
+    def side(self, at: int) -> str:
+        return "test" if self.test[at] else "train"
 
 
 @dataclass
-class Made:
-    """Everything that is known before a file is written."""
+class Written:
+    """What the card counts, known when the files are there."""
 
-    material: Material
-    rows: list[Row]
-    drops: Counter[tuple[str, str]]
-    dropped: list[dict[str, Any]] = field(default_factory=list)
-    checked: dict[str, int] = field(default_factory=dict)
-    parents: tuple[str, ...] = ()
+    files: dict[str, FileEntry] = field(default_factory=dict)
+    rows: dict[str, Counter[str]] = field(default_factory=dict)
+    languages: Counter[str] = field(default_factory=Counter)
+    strata: Counter[str] = field(default_factory=Counter)
+
+    def count(self, row: Row, side: str) -> None:
+        self.rows.setdefault(row.kind, Counter())[side] += 1
+        self.languages[row.about["language"]] += 1
+        self.strata[row.about["strata"][0]] += 1
 
 
 @dataclass(frozen=True)
@@ -113,122 +134,168 @@ class Built:
     held: int
 
 
-def build(store: Store, config: FeedbackConfig, *, seed: int, actor: str) -> Built:
+def build(
+    store: Store, config: FeedbackConfig, *, seed: int, actor: str, progress: Progress = silent
+) -> Built:  # fmt: skip
     """Make the dataset anew from the whole store, put it in place, and enter which records are in it."""
     workspace = store.settings.workspace
-    made = make(store, config, seed=seed, actor=actor)
-    _check_some(made)
     target = workspace.home / "data/feedback" / config.name
     target.parent.mkdir(parents=True, exist_ok=True)
     sweep(target.parent)
-    with new_artifact(target, replace=True) as folder:
-        files = _write(folder, made)
-        card = make_card(config.model_dump(), seed, files, made)
-        (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
-        (folder / READABLE).write_text(render_card(card), encoding="utf-8")
-    sha256 = verify_artifact(target).sha256
-    kept = _publish(workspace, target)
-    new = _enter(store, made, sha256, target, actor)
-    held = sum(fates["phi"] for fates in made.material.fates.values())
+    with ExitStack() as until_entered:
+        with new_artifact(target, replace=True) as folder:
+            made = until_entered.enter_context(making(store, config, folder, seed=seed, actor=actor, progress=progress))
+            _check_some(made)
+            written = _write(folder, made, progress)
+            card = make_card(config.model_dump(), seed, written, made)
+            (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
+            (folder / READABLE).write_text(render_card(card), encoding="utf-8")
+            # From here to the end nobody may erase: what goes now would come back with the folder.
+            until_entered.enter_context(erasing.alone(store, wait_s=WAIT_S))
+            _check_none_erased(store, made)
+        sha256 = verify_artifact(target).sha256
+        kept = _publish(workspace, target)
+        new = _enter(store, made, sha256, target, actor)
+    held = sum(fates["phi"] for fates in made.found.fates.values())
     return Built(card, target, sha256, kept, new, held)
 
 
-def write_preferences(store: Store, output: Path, config: FeedbackConfig, *, seed: int, actor: str) -> tuple[int, int]:
+def write_preferences(
+    store: Store, output: Path, config: FeedbackConfig, *, seed: int, actor: str, progress: Progress = silent
+) -> tuple[int, int]:
     """Document 002: the preference pairs of any store as one file, each row with its side of the split; (train, test) rows."""
-    made = make(store, config, seed=seed, actor=actor)
-    rows = [row for row in made.rows if row.draft.kind == "pairs"]
-    if not rows:
-        raise InputError(f"{store.name} gives no preference pairs ({_why(made)})", "See: medloop data build")
-    jsonl.write(output, [_pair(row) for row in rows])
-    with store.write() as conn:
-        lineage.enter(conn, file_sha256(output), {one for row in rows for one in row.draft.records})
-        lineage.flag(conn, file_sha256(output), "exported", str(output))
-    test = sum(row.split == "test" for row in rows)
+    with (
+        TemporaryDirectory() as folder,
+        making(store, config, Path(folder), seed=seed, actor=actor, progress=progress) as made,
+    ):
+        rows = made.pool.of_kind("pairs", made.kept).tolist()
+        if not rows:
+            raise InputError(f"{store.name} gives no preference pairs ({_why(made)})", "See: medloop data build")
+        with erasing.alone(store, wait_s=WAIT_S):
+            _check_none_erased(store, made)
+            jsonl.write(output, (_pair(made.pool.row(at), made.side(at)) for at in rows))
+            with store.write() as conn:
+                lineage.enter(conn, file_sha256(output), (one for row in jsonl.read(output) for one in _sources(row)))
+                lineage.flag(conn, file_sha256(output), "exported", str(output))
+        test = int(made.test[rows].sum())
     return len(rows) - test, test
 
 
-def make(store: Store, config: FeedbackConfig, *, seed: int, actor: str) -> Made:
-    """Rows in their final form and order; nothing is written but audit lines and what goes into quarantine."""
-    material = gather(store, actor=actor, strict=config.strict_consent)
-    drafts = draft(material, max_pairs=config.max_pairs, liked_answers=config.liked_answers)
+@contextmanager
+def making(
+    store: Store, config: FeedbackConfig, folder: Path, *, seed: int, actor: str, progress: Progress
+) -> Iterator[Made]:  # fmt: skip
+    """Rows in their final form and order, for as long as the block lasts; `folder` has room for their texts.
+
+    Nothing is written into the store but audit lines and what goes into quarantine.
+    """
+    cleaner = Cleaner()
+    found = survey(store, cleaner, actor=actor, strict=config.strict_consent, progress=progress)
     held_out, parents = _held_out(store.settings.workspace)
-    made = Made(material, [], drafts.drops, [_drop(*one) for one in drafts.dropped], parents=parents)
-    rows = _without_copies(_scrubbed(drafts, made), config, made)
-    asked = Asked([row.asked for row in rows], held_out, config.nearness)
-    copies = asked.copies()
-    for at in sorted(copies):
-        _leave_out(made, rows[at], "contaminated")
-    rows = [row for at, row in enumerate(rows) if at not in copies]
-    made.checked = {"held_out_questions": len(held_out), "rows_compared": len(rows) + len(copies), "left": 0}
-    made.rows = _split(rows, config, seed)
-    return made
+    with Pool(folder) as pool:
+        made = Made(found, pool, parents=parents)
+        _draft(store, made, cleaner, config, progress)
+        made.kept = np.ones(len(pool), dtype=np.bool_)
+        _drop_copies(made, config, progress)
+        _decontaminate(made, held_out, config)
+        _split(made, config, seed)
+        yield made
 
 
-def _scrubbed(drafts: Drafts, made: Made) -> list[Row]:
+def _draft(store: Store, made: Made, cleaner: Cleaner, config: FeedbackConfig, progress: Progress) -> None:
+    """Question by question: what was said about it becomes rows, and the rows are scrubbed."""
+    proposals = Proposals()
+    with progress("Making rows", len(made.found.index)) as step:
+        for material in by_question(store, made.found):
+            drafts = draft(material, max_pairs=config.max_pairs, liked_answers=config.liked_answers)
+            for kind, reason, ids in drafts.dropped:
+                made.leave_out(kind, reason, ids)
+            for one in drafts.rows:
+                _add(made, one, cleaner)
+            for fix in material.fixes:
+                _propose(proposals, fix, cleaner)
+                made.evidence.add(fix.record_id)
+            step(len(material.marks) + len(material.votes) + len(material.fixes))
+    made.rules = proposals.rules()
+    if proposals.silent:
+        made.drops["rules", "nothing_to_say"] += len(proposals.silent)
+        made.dropped.append(("rules", "nothing_to_say", tuple(sorted(proposals.silent))))
+
+
+def _add(made: Made, one: Draft, cleaner: Cleaner) -> None:
     """One scrubber a row: the same person has the same placeholder in question and answers."""
-    rows = []
-    for one in drafts.rows:
-        scrubber = Scrubber()
-        try:
-            question = tuple(_clean(message, scrubber) for message in one.question.messages)
-            rows.append(Row(one, question, tuple(scrubber.scrub(text) for text in one.texts)))
-        except Unscrubbable:  # the turns of a trace, which no record was checked for
-            made.drops[one.kind, "phi"] += 1
-            made.dropped.append(_drop(one.kind, "phi", one.records))
-    return rows
+    scrubber = Scrubber()
+    try:
+        question = cleaner.messages(one.question.messages, scrubber)
+        texts = tuple(cleaner.scrub(text, scrubber) for text in one.texts)
+    except Unscrubbable:  # the turns of a trace, which no record was checked for
+        made.leave_out(one.kind, "phi", one.records)
+        return
+    made.pool.add(Row.of(one, question, texts), one.order)
 
 
-def _clean(message: Message, scrubber: Scrubber) -> Message:
-    return message.model_copy(update={"content": scrubber.scrub(message.content)})
+def _propose(proposals: Proposals, fix: Fix, cleaner: Cleaner) -> None:
+    scrubber = Scrubber()
+    try:
+        asked, original, golden = (cleaner.scrub(text, scrubber) for text in (fix.question.asked, fix.original, fix.golden))
+        reason = None if fix.reason is None else cleaner.scrub(fix.reason, scrubber)
+    except Unscrubbable:
+        return  # counted with the row that has the same turns
+    question = Question((Message(role="user", content=asked),))
+    proposals.add(replace(fix, question=question, original=original, golden=golden, reason=reason))
 
 
-def _without_copies(rows: Sequence[Row], config: FeedbackConfig, made: Made) -> list[Row]:
+def _drop_copies(made: Made, config: FeedbackConfig, progress: Progress) -> None:
     """Per kind; what more records speak for stays."""
-    kept = []
-    for kind in ("pairs", "thumbs", "answers", "red"):
-        some = sorted((row for row in rows if row.draft.kind == kind), key=lambda row: (-len(row.draft.records), row.draft.order))
-        labels = Asked([row.asked for row in some], [], config.nearness).clusters()
-        found = repeats(labels, [_compared(row) for row in some], config.text_threshold)
-        for at, (reason, _) in sorted(found.items()):
-            _leave_out(made, some[at], reason)
-        kept += sorted((row for at, row in enumerate(some) if at not in found), key=lambda row: row.draft.order)
-    return kept
+    with progress("Looking for near-copies", len(made.pool)) as step:
+        for kind in KINDS:
+            rows = made.pool.by_weight(kind)
+            asked = Asked(made.pool.wordings, made.pool.wording(rows), Wordings(), config.nearness)
+            texts_of = partial(_compared, made.pool, rows)
+            for at, reason in sorted(repeats(asked.clusters(), texts_of, config.text_threshold, step).items()):
+                _take_out(made, int(rows[at]), reason)
 
 
-def _compared(row: Row) -> tuple[str, ...]:
-    """A thumb up and a thumb down on like answers are not copies of each other."""
-    return (*row.texts, "up" if row.draft.about["liked"] else "down") if row.draft.kind == "thumbs" else row.texts
+def _compared(pool: Pool, rows: Indexes, at: int) -> tuple[str, ...]:
+    return pool.row(int(rows[at])).compared
 
 
-def _split(rows: Sequence[Row], config: FeedbackConfig, seed: int) -> list[Row]:
-    questions = [row.asked for row in rows]
-    labels = Asked(questions, [], config.nearness).clusters()
-    critical = {at for at, row in enumerate(rows) if row.draft.kind == "red"} if config.hold_out_critical else set()
-    places = sides(labels, questions, critical, config.test_share, seed)
-    return [Row(row.draft, row.question, row.texts, side) for row, side in zip(rows, places, strict=True)]
+def _decontaminate(made: Made, held_out: Wordings, config: FeedbackConfig) -> None:
+    rows = np.flatnonzero(made.kept)
+    copies = Asked(made.pool.wordings, made.pool.wording(rows), held_out, config.nearness).copies()
+    for at in rows[copies].tolist():
+        _take_out(made, at, "contaminated")
+    made.checked = {"held_out_questions": held_out.given, "rows_compared": len(rows), "left": 0}
 
 
-def _held_out(workspace: Workspace) -> tuple[list[str], tuple[str, ...]]:
+def _take_out(made: Made, at: int, reason: str) -> None:
+    row = made.pool.row(at)
+    made.kept[at] = False
+    made.leave_out(row.kind, reason, row.records)
+
+
+def _split(made: Made, config: FeedbackConfig, seed: int) -> None:
+    rows = np.flatnonzero(made.kept)
+    numbers = made.pool.wording(rows)
+    labels = Asked(made.pool.wordings, numbers, Wordings(), config.nearness).clusters()
+    critical = made.pool.kinds()[rows] == KINDS.index("red")
+    made.test = np.zeros(len(made.pool), dtype=np.bool_)
+    keys = made.pool.wordings.keys()[numbers]
+    made.test[rows] = sides(labels, keys, critical & config.hold_out_critical, config.test_share, seed)
+
+
+def _held_out(workspace: Workspace) -> tuple[Wordings, tuple[str, ...]]:
     """Questions of the prepared data that nothing here may repeat, and the hashes of the files they are in."""
     paths = [workspace.processed / FILES[split] for split in HELD_OUT]
     found = [path for path in paths if path.is_file()]
     if found:
         verify_if_sealed(workspace.processed)
-    questions = [opening(record.conversation) for path in found for record in jsonl.read(path, Record)]
-    return questions, tuple(file_sha256(path) for path in found)
-
-
-def _leave_out(made: Made, row: Row, reason: str) -> None:
-    made.drops[row.draft.kind, reason] += 1
-    made.dropped.append(_drop(row.draft.kind, reason, row.draft.records))
-
-
-def _drop(kind: str, reason: str, ids: Iterable[str]) -> dict[str, Any]:
-    return {"kind": kind, "reason": reason, "records": list(ids)}
+    questions = (opening(record.conversation) for path in found for record in jsonl.read(path, Record))
+    return Wordings(questions), tuple(file_sha256(path) for path in found)
 
 
 def _check_some(made: Made) -> None:
-    if not any(row.draft.kind != "red" for row in made.rows):
+    if not (made.pool.kinds()[made.kept] != KINDS.index("red")).any():
         raise InputError(
             f"There is nothing to learn from yet ({_why(made)})", "Collect feedback, or look at consent and quarantine"
         )
@@ -236,120 +303,125 @@ def _check_some(made: Made) -> None:
 
 def _why(made: Made) -> str:
     fates: Counter[str] = Counter()
-    for counts in made.material.fates.values():
+    for counts in made.found.fates.values():
         fates.update(counts)
     said = [f"{count:,} records {fate.replace('_', ' ')}" for fate, count in fates.most_common()]
     said += [f"{count:,} {kind} {reason.replace('_', ' ')}" for (kind, reason), count in made.drops.most_common()]
     return ", ".join(said) or "the store holds no feedback"
 
 
-def _write(folder: Path, made: Made) -> dict[str, FileEntry]:
-    by_kind = {kind: [row for row in made.rows if row.draft.kind == kind] for kind in ("pairs", "thumbs", "answers", "red")}
-    content: dict[str, Sequence[Contract | dict[str, Any]]] = {
-        PAIRS: [_pair(row) for row in by_kind["pairs"]],
-        THUMBS: [_thumb(row) for row in by_kind["thumbs"]],
-        **{
-            name: [_record(row, at) for at, row in enumerate(by_kind["answers"], 1) if row.split == side]
-            for side, name in ANSWERS.items()
-        },
-        RULES: _rules(made),
-        RED: [_record(row, at) for at, row in enumerate(by_kind["red"], 1)],
+def _check_none_erased(store: Store, made: Made) -> None:
+    gone, used = lineage.erased(store), made.found.settled.values()
+    if any(one in gone for ids in used for one in ids):
+        raise BusyError("Records were erased while the dataset was being made", "Build it again; nothing was changed")
+
+
+def _write(folder: Path, made: Made, progress: Progress) -> Written:
+    written, dropped = Written(), sorted(made.dropped)
+    with progress("Writing", int(made.kept.sum())) as step:
+        for name, rows in _content(made, written, step).items():
+            count = jsonl.write(folder / name, rows)
+            written.files[name] = FileEntry(path=name, rows=count, sha256=file_sha256(folder / name))
+    lines = ({"kind": kind, "reason": reason, "records": list(ids)} for kind, reason, ids in dropped)
+    jsonl.write(folder / DROPPED, lines)
+    written.files[DROPPED] = FileEntry(path=DROPPED, rows=len(dropped), sha256=file_sha256(folder / DROPPED))
+    return written
+
+
+def _content(made: Made, written: Written, step: Step) -> dict[str, Iterable[Contract | dict[str, Any]]]:
+    """Per file its lines, made as they are written."""
+
+    def lines(kind: RowKind, only: str | None = None) -> Iterator[tuple[int, Row, str]]:
+        for number, at in enumerate(made.pool.of_kind(kind, made.kept).tolist(), 1):
+            if only in (None, made.side(at)):
+                row = made.pool.row(at)
+                written.count(row, made.side(at))
+                step(1)
+                yield number, row, made.side(at)
+
+    return {
+        PAIRS: (_pair(row, side) for _, row, side in lines("pairs")),
+        THUMBS: (_thumb(row, side) for _, row, side in lines("thumbs")),
+        **{name: (_record(row, at, side) for at, row, side in lines("answers", only)) for only, name in ANSWERS.items()},
+        RULES: made.rules,
+        RED: (_record(row, at, side) for at, row, side in lines("red")),
     }
-    dropped = sorted(made.dropped, key=lambda one: (one["kind"], one["reason"], one["records"]))
-    content[DROPPED] = dropped
-    files = {}
-    for name, rows in content.items():
-        jsonl.write(folder / name, rows)
-        files[name] = FileEntry(path=name, rows=len(rows), sha256=file_sha256(folder / name))
-    return files
 
 
-def _pair(row: Row) -> PreferencePair:
-    return PreferencePair(prompt=row.prompt, chosen=row.texts[0], rejected=row.texts[1], metadata=row.metadata())
+def _metadata(row: Row, side: str) -> dict[str, Any]:
+    return {"source": SOURCE, "split": side, **row.about, "records": list(row.records)}
 
 
-def _thumb(row: Row) -> dict[str, Any]:
+def _pair(row: Row, side: str) -> PreferencePair:
+    return PreferencePair(prompt=row.prompt, chosen=row.texts[0], rejected=row.texts[1], metadata=_metadata(row, side))
+
+
+def _thumb(row: Row, side: str) -> dict[str, Any]:
     prompt = row.prompt if isinstance(row.prompt, str) else [message.model_dump() for message in row.prompt]
-    about = row.metadata()
+    about = _metadata(row, side)
     return {"prompt": prompt, "completion": row.texts[0], "label": about.pop("liked"), "metadata": about}
 
 
-def _record(row: Row, line: int) -> Record:
+def _record(row: Row, line: int, side: str) -> Record:
     """A line as the data engine writes it: with the answer for SFT, the question alone for the red team."""
     answers = (Message(role="assistant", content=text) for text in row.texts)
-    talk, about = Conversation(messages=(*row.question, *answers)), row.metadata()
+    talk, about = Conversation(messages=(*row.question, *answers)), _metadata(row, side)
     return Record(
         record_id=talk.content_id(),
         conversation=talk,
         language=about["language"],
         strata=tuple(about.pop("strata")),
         origin=Origin(source=SOURCE, line=line),
-        reviewed=row.draft.kind == "answers" and about["from"] == "correction",
+        reviewed=row.kind == "answers" and about["from"] == "correction",
         meta=about,
     )
-
-
-def _rules(made: Made) -> list[Contract]:
-    corrected = []
-    for fix in made.material.fixes:
-        scrubber = Scrubber()
-        try:
-            question, original, golden = (scrubber.scrub(text) for text in (_asked(fix.question), fix.original, fix.golden))
-            reason = None if fix.reason is None else scrubber.scrub(fix.reason)
-        except Unscrubbable:
-            continue  # counted with the row that has the same turns
-        corrected.append(Corrected(question, original, golden, reason, fix.record_id, fix.when))
-    found, silent = propose(corrected)
-    if silent:
-        made.drops["rules", "nothing_to_say"] += len(silent)
-        made.dropped.append(_drop("rules", "nothing_to_say", silent))
-    return list(found)
-
-
-def _asked(question: Question) -> str:
-    return "\n".join(message.content for message in question.messages if message.role == "user")
 
 
 def _publish(workspace: Workspace, folder: Path) -> int:
     """Put pairs and thumbs where training looks; rows of other origin stay. Returns how many of those there are."""
     kept = 0
     for name in (PAIRS, THUMBS):
-        path, mine = workspace.preferences / name, list(jsonl.read(folder / name))
-        known = {_same(row) for row in mine}
-        others = (
-            [row for row in jsonl.read(path) if (row.get("metadata") or {}).get("source") != SOURCE] if path.is_file() else []
-        )
-        others = [row for row in others if _same(row) not in known]
-        kept += len(others)
-        if mine or path.is_file():
-            jsonl.write(path, [*others, *mine])
+        path, mine = workspace.preferences / name, folder / name
+        known = {_same(row) for row in jsonl.read(mine)}
+        if not known and not path.is_file():
+            continue
+        others = (row for row in jsonl.read(path) if _is_other(row, known)) if path.is_file() else iter(())
+        kept += jsonl.write(path, chain(others, jsonl.read(mine))) - sum(1 for _ in jsonl.read(mine))
     return kept
 
 
-def _same(row: dict[str, Any]) -> str:
-    return repr([row.get(name) for name in ("prompt", "chosen", "rejected", "completion", "label")])
+def _is_other(row: dict[str, Any], known: set[bytes]) -> bool:
+    return (row.get("metadata") or {}).get("source") != SOURCE and _same(row) not in known
+
+
+def _same(row: dict[str, Any]) -> bytes:
+    said = repr([row.get(name) for name in ("prompt", "chosen", "rejected", "completion", "label")])
+    return hashlib.blake2b(said.encode("utf-8", errors="surrogatepass"), digest_size=16).digest()
 
 
 def _enter(store: Store, made: Made, sha256: str, folder: Path, actor: str) -> int:
     """Which records are in the dataset and in each of its files, and that they have been used; returns how many are new.
 
-    Models name the file they learnt from by its hash, so each file has a lineage of its own.
+    Models name the file they learnt from by its hash, so each file has a lineage of its own. One transaction a file: whoever
+    else wants to write waits for one of them, not for all.
     """
     published = store.settings.workspace.preferences
     files = [folder / name for name in (PAIRS, THUMBS, RULES, RED, *ANSWERS.values())]
+    inside = set(made.evidence)
+    for path in (*files, published / PAIRS, published / THUMBS):
+        if not path.is_file():
+            continue
+        found = {one for row in jsonl.read(path) for one in _sources(row)}
+        if path.parent == folder:
+            inside |= found
+        with store.write() as conn:
+            lineage.enter(conn, file_sha256(path), found)
     with store.write() as conn:
-        lineage.enter(conn, sha256, {one for row in made.rows for one in row.draft.records} | _evidence(made))
-        for path in (*files, published / PAIRS, published / THUMBS):
-            if path.is_file():
-                lineage.enter(conn, file_sha256(path), {one for row in jsonl.read(path) for one in _sources(row)})
-    return sum(records.mark_processed(store, kind, ids, actor=actor) for kind, ids in made.material.settled.items())
+        lineage.enter(conn, sha256, inside)
+    return sum(records.mark_processed(store, kind, ids, actor=actor) for kind, ids in made.found.settled.items())
 
 
 def _sources(row: dict[str, Any]) -> list[str]:
     """The records that a line of any of the files came from."""
     part = row.get("metadata") or row.get("meta") or {}
     return [*part.get("records", ()), *(row.get("rule") or {}).get("evidence", ())]
-
-
-def _evidence(made: Made) -> set[str]:
-    return {fix.record_id for fix in made.material.fixes}

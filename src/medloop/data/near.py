@@ -102,12 +102,16 @@ class Growing:
 
 
 class Vocabulary:
-    """How rare each feature is among the questions it was counted over."""
+    """How rare each feature is among the questions it was counted over; `times` says how often each of these was asked."""
 
-    def __init__(self, questions: Questions) -> None:
-        self._known, counts = np.unique(questions.features, return_counts=True)
+    def __init__(self, questions: Questions, times: Indexes | None = None) -> None:
+        if times is None:
+            self._known, counts = np.unique(questions.features, return_counts=True)
+        else:
+            self._known, place = np.unique(questions.features, return_inverse=True)
+            counts = np.bincount(place, np.repeat(times, np.diff(questions.starts)), minlength=len(self._known))
         self._counts = counts.astype(np.uint32)
-        self._rows = len(questions)
+        self._rows = len(questions) if times is None else int(times.sum())
 
     def weights(self, features: Hashes) -> Floats:
         return np.asarray(np.log((self._rows + 1) / (self._count(features) + 0.5)) ** 2)

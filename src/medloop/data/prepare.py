@@ -137,7 +137,7 @@ def read_card(workspace: Workspace) -> DatasetCard:
 
 def _build(folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, seed: int, progress: Progress) -> Built:
     """The five files and `dropped.jsonl`."""
-    with Spool(folder / ".spool") as spool:
+    with Spool(folder) as spool:
         rows, signatures, drops = gather(sources, raw, spool, limits=config.limits, seed=seed, progress=progress)
         _check_enough(rows, drops)
         repeats = _duplicates(rows, signatures, config.text_threshold, progress)

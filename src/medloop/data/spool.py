@@ -1,37 +1,39 @@
-"""Records on disk while they are being sorted: one line each, found again by number. Only offsets stay in memory."""
+"""Rows on disk while they are being sorted: one line each, found again by number. Only offsets stay in memory."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import TemporaryFile
+from types import TracebackType
 
 from medloop.contracts import Record
 
 
 class Spool:
-    """Append records, then read them in any order. A line is exactly what the final file will hold; leaving removes the file."""
+    """Append lines, then read them in any order. The file has no name: whatever ends the process, nothing is left of it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: BinaryIO = path.open("w+b")
+    def __init__(self, folder: Path) -> None:
+        self._file = TemporaryFile(dir=folder)
         self._starts = array("q", [0])
 
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._file.close()
-        self._path.unlink(missing_ok=True)
 
     def __len__(self) -> int:
         return len(self._starts) - 1
 
+    def put(self, line: bytes) -> None:
+        self._file.write(line)
+        self._starts.append(self._starts[-1] + len(line))
+
     def append(self, record: Record) -> None:
-        raw = record.canonical_json().encode() + b"\n"
-        self._file.write(raw)
-        self._starts.append(self._starts[-1] + len(raw))
+        """A record as exactly the line that the final file will hold."""
+        self.put(record.canonical_json().encode() + b"\n")
 
     def line(self, at: int) -> bytes:
         self._file.seek(self._starts[at])

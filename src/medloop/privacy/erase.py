@@ -15,9 +15,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +37,7 @@ from medloop.privacy.scrub import Scrubber, Unscrubbable
 from medloop.store import audit, consents, erasing, lineage, scan
 from medloop.store.crypto import seal, unseal
 from medloop.store.db import Store
-from medloop.store.files import atomic_write, locked, make_folder
+from medloop.store.files import atomic_write
 
 PENDING = ".pending"
 LONGEST_REASON = 200  # characters
@@ -112,7 +110,7 @@ class Preview:
 def erase(store: Store, request: Request, *, actor: str, recard: Recard | None = None) -> Proof:
     """Finish what was begun, then do what is asked; repeated, it answers with the proof of the first time."""
     _check(request)
-    with _alone(store) as folder:
+    with erasing.alone(store) as folder:
         finished = [_carry_out(store, plan, folder, recard) for plan in _pending(store, folder)]
         plan = _plan(store, request, actor)
         if plan is None:
@@ -315,16 +313,3 @@ def _nothing(request: Request) -> InputError:
 def _note(store: Store, actor: str, action: str, subject: str, **detail: str | int | float | bool) -> None:
     with store.write() as conn:
         audit.append(conn, AuditEvent(actor=actor, action=action, subject=subject, detail=detail))
-
-
-@contextmanager
-def _alone(store: Store) -> Iterator[Path]:
-    """One erasure at a time in a workspace."""
-    folder = reports(store)
-    make_folder(folder)
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with locked(fd, wait_s=5.0, what="The erasure of this workspace"):
-            yield folder
-    finally:
-        os.close(fd)

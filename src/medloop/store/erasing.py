@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Row, Table, delete, insert, select, update
@@ -20,6 +22,7 @@ from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 from medloop.contracts import AuditEvent, canonical_json, utc_now
 from medloop.store import audit, lineage, tables
 from medloop.store.db import Store
+from medloop.store.files import locked, make_folder
 from medloop.store.records import PAGE, open_row
 
 Found = dict[str, set[str]]  # ids by table name
@@ -47,6 +50,19 @@ class Order:
     erasure_id: str
     reason: str
     actor: str
+
+
+@contextmanager
+def alone(store: Store, *, wait_s: float = 5.0) -> Iterator[Path]:
+    """One erasure at a time in a workspace, and none while a finished dataset is put in place. The folder of the proofs."""
+    folder = store.settings.workspace.reports / "erasure"
+    make_folder(folder)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with locked(fd, wait_s=wait_s, what="The erasure of this workspace"):
+            yield folder
+    finally:
+        os.close(fd)
 
 
 def about_subject(store: Store, subject: str) -> Found:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Table, delete, insert, select
 
 from medloop.contracts import utc_now
 from medloop.store.db import Store
-from medloop.store.tables import artifact_flags, lineage, tombstones
+from medloop.store.tables import artifact_flags, lineage, natural_id, tombstones
 
 CHUNK = 500  # ids per query; far below SQLite's limit on variables
 
@@ -23,9 +23,9 @@ def enter(conn: Connection, dataset: str, record_ids: Iterable[str]) -> int:
     """Say which records a dataset (by its hash) holds; what is known already stays. Returns how many lines are new."""
     wanted = sorted(set(record_ids))
     known = set(conn.execute(select(lineage.c.record_id).where(lineage.c.dataset == dataset)).scalars())
-    new = [{"dataset": dataset, "record_id": one} for one in wanted if one not in known]
-    if new:
-        conn.execute(insert(lineage), new)
+    new = [one for one in wanted if one not in known]
+    for some in chunks(new):
+        conn.execute(insert(lineage), [{"dataset": dataset, "record_id": one} for one in some])
     return len(new)
 
 
@@ -71,6 +71,13 @@ def erased(store: Store) -> set[str]:
     """The ids of all records that were erased: one that comes back under such an id is not to be used."""
     with store.read() as conn:
         return set(conn.execute(select(tombstones.c.record_id)).scalars())
+
+
+def superseded(store: Store, table: Table) -> set[str]:
+    """The ids of records of a table that a newer one took the place of; one that came back after its erasure takes nobody's."""
+    alive = table.c[natural_id(table)].not_in(select(tombstones.c.record_id))
+    with store.read() as conn:
+        return set(conn.execute(select(table.c.supersedes).where(table.c.supersedes.is_not(None), alive)).scalars())
 
 
 def chunks(values: Iterable[str]) -> Iterator[list[str]]:

@@ -1,6 +1,7 @@
 """Reading what people wrote leaves a line in the audit log, before the first text is handed out.
 
     for feedback in read_audited(store, Feedback, actor="user:li", purpose="data build"): ...
+    for page in pages(store, Feedback, actor="user:li", purpose="data build"): ...      # with row numbers, for `again`
     one = get_audited(store, Feedback, "fb_…", actor="user:li", purpose="quarantine review")
 
 The line is `<table>.read` with the purpose and the number of rows. Texts are handed out only up to the row that was the newest
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TypeVar
 
-from sqlalchemy import func, select
+from sqlalchemy import Table, func, select, union
 
-from medloop.contracts import AuditEvent, Contract
-from medloop.store import audit, records
+from medloop.contracts import AuditEvent, Contract, Trace
+from medloop.store import audit, records, tables
 from medloop.store.db import Store
 from medloop.store.tables import natural_id
 
@@ -25,20 +27,58 @@ C = TypeVar("C", bound=Contract)
 
 def read_audited(store: Store, kind: type[C], *, actor: str, purpose: str) -> Iterator[C]:
     """Every record of a kind in the order they came; nothing is written down where there is nothing to read."""
+    for some in pages(store, kind, actor=actor, purpose=purpose):
+        yield from (record for _, record in some)
+
+
+def pages(store: Store, kind: type[C], *, actor: str, purpose: str) -> Iterator[list[tuple[int, C]]]:
+    """The same, some hundred at a time, each with its row number."""
     table = records.TABLES[kind]
     with store.write() as conn:
         rows, last = conn.execute(select(func.count(), func.max(table.c.id)).select_from(table)).one()
         if rows:
-            event = AuditEvent(
-                actor=actor, action=f"{table.name}.read", subject=table.name, detail={"purpose": purpose, "rows": rows}
-            )
-            audit.append(conn, event)
+            audit.append(conn, _line(table, table.name, actor, purpose, rows))
     after = 0
     while after < (last or 0) and (found := records.page(store, kind, after=after)):
-        for after, record in found:
-            if after > last:
-                return
-            yield record
+        after = found[-1][0]
+        yield [(row, record) for row, record in found if row <= last]
+
+
+def again(store: Store, kind: type[C], rows: Iterable[int]) -> dict[int, C]:
+    """Records by the row numbers that `pages` gave: part of the same reading, so there is no second line in the log.
+
+    A row that has been erased since is not in the answer.
+    """
+    table, wanted, found = records.TABLES[kind], iter(rows), {}
+    with store.read() as conn:
+        while some := list(islice(wanted, records.PAGE)):
+            for row in conn.execute(select(table).where(table.c.id.in_(some))).all():
+                found[row.id] = records.from_row(store, conn, kind, row)
+    return found
+
+
+class Cited:
+    """The traces that records name, looked up as they are needed; one line in the log, before the first of them."""
+
+    def __init__(self, store: Store, kinds: Iterable[type[Contract]], *, actor: str, purpose: str) -> None:
+        self._store = store
+        table, cited = tables.traces, [records.TABLES[kind].c.trace_id for kind in kinds]
+        named = union(*(select(column).where(column.is_not(None)) for column in cited))
+        with store.write() as conn:
+            rows = conn.execute(select(func.count()).select_from(table).where(table.c.trace_id.in_(named))).scalar_one()
+            if rows:
+                audit.append(conn, _line(table, table.name, actor, purpose, rows))
+
+    def of(self, trace_ids: Iterable[str | None]) -> dict[str, Trace]:
+        """By id, those that are there and did not come back after an erasure."""
+        traces, erased, wanted = tables.traces, tables.tombstones.c.record_id, iter({name for name in trace_ids if name})
+        found: dict[str, Trace] = {}
+        with self._store.read() as conn:
+            while some := list(islice(wanted, records.PAGE)):
+                query = select(traces).where(traces.c.trace_id.in_(some), traces.c.trace_id.not_in(select(erased)))
+                for row in conn.execute(query).all():
+                    found[row.trace_id] = records.from_row(self._store, conn, Trace, row)
+        return found
 
 
 def get_audited(store: Store, kind: type[C], record_id: str, *, actor: str, purpose: str) -> C | None:
@@ -47,10 +87,7 @@ def get_audited(store: Store, kind: type[C], record_id: str, *, actor: str, purp
     if found is not None:
         table = records.TABLES[kind]
         with store.write() as conn:
-            event = AuditEvent(
-                actor=actor, action=f"{table.name}.read", subject=record_id, detail={"purpose": purpose, "rows": 1}
-            )
-            audit.append(conn, event)
+            audit.append(conn, _line(table, record_id, actor, purpose, 1))
     return found
 
 
@@ -67,6 +104,9 @@ def read_some(store: Store, kind: type[C], record_ids: Iterable[str], *, actor: 
                 found.append((row.id, kind.model_validate(plain | {name: json.loads(text) for name, text in opened.items()})))
     if found:
         with store.write() as conn:
-            detail: dict[str, str | int | float | bool] = {"purpose": purpose, "rows": len(found)}
-            audit.append(conn, AuditEvent(actor=actor, action=f"{table.name}.read", subject=table.name, detail=detail))
+            audit.append(conn, _line(table, table.name, actor, purpose, len(found)))
     return [record for _, record in sorted(found, key=lambda one: one[0])]
+
+
+def _line(table: Table, subject: str, actor: str, purpose: str, rows: int) -> AuditEvent:
+    return AuditEvent(actor=actor, action=f"{table.name}.read", subject=subject, detail={"purpose": purpose, "rows": rows})
