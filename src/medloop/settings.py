@@ -47,6 +47,8 @@ class Settings(BaseModel):
     retrain_every: int = Field(
         1000, ge=0, description="New usable feedback records after which training again is proposed; 0 means never."
     )
+    jobs_waiting: int = Field(50, ge=1, description="Training jobs that may wait at once; over HTTP the next one is refused.")
+    jobs_waiting_each: int = Field(10, ge=1, description="Training jobs of one person that may wait at once, over HTTP.")
     teacher_key: SecretStr = Field(
         SecretStr(""), description="Key of the teacher's service; empty means the environment's DEEPSEEK_API_KEY, else none."
     )

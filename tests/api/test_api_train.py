@@ -3,12 +3,18 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
+from medloop.api.app import create_app
 from medloop.api.guard import BODY_LIMIT
+from medloop.contracts import TrainRequest
 from medloop.jobs import entry, queue
+from medloop.store import users
+from medloop.store.db import open_store
 
 GRPO = {"stage": "GRPO", "config": {"steps": 2}}
 
@@ -124,6 +130,42 @@ def test_the_list_comes_in_pages_newest_first(client):
     rest = client.get("/api/train", params={"limit": 2, "after": first["next"]}).json()
     assert [job["job_id"] for job in first["jobs"] + rest["jobs"]] == made[::-1] and rest["next"] is None
     assert client.get("/api/train", params={"limit": 0}).status_code == 422
+
+
+def test_only_so_many_jobs_of_one_person_may_wait(client, settings, key):
+    made = [client.post("/api/train", json=GRPO) for _ in range(settings.jobs_waiting_each)]
+    assert {one.status_code for one in made} == {200}
+    over = client.post("/api/train", json=GRPO)
+    assert over.status_code == 429 and over.headers["retry-after"] == "60"
+    assert over.json()["error"] == "10 of your jobs wait already, 10 may."
+    assert over.json()["hint"] == "Cancel one, or send it again after 60 s."
+    assert len(queue.ids(settings)) == 10 and not list((settings.home / "jobs").glob(".*"))
+    with open_store(settings) as store:  # another person goes on, with the same role
+        other = users.new_key(store, users.add_user(store, "other", "engineer", actor="test"), actor="test")
+    assert client.post("/api/train", json=GRPO, headers={"Authorization": f"Bearer {other}"}).status_code == 200
+    first = made[0].json()["job_id"]
+    assert client.post(f"/api/train/{first}/cancel").status_code == 200
+    assert client.post("/api/train", json=GRPO).status_code == 200
+    assert client.post(f"/api/train/{first}/resume").status_code == 429  # the place is taken
+    assert client.post("/api/train", json={"stage": "NONE"}).status_code == 422
+
+
+def test_only_so_many_jobs_may_wait_in_all_however_many_ask_at_once(settings, key):
+    small = settings.model_copy(update={"jobs_waiting": 3})
+    queue.submit(TrainRequest(**GRPO), small)  # at the keyboard: counted, and never refused
+    with TestClient(create_app(small, supervise=False), base_url="http://127.0.0.1") as client, ThreadPoolExecutor(8) as pool:
+        ask = lambda _: client.post("/api/train", json=GRPO, headers={"Authorization": f"Bearer {key}"})  # noqa: E731
+        answers = list(pool.map(ask, range(8)))
+    assert sorted(one.status_code for one in answers) == [200] * 2 + [429] * 6 and len(queue.ids(small)) == 3
+    assert {one.json()["error"] for one in answers if one.status_code == 429} == {"3 jobs wait already, 3 may."}
+    queue.submit(TrainRequest(**GRPO), small)
+
+
+def test_a_job_that_waits_for_space_waits_and_one_that_is_over_does_not(settings):
+    row = entry.read(queue.folder_of(queue.submit(TrainRequest(**GRPO), settings, by="u").job_id, settings))
+    assert row.waits and row.submitter == "u"
+    assert row.model_copy(update={"state": "paused", "waits_for": "space"}).waits
+    assert not any(row.model_copy(update={"state": state}).waits for state in ("running", "paused", "succeeded", "cancelled"))
 
 
 def test_metrics_are_the_lines_of_the_file(client, settings):

@@ -43,6 +43,7 @@ class Entry(Contract):
     stage: Stage
     state: JobState
     submitted: Timestamp
+    submitter: str = ""  # the id of whoever sent it over HTTP; empty: at the keyboard, or by the retrain trigger
     changed: Timestamp
     token: int = Field(0, ge=0)
     restarts: int = Field(0, ge=0)
@@ -55,6 +56,11 @@ class Entry(Contract):
     boot: str = ""
     pid: int | None = None
     pid_born: int | None = None
+
+    @property
+    def waits(self) -> bool:
+        """For its turn, or for space on the disk."""
+        return self.state == "queued" or self.waits_for is not None
 
 
 class UnknownJobError(InputError):

@@ -39,17 +39,21 @@ class Submitted:
     expected: preflight.Preflight
 
 
-def submit(request: TrainRequest, settings: Settings, *, now: datetime | None = None) -> Submitted:
-    """Put a job into the queue; what cannot work is refused with a sentence, and leaves nothing behind."""
+def submit(request: TrainRequest, settings: Settings, *, by: str = "", now: datetime | None = None) -> Submitted:
+    """Put a job into the queue, for the person `by`; what cannot work is refused with a sentence, and leaves nothing behind."""
     found = preflight.look(request, settings)
     home = settings.workspace.jobs
     with speaking_of(home):
         home.mkdir(parents=True, exist_ok=True)
         sweep(home)
         when = now or utc_now()
+        row = Entry(
+            job_id="train", stage=request.stage, state="queued", submitted=when, submitter=by, changed=when,
+            needs_bytes=found.needs_bytes,
+        )  # fmt: skip
         temp, fd = claim_temp(home / "train", _make)
         try:
-            job_id = _publish(temp, home, request, when, found.needs_bytes, settings)
+            job_id = _publish(temp, home, request, row, settings)
         finally:
             os.close(fd)
     return Submitted(job_id, found)
@@ -60,12 +64,12 @@ def _make(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _publish(temp: Path, home: Path, request: TrainRequest, when: datetime, needs: int, settings: Settings) -> str:
+def _publish(temp: Path, home: Path, request: TrainRequest, row: Entry, settings: Settings) -> str:
     """Fill the folder and give it the first free name of this second."""
-    stamp, number = f"train_{when:%Y%m%dT%H%M%SZ}", 1
+    stamp, number = f"train_{row.submitted:%Y%m%dT%H%M%SZ}", 1
     while True:
         job_id = stamp if number == 1 else f"{stamp}-{number}"
-        _fill(temp, job_id, request, when, needs, settings)
+        _fill(temp, request, row.model_copy(update={"job_id": job_id}), settings)
         try:
             os.rename(temp, home / job_id)  # refuses a folder that has something in it
         except OSError:
@@ -77,11 +81,10 @@ def _publish(temp: Path, home: Path, request: TrainRequest, when: datetime, need
         return job_id
 
 
-def _fill(folder: Path, job_id: str, request: TrainRequest, when: datetime, needs: int, settings: Settings) -> None:
+def _fill(folder: Path, request: TrainRequest, row: Entry, settings: Settings) -> None:
     asked = json.dumps(request.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
     for name in (rows.REQUEST, "config.json"):  # the trainer adds what it made of it to config.json when it begins
         atomic_write(folder / name, asked)
-    row = Entry(job_id=job_id, stage=request.stage, state="queued", submitted=when, changed=when, needs_bytes=needs)
     atomic_write(folder / rows.QUEUE, row.canonical_json() + "\n")
     rows.make_reserve(folder)
     rows.put_status(folder, row, JobDetail(runtime=JobRuntime(device=settings.device, unsloth_available=has_unsloth())))

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.api.limits import cost_of
 from medloop.api.policy import OWN_ONLY, Caller, allow
 from medloop.api.quick import QuickRoute
 from medloop.feedback import many, record
@@ -154,6 +155,8 @@ async def import_lines(request: Request, caller: Writer, key: Key = None) -> Res
     With a key the whole file can be sent again: lines that were stored are not stored twice.
     """
     request.app.state.buckets.take(caller.credential)
-    lines = many.parse(await request.body())
+    body = await request.body()
+    request.app.state.buckets.take(caller.credential, cost_of(body), taken=1)
+    lines = many.parse(body)
     results = await many.store_all(ingest_of(request), store_of(request), lines, sender(caller), key=key)
     return JSONResponse({**many.summed(results), "results": results})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
 
 from medloop.api import policy
+from medloop.api.limits import one_more
 from medloop.contracts import TrainRequest
 from medloop.jobs import queue, requests
 from medloop.jobs.entry import shown
@@ -18,6 +20,7 @@ router = APIRouter(prefix="/api/train", tags=["train"])
 
 Json = dict[str, Any]
 Caller = Annotated[policy.Caller, Depends(policy.allow("engineer", "admin", scope="jobs"))]
+FULL: dict[int | str, Json] = {429: {"description": "Too many jobs wait already; Retry-After says when to send it again"}}
 
 
 def settings_of(request: Request) -> Settings:
@@ -25,13 +28,21 @@ def settings_of(request: Request) -> Settings:
     return found
 
 
-@router.post("")
+def _place(request: Request, caller: policy.Caller) -> AbstractContextManager[None]:
+    """For the job that is queued inside; 429 when too many wait."""
+    settings = settings_of(request)
+    waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits)  # noqa: E731
+    return one_more(caller.user_id, waiting, each=settings.jobs_waiting_each, in_all=settings.jobs_waiting)
+
+
+@router.post("", responses=FULL)
 def submit(body: TrainRequest, request: Request, caller: Caller) -> Json:
     """Put a training job into the queue. 422: it does not fit; 409: it cannot work in this workspace as it is."""
     settings = settings_of(request)
     requests.check_stranger(body, settings)
     try:
-        found = queue.submit(body, settings)
+        with _place(request, caller):
+            found = queue.submit(body, settings, by=caller.user_id)
     except MisfitError as error:  # told field by field, as everything else in a body that does not fit
         problems = [{"loc": ("body", *field.split(".")), "msg": problem} for field, problem in error.problems]
         raise RequestValidationError(problems) from None
@@ -70,7 +81,8 @@ def cancel(job_id: str, request: Request, caller: Caller) -> Json:
     return shown(queue.cancel(job_id, settings_of(request)))
 
 
-@router.post("/{job_id}/resume")
+@router.post("/{job_id}/resume", responses=FULL)
 def resume(job_id: str, request: Request, caller: Caller) -> Json:
     """Put a paused, failed or cancelled job back into the queue; it goes on from its newest checkpoint."""
-    return shown(queue.resume(job_id, settings_of(request)))
+    with _place(request, caller):
+        return shown(queue.resume(job_id, settings_of(request)))
