@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from medloop.contracts import Interval, Trace, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
 from medloop.feedback import agreement as maths
+from medloop.feedback import alerts
+from medloop.feedback.alerts import Alert
 from medloop.feedback.profiles import RaterProfile, Raters
 from medloop.store import marks
 from medloop.store.db import Store
@@ -56,14 +58,6 @@ class Agreement(Contract):
     fleiss: float | None = None
     units: int
     ratings: int
-
-
-class Alert(Contract):
-    """Something a person should look at; `about` is a rater or a sender."""
-
-    kind: Text
-    about: str | None = None
-    words: Text
 
 
 class Coverage(Contract):
@@ -250,54 +244,44 @@ def _alerts(
     """The gravest first: incidents, then who may be poisoning the data, then habits, then the whole."""
     found = []
     if incidents.open:
-        found.append(
-            Alert(
-                kind="incidents",
-                words="1 critical incident is open" if incidents.open == 1 else f"{incidents.open} critical incidents are open",
-            )
-        )
+        code = "incident_open" if incidents.open == 1 else "incidents_open"
+        found.append(alerts.made("incidents", code, n=incidents.open))
     preferences = totals.kinds["preference"]
     for profile in profiles:
         found += _about(profile, config, preferences)
     known = {profile.rater for profile in profiles}
     for sender, n in totals.senders.most_common() if len(totals.senders) >= 1 / config.most_share else ():
         if sender not in known and preferences >= config.least_records and n > config.most_share * preferences:
-            words = f"{n / preferences:.0%} of the preferences came in by one sender, under several raters' names"
-            found.append(Alert(kind="share", about=sender, words=words))
+            found.append(alerts.made("share", "share_of_sender", sender, share=n / preferences))
     for one in agreed:
-        if one.alpha.high is not None and one.alpha.n >= 30 and one.alpha.high < 0.4:
-            words = f"raters hardly agree on {one.name}: alpha {one.alpha.mean:.2f}, at most {one.alpha.high:.2f}"
-            found.append(Alert(kind="agreement", words=words))
+        if one.alpha.mean is not None and one.alpha.high is not None and one.alpha.n >= 30 and one.alpha.high < 0.4:
+            found.append(alerts.made("agreement", "low_alpha", what=one.name, alpha=one.alpha.mean, high=one.alpha.high))
     first = totals.first
     share = maths.wilson(first[True], first.total())
-    if share.low is not None and share.high is not None and first.total() >= 50 and not share.low <= 0.5 <= share.high:
-        found.append(Alert(kind="position", words=f"the answer shown first is preferred in {share.mean:.0%} of the comparisons"))
+    if share.mean is not None and share.low is not None and share.high is not None:
+        if first.total() >= 50 and not share.low <= 0.5 <= share.high:
+            found.append(alerts.made("position", "first_preferred", fraction=share.mean))
     return found
 
 
 def _about(profile: RaterProfile, config: MetricsConfig, preferences: int) -> list[Alert]:
     who, found = profile.rater, []
     if preferences >= config.least_records and profile.choices > config.most_share * preferences:
-        words = f"gave {profile.choices / preferences:.1%} of the preferences (more than {config.most_share:.0%})"
-        found.append(Alert(kind="share", about=who, words=words))
+        share = profile.choices / preferences
+        found.append(alerts.made("share", "share_of_rater", who, share=share, most=config.most_share))
     for name, kappa, n in (
         ("choices", profile.kappa_choices, profile.shared_choices),
         ("stars", profile.kappa_stars, profile.shared_stars),
         ("thumbs", profile.kappa_thumbs, profile.shared_thumbs),
     ):
         if kappa is not None and n >= config.least_shared and kappa < config.least_kappa:
-            words = f"agrees with the others on {name} by kappa {kappa:.2f} over {n}: put their records into quarantine?"
-            found.append(Alert(kind="quarantine", about=who, words=words))
+            found.append(alerts.made("quarantine", "low_kappa", who, what=name, kappa=kappa, n=n))
     if profile.drift is not None:
-        manner = "milder" if profile.drift == "up" else "stricter"
-        found.append(
-            Alert(kind="drift", about=who, words=f"has become {manner} than before, against the others at the same time")
-        )
+        found.append(alerts.made("drift", "drift_up" if profile.drift == "up" else "drift_down", who))
     if profile.straight_line:
-        words = f"gave the same rating {profile.longest_run} times in a row"
-        found.append(Alert(kind="straight line", about=who, words=words))
+        found.append(alerts.made("straight line", "same_in_a_row", who, n=profile.longest_run))
     if profile.fast_share is not None and profile.sittings >= 20 and profile.fast_share > 0.5:
-        found.append(Alert(kind="speed", about=who, words=f"{profile.fast_share:.0%} of the ratings came within 5 seconds"))
+        found.append(alerts.made("speed", "too_fast", who, share=profile.fast_share))
     return found
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 from medloop.contracts import Interval
@@ -13,6 +13,7 @@ from medloop.feedback.metrics import FeedbackMetrics
 from medloop.store.files import atomic_write
 
 MOST_RATERS = 30  # in a report; the JSON has all of them
+KINDS = ("feedback", "preference", "correction")
 Rows = list[tuple[str, ...]]
 
 
@@ -21,7 +22,7 @@ def write(found: FeedbackMetrics, path: Path) -> list[Path]:
     made = []
     for name, svg in pictures(found).items():
         made.append(path.with_name(f"{path.stem}_{name}.svg"))
-        atomic_write(made[-1], svg + "\n")
+        atomic_write(made[-1], plots.standalone(svg) + "\n")
     for suffix, text in (
         (".json", found.model_dump_json(indent=2) + "\n"),
         (".html", page(found)),
@@ -37,23 +38,44 @@ def pictures(found: FeedbackMetrics) -> dict[str, str]:
     made = {}
     if found.per_day:
         days = _days(found)
-        kinds = [kind for kind in ("feedback", "preference", "correction") if any(kind in n for n in found.per_day.values())]
+        kinds = [kind for kind in KINDS if any(kind in n for n in found.per_day.values())]
         series = {kind: [float(found.per_day.get(day, {}).get(kind, 0)) for day in days] for kind in kinds}
-        made["volume"] = plots.lines(days, series, title="Records per day")
+        about = f"{days[0]} to {days[-1]}: " + ", ".join(f"{kind} {sum(values):,.0f}" for kind, values in series.items())
+        made["volume"] = plots.lines(days, series, title="Records per day", about=about)
     if any(found.stars.values()):
-        made["stars"] = plots.bars({f"{star} ★": float(n) for star, n in found.stars.items()}, title="Stars")
+        stars = {f"{star} ★": float(n) for star, n in found.stars.items()}
+        made["stars"] = plots.bars(stars, title="Stars", about=_read_out(star_rows(found)))
     alphas = {one.name: _triple(one.alpha) for one in found.agreement if one.alpha.mean is not None}
     if alphas:
         made["agreement"] = plots.spans(
-            alphas, title="Agreement (alpha; 0 is chance, 1 is perfect)", low=-1.0, high=1.0, mark=0.0
+            alphas, title="Agreement (alpha; 0 is chance, 1 is perfect)", low=-1.0, high=1.0, mark=0.0, about=_intervals(alphas)
         )
     lenient = {one.rater: _triple(one.leniency) for one in found.raters[:MOST_RATERS] if one.leniency.mean is not None}
     if lenient:
-        made["leniency"] = plots.spans(lenient, title="Stars above or below the others", low=-2.0, high=2.0, mark=0.0)
+        title = "Stars above or below the others"
+        made["leniency"] = plots.spans(lenient, title=title, low=-2.0, high=2.0, mark=0.0, about=_intervals(lenient))
     if found.coverage:
         rated = {one.stratum: _triple(one.rated) for one in found.coverage}
-        made["coverage"] = plots.spans(rated, title="Share of traces with feedback, by risk")
+        made["coverage"] = plots.spans(rated, title="Share of traces with feedback, by risk", about=_intervals(rated))
     return made
+
+
+def _read_out(rows: Rows) -> str:
+    """A short table in one sentence, for those who do not see the picture."""
+    return ", ".join(" ".join(row) for row in rows)
+
+
+def _intervals(values: Mapping[str, tuple[float, float, float]]) -> str:
+    return ", ".join(f"{name} {value:.2f} ({low:.2f} to {high:.2f})" for name, (value, low, high) in values.items())
+
+
+def star_rows(found: FeedbackMetrics) -> Rows:
+    return [(f"{star} ★", f"{n:,}") for star, n in found.stars.items()]
+
+
+def day_rows(found: FeedbackMetrics) -> Rows:
+    """Newest first; days without a record are left out."""
+    return [(day, *(f"{n.get(kind, 0):,}" for kind in KINDS)) for day, n in sorted(found.per_day.items(), reverse=True)]
 
 
 def _days(found: FeedbackMetrics) -> list[str]:
@@ -115,6 +137,8 @@ RATERS = (
     "longest run",
     "drift",
 )
+DAYS = ("day", *KINDS)
+STARS = ("stars", "ratings")
 COVERAGE = ("risk", "traces", "with feedback")
 
 
@@ -149,12 +173,19 @@ def markdown(found: FeedbackMetrics, path: Path) -> str:
     lines = ["# Feedback", "", _title(found), "", "## To look at", ""]
     lines += [*(f"- {_safe(line)}" for line in alert_lines(found)), ""] if found.alerts else ["Nothing.", ""]
     lines += _table(("", ""), summary(found))
-    lines += [f"![{name}]({path.stem}_{name}.svg)\n" for name in pictures(found)]
+    lines += [f"![{_safe(described(svg))}]({path.stem}_{name}.svg)\n" for name, svg in pictures(found).items()]
     lines += ["## Agreement", "", *_table(AGREEMENT, agreement_rows(found))]
     lines += ["## Raters", "", *_table(RATERS, rater_rows(found))]
     if found.coverage is not None:
         lines += ["## Coverage", "", f"From {found.coverage_sample:,} traces.", "", *_table(COVERAGE, coverage_rows(found))]
+    if found.per_day:
+        lines += ["## Numbers of the pictures", "", *_table(STARS, star_rows(found)), *_table(DAYS, day_rows(found))]
     return "\n".join(lines)
+
+
+def described(svg: str) -> str:
+    """The words of a picture: its title and what it shows."""
+    return unescape(svg.partition('aria-label="')[2].partition('"')[0])
 
 
 def _table(header: Sequence[str], rows: Rows) -> list[str]:
@@ -178,8 +209,10 @@ def page(found: FeedbackMetrics) -> str:
     parts += ["<h2>Agreement</h2>", _html(AGREEMENT, agreement_rows(found)), "<h2>Raters</h2>", _html(RATERS, rater_rows(found))]
     if found.coverage is not None:
         parts += [f"<h2>Coverage</h2><p>From {found.coverage_sample:,} traces.</p>", _html(COVERAGE, coverage_rows(found))]
-    style = "body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-    style += "td,th{padding:.2em .8em;text-align:left}svg{max-width:100%}"
+    if found.per_day:
+        parts += ["<h2>Numbers of the pictures</h2>", _html(STARS, star_rows(found)), _html(DAYS, day_rows(found))]
+    style = ":root{color-scheme:light dark}body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+    style += "td,th{padding:.2em .8em;text-align:left}svg{max-width:100%}figure{margin:1em 0;max-width:40em}"
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Feedback</title><style>{style}</style>'
     )
@@ -187,6 +220,6 @@ def page(found: FeedbackMetrics) -> str:
 
 
 def _html(header: Sequence[str], rows: Rows) -> str:
-    top = "".join(f"<th>{escape(name)}</th>" for name in header)
+    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{top}</tr>{body}</table>"

@@ -1,55 +1,59 @@
 """Small plots as SVG, in plain Python: lines over days, bars, bars with intervals. For reports and for the web pages.
 
     svg = bars({"1": 4, "2": 0, "3": 9}, title="Stars")
-    svg = lines(["2026-03-01", "2026-03-02"], {"ratings": [3, 5]}, title="Per day")
+    svg = lines(["1 Mar", "2 Mar"], {"ratings": [3, 5]}, title="Per day", about="8 ratings in two days")
     svg = spans({"stars": (0.6, 0.5, 0.7)}, title="Agreement", low=-0.2, high=1.0)
 
-No scripts, no styles from elsewhere: colours follow the text colour of the page (`currentColor`) and one palette, so the pictures
-work under a strict content policy and in the dark. Every mark carries its number as a <title>, for screen readers and pointers.
+No scripts, no styles from elsewhere: texts have the colour of the page (`currentColor`), marks one palette that stands out from
+light and dark alike, so the pictures work under a strict content policy. `about` is read out instead of the picture, and every
+mark carries its number as a <title> for pointers. `standalone` is for a file of its own, which has no page to take a colour from.
 """
 
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-COLOURS = ("#3b6fb6", "#d9822b", "#3f8f5f", "#a0528f", "#7a6a4f", "#b33a3a")
-WIDTH, HEIGHT = 640, 240
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 30, 34
+COLOURS = ("#3b6fb6", "#c8741c", "#3f8f5f", "#a0528f", "#8a7550", "#c04545")  # 3:1 or more on white and on the dark ground
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4")  # a line is known by more than its colour
+WIDTH, HEIGHT = 520, 260
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 36, 30
+LEGEND = 22  # height of one row of it
+ROW = 26  # of one interval
+FONT = 13
+LIGHT, DARK = "#17202b", "#e9eef4"  # text of a picture that stands alone
 
 
-def bars(values: Mapping[str, float], *, title: str, unit: str = "") -> str:
-    """One bar per name."""
-    top, inner = _ceiling(values.values()), WIDTH - LEFT - RIGHT
-    step = inner / max(1, len(values))
-    out = [_grid(0, top)]
+def bars(values: Mapping[str, float], *, title: str, unit: str = "", about: str = "") -> str:
+    """One bar per name, with its number on top."""
+    ticks = _ticks(values.values())
+    top, step = ticks[-1], (WIDTH - LEFT - RIGHT) / max(1, len(values))
+    out = [_grid(ticks, TOP)]
     for at, (name, value) in enumerate(values.items()):
-        x, y = LEFT + at * step + step * 0.15, _y(value, 0, top)
-        label = f"{name}: {_short(value)}{unit}"
-        out.append(_rect(x, y, step * 0.7, HEIGHT - BOTTOM - y, COLOURS[0], label))
-        out.append(_text(x + step * 0.35, HEIGHT - BOTTOM + 15, name, "middle"))
-        out.append(_text(x + step * 0.35, y - 4, _short(value), "middle"))
-    return _picture(title, out)
+        x, y = LEFT + at * step + step * 0.15, _y(value, top, TOP)
+        out.append(_rect(x, y, step * 0.7, HEIGHT - BOTTOM - y, COLOURS[0], f"{name}: {_short(value)}{unit}"))
+        out.append(_text(x + step * 0.35, HEIGHT - BOTTOM + 18, name, "middle"))
+        out.append(_text(x + step * 0.35, y - 5, _short(value), "middle"))
+    return _picture(title, out, about=about)
 
 
-def lines(days: Sequence[str], series: Mapping[str, Sequence[float | None]], *, title: str) -> str:
-    """One line per name over the same days; None leaves a gap."""
-    known = [value for values in series.values() for value in values if value is not None]
-    top = _ceiling(known)
-    out = [_grid(0, top)]
-    for at in _labelled(len(days)):
-        anchor = "middle" if at < len(days) - 1 or len(days) == 1 else "end"  # the last one would stick out
-        out.append(_text(_x(at, len(days)), HEIGHT - BOTTOM + 15, days[at], anchor))
+def lines(days: Sequence[str], series: Mapping[str, Sequence[float | None]], *, title: str, about: str = "") -> str:
+    """One line per name over the same days; None leaves a gap. The legend has rows of its own above the grid."""
+    legend, rows = _legend(list(series))
+    start = TOP + rows * LEGEND
+    ticks = _ticks(value for values in series.values() for value in values if value is not None)
+    out, n = [_grid(ticks, start), *legend], len(days)
+    out += [_text(_x(at, n), HEIGHT - BOTTOM + 18, days[at], anchor) for at, anchor in _labelled(days)]
     for number, (name, values) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         for stretch in _stretches(values):
-            points = " ".join(f"{_x(at, len(days)):.1f},{_y(value, 0, top):.1f}" for at, value in stretch)
-            out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-            out += [_dot(_x(at, len(days)), _y(v, 0, top), colour, f"{name}, {days[at]}: {_short(v)}") for at, v in stretch]
-        out.append(_rect(LEFT + 8 + 130 * number, 18, 10, 10, colour, name))
-        out.append(_text(LEFT + 22 + 130 * number, 27, name, "start"))
-    return _picture(title, out)
+            placed = [(_x(at, n), _y(value, ticks[-1], start), f"{name}, {days[at]}: {_short(value)}") for at, value in stretch]
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in placed)
+            out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{_dashed(number)}/>')
+            out += [_dot(x, y, colour, label, 3.5 if n <= 31 else 1.5) for x, y, label in placed]
+    return _picture(title, out, about=about)
 
 
 def spans(
@@ -59,62 +63,105 @@ def spans(
     low: float = 0.0,
     high: float = 1.0,
     mark: float | None = None,
+    about: str = "",
 ) -> str:
     """Names down the side, a dot with its interval each (value, low, high); `mark` draws a line to compare with."""
-    height = TOP + 24 * len(values) + BOTTOM
-    left = 150
+    names = {name: _cut(name, 22 * FONT // 2) for name in values}
+    left, top = 22 + max((_width(name) for name in names.values()), default=0), TOP + (16 if mark else 0)
+    bottom = top + ROW * len(values)
 
     def place(value: float) -> float:
-        inside = min(max(value, low), high)
-        return left + (inside - low) / ((high - low) or 1) * (WIDTH - left - RIGHT)
+        return left + (min(max(value, low), high) - low) / ((high - low) or 1) * (WIDTH - left - RIGHT - 6)
 
     out = []
-    for tick in (low, (low + high) / 2, high):
-        out.append(_line(place(tick), TOP, place(tick), height - BOTTOM, 0.2))
-        out.append(_text(place(tick), height - BOTTOM + 15, f"{tick:g}", "middle"))
+    for tick in _between(low, high):
+        out += [_line(place(tick), top, place(tick), bottom, 0.25), _text(place(tick), bottom + 18, f"{tick:g}", "middle")]
     if mark is not None:
-        out.append(_line(place(mark), TOP, place(mark), height - BOTTOM, 0.9, dashed=True))
+        out.append(_line(place(mark), top, place(mark), bottom, 0.9, dashed=True))
+        out += [_text(place(mark), top - 4, f"{mark:.2g}", "middle")] if mark else []
     for at, (name, (value, least, most)) in enumerate(values.items()):
-        y = TOP + 12 + 24 * at
-        label = f"{name}: {value:.2f} ({least:.2f} to {most:.2f})"
-        out.append(_text(left - 8, y + 4, name[:24], "end"))
+        y, label = top + ROW / 2 + ROW * at, f"{name}: {value:.2f} ({least:.2f} to {most:.2f})"
+        out.append(_text(left - 10, y + 4, names[name], "end"))
         out.append(_line(place(least), y, place(most), y, 1.0, colour=COLOURS[0], label=label))
-        out.append(_dot(place(value), y, COLOURS[0], label))
-    return _picture(title, out, height)
+        out.append(_dot(place(value), y, COLOURS[0], label, 4.5))
+    return _picture(title, out, bottom + BOTTOM, about=about)
 
 
-def _picture(title: str, parts: Sequence[str], height: float = HEIGHT) -> str:
+def standalone(svg: str) -> str:
+    """The picture as a file: dark text on light, light text on dark, as its reader's screen is set."""
+    style = f"<style>svg{{color:{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{color:{DARK}}}}}</style>"
+    return svg.replace("><title>", f">{style}<title>", 1)
+
+
+def _picture(title: str, parts: Sequence[str], height: float = HEIGHT, *, about: str = "") -> str:
     name = escape(title)
-    size = f'viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{name}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11" fill="currentColor">'
-    heading = f'<title>{name}</title><text x="{LEFT}" y="13" font-weight="bold">{name}</text>'
+    size = f'viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(f"{title}: {about}") if about else name}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="{FONT}" fill="currentColor">'
+    said = f"<desc>{escape(about)}</desc>" if about else ""
+    heading = f'<title>{name}</title>{said}<text x="6" y="16" font-weight="bold" font-size="{FONT + 2}">{name}</text>'
     return f"{head}{heading}{''.join(parts)}</svg>"
 
 
-def _grid(low: float, high: float) -> str:
+def _legend(names: Sequence[str]) -> tuple[list[str], int]:
+    """Its marks, and how many rows they take."""
+    out, x, row = [], float(LEFT), 0
+    for number, name in enumerate(names):
+        wide = 30 + _width(name) + 18
+        if x + wide > WIDTH and x > LEFT:
+            x, row = LEFT, row + 1
+        y = TOP - 4 + row * LEGEND
+        mark = (
+            f'<line x1="{x:.1f}" y1="{y}" x2="{x + 24:.1f}" y2="{y}" stroke="{COLOURS[number % len(COLOURS)]}" stroke-width="3"'
+        )
+        out += [f"{mark}{_dashed(number)}/>", _text(x + 30, y + 4, name, "start")]
+        x += wide
+    return out, row + 1 if names else 0
+
+
+def _dashed(number: int) -> str:
+    dashes = DASHES[number % len(DASHES)]
+    return f' stroke-dasharray="{dashes}"' if dashes else ""
+
+
+def _grid(ticks: Sequence[float], start: float) -> str:
     out = []
-    for part in range(5):
-        value = low + (high - low) * part / 4
-        y = _y(value, low, high)
-        out.append(_line(LEFT, y, WIDTH - RIGHT, y, 0.15))
-        out.append(_text(LEFT - 6, y + 4, _short(value), "end"))
+    for value in ticks:
+        y = _y(value, ticks[-1], start)
+        out += [_line(LEFT, y, WIDTH - RIGHT, y, 0.2), _text(LEFT - 8, y + 4, _short(value), "end")]
     return "".join(out)
 
 
-def _ceiling(values: Iterable[float]) -> float:
-    """The next round number above all of them, and never 0."""
-    most = max(values, default=0.0)
-    if most <= 0:
-        return 1.0
-    power = 10 ** math.floor(math.log10(most))
-    return float(next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= most))
+def _ticks(values: Iterable[float], most: int = 5) -> list[float]:
+    """Round numbers from 0 to the first that is not below any value; whole ones where all values are whole."""
+    given = list(values)
+    high = max(given, default=0.0)
+    if high <= 0:
+        return [0.0, 1.0]
+    power = 10.0 ** math.floor(math.log10(high / most))
+    step = next(part * power for part in (1, 2, 2.5, 5, 10, 20) if part * power * most >= high)
+    if all(value == int(value) for value in given):
+        step = max(1.0, 3.0 if step == 2.5 else math.ceil(step))
+    return [step * n for n in range(math.ceil(round(high / step, 9)) + 1)]
 
 
-def _labelled(n: int, most: int = 7) -> list[int]:
-    """Which of n days get their name written: the first, the last and some between."""
-    if n <= most:
-        return list(range(n))
-    return sorted({round(part * (n - 1) / (most - 1)) for part in range(most)})
+def _between(low: float, high: float) -> list[float]:
+    """Round places on a scale: every half, or every whole where it is wider than two."""
+    step = 0.5 if high - low <= 2 else 1.0
+    return [step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _labelled(days: Sequence[str], most: int = 7) -> list[tuple[int, str]]:
+    """Which days get their name written, and where it stands: the first, the last, and some between that touch neither."""
+    n = len(days)
+    if n < 2:
+        return [(0, "middle")] * n
+    found, room = [(n - 1, "end")], _x(n - 1, n) - _width(days[-1])  # the last one would stick out if it stood in the middle
+    for part in reversed(range(min(most, n) - 1)):
+        at = round(part * (n - 1) / (min(most, n) - 1))
+        if _x(at, n) + _width(days[at]) / 2 + 6 <= room:
+            found.append((at, "middle"))
+            room = _x(at, n) - _width(days[at]) / 2
+    return found[::-1]
 
 
 def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
@@ -128,11 +175,22 @@ def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
 
 
 def _x(at: int, n: int) -> float:
-    return LEFT + (WIDTH - LEFT - RIGHT) * (at / (n - 1) if n > 1 else 0.5)
+    return LEFT + 8 + (WIDTH - LEFT - RIGHT - 8) * (at / (n - 1) if n > 1 else 0.5)
 
 
-def _y(value: float, low: float, high: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / ((high - low) or 1)
+def _y(value: float, high: float, start: float) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - start - BOTTOM) * value / (high or 1)
+
+
+def _width(text: str) -> float:
+    """About how wide a text is drawn; Chinese signs are twice as wide as letters."""
+    return sum(FONT if unicodedata.east_asian_width(sign) in "WF" else FONT * 0.58 for sign in text)
+
+
+def _cut(text: str, most: float) -> str:
+    while _width(text) > most:
+        text = text[:-2] + "…"
+    return text
 
 
 def _short(value: float) -> str:
@@ -150,8 +208,8 @@ def _rect(x: float, y: float, width: float, height: float, colour: str, label: s
     return f'<rect {place} fill="{colour}"><title>{escape(label)}</title></rect>'
 
 
-def _dot(x: float, y: float, colour: str, label: str) -> str:
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"><title>{escape(label)}</title></circle>'
+def _dot(x: float, y: float, colour: str, label: str, radius: float) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{colour}"><title>{escape(label)}</title></circle>'
 
 
 def _line(
@@ -166,6 +224,6 @@ def _line(
     label: str = "",
 ) -> str:
     place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
-    width, dashes = 1 if colour == "currentColor" else 2, ' stroke-dasharray="4 3"' if dashed else ""
+    width, dashes = 1 if colour == "currentColor" else 2.5, ' stroke-dasharray="4 3"' if dashed else ""
     shape = f'<line {place} stroke="{colour}" stroke-width="{width}" stroke-opacity="{opacity:g}"{dashes}'
     return f"{shape}><title>{escape(label)}</title></line>" if label else f"{shape}/>"
