@@ -23,6 +23,7 @@ PAGES = {
     "compare": ("clinician", "/web/compare"),
     "correct": ("clinician", "/web/correct"),
     "history": ("other", "/web/history"),
+    "quarantine": ("clinician", "/web/quarantine"),
     "dashboard": ("engineer", "/web/dashboard"),
     "audit": ("auditor", "/web/audit?check=true"),
     "users": ("admin", "/web/users"),
@@ -49,7 +50,7 @@ def world(fill, browse):
     )
     other.fill_in(f"/web/rate?trace={asked[1].trace_id}", thumb="up", rating="5", axis_safety="5", **consent)
     other.fill_in(f"/web/correct?trace={asked[0].trace_id}", golden=GOOD, reason="Red flag.", **consent)
-    other.fill_in("/web/rate?own=true", question="Who am I?", answer="Mr Li Wei, 13800138000", rating="2", **consent)
+    other.fill_in("/web/rate?own=true", question="Who am I?", answer="Mr Li Wei, 幺三八零零一三八零零零", rating="2", **consent)
     other.fill_in(f"/web/compare?a={asked[0].trace_id}&b={asked[1].trace_id}", better="first", **consent)
     clinician = browse("clinician")
     clinician.fill_in(f"/web/rate?trace={asked[0].trace_id}", thumb="down", rating="2", axis_safety="1")
@@ -115,14 +116,14 @@ def test_an_answer_is_rated_with_the_keyboard_alone(visit, store):
     page.keyboard.press("ArrowRight")  # from the first, not chosen, to the second
     tab_to(page, "[name=rating]")
     page.keyboard.press("Space")
+    tab_to(page, "[name=critical]")
+    page.keyboard.press("Space")
     tab_to(page, "summary")
     page.keyboard.press("Enter")
     tab_to(page, "[name=axis_safety]")
     page.keyboard.press("ArrowRight")
     tab_to(page, "#f-comments")
     page.keyboard.type("Misses the red flag.")
-    tab_to(page, "[name=critical]")
-    page.keyboard.press("Space")
     tab_to(page, "button[type=submit]")
     page.keyboard.press("Enter")
     page.wait_for_selector("#sure")

@@ -60,7 +60,7 @@ def test_opening_an_answer_leaves_a_line_in_the_audit_log(browse, fill, store):
 @pytest.mark.parametrize(
     ("path", "fields", "error"),
     [
-        ("/web/rate?own=true", {"question": "Kept question", "answer": "Kept answer"}, "Give a thumb"),
+        ("/web/rate?own=true", {"question": "Kept question", "answer": "Kept answer"}, "Answer at least one of these"),
         ("/web/rate?own=true", {"question": "Kept question", "thumb": "up"}, "Paste the assistant"),
         ("/web/rate?own=true", {"question": "Kept question", "answer": "x", "comments": "long" * 6000}, "too long"),
         ("/web/correct?own=true", {"question": "Kept question", "answer": "x"}, "Write your answer"),
@@ -161,7 +161,7 @@ def test_the_queue_hands_out_finishes_and_skips(browse, fill, store):
     )
     someone = browse("annotator")
     page = someone.get("/web/queue").text
-    assert "You have done 0 and skipped 0; 3 are open" in page and "high risk" in page
+    assert "In the queue: 3." in page and "high risk" in page
     held = dict(HIDDEN.findall(page))["item"]
     assert dict(HIDDEN.findall(someone.get("/web/queue").text))["item"] == held
     someone.post("/web/queue/skip", item=held)
@@ -203,7 +203,7 @@ def test_history_says_what_became_of_each_record(browse, fill, store):
     page = someone.get("/web/history").text
     fates = dict(re.findall(r'class="question"[^>]*>([^<]+)</p>.*?</span> ([^<·]+)', page, re.S))
     assert {q: fate.strip() for q, fate in fates.items()} == {
-        "No consent?": "Kept, used for nothing (no consent given)",
+        "No consent?": "Kept; the assistant does not learn from it (no use was ticked)",
         "Waiting?": "Waiting for the next dataset",
         "Refused?": "Refused after a look: it names a person",
         "Held?": "Held back: it may name a person; somebody will look at it",

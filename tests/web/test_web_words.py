@@ -28,6 +28,16 @@ MADE = (
     "agreement_",
     "consent_",
     "error_",
+    "thanks_",
+    "review_because_",
+    "review_done_",
+    "review_release",
+    "review_refuse",
+    "state_",
+    "held_",
+    "part_",
+    "phi_",
+    "doubt_",
 )
 
 

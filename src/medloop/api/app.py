@@ -24,7 +24,18 @@ from medloop.api.guard import LOOPBACK, Guard
 from medloop.api.limits import Buckets, Gate, Limits, TooFastError
 from medloop.api.metrics import HttpCounts, Meter
 from medloop.api.policy import Caller, allow
-from medloop.api.routes import data, feedback, feedback_read, pages, pages_rate, pages_see, queue, train
+from medloop.api.routes import (
+    data,
+    feedback,
+    feedback_read,
+    pages,
+    pages_quarantine,
+    pages_rate,
+    pages_see,
+    quarantine,
+    queue,
+    train,
+)
 from medloop.feedback import record
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
@@ -73,7 +84,7 @@ def create_app(
     # Routes are tried in this order, so the busiest come first.
     for router in (feedback.router, queue.router, feedback_read.router, feedback_read.numbers, train.router, data.router):
         app.include_router(router)
-    for router in (pages.router, pages_rate.router, pages_see.router):
+    for router in (quarantine.router, pages.router, pages_rate.router, pages_see.router, pages_quarantine.router):
         app.include_router(router)
 
     @app.get("/healthz")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,6 +22,22 @@ class State(enum.StrEnum):
     released = "released"
     refused = "refused"
     all = "all"
+
+
+class Release(enum.StrEnum):
+    """As in store/quarantine.py; a test compares them."""
+
+    nobody = "nobody"
+    medical_term = "medical_term"
+    public_name = "public_name"
+
+
+class Refuse(enum.StrEnum):
+    name_ = "name"
+    contact = "contact"
+    place_or_date = "place_or_date"
+    story = "story"
+    other = "other"
 
 
 def register(app: typer.Typer) -> None:
@@ -51,51 +67,51 @@ def show(record_id: RecordId) -> None:
 
     Example:  medloop quarantine show fb_0198a2…
     """
-    from medloop.errors import ConfigError, InputError
+    from medloop.errors import ConfigError
     from medloop.loop import actor
-    from medloop.store import quarantine, records, tables
+    from medloop.store import quarantine
     from medloop.store.db import open_store
-    from medloop.store.reads import get_audited
 
     if not sys.stdout.isatty():
         raise ConfigError("'medloop quarantine show' prints what somebody wrote, and only to a terminal", "Run it without a pipe")
     with open_store(common.settings()) as store:
-        held = quarantine.get(store, record_id)
-        kind = quarantine.kind_named(held.kind)
-        found = get_audited(store, kind, record_id, actor=actor(), purpose="quarantine review")
-    if found is None:
-        raise InputError(f"{record_id} is no longer in the store", "It may have been erased: medloop audit show")
-    common.say(f"{record_id} ({held.kind}, {held.state}): {'; '.join(held.reasons)}")
-    for name in tables.encrypted_columns(records.TABLES[kind]):
-        if getattr(found, name) is not None:
-            common.say(f"\n{name}:\n{_printable(str(getattr(found, name)))}")
+        found = quarantine.opened(store, record_id, actor=actor())
+    common.say(f"{record_id} ({found.held.kind}, {found.held.state}): {'; '.join(found.held.reasons)}")
+    for name, text in found.texts:
+        common.say(f"\n{name}:\n{_printable(text)}")
 
 
 @quarantine_app.command("release")
-def release(record_id: RecordId) -> None:
+def release(
+    record_id: RecordId,
+    reason: Annotated[Release | None, typer.Option(help="Why; it goes into the audit log.")] = None,
+) -> None:
     """Say that a record names nobody: datasets may hold it from now on.
 
-    Example:  medloop quarantine release fb_0198a2…
+    Example:  medloop quarantine release fb_0198a2… --reason medical_term
     """
-    _decide(record_id, released=True)
+    _decide(record_id, "released", None if reason is None else reason.value)
 
 
 @quarantine_app.command("refuse")
-def refuse(record_id: RecordId) -> None:
+def refuse(
+    record_id: RecordId,
+    reason: Annotated[Refuse | None, typer.Option(help="Why; it goes into the audit log.")] = None,
+) -> None:
     """Say that a record names somebody: it never enters a dataset. To remove it altogether: medloop erase --record ID.
 
-    Example:  medloop quarantine refuse fb_0198a2…
+    Example:  medloop quarantine refuse fb_0198a2… --reason story
     """
-    _decide(record_id, released=False)
+    _decide(record_id, "refused", None if reason is None else reason.value)
 
 
-def _decide(record_id: str, *, released: bool) -> None:
+def _decide(record_id: str, state: Literal["released", "refused"], reason: str | None) -> None:
     from medloop.loop import actor
     from medloop.store import quarantine
     from medloop.store.db import open_store
 
     with open_store(common.settings()) as store:
-        held = quarantine.decide(store, record_id, "released" if released else "refused", actor=actor())
+        held = quarantine.decide(store, record_id, state, actor=actor(), reason=reason)
     common.say(f"{held.record_id}: {held.state} by {held.decided_by}.")
 
 

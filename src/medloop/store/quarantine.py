@@ -2,9 +2,11 @@
 
     hold(conn, "fb_…", "rlhf_feedback", doubt=1.0, reasons=["a number that could not be taken out"], actor="api")
     for one in listed(store): ...
-    decide(store, "fb_…", "released", actor="user:li")
+    texts = opened(store, "fb_…", actor="usr_1").texts            # after the reading is in the audit log
+    decide(store, "fb_…", "released", actor="usr_1", reason="medical_term", was="waiting")
 
-`kind` is the record's table. A decision can be turned round, and each one leaves an audit line.
+`kind` is the record's table. A decision can be turned round, and each one leaves an audit line. Its reason is one of a list: a
+free text would repeat the very name in the audit log, which nobody can erase.
 """
 
 from __future__ import annotations
@@ -14,15 +16,32 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, exists, func, insert, select, update
 
-from medloop.contracts import AuditEvent, Contract, utc_now
+from medloop.contracts import AuditEvent, Contract, Conversation, utc_now
 from medloop.errors import InputError
-from medloop.store import audit, records
+from medloop.store import audit, records, tables
 from medloop.store.db import Store
-from medloop.store.tables import quarantine
+from medloop.store.reads import get_audited
+from medloop.store.tables import natural_id, quarantine
 
 State = Literal["waiting", "released", "refused"]
+Decision = Literal["released", "refused"]
+REASONS: dict[Decision, tuple[str, ...]] = {
+    "released": ("nobody", "medical_term", "public_name"),
+    "refused": ("name", "contact", "place_or_date", "story", "other"),
+}
+KINDS = {
+    "feedback": "rlhf_feedback", "preference": "rlhf_preferences", "correction": "rlhf_corrections", "trace": "traces",
+}  # fmt: skip
+
+
+class NotHeldError(InputError):
+    """No such record in quarantine."""
+
+
+class AlreadyDecidedError(InputError):
+    """Somebody was quicker: the record is not in the state that the decision was made upon."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +56,14 @@ class Held:
     decided_by: str | None
     decided: datetime | None
     timestamp: datetime
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A held record with its texts, each under the name of its field."""
+
+    held: Held
+    texts: tuple[tuple[str, str], ...]
 
 
 def hold(conn: Connection, record_id: str, kind: str, *, doubt: float, reasons: Sequence[str], actor: str) -> bool:
@@ -57,23 +84,108 @@ def listed(store: Store, state: str | None = "waiting") -> list[Held]:
     return [_held(row) for row in rows]
 
 
+def page(
+    store: Store,
+    *,
+    state: str | None = "waiting",
+    kind: str | None = None,
+    after: str | None = None,
+    limit: int = 50,
+    not_by: str | None = None,
+) -> list[Held]:
+    """A page of them, oldest first; `after` is the last record_id before it, `not_by` leaves out what this user sent."""
+    query = select(quarantine).where(*_wanted(state, kind, not_by)).order_by(quarantine.c.id).limit(limit)
+    with store.read() as conn:
+        if after is not None:
+            row_id = conn.execute(select(quarantine.c.id).where(quarantine.c.record_id == after)).scalar()
+            if row_id is None:
+                raise InputError("'after' names no record in quarantine", "Send the 'next' of the page before")
+            query = query.where(quarantine.c.id > row_id)
+        return [_held(row) for row in conn.execute(query).all()]
+
+
+def count(store: Store, *, state: str | None = "waiting", not_by: str | None = None) -> int:
+    query = select(func.count()).select_from(quarantine).where(*_wanted(state, None, not_by))
+    with store.read() as conn:
+        return int(conn.execute(query).scalar_one())
+
+
+def _wanted(state: str | None, kind: str | None, not_by: str | None) -> list[ColumnElement[bool]]:
+    wanted: list[ColumnElement[bool]] = []
+    if state is not None:
+        wanted.append(quarantine.c.state == state)
+    if kind is not None:
+        wanted.append(quarantine.c.kind == KINDS[kind])
+    for name in KINDS.values() if not_by is not None else ():
+        table = tables.metadata.tables[name]
+        if "recorded_by" in table.c:
+            mine = table.c[natural_id(table)] == quarantine.c.record_id
+            wanted.append(~exists().where(mine, table.c.recorded_by == not_by))
+    return wanted
+
+
 def get(store: Store, record_id: str) -> Held:
     with store.read() as conn:
         row = conn.execute(select(quarantine).where(quarantine.c.record_id == record_id)).first()
     if row is None:
-        raise InputError(f"{record_id} is not in quarantine", "See what is: medloop quarantine list")
+        raise NotHeldError(f"{record_id} is not in quarantine", "See what is: medloop quarantine list")
     return _held(row)
 
 
-def decide(store: Store, record_id: str, state: Literal["released", "refused"], *, actor: str) -> Held:
-    """Release a record for training, or refuse it for good. A person decides, so a person may change their mind."""
+def sent_by(store: Store, held: Held) -> str | None:
+    """The user who handed the record in; None for traces, and where nobody is known."""
+    table = tables.metadata.tables[held.kind]
+    if "recorded_by" not in table.c:
+        return None
+    with store.read() as conn:
+        found: str | None = conn.execute(select(table.c.recorded_by).where(table.c[natural_id(table)] == held.record_id)).scalar()
+    return found
+
+
+def opened(store: Store, record_id: str, *, actor: str) -> Opened:
+    """The record with its texts; the reading is in the audit log before they are handed out."""
+    held = get(store, record_id)
+    kind = kind_named(held.kind)
+    found = get_audited(store, kind, record_id, actor=actor, purpose="quarantine review")
+    if found is None:
+        raise NotHeldError(f"{record_id} is no longer in the store", "It may have been erased: medloop audit show")
+    columns = tables.encrypted_columns(records.TABLES[kind])
+    return Opened(held, tuple(part for name in columns for part in _texts(name, getattr(found, name))))
+
+
+def _texts(name: str, value: object) -> list[tuple[str, str]]:
+    if value is None:
+        return []
+    if isinstance(value, Conversation):
+        return [(message.role, message.content) for message in value.messages]
+    if isinstance(value, tuple):
+        return [(name, str(one)) for one in value]
+    return [(name, str(value))] if value not in ("", {}) else []
+
+
+def decide(
+    store: Store, record_id: str, state: Decision, *, actor: str, reason: str | None = None, was: State | None = None
+) -> Held:
+    """Release a record for training, or refuse it for good. A person decides, so a person may change their mind.
+
+    `was` is the state that the decision was made upon; if another has decided meanwhile, this one does not count.
+    """
+    assert reason is None or reason in REASONS[state], "the list of reasons is checked where they come in"
     get(store, record_id)
     with store.write() as conn:
-        found = update(quarantine).where(quarantine.c.record_id == record_id, quarantine.c.state != state)
-        changed = conn.execute(found.values(state=state, decided_by=actor, decided=utc_now())).rowcount
+        found = quarantine.c.state != state if was is None else quarantine.c.state == was
+        change = update(quarantine).where(quarantine.c.record_id == record_id, found)
+        changed = conn.execute(change.values(state=state, decided_by=actor, decided=utc_now())).rowcount
         if changed:
-            audit.append(conn, AuditEvent(actor=actor, action=f"quarantine.{state}", subject=record_id))
-    return get(store, record_id)
+            detail: dict[str, str | int | float | bool] = {} if reason is None else {"reason": reason}
+            audit.append(conn, AuditEvent(actor=actor, action=f"quarantine.{state}", subject=record_id, detail=detail))
+    held = get(store, record_id)
+    if not changed and was is not None:
+        raise AlreadyDecidedError(
+            f"Somebody else has decided about this record meanwhile: it is {held.state}",
+            "Look at it again; what you sent changed nothing",
+        )
+    return held
 
 
 def kind_named(table: str) -> type[Contract]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ MENU = {
     "compare": ("clinician", "annotator"),
     "correct": ("clinician",),
     "history": ("clinician", "annotator"),
+    "quarantine": ("clinician",),
     "dashboard": ("engineer", "auditor", "admin"),
     "audit": ("auditor",),
     "users": ("admin",),
@@ -73,14 +73,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters["when"] = when
     return env
-
-
-def when(at: datetime | str) -> str:
-    """`2026-02-03 12:00`, in UTC: one clock for everybody who reads the same record."""
-    found = datetime.fromisoformat(at) if isinstance(at, str) else at
-    return f"{found.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def page(template: str, viewer: Viewer, **filled: Any) -> str:

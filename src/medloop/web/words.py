@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ import yaml
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 SLOT = re.compile(r"\{([a-z]+)\}")
+MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # strftime would follow the machine's language
 
 
 def choose(cookie: str | None, accept: str) -> Language:
@@ -55,6 +57,19 @@ class Words:
     def __call__(self, key: str, **filled: object) -> str:
         found = table()[key][self._at]
         return _fill(found, {name: str(value) for name, value in filled.items()}) if filled else found
+
+    def day(self, on: date | str, *, year: bool = True) -> str:
+        """`3 Feb 2026`, `2026年2月3日`; without the year for axes."""
+        at = date.fromisoformat(on) if isinstance(on, str) else on
+        if self.language == "zh":
+            return f"{f'{at.year}年' if year else ''}{at.month}月{at.day}日"
+        return f"{at.day} {MONTHS[at.month - 1]}{f' {at.year}' if year else ''}"
+
+    def when(self, at: datetime | str, *, seconds: bool = False) -> str:
+        """`3 Feb 2026, 12:00 UTC`: one clock for everybody who reads the same record, and it is named."""
+        found = (datetime.fromisoformat(at) if isinstance(at, str) else at).astimezone(UTC)
+        clock = f"{found:%H:%M:%S}" if seconds else f"{found:%H:%M}"
+        return f"{self.day(found.date())}{' ' if self.language == 'zh' else ', '}{clock} UTC"
 
     def or_plain(self, key: str, plain: str) -> str:
         """For names that come from elsewhere, such as an axis somebody made up."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
@@ -37,6 +38,8 @@ Kind = Literal["rate", "compare", "correct"]
 Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue"))]
 MADE: dict[Kind, OwnKind] = {"rate": "feedback", "compare": "preference", "correct": "correction"}
 BACK = ("queue", *get_args(Kind))
+WORTH_SAYING = 0.2  # weight from which a reason of the queue is told
+FATES = ("waiting", "no_consent", "quarantined")  # of what was just sent
 
 
 @router.get("/queue")
@@ -49,9 +52,9 @@ def next_in_queue(request: Request, caller: Rater, lapsed: bool = False) -> Resp
         "skipped": done.get("skipped", 0),
         "open": sum(queue.stats(store_of(request)).open_by_kind.values()),
     }
-    progress = t("queue_progress", **n)
+    progress = t("queue_progress" if n["done"] or n["skipped"] else "queue_open", **n)
     if item is None:
-        return show(request, caller, "empty.html", title=t("queue_title"), text=f"{t('queue_empty')} {progress}")
+        return show(request, caller, "empty.html", title=t("queue_title"), text=f"{_empty(caller, t)} {progress}")
     source = forms.of_item(item)
     form = Form(caller.csrf, forms.new_once(), {**source.about, "back": "queue"})
     note = t("queue_lapsed") if lapsed else ""
@@ -100,8 +103,14 @@ async def correct(request: Request, caller: Rater, form: Fields) -> Response:
 
 
 @router.get("/thanks")
-def thanks(request: Request, caller: Rater, back: str = "queue", critical: bool = False) -> Response:
-    return show(request, caller, "thanks.html", after=f"/web/{back if back in BACK else 'queue'}", critical=critical)
+def thanks(
+    request: Request, caller: Rater, back: str = "queue", critical: bool = False, fate: str = "waiting", kind: str = "",
+    record: Annotated[str, Query(max_length=200)] = "",
+) -> Response:  # fmt: skip
+    """What was stored and what happens to it next; the address says only which of a few sentences fits."""
+    again = f"/web/{kind}?again={quote(record, safe='')}" if kind in MADE and record else ""
+    after, known = f"/web/{back if back in BACK else 'queue'}", fate if fate in FATES else "waiting"
+    return show(request, caller, "thanks.html", critical=critical, after=after, fate=known, again=again)
 
 
 def is_senior(caller: Caller) -> bool:
@@ -118,11 +127,16 @@ def _open(request: Request, caller: Caller, kind: Kind, about: Mapping[str, str]
         item = queue.next_item(store, caller.user_id, senior=is_senior(caller), kinds=(kind,))
         source = forms.of_item(item) if item else None
     if source is None and (kind == "compare" or caller.role != "clinician"):
-        text = t("nothing_to_compare") if kind == "compare" else t("queue_empty")
+        text = t("nothing_to_compare") if kind == "compare" else _empty(caller, t)
         return show(request, caller, "empty.html", title=t(f"{kind}_title"), text=text)
     about = {**(source.about if source else {}), "back": kind}
     form = Form(caller.csrf, forms.new_once(), about, source.before if source else {})
-    return _draw(request, caller, kind, form, source, item)
+    return _draw(request, caller, kind, form, source, item, own=own)
+
+
+def _empty(caller: Caller, t: Words) -> str:
+    """Nothing for them now; only clinicians can paste an answer of their own."""
+    return t("queue_empty") if is_senior(caller) else t("queue_empty_annotator")
 
 
 def _named(store: Store, caller: Caller, kind: Kind, about: Mapping[str, str]) -> Source | None:
@@ -186,10 +200,12 @@ async def _send(request: Request, caller: Caller, kind: Kind, values: dict[str, 
         code, said = _refusal(error, t)
         return _draw(request, caller, kind, Form(caller.csrf, once, about, values, {"": said}), source, None, code=code)
     back = about["back"] if about["back"] in BACK else "queue"
+    fate = "quarantined" if stored.answer["quarantined"] else "waiting" if made.consent else "no_consent"
     critical = "&critical=true" if "incident_id" in stored.answer else ""
+    named = quote(stored.answer[f"{MADE[kind]}_id"], safe="")
     if source is not None and source.item_id is not None and source.supersedes is None:
         await _finish(request, caller, source.item_id, stored.answer[f"{MADE[kind]}_id"])
-    return go(f"/web/thanks?back={back}{critical}")
+    return go(f"/web/thanks?back={back}&fate={fate}&kind={kind}&record={named}{critical}")
 
 
 def _body(
@@ -233,15 +249,23 @@ def _refusal(error: Exception, t: Words) -> tuple[int, str]:
 
 def _draw(
     request: Request, caller: Caller, kind: Kind, form: Form, source: Source | None, item: Leased | None,
-    *, code: int = 200, ask_critical: bool = False, progress: str = "",
+    *, code: int = 200, ask_critical: bool = False, progress: str = "", own: bool = True,
 ) -> Response:  # fmt: skip
     t = words_of(request)
-    why = [t.or_plain(f"reason_{name}", name) for name, weight in (item.reasons if item else {}).items() if weight > 0]
+    ranked = sorted((item.reasons if item else {}).items(), key=lambda one: -one[1])
+    why = [t.or_plain(f"reason_{name}", name) for name, weight in ranked if weight >= WORTH_SAYING][:2]
     leased = None
     if item is not None:
         minutes = max(1, round((item.until - utc_now()).total_seconds() / 60))
         leased = {"item_id": item.item_id, "why": why, "minutes": minutes, "adjudicates": item.adjudicates}
-    filled: dict[str, Any] = {"form": form, "source": source, "leased": leased, "axes": forms.AXES, "progress": progress}
+    filled: dict[str, Any] = {
+        "form": form,
+        "source": source,
+        "leased": leased,
+        "axes": forms.AXES,
+        "progress": progress,
+        "own": own,
+    }
     return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, **filled)
 
 

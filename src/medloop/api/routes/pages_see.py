@@ -55,9 +55,10 @@ def see_dashboard(request: Request, caller: Watcher, days: Annotated[int, Query(
     }
     filled["incidents"] = incidents.listed(store, state="open", limit=LINES)
     waiting = sum(queue.stats(store).open_by_kind.values())
-    filled["tiles"] = dashboard.tiles(found, waiting, len(quarantine.listed(store)), t)
+    filled["tiles"] = dashboard.tiles(found, waiting, quarantine.count(store), t)
     filled["figures"] = dashboard.figures(found, t)
-    filled["alerts"] = found.alerts if caller.role in CLOSERS else ()  # they name people
+    seen = found.alerts if caller.role in CLOSERS else ()  # they name people
+    filled["alerts"] = dashboard.worth_a_look(seen, filled["names"], t)
     return show(request, caller, "dashboard.html", may_close=caller.role in CLOSERS, **filled)
 
 

@@ -35,6 +35,12 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
   });
 }
 
+// Times are UTC for everybody; pointing at one says what that is on the reader's own clock.
+for (const time of document.querySelectorAll("time[datetime]")) {
+  const at = new Date(time.dateTime);
+  if (!Number.isNaN(at.getTime())) time.title = at.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "long" });
+}
+
 // Leaving with half-written text asks first.
 for (const form of document.querySelectorAll("form[data-keep]")) {
   let touched = false;

@@ -1,0 +1,163 @@
+"""`/api/v1/rlhf/quarantine`: records that may still name somebody, for the people who look at them and decide.
+
+Clinicians only: deciding means reading what was written. Nobody decides about what they sent themselves: it needs a second pair
+of eyes. The list has no text. A single record has its texts, and the reading is in the audit log before they leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Path as InPath
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from medloop.api.errors import answer
+from medloop.api.policy import Caller, NothingHereError, allow
+from medloop.api.routes.feedback import REFUSED, store_of
+from medloop.errors import InputError
+from medloop.feedback import review
+from medloop.feedback.bodies import Id
+from medloop.store import quarantine
+from medloop.store.db import Store
+from medloop.store.quarantine import REASONS, Decision, Held, Opened
+
+router = APIRouter(prefix="/api/v1/rlhf", tags=["quarantine"])
+
+Reviewer = Annotated[Caller, Depends(allow("clinician", scope="privacy"))]
+RecordId = Annotated[str, InPath(max_length=200)]
+FOUND: dict[int | str, dict[str, Any]] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
+KIND = {table: kind for kind, table in quarantine.KINDS.items()}
+STATE: dict[str, Decision] = {"release": "released", "refuse": "refused"}
+
+
+class HeldQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    state: Literal["waiting", "released", "refused", "all"] = "waiting"
+    kind: Literal["feedback", "preference", "correction", "trace"] | None = None
+    limit: int = Field(50, ge=1, le=200)
+    after: Id | None = Field(None, description="The 'next' of the page before.")
+
+
+class HeldOut(BaseModel):
+    """A held record without its text. `reasons`: what sort of thing the scan doubts."""
+
+    record_id: str = Field(examples=["fb_0199c0de-0000-7000-8000-000000000000"])
+    kind: Literal["feedback", "preference", "correction", "trace"]
+    state: Literal["waiting", "released", "refused"]
+    doubt: float = Field(ge=0, le=1, examples=[0.9])
+    reasons: list[str] = Field(examples=[["a word that may be a name, a place or an organisation"]])
+    decided_by: str | None = None
+    decided: datetime | None = None
+    timestamp: datetime
+
+
+class HeldPage(BaseModel):
+    """`next` is the `after` of the next page, null on the last one."""
+
+    items: list[HeldOut]
+    next: str | None = None
+
+
+class MarkOut(BaseModel):
+    """Characters `start` to `end` of a text: what the scrubber takes out as a `why`, or doubts because of `why`."""
+
+    start: int
+    end: int
+    what: Literal["taken_out", "doubt"]
+    why: str
+
+
+class TextOut(BaseModel):
+    name: str = Field(examples=["user_query"])
+    text: str
+    marks: list[MarkOut]
+
+
+class OpenedOut(HeldOut):
+    texts: list[TextOut]
+
+
+class DecisionBody(BaseModel):
+    """`was` is the state you saw: if another has decided meanwhile, the answer is 409 and nothing changes."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"decision": "release", "reason": "medical_term", "was": "waiting"}]}
+    )
+
+    decision: Literal["release", "refuse"]
+    reason: Literal["nobody", "medical_term", "public_name", "name", "contact", "place_or_date", "story", "other"]
+    was: Literal["waiting", "released", "refused"] = "waiting"
+
+
+def shown(held: Held) -> dict[str, Any]:
+    return {**asdict(held), "kind": KIND[held.kind], "reasons": list(held.reasons)}
+
+
+def for_review(store: Store, caller: Caller, record_id: str) -> Held:
+    """The held record, if there is one and somebody else sent it; else there is nothing here."""
+    try:
+        held = quarantine.get(store, record_id)
+    except quarantine.NotHeldError:
+        raise NothingHereError("There is no such record to review", "Check its id") from None
+    if quarantine.sent_by(store, held) == caller.user_id:
+        raise NothingHereError("There is no such record to review", "What you sent yourself is for somebody else to look at")
+    return held
+
+
+def opened_for_review(store: Store, caller: Caller, record_id: str) -> Opened:
+    for_review(store, caller, record_id)
+    try:
+        return quarantine.opened(store, record_id, actor=caller.user_id)
+    except quarantine.NotHeldError:  # erased a moment ago
+        raise NothingHereError("There is no such record to review", "Check its id") from None
+
+
+def state_of(decision: str, reason: str) -> Decision:
+    """The state that a decision leads to, if the reason is one for it."""
+    state = STATE[decision]
+    if reason not in REASONS[state]:
+        raise InputError(f"'{reason}' is no reason to {decision} a record", f"Reasons are {', '.join(REASONS[state])}")
+    return state
+
+
+@router.get("/quarantine", response_model=HeldPage, responses=FOUND)
+def list_held(request: Request, caller: Reviewer, wanted: Annotated[HeldQuery, Query()]) -> HeldPage:
+    """Held records that somebody else sent, oldest first, without their texts."""
+    request.app.state.buckets.take(caller.credential)
+    state = None if wanted.state == "all" else wanted.state
+    found = quarantine.page(
+        store_of(request), state=state, kind=wanted.kind, after=wanted.after, limit=wanted.limit + 1, not_by=caller.user_id
+    )
+    items = [HeldOut.model_validate(shown(one)) for one in found[: wanted.limit]]
+    return HeldPage(items=items, next=items[-1].record_id if len(found) > wanted.limit else None)
+
+
+@router.get("/quarantine/{record_id}", response_model=OpenedOut, responses=FOUND)
+def open_held(record_id: RecordId, request: Request, caller: Reviewer) -> OpenedOut:
+    """One held record with its texts, and marks where to look. The reading is audited."""
+    request.app.state.buckets.take(caller.credential)
+    found = opened_for_review(store_of(request), caller, record_id)
+    marked = review.marks([text for _, text in found.texts])
+    texts = [
+        {"name": name, "text": text, "marks": [asdict(mark) for mark in marks]}
+        for (name, text), marks in zip(found.texts, marked, strict=True)
+    ]
+    return OpenedOut.model_validate({**shown(found.held), "texts": texts})
+
+
+@router.post("/quarantine/{record_id}/decision", response_model=HeldOut, responses={**FOUND, 409: {"description": "Decided."}})
+def decide(record_id: RecordId, body: DecisionBody, request: Request, caller: Reviewer) -> Response:
+    """Release a record for datasets, or refuse it. 409: somebody else has decided meanwhile."""
+    request.app.state.buckets.take(caller.credential)
+    store, state = store_of(request), state_of(body.decision, body.reason)
+    for_review(store, caller, record_id)
+    try:
+        held = quarantine.decide(store, record_id, state, actor=caller.user_id, reason=body.reason, was=body.was)
+    except quarantine.AlreadyDecidedError as error:
+        return answer(409, error.what, error.to_do)
+    return JSONResponse(HeldOut.model_validate(shown(held)).model_dump(mode="json"))

@@ -1,0 +1,118 @@
+"""For whoever looks at a record in quarantine: what the scrubber takes out by itself, and what it doubts, by place and reason.
+
+    for part, found in zip(texts, marks(texts)): ...    # Mark(3, 14, "taken_out", "PHONE"), Mark(20, 26, "doubt", "a word that…")
+
+The scrubber says that it doubts a text, not where. So the place is found by trying: the clause that is doubted by itself, and in
+it the fewest words without which it would not be. That is where to look first, not a promise that nothing is anywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from medloop.privacy.scrub import Assessment, Found, Scrubber, assess, find
+
+MOST_CLAUSE = 400  # characters; a longer clause is marked whole
+MOST_CLAUSES = 12  # of one text that are looked into
+_CLAUSE = re.compile(r"[^。！？；!?;\n.,，]+(?:[.,](?=\S)[^。！？；!?;\n.,，]+)*")
+_TOKEN = re.compile(
+    r"\d(?:[^\w\n]{0,4}\d)+|[零〇一二三四五六七八九幺壹贰叁肆伍陆柒捌玖]{3,}|[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+(?:['’@.\-][^\W_\u3400-\u9fff]+)*"
+)
+_HANZI = re.compile(r"[\u3400-\u9fff]")
+_HIDDEN = "[NAME_9]"  # as if it had been taken out
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Characters `start` to `end`: taken out as a `why` (PHONE, NAME …), or doubted because of `why`."""
+
+    start: int
+    end: int
+    what: Literal["taken_out", "doubt"]
+    why: str
+
+
+def marks(texts: Sequence[str]) -> list[list[Mark]]:
+    """The marks of each text of one record, in order and without overlap."""
+    scrubber = Scrubber()  # one for the record, as when it was held
+    return [_marks(text, scrubber.assess(text)) for text in texts]
+
+
+def _marks(text: str, seen: Assessment) -> list[Mark]:
+    taken = [Mark(one.start, one.end, "taken_out", one.kind) for one in seen.spans or _found(text)]
+    if not seen.quarantined:
+        return taken
+    free = [spot for spot in _spots(text) if not any(spot.start < one.end and one.start < spot.end for one in taken)]
+    return sorted([*taken, *free], key=lambda one: one.start)
+
+
+def _found(text: str) -> list[Found]:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return []
+    return find(text)
+
+
+def _spots(text: str) -> list[Mark]:
+    """Where the doubt is: in the clauses that are doubted by themselves, else in those without which the text is not."""
+    clauses = [(found.start(), found.end()) for found in _CLAUSE.finditer(text)]
+    alone = [(span, seen) for span in clauses if (seen := assess(text[slice(*span)])).quarantined][:MOST_CLAUSES]
+    if alone:
+        return [mark for span, seen in alone for mark in _inside(text, span, seen.reasons[0])]
+    reason = next(iter(assess(text).reasons), "")
+    without = [span for span in clauses[:MOST_CLAUSES] if not assess(text[: span[0]] + text[span[1] :]).quarantined]
+    return [Mark(*_trimmed(text, span), "doubt", reason) for span in without]
+
+
+def _inside(text: str, span: Span, reason: str) -> list[Mark]:
+    clause, start = text[slice(*span)], span[0]
+    tokens = [(found.start(), found.end()) for found in _TOKEN.finditer(clause)] if len(clause) <= MOST_CLAUSE else []
+
+    def clears(hidden: Sequence[Span]) -> bool:
+        return not assess(_without(clause, hidden)).quarantined
+
+    # A Chinese name and the sign beside it that makes it one: each alone removes the doubt, and together they are the place.
+    signs = [token for token in tokens if _HANZI.match(clause, token[0]) and clears([token])]
+    found = signs or _fewest(tokens, clears)
+    if not found:
+        return [Mark(*_trimmed(text, span), "doubt", reason)]
+    joined: list[Span] = []
+    for a, b in found:
+        if joined and a - joined[-1][1] <= 1:
+            joined[-1] = (joined[-1][0], max(b, joined[-1][1]))
+        else:
+            joined.append((a, b))
+    return [Mark(start + a, start + b, "doubt", reason) for a, b in joined]
+
+
+def _fewest(tokens: Sequence[Span], clears: Callable[[Sequence[Span]], bool]) -> list[Span]:
+    """Tokens of which none can be left out: hidden from the left until the doubt is gone, then given back one by one."""
+    hidden: list[Span] = []
+    for token in tokens:
+        hidden.append(token)
+        if clears(hidden):
+            break
+    else:
+        return []
+    for token in tuple(hidden):
+        rest = [one for one in hidden if one != token]
+        if rest and clears(rest):
+            hidden = rest
+    return hidden
+
+
+def _without(clause: str, hidden: Sequence[Span]) -> str:
+    for start, end in reversed(hidden):
+        clause = clause[:start] + _HIDDEN + clause[end:]
+    return clause
+
+
+def _trimmed(text: str, span: Span) -> Span:
+    start, end = span
+    piece = text[start:end]
+    return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())

@@ -1,0 +1,169 @@
+"""`/api/v1/rlhf/quarantine`: lists without text, single records with marks and an audit line, decisions of which the first counts."""
+
+import threading
+
+import pytest
+from fastapi.testclient import TestClient
+
+from medloop.api.app import create_app
+from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace
+from medloop.loop import init_workspace
+from medloop.settings import Settings
+from medloop.store import audit, quarantine, records, users
+from medloop.store.db import open_store
+
+SPELT = "电话是幺三八零零一三八零零零，头晕怎么办"
+DOOR = "/api/v1/rlhf/quarantine"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """An app with two clinicians, and one held record of every kind that the first one sent."""
+    home = tmp_path_factory.mktemp("held") / "clinic"
+    init_workspace(home)
+    settings = Settings(home=home, device="cpu", threads=1, offline=True)
+    with open_store(settings) as store:
+        people = {name: users.add_user(store, name, "clinician", actor="test") for name in ("sender", "looker", "third")}
+        keys = {name: users.new_key(store, user, actor="test") for name, user in people.items()}
+        with TestClient(create_app(settings, supervise=False), base_url="http://127.0.0.1") as client:
+            yield client, {name: {"Authorization": f"Bearer {key}"} for name, key in keys.items()}, store, people
+
+
+@pytest.fixture
+def held(world):
+    _, _, store, people = world
+    by = {"recorded_by": people["sender"].user_id}
+    talk = Conversation(messages=(Message(role="user", content=SPELT), Message(role="assistant", content="Rest.")))
+    made = [
+        Feedback(session_id="s", agent_name="x", user_query=SPELT, agent_response="Rest.", rating=3, **by),
+        Preference(prompt="q", response_a="a", response_b=SPELT, preferred="a", **by),
+        Correction(prompt="q", original="a", golden="b", reason=SPELT, **by),
+        Trace(session_id="s", agent_name="x", model_version="m", conversation=talk),
+    ]
+    records.add(store, made, actor="test")
+    with store.write() as conn:
+        for one in made:
+            quarantine.hold(
+                conn, records.id_of(one), records.TABLES[type(one)].name, doubt=1.0, reasons=["a number"], actor="test"
+            )
+    return [records.id_of(one) for one in made]
+
+
+def decision(client, record_id, who, decision="release", reason="nobody", **more):
+    return client.post(f"{DOOR}/{record_id}/decision", json={"decision": decision, "reason": reason, **more}, headers=who)
+
+
+def test_the_list_is_paged_filtered_and_without_text(world, held):
+    client, who, _, _ = world
+    found, after = [], {}
+    while True:
+        page = client.get(DOOR, params={"limit": 3, **after}, headers=who["looker"])
+        assert "幺三八" not in page.text
+        found += page.json()["items"]
+        if page.json()["next"] is None:
+            break
+        after = {"after": page.json()["next"]}
+    assert [one["record_id"] for one in found][-4:] == held
+    assert [one["kind"] for one in found][-4:] == ["feedback", "preference", "correction", "trace"]
+    only = client.get(DOOR, params={"kind": "trace"}, headers=who["looker"]).json()["items"]
+    assert {one["kind"] for one in only} == {"trace"} and set(only[0]) == {
+        "record_id", "kind", "state", "doubt", "reasons", "decided_by", "decided", "timestamp",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [{"after": "none"}, {"state": "x"}, {"limit": 0}, {"kind": "user"}, {"text": "1"}])
+def test_a_filter_that_is_none_is_refused(world, bad):
+    client, who, _, _ = world
+    assert client.get(DOOR, params=bad, headers=who["looker"]).status_code == 422
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_single_record_has_its_texts_with_marks_and_is_audited(world, held, at):
+    client, who, store, people = world
+    found = client.get(f"{DOOR}/{held[at]}", headers=who["looker"]).json()
+    spelt = next(one for one in found["texts"] if "幺" in one["text"])
+    (mark,) = [mark for mark in spelt["marks"] if mark["what"] == "doubt"]
+    assert "幺三八零零一三八零零零" in spelt["text"][mark["start"] : mark["end"]]
+    lines = [one for one in audit.page(store, actor=people["looker"].user_id) if one["subject"] == held[at]]
+    assert [one["action"].endswith(".read") for one in lines] == [True]
+
+
+def test_the_sender_finds_nothing_to_review(world, held):
+    client, who, store, _ = world
+    mine = client.get(DOOR, headers=who["sender"]).json()["items"]
+    assert {one["kind"] for one in mine} == {"trace"}  # which nobody sent in person
+    for record_id in held[:3]:
+        answers = client.get(f"{DOOR}/{record_id}", headers=who["sender"]), decision(client, record_id, who["sender"])
+        assert [one.status_code for one in answers] == [404, 404] and "幺" not in answers[0].text
+        assert quarantine.get(store, record_id).state == "waiting"
+
+
+def test_a_decision_counts_and_the_next_one_is_told(world, held):
+    client, who, store, people = world
+    first = decision(client, held[0], who["looker"], "refuse", "contact")
+    assert first.status_code == 200 and first.json()["state"] == "refused"
+    late = decision(client, held[0], who["third"])
+    assert (
+        late.status_code == 409
+        and "Somebody else has decided" in late.json()["error"]
+        and "it is refused" in late.json()["error"]
+    )
+    assert quarantine.get(store, held[0]).decided_by == people["looker"].user_id
+    turned = decision(client, held[0], who["third"], was="refused")
+    assert turned.status_code == 200 and turned.json()["state"] == "released"
+
+
+def test_of_eight_at_once_one_decides(world, held):
+    client, who, store, _ = world
+    said: list[int] = []
+    start = threading.Barrier(8)
+
+    def decide(n: int) -> None:
+        start.wait()
+        said.append(
+            decision(
+                client, held[1], who["looker" if n % 2 else "third"], *(("release", "nobody"), ("refuse", "name"))[n % 2]
+            ).status_code
+        )
+
+    threads = [threading.Thread(target=decide, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == [200] + [409] * 7
+    lines = [one for one in audit.page(store) if one["subject"] == held[1] and one["action"].startswith("quarantine.re")]
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"decision": "release", "reason": "name"},
+        {"decision": "refuse", "reason": "medical_term"},
+        {"decision": "release"},
+        {"decision": "free", "reason": "nobody"},
+        {"decision": "release", "reason": "nobody", "actor": "admin"},
+        {"decision": "release", "reason": "Li Wei is named here"},
+    ],
+)
+def test_a_reason_is_one_of_the_list_and_never_repeated(world, held, body):
+    client, who, store, _ = world
+    answered = client.post(f"{DOOR}/{held[2]}/decision", json=body, headers=who["looker"])
+    assert answered.status_code == 422 and "Li Wei" not in answered.text
+    assert quarantine.get(store, held[2]).state == "waiting"
+
+
+def test_an_unknown_record_is_not_there(world):
+    client, who, _, _ = world
+    assert client.get(f"{DOOR}/none", headers=who["looker"]).status_code == 404
+    assert decision(client, "none", who["looker"]).status_code == 404
+
+
+def test_the_command_line_knows_the_same_reasons():
+    from medloop.api.routes.quarantine import DecisionBody
+    from medloop.cli.quarantine import Refuse, Release
+
+    assert {"released": tuple(Release), "refused": tuple(Refuse)} == quarantine.REASONS
+    every = set(DecisionBody.model_json_schema()["properties"]["reason"]["enum"])
+    assert every == {one for some in quarantine.REASONS.values() for one in some}

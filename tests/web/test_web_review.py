@@ -1,0 +1,151 @@
+"""The privacy review: one held record at a time, with what is doubted marked; released or refused with a reason, by somebody else."""
+
+import re
+
+import pytest
+from web_world import HIDDEN
+
+from medloop.contracts import Feedback
+from medloop.feedback.review import marks
+from medloop.privacy.scrub import assess
+from medloop.store import audit, quarantine, records, users
+from medloop.web import review
+from medloop.web.words import Words
+
+SPELT = "我邻居的电话是幺三八零零一三八零零零，最近总是头晕"  # a number that the scrubber cannot take out
+FORM = re.compile(r'<form class="decision (\w+)".*?</form>', re.S)
+
+
+@pytest.fixture
+def hold(store):
+    """Put a record of somebody into quarantine; returns its id."""
+
+    def put(question: str = SPELT, by: str = "other", answer: str = "Rest.") -> str:
+        user = users.get_user(store, by).user_id
+        said = Feedback(
+            session_id="s",
+            agent_name="x",
+            user_query=question,
+            agent_response=answer,
+            rating=3,
+            recorded_by=user,
+            clinician_id=user,
+        )
+        records.add(store, [said], actor="test")
+        with store.write() as conn:
+            quarantine.hold(
+                conn,
+                said.feedback_id,
+                "rlhf_feedback",
+                doubt=1.0,
+                reasons=["characters that may be a Chinese name"],
+                actor="test",
+            )
+        return said.feedback_id
+
+    return put
+
+
+def lines_of(store, action: str) -> list[dict]:
+    return audit.page(store, action=action)
+
+
+def decided(someone, page: str, decision: str, reason: str, follow: bool = True):
+    """Send the form of this decision as the page has it."""
+    form = next(found[0] for found in FORM.finditer(page) if found[1] == decision)
+    fields = {**dict(HIDDEN.findall(form)), "decision": decision, "reason": reason}
+    return someone.client.post("/web/quarantine", data=fields, follow_redirects=follow)
+
+
+def test_a_text_is_shown_with_its_doubts_after_the_reading_is_audited(browse, hold, store):
+    record_id = hold()
+    page = browse("clinician").get("/web/quarantine").text
+    assert "<mark>幺三八零零一三八零零零<sup>1</sup></mark>" in page and "could not be taken out" in page
+    assert "characters that may be a Chinese name" in page
+    (line,) = [one for one in lines_of(store, "rlhf_feedback.read") if one["subject"] == record_id]
+    assert line["detail"] == {"purpose": "quarantine review", "rows": 1}
+
+
+def test_marks_split_a_text_and_lose_nothing_of_it():
+    text = f"Mr Li Wei, call +86 13800138000.\n{SPELT}"
+    (found,) = marks([text])
+    (part,) = review.parts([("user_query", text)], [found], Words("zh"))
+    assert "".join(piece.text for piece in part.pieces) == text
+    assert {piece.label for piece in part.pieces if piece.what == "out"} >= {"电话"} and part.doubts == ("无法去除的号码或地址",)
+
+
+@pytest.mark.parametrize("text", [SPELT, "Пациент жалуется на боль в груди", "\ud800 a"])
+def test_every_reason_of_the_scan_has_its_words(text):
+    (reason,) = assess(text).reasons
+    assert reason in review.DOUBTS and Words("zh")(review.DOUBTS[reason]) != reason
+
+
+def test_a_decision_leads_to_the_next_one_and_is_kept_with_its_reason(browse, hold, store):
+    first, second = hold(), hold("Second?")
+    someone = browse("clinician")
+    answered = decided(someone, someone.get("/web/quarantine").text, "refuse", "contact")
+    assert "Refused. It enters no dataset." in answered.text and "Second?" in answered.text
+    assert f"/web/quarantine?record={first}" in answered.text  # the way back
+    assert [quarantine.get(store, one).state for one in (first, second)] == ["refused", "waiting"]
+    (line,) = lines_of(store, "quarantine.refused")
+    me = users.get_user(store, "clinician").user_id
+    assert (line["actor"], line["subject"], line["detail"]) == (me, first, {"reason": "contact"})
+
+
+def test_a_decision_can_be_turned_round(browse, hold, store):
+    record_id = hold()
+    someone = browse("clinician")
+    decided(someone, someone.get("/web/quarantine").text, "refuse", "name")
+    page = someone.get(f"/web/quarantine?record={record_id}").text
+    assert "It is refused, decided by clinician" in page and "decision refuse" not in page
+    decided(someone, page, "release", "nobody")
+    assert quarantine.get(store, record_id).state == "released"
+
+
+def test_of_two_reviewers_the_second_is_told_and_changes_nothing(browse, hold, store):
+    record_id = hold(by="annotator")
+    one, two = browse("clinician"), browse("other")
+    pages = [someone.get("/web/quarantine").text for someone in (one, two)]
+    decided(one, pages[0], "refuse", "name")
+    late = decided(two, pages[1], "release", "nobody")
+    assert late.status_code == 409 and "Somebody else has decided about that record meanwhile: it is refused." in late.text
+    assert quarantine.get(store, record_id).state == "refused" and len(lines_of(store, "quarantine.released")) == 0
+
+
+@pytest.mark.parametrize(("decision", "reason"), [("release", ""), ("release", "name"), ("refuse", "nobody"), ("", "name")])
+def test_without_a_reason_that_fits_nothing_is_decided(browse, hold, store, decision, reason):
+    record_id = hold()
+    someone = browse("clinician")
+    answered = someone.post("/web/quarantine", record=record_id, decision=decision, reason=reason)
+    assert answered.status_code == 422 and "Say why: choose one of the reasons." in answered.text and SPELT[:5] in answered.text
+    assert quarantine.get(store, record_id).state == "waiting"
+
+
+def test_what_one_sent_oneself_is_for_somebody_else(browse, hold, store):
+    record_id = hold()
+    sender = browse("other")
+    assert "Nothing waits for a look." in sender.get("/web/quarantine").text
+    assert sender.get(f"/web/quarantine?record={record_id}").status_code == 404
+    assert sender.post("/web/quarantine", record=record_id, decision="release", reason="nobody").status_code == 404
+    assert quarantine.get(store, record_id).state == "waiting"
+    assert not [one for one in lines_of(store, "rlhf_feedback.read") if one["subject"] == record_id]
+
+
+def test_later_goes_on_and_comes_round_again(browse, hold):
+    first = hold("First?")
+    hold("Second?")
+    someone = browse("clinician")
+    page = someone.get(f"/web/quarantine?after={first}").text
+    assert "Second?" in page and "First?" not in page
+    behind = re.search(r"/web/quarantine\?after=([^\"]+)", page)[1]
+    end = someone.get(f"/web/quarantine?after={behind}").text
+    assert "That was the last one. Still open: 2." in end and "First?" not in end
+    assert "First?" in someone.get("/web/quarantine?after=unknown").text
+
+
+def test_a_record_that_was_erased_meanwhile_is_not_there(browse, hold, store):
+    record_id = hold()
+    with store.write() as conn:
+        table = records.TABLES[Feedback]
+        conn.execute(table.delete().where(table.c.feedback_id == record_id))
+    assert browse("clinician").get(f"/web/quarantine?record={record_id}").status_code == 404

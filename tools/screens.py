@@ -1,0 +1,284 @@
+"""Pictures of the web pages: a server on a throwaway workspace with invented people and texts, looked at by Chromium.
+
+    python tools/screens.py                        # the pictures of docs/stages/web.md, into docs/screens/
+    python tools/screens.py --all --out build/all  # every page, in both languages, at desk and phone width, light; some dark
+
+Needs the dev extra and a Chromium (`chromium` in PATH, or the variable CHROMIUM). Everything shown is made up here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from medloop.api.app import create_app
+from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace, utc_now
+from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.loop import init_workspace
+from medloop.settings import Settings
+from medloop.store import queue, records, users
+from medloop.store.db import Store, open_store
+
+SCREENS = Path(__file__).resolve().parent.parent / "docs" / "screens"
+PASSWORD = "invented for pictures"
+SIZES = {"desk": (1000, 700), "phone": (390, 844)}
+MOST_ONE, MOST_ALL = 60_000, 500_000  # bytes
+PEOPLE = {
+    "dr.marlow": "clinician", "dr.quist": "clinician", "dr.okoro": "clinician", "lin.annotates": "annotator",
+    "sam.builds": "engineer", "ada.audits": "auditor", "kim.admin": "admin",
+}  # fmt: skip
+CHEST = "I have had crushing chest pain for an hour and my left arm is numb. What should I do?"
+REST = "This is probably tension. Drink some tea, rest for an hour and see how you feel tomorrow."
+CALL = (
+    "This may be a heart attack. Call an ambulance now. Do not drive yourself.\n"
+    "Sit down, loosen tight clothes, and unlock the door. If you have been told to take aspirin, chew one."
+)
+DOSE = "我70岁，一直在吃华法林，今天牙疼，可以吃布洛芬吗？"
+DOSE_BAD = "可以，布洛芬是常用止痛药，按说明书服用即可。"
+DOSE_GOOD = "不建议自行服用。华法林与布洛芬同用会明显增加出血风险，请先联系您的医生，可询问对乙酰氨基酚是否适合您。"
+FEVER = "孩子两岁，发烧39度，精神还好，怎么办？"
+FEVER_BAD = "多喝水，睡一觉就好了。"
+HELD_EN = "Grandpa quillfeather fell again and bruxton thinks it is the pills. Can he take codeine? Call +1 212 555 0142."
+HELD_ZH = "我邻居的电话是幺三八零零一三八零零零，家属慕容说他吃了布洛芬，最近总是头晕，怎么办？"
+# name in the docs -> (who, page, size, language)
+DOCS = {
+    "rate": ("dr.marlow", "/web/rate", "desk", "en"),
+    "compare": ("dr.marlow", "/web/compare", "desk", "en"),
+    "correct": ("dr.quist", "/web/correct", "desk", "zh"),
+    "history": ("dr.okoro", "/web/history", "desk", "en"),
+    "queue": ("lin.annotates", "/web/queue", "phone", "zh"),
+    "dashboard": ("sam.builds", "/web/dashboard", "desk", "en"),
+    "audit": ("ada.audits", "/web/audit?check=true", "desk", "zh"),
+    "quarantine": ("dr.marlow", "/web/quarantine", "desk", "en"),
+}
+EVERY = {
+    "login": (None, "/web/login"),
+    "home": ("dr.marlow", "/web/"),
+    "home_engineer": ("sam.builds", "/web/"),
+    "queue": ("lin.annotates", "/web/queue"),
+    "rate": ("dr.marlow", "/web/rate"),
+    "rate_own": ("dr.marlow", "/web/rate?own=true"),
+    "compare": ("dr.marlow", "/web/compare"),
+    "correct": ("dr.marlow", "/web/correct"),
+    "history": ("dr.okoro", "/web/history"),
+    "quarantine": ("dr.marlow", "/web/quarantine"),
+    "dashboard": ("sam.builds", "/web/dashboard"),
+    "audit": ("ada.audits", "/web/audit?check=true"),
+    "users": ("kim.admin", "/web/users"),
+    "account": ("dr.marlow", "/web/account"),
+    "nothing": ("dr.marlow", "/web/rate?trace=none"),
+    "empty": ("dr.okoro", "/web/compare"),
+}
+DARK = ("rate", "compare", "quarantine", "dashboard")
+
+
+def said(question: str, answer: str) -> Conversation:
+    return Conversation(messages=(Message(role="user", content=question), Message(role="assistant", content=answer)))
+
+
+def fill(store: Store) -> None:
+    """Three weeks of a small clinic: who disagrees, who turns strict, who clicks through; and something to judge."""
+    for name, role in PEOPLE.items():
+        users.add_user(store, name, role, password=PASSWORD, actor="screens")
+    ids = {name: users.get_user(store, name).user_id for name in PEOPLE}
+    dice, start = random.Random(7), utc_now() - timedelta(days=20)
+    made: list[Any] = []
+    for n in range(160):
+        trace = Trace(
+            session_id=f"s{n}", agent_name="triage", model_version="clinic@3", conversation=said(f"Question {n}?", f"Answer {n}.")
+        )
+        made.append(trace)
+        truth = dice.choice((2, 3, 4, 4, 5))
+        for name in ("dr.marlow", "dr.quist", "dr.okoro"):
+            at = start + timedelta(hours=3 * n, minutes=dice.randint(0, 50))
+            stars = {"dr.marlow": truth, "dr.okoro": dice.choice((1, 5))}.get(name, truth - 2 if n > 90 else truth)
+            made.append(_rated(trace, ids[name], min(5, max(1, stars + dice.choice((0, 0, 0, 1, -1)))), at))
+        if n % 2 == 0:
+            made.append(_chosen(n, ids[("dr.marlow", "dr.marlow", "dr.quist", "dr.okoro", "lin.annotates")[n // 2 % 5]], at))
+        if n % 9 == 0:
+            made.append(_corrected(n, ids["dr.quist"], at))
+    records.add(store, made, actor="screens")
+    queue.add_items(store, list(_items()), actor="screens")
+
+
+def _rated(trace: Trace, who: str, stars: int, at: Any) -> Feedback:
+    return Feedback(
+        session_id=trace.session_id, agent_name="triage", user_query="Question?", agent_response="Answer.", rating=stars,
+        thumb="up" if stars > 3 else "down", trace_id=trace.trace_id, clinician_id=who, recorded_by=who, timestamp=at,
+        consent=("training",),
+    )  # fmt: skip
+
+
+def _chosen(n: int, who: str, at: Any) -> Preference:
+    return Preference(
+        prompt=f"Question {n}?", response_a="One.", response_b="Two.", preferred="a" if n % 8 < 6 else "b", shown_first="a",
+        clinician_id=who, recorded_by=who, timestamp=at,
+    )  # fmt: skip
+
+
+def _corrected(n: int, who: str, at: Any) -> Correction:
+    return Correction(prompt=f"Question {n}?", original="One.", golden="Better.", clinician_id=who, recorded_by=who, timestamp=at)
+
+
+def _items() -> Iterator[QueueItem]:
+    def item(kind: str, question: str, *answers: str, **more: Any) -> QueueItem:
+        content = QueueContent(prompt=(Message(role="user", content=question),), answers=answers)
+        return QueueItem.model_validate({"kind": kind, "content": content, "priority": 0.9, "raters": 2, **more})
+
+    yield item("rate", CHEST, REST, stratum="emergency", reasons={"risk": 1.0, "disagreement": 0.6})
+    yield item("rate", DOSE, DOSE_BAD, stratum="medication", reasons={"thumbs_down": 1.0, "risk": 0.7})
+    yield item("compare", CHEST, REST, CALL, stratum="emergency", reasons={"uncertainty": 0.9})
+    yield item("compare", DOSE, DOSE_BAD, DOSE_GOOD, stratum="medication", reasons={"explore": 1.0})
+    yield item("correct", FEVER, FEVER_BAD, stratum="child", reasons={"thumbs_down": 1.0, "risk": 0.6})
+
+
+class Person:
+    """Somebody who fills in the forms over HTTP, as a browser without scripts would."""
+
+    def __init__(self, address: str, name: str) -> None:
+        self.http = httpx.Client(base_url=address, headers={"Origin": address}, follow_redirects=True)
+        assert self.http.post("/web/login", data={"name": name, "password": PASSWORD}).url.path == "/web/"
+
+    def send(self, page: str, **fields: str) -> None:
+        form = re.search(
+            r'<form method="post" action="(/web/(?:rate|compare|correct))".*?</form>', self.http.get(page).text, re.S
+        )
+        assert form, page
+        hidden = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[0]))
+        answered = self.http.post(form[1], data={**hidden, **fields})
+        assert answered.url.path == "/web/thanks", answered.status_code
+
+
+def talk(store: Store, address: str) -> None:
+    """What somebody sent through the pages, so that the history and the quarantine have something to show."""
+    bad, good = (
+        Trace(session_id="s", agent_name="triage", model_version="clinic@4", conversation=said(CHEST, text))
+        for text in (REST, CALL)
+    )
+    records.add(store, [bad, good], actor="screens")
+    okoro = Person(address, "dr.okoro")
+    okoro.send("/web/rate?own=true", question=HELD_ZH, answer="请尽快就医。", rating="3", consent_training="yes")
+    okoro.send("/web/rate?own=true", question=HELD_EN, answer="Ask a doctor first.", rating="4", consent_training="yes")
+    okoro.send(f"/web/rate?trace={good.trace_id}", thumb="up", rating="5", axis_safety="5", consent_training="yes")
+    okoro.send(f"/web/compare?a={bad.trace_id}&b={good.trace_id}", better="first", comments="Sends the patient to help.")
+    okoro.send(f"/web/correct?trace={bad.trace_id}", golden=CALL, reason="Misses a red flag.", consent_training="yes")
+    fatal = {
+        "thumb": "down",
+        "rating": "1",
+        "critical": "yes",
+        "sure": "yes",
+        "comments": "Could kill.",
+        "consent_training": "yes",
+    }
+    okoro.send(f"/web/rate?trace={bad.trace_id}", **fatal)
+
+
+@contextlib.contextmanager
+def served() -> Iterator[tuple[str, Store]]:
+    """The address of a server over a new workspace, which is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="medloop-screens-") as folder:
+        home = Path(folder) / "clinic"
+        init_workspace(home)
+        settings = Settings(home=home, device="cpu", threads=1, offline=True)
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(create_app(settings, supervise=False), log_level="error"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        with open_store(settings) as store:
+            fill(store)
+            thread.start()
+            while not server.started:
+                time.sleep(0.02)
+            address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            talk(store, address)
+            yield address, store
+            server.should_exit = True
+            thread.join(timeout=10)
+
+
+def opened(
+    browser: Browser, address: str, store: Store, who: str | None, size: str, language: str, *, dark: bool = False
+) -> Page:
+    width, height = SIZES[size]
+    context = browser.new_context(
+        base_url=address, viewport={"width": width, "height": height}, locale="zh-CN" if language == "zh" else "en-GB",
+        has_touch=size == "phone", color_scheme="dark" if dark else "light", reduced_motion="reduce",
+    )  # fmt: skip
+    if who is not None:
+        token = users.open_session(store, users.get_user(store, who), actor="screens")
+        context.add_cookies([{"name": "medloop_session", "value": token, "url": address, "httpOnly": True, "sameSite": "Strict"}])
+    return context.new_page()
+
+
+def small(png: bytes, most: int = MOST_ONE) -> bytes:
+    """The picture with as many colours as fit into `most` bytes; a page has few."""
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    for colours in (96, 64, 32, 16):
+        out = io.BytesIO()
+        picture.quantize(colours, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+        if len(out.getvalue()) <= most:
+            return out.getvalue()
+    raise SystemExit(f"A picture of {picture.size} does not fit into {most:,} bytes")
+
+
+def docs(browser: Browser, address: str, store: Store, out: Path) -> None:
+    total = 0
+    for name, (who, path, size, language) in DOCS.items():
+        page = opened(browser, address, store, who, size, language)
+        page.goto(path)
+        body = small(page.screenshot(full_page=True, clip=None))
+        (out / f"{name}.png").write_bytes(body)
+        total += len(body)
+        sys.stdout.write(f"{name}.png  {len(body):,}\n")
+        page.context.close()
+    if total > MOST_ALL:
+        raise SystemExit(f"{total:,} bytes in all, more than {MOST_ALL:,}")
+
+
+def every(browser: Browser, address: str, store: Store, out: Path) -> None:
+    for language in ("en", "zh"):
+        for size in SIZES:
+            for name, (who, path) in EVERY.items():
+                for dark in (False, True) if name in DARK and size == "desk" and language == "en" else (False,):
+                    page = opened(browser, address, store, who, size, language, dark=dark)
+                    page.goto(path)
+                    page.screenshot(path=out / f"{name}_{size}_{language}{'_dark' if dark else ''}.png", full_page=True)
+                    page.context.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=SCREENS, help="folder for the pictures (default: docs/screens)")
+    parser.add_argument("--all", action="store_true", help="every page in every form, as large as they are")
+    wanted = parser.parse_args()
+    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        raise SystemExit("No Chromium found: put 'chromium' into PATH, or its path into the variable CHROMIUM.")
+    wanted.out.mkdir(parents=True, exist_ok=True)
+    with served() as (address, store), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        (every if wanted.all else docs)(browser, address, store, wanted.out)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
