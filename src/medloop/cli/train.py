@@ -16,7 +16,7 @@ from medloop.cli import common
 if TYPE_CHECKING:
     from medloop.contracts import TrainingCard
     from medloop.settings import Settings
-    from medloop.train import reward_model, sft
+    from medloop.train import estimate, reward_model, sft
     from medloop.train.trl_resume import Tick
 
 train_app = typer.Typer(no_args_is_help=True, help="Train: supervised fine-tuning and reward models (LoRA or all weights).")
@@ -182,7 +182,7 @@ def _kind(plan: Any) -> str:
     return f"{config.model}, {'all weights' if config.full else f'LoRA of rank {config.lora_r}'}"
 
 
-def _announce_cost(plan: Any, found: sft.Cost) -> None:
+def _announce_cost(plan: Any, found: estimate.Cost) -> None:
     """What it costs, before it does."""
     minutes = f"{found.seconds / 60:.0f} min" if found.seconds > 90 else f"{found.seconds:.0f} s"
     size = plan.config.batch_size

@@ -33,6 +33,16 @@ class Shape:
     matrices: int  # weights that every token is multiplied with: without embeddings and output layer
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a run will take, roughly: seconds and bytes."""
+
+    device: str
+    seconds: float
+    memory: int
+    free: int
+
+
 def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> Shape:
     """From the configuration and the headers of the weight files; no weight is read. An adapter has r per input and output."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()

@@ -14,7 +14,6 @@ It leaves out: several processes or GPUs, training all weights, and a reference 
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -24,9 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
-from transformers import PrinterCallback
 from trl import DPOConfig as TrlDPO
 from trl import KTOConfig as TrlKTO
 
@@ -37,17 +34,16 @@ from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load, load_tokenizer, resolve
 from medloop.models.safety import read_json
 from medloop.settings import Settings
-from medloop.store import jsonl
 from medloop.store.artifacts import file_sha256
 from medloop.train import estimate, preference_report, thumbs
 from medloop.train.checkpoint import Checkpoint
+from medloop.train.fit import count_steps, fitted, judged, numbers, ready
 from medloop.train.job import Job
 from medloop.train.pairs import contradictions, read_pairs, split_by_prompt
 from medloop.train.preference_config import DPOConfig, KTOConfig
 from medloop.train.preference_report import Read
 from medloop.train.preference_rows import MixedBatches, Rows, encode_pairs, encode_thumbs, with_strangers
 from medloop.train.publish import publish, training_card
-from medloop.train.sft import Cost
 from medloop.train.trl_preference import PreferenceWatch, ResumableDPO, ResumableKTO
 from medloop.train.trl_resume import ByLength, Tick, arguments
 
@@ -118,11 +114,8 @@ def plan(config: DPOConfig | KTOConfig, settings: Settings, job: Job, *, replace
         order: ByLength = MixedBatches(train.lengths, train.columns["label"], config.batch_size, config.seed)
     else:
         order = ByLength(train.lengths, config.batch_size, config.seed)
-    per_epoch = math.ceil(len(train.items) / config.batch_size)
-    steps = math.ceil(config.epochs * per_epoch)
-    found = None if replace else job.resumable()
-    at = 0 if found is None else found.step
-    return Plan(config, job, train, test, order, disagreed, passed, per_epoch, min(steps, config.max_steps or steps), at, replace)
+    counts = count_steps(config, len(train.items), job, replace=replace)
+    return Plan(config, job, train, test, order, disagreed, passed, *counts, replace)
 
 
 def balance(plan: Plan) -> str | None:
@@ -142,7 +135,7 @@ def balance(plan: Plan) -> str | None:
     return f"{liked:,} liked and {other:,} not: the KTO paper advises --set {name}={low:.2f} (to {high:.2f})."
 
 
-def cost(plan: Plan, settings: Settings) -> Cost:
+def cost(plan: Plan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine. Reading costs half of learning."""
     config, device = plan.config, runtime.device_of(settings)
     base = resolve(ModelRef(base=config.model), settings).folder
@@ -155,7 +148,7 @@ def cost(plan: Plan, settings: Settings) -> Cost:
     answers = 1 if isinstance(config, KTOConfig) else 2
     at_once = answers * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     seconds = estimate.seconds(shape, learnt + read // 2, full=False, device=device)
-    return Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+    return estimate.Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
 
 
 def run(
@@ -167,14 +160,13 @@ def run(
 ) -> TrainingCard:
     """Train to the end, measure and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.job.only_process():
-        trainer, loaded, began = _fit(plan, settings, tick, should_stop)
-        if trainer.state.global_step < trainer.state.max_steps:
-            raise KeyboardInterrupt
+        trainer, began = _fit(plan, settings, PreferenceWatch(plan.job.metrics, tick, should_stop))
         found = _judge(plan, trainer)
-        metrics, parent = _summary(plan, trainer, found), loaded.adapter_sha256
+        metrics, parent = _summary(plan, trainer, found), plan.job.identity["inputs"].get("adapter")
         card = training_card(plan.job, plan.config.method, trainer.model, metrics=metrics, began=began, parent=parent)
         files = preference_report.files(found)
-        publish(plan.job.target, trainer.model, loaded.tokenizer, card, plan.job.metrics, files=files, about=readme(card, found))
+        about, words = readme(card, found), trainer.processing_class
+        publish(plan.job.target, trainer.model, words, card, plan.job.metrics, files=files, about=about)
         plan.job.end()
     return card
 
@@ -241,32 +233,13 @@ def _sides(config: DPOConfig | KTOConfig, path: Path, tokenizer: Any) -> tuple[R
     return train, test, disagreed, passed
 
 
-def _fit(
-    plan: Plan, settings: Settings, tick: Callable[[Tick], None], should_stop: Callable[[], bool]
-) -> tuple[ResumableDPO | ResumableKTO, Loaded, datetime]:
-    """Train with as many rows in memory as fit: out of memory halves them and goes on from the last checkpoint."""
-    config = plan.config
-    micro = config.micro_batch_size or config.batch_size
-    while True:
-        began, found = plan.job.begin(afresh=plan.afresh)
-        try:
-            return *_attempt(plan, settings, found, micro, PreferenceWatch(plan.job.metrics, tick, should_stop)), began
-        except torch.OutOfMemoryError:
-            pass
-        fitting = [n for n in range(micro // 2, config.smallest_batch - 1, -1) if config.batch_size % n == 0]
-        if not fitting:
-            raise ResultError(f"There is not enough memory for {micro} rows", "Lower max_length, or use a smaller model")
-        micro = fitting[0]
-        torch.cuda.empty_cache()
+def _fit(plan: Plan, settings: Settings, watch: PreferenceWatch) -> tuple[ResumableDPO | ResumableKTO, datetime]:
+    def attempt(found: Checkpoint | None, micro: int) -> ResumableDPO | ResumableKTO:
+        loaded = load(_start(plan.config), settings, load_in_4bit=plan.config.load_in_4bit)
+        return _trainer(plan, loaded, found, micro, watch)
 
-
-def _attempt(
-    plan: Plan, settings: Settings, found: Checkpoint | None, micro: int, watch: PreferenceWatch
-) -> tuple[ResumableDPO | ResumableKTO, Loaded]:
-    loaded = load(_start(plan.config), settings, load_in_4bit=plan.config.load_in_4bit)
-    trainer = _trainer(plan, loaded, found, micro, watch)
-    trainer.run()
-    return trainer, loaded
+    advice = "Lower max_length, or use a smaller model"
+    return fitted(plan, attempt, unit="row", advice=advice, least=plan.config.smallest_batch)
 
 
 def _trainer(
@@ -287,12 +260,7 @@ def _trainer(
         found=found,
         order=plan.order,
     )
-    for weight in trainer.model.parameters():
-        if weight.requires_grad:
-            weight.data = weight.data.float()  # a bfloat16 weight does not move at small rates
-    trainer.remove_callback(PrinterCallback)
-    watch.trainer = trainer
-    return trainer
+    return ready(trainer, watch)
 
 
 def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlDPO | TrlKTO:
@@ -341,25 +309,12 @@ def _read(trainer: ResumableDPO | ResumableKTO, rows: Dataset, answers: str) -> 
 
 def _summary(plan: Plan, trainer: ResumableDPO | ResumableKTO, found: dict[str, Any]) -> dict[str, float]:
     """Numbers for the card: of the report, and out of metrics.jsonl."""
-    rows: list[dict[str, Any]] = list(jsonl.read(plan.job.metrics))
-    losses = [row["extra"]["test_loss"] for row in rows if row["phase"] == "METRICS"]
-    numbers = {
-        "steps": plan.steps,
+    more = {
         "rows": len(plan.train.items),
-        "tokens": trainer.tokens,
-        "learning_rate": trainer.args.learning_rate,
         "test_rows": found["test"]["n"],
-        "test_accuracy": found["test"]["value"],
-        "test_accuracy_low": found["test"]["low"],
-        "test_accuracy_high": found["test"]["high"],
-        "train_accuracy": found["train"]["value"],
         "test_margin": found["margin"]["mean"],
         "test_reward_chosen": found["rewards"]["chosen"],
         "test_reward_rejected": found["rewards"]["rejected"],
-        "test_loss_before": losses[0],
-        "test_loss_after": losses[-1],
     }
-    for name in ("likelier_before", "likelier_after", "order_before", "order"):
-        if name in found:
-            numbers[f"test_{name}"] = found[name]["value"]
-    return {name: float(value) for name, value in numbers.items()}
+    told = [name for name in ("likelier_before", "likelier_after", "order_before", "order") if name in found]
+    return numbers(plan, trainer, **judged(plan, found), **more, **{f"test_{name}": found[name]["value"] for name in told})

@@ -13,7 +13,6 @@ It leaves out: several processes or GPUs, 4-bit bases, and margins by how strong
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import PrinterCallback
 from transformers.pytorch_utils import Conv1D
 from trl import RewardConfig as TrlConfig
 
@@ -35,17 +32,16 @@ from medloop.models import runtime
 from medloop.models.classify import SCORING, Classifier, new_classifier
 from medloop.models.load import load_tokenizer, resolve
 from medloop.settings import Settings
-from medloop.store import jsonl
 from medloop.store.artifacts import file_sha256
 from medloop.train import estimate, reward_report
 from medloop.train.centre import centre, in_words, reference_of
 from medloop.train.checkpoint import Checkpoint
+from medloop.train.fit import count_steps, fitted, judged, numbers, ready
 from medloop.train.job import Job
 from medloop.train.pairs import Pairs, contradictions, encode_pairs, read_pairs, split_by_prompt
 from medloop.train.publish import publish, training_card
 from medloop.train.reward_config import RewardModelConfig as RewardModelConfig
 from medloop.train.reward_report import Judged
-from medloop.train.sft import Cost
 from medloop.train.trl_resume import ByLength, Tick, Watch, arguments
 from medloop.train.trl_reward import NAMES, ResumableReward
 
@@ -108,14 +104,11 @@ def plan(config: RewardModelConfig, settings: Settings, job: Job, *, replace: bo
             f" ({len(pairs)} in all, {train.too_long + test.too_long} too long)",
             "Both need some: more prompts, a greater max_length or another test_share",
         )
-    per_epoch = math.ceil(len(train.pairs) / config.batch_size)
-    steps = math.ceil(config.epochs * per_epoch)
-    found = None if replace else job.resumable()
-    at = 0 if found is None else found.step
-    return Plan(config, job, train, test, contradictions(pairs), per_epoch, min(steps, config.max_steps or steps), at, replace)
+    counts = count_steps(config, len(train.pairs), job, replace=replace)
+    return Plan(config, job, train, test, contradictions(pairs), *counts, replace)
 
 
-def cost(plan: Plan, settings: Settings) -> Cost:
+def cost(plan: Plan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine; without the reference's answers."""
     config, device = plan.config, runtime.device_of(settings)
     base = resolve(ModelRef(base=config.model), settings).folder
@@ -125,7 +118,7 @@ def cost(plan: Plan, settings: Settings) -> Cost:
     at_once = 2 * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     read = dataclasses.replace(shape, parameters=shape.matrices)  # embeddings are looked up, and there is no output layer
     seconds = estimate.seconds(read, tokens, full=config.full, device=device)
-    return Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+    return estimate.Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
 
 
 def run(
@@ -137,9 +130,7 @@ def run(
 ) -> TrainingCard:
     """Train to the end, judge, centre and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.job.only_process():
-        trainer, fresh, began = _fit(plan, settings, tick, should_stop)
-        if trainer.state.global_step < trainer.state.max_steps:
-            raise KeyboardInterrupt
+        (trainer, fresh), began = _fit(plan, settings, Watch(plan.job.metrics, tick, should_stop, NAMES))
         trained = Classifier(trainer.model, fresh.tokenizer, fresh.name, fresh.sha256, fresh.device)
         train, test = _judge(trained, _sample(plan.train, plan.config.seed)), _judge(trained, plan.test)
         scoring = centre(
@@ -184,25 +175,15 @@ def _file(config: RewardModelConfig, settings: Settings) -> Path:
     return path
 
 
-def _fit(
-    plan: Plan, settings: Settings, tick: Callable[[Tick], None], should_stop: Callable[[], bool]
-) -> tuple[ResumableReward, Classifier, datetime]:
-    """Train with as many pairs in memory as fit: out of memory halves them and goes on from the last checkpoint."""
-    micro = plan.config.micro_batch_size or plan.config.batch_size
-    while True:
-        began, found = plan.job.begin(afresh=plan.afresh)
-        fresh = new_classifier(plan.config.model, settings, seed=plan.config.seed, trainable=plan.config.full)
-        trainer = _trainer(plan, fresh, found, micro, Watch(plan.job.metrics, tick, should_stop, NAMES))
-        try:
-            trainer.run()
-            return trainer, fresh, began
-        except torch.OutOfMemoryError:
-            pass
-        if micro == 1:
-            raise ResultError("There is not enough memory for a single pair", "Lower max_length, or use a smaller model")
-        micro = next(n for n in range(micro // 2, 0, -1) if plan.config.batch_size % n == 0)
-        del trainer, fresh
-        torch.cuda.empty_cache()
+def _fit(plan: Plan, settings: Settings, watch: Watch) -> tuple[tuple[ResumableReward, Classifier], datetime]:
+    used: list[Classifier] = []
+
+    def attempt(found: Checkpoint | None, micro: int) -> ResumableReward:
+        used[:] = [new_classifier(plan.config.model, settings, seed=plan.config.seed, trainable=plan.config.full)]
+        return _trainer(plan, used[0], found, micro, watch)
+
+    trainer, began = fitted(plan, attempt, unit="pair", advice="Lower max_length, or use a smaller model")
+    return (trainer, used[0]), began
 
 
 def _trainer(plan: Plan, fresh: Classifier, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableReward:
@@ -219,12 +200,7 @@ def _trainer(plan: Plan, fresh: Classifier, found: Checkpoint | None, micro: int
         found=found,
         order=ByLength(plan.train.lengths, config.batch_size, config.seed),
     )
-    for weight in trainer.model.parameters():
-        if weight.requires_grad:
-            weight.data = weight.data.float()  # a bfloat16 weight does not move at small rates
-    trainer.remove_callback(PrinterCallback)
-    watch.trainer = trainer
-    return trainer
+    return ready(trainer, watch)
 
 
 def _watched(test: Pairs) -> Dataset:
@@ -276,22 +252,11 @@ def _judge(trained: Classifier, side: Pairs) -> Judged:
 
 def _summary(plan: Plan, trainer: ResumableReward, found: dict[str, Any]) -> dict[str, float]:
     """Numbers for the card: of the report, and out of metrics.jsonl."""
-    rows: list[dict[str, Any]] = list(jsonl.read(plan.job.metrics))
-    losses = [row["extra"]["test_loss"] for row in rows if row["phase"] == "METRICS"]
-    numbers = {
-        "steps": plan.steps,
+    more = {
         "pairs": len(plan.train.pairs),
-        "tokens": trainer.tokens,
-        "learning_rate": trainer.args.learning_rate,
-        "train_accuracy": found["train"]["value"],
-        "test_accuracy": found["test"]["value"],
-        "test_accuracy_low": found["test"]["low"],
-        "test_accuracy_high": found["test"]["high"],
         "test_pairs": found["test"]["n"],
-        "test_loss_before": losses[0],
-        "test_loss_after": losses[-1],
         **{f"baseline_{name}": part["value"] for name, part in found["baselines"].items()},
         "calibration_error": found["calibration"]["ece"],
         "brier": found["calibration"]["brier"],
     }
-    return {name: float(value) for name, value in numbers.items()}
+    return numbers(plan, trainer, **judged(plan, found), **more)

@@ -11,19 +11,16 @@ It leaves out: several processes or GPUs, packing, and choosing the best of seve
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import PrinterCallback
 from trl import SFTConfig as TrlConfig
 
 from medloop.contracts import ModelRef, TrainingCard
-from medloop.errors import InputError, ResultError
+from medloop.errors import InputError
 from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load, load_tokenizer, resolve
@@ -33,6 +30,7 @@ from medloop.store.artifacts import file_sha256, verify_if_sealed
 from medloop.train import estimate
 from medloop.train.checkpoint import Checkpoint
 from medloop.train.examples import Examples, encode_file
+from medloop.train.fit import count_steps, fitted, numbers, ready
 from medloop.train.job import Job
 from medloop.train.publish import publish, training_card
 from medloop.train.sft_config import SFTConfig as SFTConfig
@@ -52,16 +50,6 @@ class Plan:
     steps: int
     continues_at: int
     afresh: bool = False
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a run will take, roughly: seconds and bytes."""
-
-    device: str
-    seconds: float
-    memory: int
-    free: int
 
 
 def train_sft(config: SFTConfig, *, settings: Settings, replace: bool = False) -> TrainingCard:
@@ -91,14 +79,11 @@ def plan(config: SFTConfig, settings: Settings, job: Job, *, replace: bool = Fal
     train = encode_file(tokenizer, files["train"], max_length=config.max_length)
     score = "dev" in files and config.dev_rows > 0
     dev = encode_file(tokenizer, files["dev"], max_length=config.max_length, limit=config.dev_rows) if score else None
-    per_epoch = math.ceil(len(train.lengths) / config.batch_size)
-    steps = math.ceil(config.epochs * per_epoch)
-    found = None if replace else job.resumable()
-    at = 0 if found is None else found.step
-    return Plan(config, job, train, dev, per_epoch, min(steps, config.max_steps or steps), at, replace)
+    counts = count_steps(config, len(train.lengths), job, replace=replace)
+    return Plan(config, job, train, dev, *counts, replace)
 
 
-def cost(plan: Plan, settings: Settings) -> Cost:
+def cost(plan: Plan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine."""
     config, device = plan.config, runtime.device_of(settings)
     base = resolve(ModelRef(base=config.model), settings).folder
@@ -107,7 +92,7 @@ def cost(plan: Plan, settings: Settings) -> Cost:
     tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
     at_once = max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     seconds = estimate.seconds(shape, tokens, full=config.full, device=device)
-    return Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+    return estimate.Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
 
 
 def run(
@@ -119,11 +104,9 @@ def run(
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.job.only_process():
-        trainer, loaded, began = _fit(plan, settings, tick, should_stop)
-        if trainer.state.global_step < trainer.state.max_steps:
-            raise KeyboardInterrupt
+        trainer, began = _fit(plan, settings, Watch(plan.job.metrics, tick, should_stop))
         card = training_card(plan.job, "sft", trainer.model, metrics=_summary(plan, trainer), began=began)
-        publish(plan.job.target, trainer.model, loaded.tokenizer, card, plan.job.metrics)
+        publish(plan.job.target, trainer.model, trainer.processing_class, card, plan.job.metrics)
         plan.job.end()
     return card
 
@@ -140,30 +123,14 @@ def _files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
     return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
 
 
-def _fit(
-    plan: Plan, settings: Settings, tick: Callable[[Tick], None], should_stop: Callable[[], bool]
-) -> tuple[ResumableSFT, Loaded, datetime]:
-    """Train with as many examples in memory as fit: out of memory halves them and goes on from the last checkpoint."""
-    micro = plan.config.micro_batch_size or plan.config.batch_size
-    while True:
-        began, found = plan.job.begin(afresh=plan.afresh)
-        loaded = load(
-            ModelRef(base=plan.config.model), settings, trainable=plan.config.full, load_in_4bit=plan.config.load_in_4bit
-        )
-        watch = Watch(plan.job.metrics, tick, should_stop)
-        trainer = _trainer(plan, loaded, found, micro, watch)
-        try:
-            trainer.run()
-            return trainer, loaded, began
-        except torch.OutOfMemoryError:
-            pass
-        if micro == 1:
-            raise ResultError(
-                "There is not enough memory for a single example", "Lower max_length, or use load_in_4bit or a smaller model"
-            )
-        micro = next(n for n in range(micro // 2, 0, -1) if plan.config.batch_size % n == 0)
-        del trainer, loaded
-        torch.cuda.empty_cache()
+def _fit(plan: Plan, settings: Settings, watch: Watch) -> tuple[ResumableSFT, datetime]:
+    config = plan.config
+
+    def attempt(found: Checkpoint | None, micro: int) -> ResumableSFT:
+        loaded = load(ModelRef(base=config.model), settings, trainable=config.full, load_in_4bit=config.load_in_4bit)
+        return _trainer(plan, loaded, found, micro, watch)
+
+    return fitted(plan, attempt, unit="example", advice="Lower max_length, or use load_in_4bit or a smaller model")
 
 
 def _trainer(plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableSFT:
@@ -181,9 +148,7 @@ def _trainer(plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, w
         found=found,
         order=ByLength(plan.train.lengths, config.batch_size, config.seed),
     )
-    trainer.remove_callback(PrinterCallback)
-    watch.trainer = trainer
-    return trainer
+    return ready(trainer, watch, widen=False)
 
 
 def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlConfig:
@@ -207,13 +172,8 @@ def _summary(plan: Plan, trainer: ResumableSFT) -> dict[str, float]:
     dev = [row["extra"]["dev_loss"] for row in rows if row["phase"] == "METRICS"]
     tenth = max(1, len(losses) // 10)
     found = {
-        "steps": plan.steps,
         "examples": len(plan.train.lengths),
-        "tokens": trainer.tokens,
-        "learning_rate": trainer.args.learning_rate,
         "train_loss_first": sum(losses[:tenth]) / tenth,
         "train_loss_last": sum(losses[-tenth:]) / tenth,
     }
-    if dev:
-        found |= {"dev_loss_before": dev[0], "dev_loss_after": dev[-1]}
-    return {name: float(value) for name, value in found.items()}
+    return numbers(plan, trainer, **found, **({"dev_loss_before": dev[0], "dev_loss_after": dev[-1]} if dev else {}))

@@ -82,6 +82,8 @@ class Resumable:
     _total_train_tokens: float
     evaluate: Callable[..., dict[str, float]]
     train: Callable[..., Any]
+    remove_callback: Callable[[Any], None]
+    processing_class: Any
 
     def __init__(self, *args: Any, checkpoints: Path, found: Checkpoint | None, order: ByLength, **kwargs: Any) -> None:
         self.checkpoints, self.found, self.order = checkpoints, found, order
