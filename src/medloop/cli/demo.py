@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from medloop.cli import common
+from medloop.cli import common, demo_feedback
 
-# (what it is for, the command). Each can be repeated: finished work is recognised and kept.
-STEPS = (
+# (what it is for, the command or the function). Each can be repeated: finished work is recognised and kept.
+STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
     (
         "Make up a clinic's own log of questions and answers, good and bad mixed",
         "embedded corpus --output clinic.jsonl --rows 4500",
@@ -46,6 +46,22 @@ STEPS = (
         " --split gold --split red --name demo",
     ),
     (
+        "Ask people: serve the feedback API, log answers of the model, have them rated, compared, corrected, one of them flagged",
+        demo_feedback.people,
+    ),
+    (
+        "Make training data of what they said",
+        "data build --name demo",
+    ),
+    (
+        "Names and numbers that were planted in two questions, as training sees them",
+        demo_feedback.placeholders,
+    ),
+    (
+        "Count: volume, agreement of the raters, coverage by risk",
+        "feedback metrics",
+    ),
+    (
         "Check that the audit log is whole",
         "audit verify",
     ),
@@ -65,25 +81,30 @@ def demo(
     """
     began = time.monotonic()
     _run(f"init {shlex.quote(str(folder))}", Path.cwd(), "Lay out a workspace")
-    for about, command in STEPS:
-        _run(command, folder, about)
+    for about, step in STEPS:
+        if isinstance(step, str):
+            _run(step, folder, about)
+        else:
+            common.say(f"\n# {about}")
+            step(folder)
     common.say(f"\nDone in {time.monotonic() - began:.0f} s. Where to look, in {common.shown(folder.absolute())}:")
     for path, what in (
         ("data/processed/DATA_CARD.md", "what the data is, what was dropped and why"),
         ("models/lora/sft/README.md", "the adapter: inputs by hash, settings, losses"),
         ("models/rl/rl/report.html", "what RL did: held-out reward with its interval, KL, curves, alarms"),
         ("reports/eval/demo/eval_report.md", "base, SFT and RL side by side, with intervals and the worst answers"),
+        ("data/feedback/demo/DATA_CARD.md", "what people said as training data: what was used, what was left out and why"),
     ):
         common.say(f"  {path:36} {what}")
+    common.say(f"The pages to rate, compare and correct: cd {shlex.quote(str(folder))} && medloop api serve")
+    common.say("(user admin, password as above when it was first shown; a new one: medloop users password admin)")
 
 
 def _run(command: str, cwd: Path, about: str) -> None:
-    """One step in its own process, exactly as a user would run it; a failure stops the demo with its exit code.
-
-    Settings in the environment stay out: MEDLOOP_HOME would send the demo into somebody's real workspace.
-    """
+    """One step in its own process, exactly as a user would run it; a failure stops the demo with its exit code."""
     common.say(f"\n# {about}\n$ medloop {command}")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("MEDLOOP_")}
-    done = subprocess.run([sys.executable, "-m", "medloop", *shlex.split(command)], cwd=cwd, env=environ, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "medloop", *shlex.split(command)], cwd=cwd, env=demo_feedback.environ(), check=False
+    )
     if done.returncode:
         raise typer.Exit(done.returncode)
