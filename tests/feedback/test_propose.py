@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from medloop.contracts import Conversation, Feedback, Message, Missing, Reward, Score, Trace
+from medloop.feedback.lanes import Candidate, Signals, choose, doubt, priority
 from medloop.feedback.novelty import Seen
-from medloop.feedback.propose import Candidate, Signals, answer_key, choose, doubt, from_samples, priority, propose, spread
+from medloop.feedback.propose import answer_key, from_samples, propose, spread
 from medloop.feedback.queue import QueueConfig
 from medloop.settings import Settings
 from medloop.store import queue as rows
 from medloop.store import records
 from medloop.store.db import Store, open_store
 
-KEEN = QueueConfig(explore=0)
+KEEN = QueueConfig(explore=0, learn=0)
 
 
 @pytest.fixture
@@ -114,14 +115,6 @@ def test_a_share_is_drawn_at_random_whatever_the_reasons() -> None:
     assert sum("thumbs_down" in item.reasons for item in drawn) <= 6  # about one in twenty by chance
     assert all("thumbs_down" in item.reasons for item in chosen if item not in drawn)
     assert all(0.5 <= item.priority < 1 for item in drawn)
-
-
-def test_the_reward_models_doubt_raises_an_item() -> None:
-    sure = {"sure": 0.99, "torn": 0.5}
-    signals = Signals(strata, values=lambda samples: [sure[sample.answer or ""] for sample in samples])
-    given = [Candidate((Message(role="user", content="q"),), (name,)) for name in sure]
-    (item,) = choose(given, signals, {"routine": 1}, KEEN, Seen())
-    assert item.content.answers == ("torn",) and item.reasons["uncertainty"] == 1.0
 
 
 def test_a_fill_takes_traces_pairs_and_complaints_and_says_why(store: Store) -> None:

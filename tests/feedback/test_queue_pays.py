@@ -7,8 +7,9 @@ import random
 from medloop.contracts import Message, Sample
 from medloop.data.risk import strata_of
 from medloop.embedded.corpus import CLINIC, answer_to, ask, draw_case, draw_quality
+from medloop.feedback.lanes import Candidate, Signals, choose
 from medloop.feedback.novelty import Seen
-from medloop.feedback.propose import Candidate, Signals, choose, spread
+from medloop.feedback.propose import spread
 from medloop.feedback.queue import QueueConfig
 from medloop.reward.combine import MixConfig, build_mix
 

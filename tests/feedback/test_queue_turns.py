@@ -20,8 +20,9 @@ from medloop.settings import Settings
 from medloop.store import queue as rows
 from medloop.store import records
 from medloop.store.db import Store, open_store
-from medloop.store.queue import LapsedError, UnknownItemError, Verdict
+from medloop.store.queue import LapsedError, UnknownItemError
 from medloop.store.tables import audit_log, queue_items, queue_turns
+from medloop.store.verdicts import Verdict
 
 T0 = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
@@ -92,6 +93,25 @@ def test_a_lapsed_item_comes_back_to_its_rater_only_when_nothing_new_is_left(des
     queue.skip(desk, two.item_id, "ann")
     again = queue.next_item(desk, "ann", now=at(80))
     assert again is not None and again.item_id == one.item_id
+
+
+def test_where_others_are_at_work_they_get_a_lapsed_item_before_its_rater(store: Store) -> None:
+    fill(store, item(1, raters=1))
+    one = queue.next_item(store, "ann", now=at(0))
+    assert one is not None and queue.next_item(store, "ben", now=at(1)) is None
+    fill(store, item(2, "correct", raters=1))
+    assert queue.next_item(store, "ben", kinds=["correct"], now=at(20)) is not None  # ben is at work
+    assert queue.next_item(store, "ann", kinds=["rate"], now=at(31)) is None
+    assert queue.next_item(store, "ben", kinds=["rate"], now=at(51)).item_id == one.item_id  # type: ignore[union-attr]
+
+
+def test_a_lapsed_item_comes_back_after_another_lease_and_at_once_to_one_who_works_alone(desk: Store) -> None:
+    fill(desk, item(1, raters=1))
+    assert queue.next_item(desk, "ann", now=at(0)) and queue.next_item(desk, "ann", now=at(31))  # nobody else is there
+    fill(desk, item(2, "correct", raters=1))
+    assert queue.next_item(desk, "ben", kinds=["correct"], now=at(40)) is not None
+    assert queue.next_item(desk, "ann", kinds=["rate"], now=at(62)) is None
+    assert queue.next_item(desk, "ann", kinds=["rate"], now=at(91)) is not None  # nobody wanted it
 
 
 def test_agreement_ends_an_item_and_disagreement_disputes_it(store: Store) -> None:

@@ -17,13 +17,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from medloop.contracts import utc_now
 from medloop.contracts.dataset import Stratum
 from medloop.store import queue as rows
+from medloop.store import verdicts
 from medloop.store.db import Store
-from medloop.store.queue import Leased, QueueStats, Verdict
+from medloop.store.queue import Leased, QueueStats
+from medloop.store.verdicts import Verdict
 
 MAJORITY = 2 / 3  # of the choices between two answers
 CLOSE = 1  # stars between the highest and the lowest rating of an item that counts as agreed
@@ -31,7 +33,7 @@ CLOSE = 1  # stars between the highest and the lowest rating of an item that cou
 QUOTAS: dict[Stratum, float] = {
     "emergency": 0.25, "medication": 0.2, "pregnancy": 0.1, "child": 0.15, "elderly": 0.1, "routine": 0.2,
 }  # fmt: skip
-WEIGHTS = {"uncertainty": 0.8, "disagreement": 0.6, "novelty": 0.2, "risk": 0.4, "thumbs_down": 0.8}
+WEIGHTS = {"disagreement": 0.6, "novelty": 0.2, "risk": 0.4, "thumbs_down": 0.8}
 
 
 class QueueConfig(BaseModel):
@@ -43,11 +45,29 @@ class QueueConfig(BaseModel):
     pool: int = Field(2000, ge=1, le=200_000, description="Newest traces that are looked at in a fill.")
     raters: int = Field(2, ge=1, le=25, description="People who rate or compare each item; a correction needs one.")
     lease_minutes: float = Field(30, gt=0, le=1440, description="How long an item stays with a rater who does not finish it.")
+    learn: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="Share of the items that is chosen for what it teaches the reward model; more where safety has less.",
+    )
     explore: float = Field(
-        0.2, ge=0, le=1, description="Share of the items that is drawn at random: an honest sample, and what no reason points at."
+        0.1, ge=0, le=1, description="Share of the items that is drawn by lot: an honest sample, and what no reason points at."
+    )
+    doubtful: float = Field(
+        0.2,
+        gt=0,
+        le=1,
+        description="Share of the candidates, those the reward model doubts most, that the learning lane looks at.",
     )
     quotas: dict[Stratum, float] = Field(QUOTAS, description="Share of the turns per risk stratum.")
-    weights: dict[str, float] = Field(WEIGHTS, description="How much each reason can raise the priority by itself, 0-1.")
+    weights: dict[str, float] = Field(WEIGHTS, description="How much each reason can raise the priority in the safety lane, 0-1.")
+
+    @model_validator(mode="after")
+    def _lanes_fit(self) -> QueueConfig:
+        if self.learn + self.explore > 1:
+            raise ValueError("learn and explore are shares of one queue: together at most 1")
+        return self
 
 
 DEFAULT = QueueConfig()
@@ -87,11 +107,11 @@ def next_item(
 
 def finish(store: Store, item_id: str, rater: str, record_id: str, *, now: datetime | None = None) -> str:
     """The record of this id is the rater's verdict on the item; returns the item's state."""
-    return rows.finish(store, item_id, rater, record_id, now=now or utc_now(), agreed=agreed)
+    return verdicts.finish(store, item_id, rater, record_id, now=now or utc_now(), agreed=agreed)
 
 
 def skip(store: Store, item_id: str, rater: str) -> None:
-    rows.skip(store, item_id, rater)
+    verdicts.skip(store, item_id, rater)
 
 
 def stats(store: Store) -> QueueStats:
@@ -125,7 +145,7 @@ def polarity(one: Verdict) -> int | None:
 
 def verdict(store: Store, item_id: str) -> Outcome:
     """The final word on an item: the adjudicator's if there was one, else what the raters agreed on."""
-    state, kind, said = rows.verdicts(store, item_id)
+    state, kind, said = verdicts.verdicts(store, item_id)
     records = tuple(one.record_id for one in said)
     critical = any(one.critical for one in said)
     if state != "done":

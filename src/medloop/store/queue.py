@@ -1,8 +1,8 @@
 """The review queue in the store: items, and the turns of raters at them. A step is one write, so no seat is given twice.
 
 An item has `raters` seats. A turn holds a seat until its lease ends; a finished turn keeps it for good. A rater who finished or
-skipped an item never meets it again; one who let a lease lapse may get it back when nothing new is left. When all seats are
-finished the item is done, or disputed: then one more person, who has not met it, settles it.
+skipped an item never meets it again. One who let a lease lapse has not judged the item and may get it back, but only when nothing
+new is left, and others who are at work have had as long as a lease to take it. How turns end is in verdicts.py.
 
 Which stratum comes next is decided by what was handed out lately: the one furthest behind its quota, so none starves.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,11 +26,11 @@ from medloop.store.db import Store
 from medloop.store.records import open_row
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
-from medloop.store.tables import rlhf_corrections, rlhf_feedback, rlhf_preferences
+from medloop.store.tables import rlhf_feedback
 
 CHUNK = 400
 RECENT = 200  # turns that count for the quotas
-RECORDS = {"rate": rlhf_feedback, "compare": rlhf_preferences, "correct": rlhf_corrections}
+AT_WORK = timedelta(hours=8)  # a rater whose turn ended no longer ago than this may well come back
 
 
 class UnknownItemError(InputError):
@@ -54,19 +54,6 @@ class Leased:
     trace_id: str | None = None
     shown_first: str | None = None
     adjudicates: bool = False
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What one turn said; `record_id` is the feedback, preference or correction that says it."""
-
-    rater: str
-    record_id: str
-    adjudicates: bool = False
-    rating: int | None = None
-    thumb: str | None = None
-    critical: bool = False
-    preferred: str | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +129,18 @@ def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
     return found
 
 
+def asked_lately(store: Store, most: int, *, actor: str, purpose: str) -> list[QueueContent]:
+    """What the newest items ask, open or not. Reading the texts enters the audit log, once for all."""
+    with store.read() as conn:
+        rows = conn.execute(select(items).order_by(items.c.id.desc()).limit(most)).all()
+        plain = [json.loads(open_row(items, row, store.keys.reading(conn, row.key_id))["content"]) for row in rows]
+    if rows:
+        detail = {"purpose": purpose, "rows": len(rows)}
+        with store.write() as conn:
+            audit.append(conn, AuditEvent(actor=actor, action="queue_items.read", subject=items.name, detail=detail))
+    return [QueueContent.model_validate(content) for content in plain]
+
+
 def lease(store: Store, ask: Ask) -> Leased | None:
     """The item this rater holds, else the next one for them, else None. Reading its text enters the audit log."""
     with store.write() as conn:
@@ -160,7 +159,7 @@ def lease(store: Store, ask: Ask) -> Leased | None:
 def held(store: Store, item_id: str, rater: str) -> Leased:
     """The item as this rater was shown it, for their verdict; that they read it was noted when it was handed out."""
     with store.read() as conn:
-        item, turn = _turn(conn, item_id, rater)
+        item, turn = turn_of(conn, item_id, rater)
         content = json.loads(open_row(items, item, store.keys.reading(conn, item.key_id))["content"])
     return Leased(
         item_id=item_id, kind=item.kind, content=QueueContent.model_validate(content), reasons=item.reasons, stratum=item.stratum,
@@ -220,8 +219,16 @@ def _met(ask: Ask) -> Any:
 
 
 def _lapsed(conn: Connection, ask: Ask) -> Row[Any] | None:
-    query = _own(ask).where(items.c.state == "open", _seat_free(ask))
+    """An item this rater let lapse: nobody judged it, so it may come back, but where others are at work they get it first."""
+    rested = turns.c.until <= ask.now - (ask.lease if _others_at_work(conn, ask) else timedelta())
+    query = _own(ask).where(items.c.state == "open", rested, _seat_free(ask))
     return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+
+
+def _others_at_work(conn: Connection, ask: Ask) -> bool:
+    last = select(turns.c.rater, turns.c.until).order_by(turns.c.id.desc()).limit(RECENT).subquery()
+    query = select(last.c.rater).where(last.c.rater != ask.rater, last.c.until > ask.now - AT_WORK)
+    return conn.execute(query.limit(1)).first() is not None
 
 
 def _seat_free(ask: Ask) -> Any:
@@ -264,95 +271,13 @@ def _sit_down(conn: Connection, item: Row[Any], ask: Ask) -> dict[str, Any]:
     return turn
 
 
-def finish(
-    store: Store, item_id: str, rater: str, record_id: str, *, now: datetime, agreed: Callable[[str, Sequence[Verdict]], bool]
-) -> str:
-    """The rater's verdict is the record of this id; returns the item's state. The same call again changes nothing."""
-    with store.write() as conn:
-        item, turn = _turn(conn, item_id, rater)
-        if turn.state == "done" and turn.record_id == record_id:
-            return str(item.state)
-        _check_seat(conn, item, turn, now)
-        _check_record(conn, item, turn, record_id)
-        own = and_(turns.c.item_id == item_id, turns.c.rater == rater)
-        conn.execute(update(turns).where(own).values(state="done", record_id=record_id, until=now))
-        state = _after(conn, item, turn, agreed)
-        if state != item.state:
-            conn.execute(update(items).where(items.c.item_id == item_id).values(state=state))
-        audit.append(conn, AuditEvent(actor=rater, action="queue_items.finish", subject=item_id, detail={"state": state}))
-    return state
-
-
-def skip(store: Store, item_id: str, rater: str) -> None:
-    """Give the seat back; this rater does not meet the item again."""
-    with store.write() as conn:
-        _, turn = _turn(conn, item_id, rater)
-        if turn.state == "done":
-            raise LapsedError("This item is finished already", "Ask for the next one")
-        conn.execute(update(turns).where(turns.c.item_id == item_id, turns.c.rater == rater).values(state="skipped"))
-        audit.append(conn, AuditEvent(actor=rater, action="queue_items.skip", subject=item_id))
-
-
-def _turn(conn: Connection, item_id: str, rater: str) -> tuple[Row[Any], Row[Any]]:
+def turn_of(conn: Connection, item_id: str, rater: str) -> tuple[Row[Any], Row[Any]]:
+    """An item and this rater's turn at it; unknown unless both are there."""
     item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
     turn = conn.execute(select(turns).where(turns.c.item_id == item_id, turns.c.rater == rater)).first()
     if item is None or turn is None:
         raise UnknownItemError("You hold no such item", "Ask for the next one")
     return item, turn
-
-
-def _check_seat(conn: Connection, item: Row[Any], turn: Row[Any], now: datetime) -> None:
-    """Late is fine while the seat is free; a verdict after the item was closed stays ordinary feedback."""
-    others = and_(turns.c.item_id == item.item_id, turns.c.rater != turn.rater, turns.c.adjudicates.is_(turn.adjudicates))
-    taken = or_(turns.c.state == "done", and_(turns.c.state == "held", turns.c.until > now))
-    n = conn.execute(select(func.count()).select_from(turns).where(others, taken)).scalar_one()
-    wanted = "disputed" if turn.adjudicates else "open"
-    if turn.state != "held" or item.state != wanted or n >= (1 if turn.adjudicates else item.raters):
-        raise LapsedError("Your time for this item is over and it went to somebody else", "Ask for the next one")
-
-
-def _check_record(conn: Connection, item: Row[Any], turn: Row[Any], record_id: str) -> None:
-    table = RECORDS[item.kind]
-    row = conn.execute(select(table).where(table.c[_id_name(item.kind)] == record_id)).first()
-    if row is None or row.recorded_by != turn.rater:
-        raise InputError("The record named as your verdict is not one of yours", "Send the rating first and name its id")
-    if item.kind == "compare" and row.shown_first != turn.shown_first:
-        raise InputError("The order in the record is not the order that was shown", "Send shown_first as the item gave it")
-    taken = conn.execute(select(turns.c.id).where(turns.c.record_id == record_id)).first()
-    if taken is not None:
-        raise InputError("This record is the verdict on another item already", "Send one record per item")
-
-
-def _id_name(kind: str) -> str:
-    return str(RECORDS[kind].columns.keys()[1])
-
-
-def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[str, Sequence[Verdict]], bool]) -> str:
-    if turn.adjudicates:
-        return "done"
-    said = _verdicts(conn, item)
-    if len(said) < item.raters:
-        return "open"
-    return "done" if agreed(item.kind, said) else "disputed"
-
-
-def _verdicts(conn: Connection, item: Row[Any]) -> list[Verdict]:
-    """What the finished turns said, oldest first; only columns that are not encrypted."""
-    table = RECORDS[item.kind]
-    names = [name for name in ("rating", "thumb", "critical", "preferred") if name in table.c]
-    query = select(turns.c.rater, turns.c.record_id, turns.c.adjudicates, *(table.c[name] for name in names))
-    query = query.join(table, table.c[_id_name(item.kind)] == turns.c.record_id)
-    rows = conn.execute(query.where(turns.c.item_id == item.item_id, turns.c.state == "done").order_by(turns.c.id)).all()
-    return [Verdict(**row._mapping) for row in rows]
-
-
-def verdicts(store: Store, item_id: str) -> tuple[str, str, list[Verdict]]:
-    """State, kind and what was said so far."""
-    with store.read() as conn:
-        item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
-        if item is None:
-            raise UnknownItemError("There is no such item", "See them with: medloop feedback queue list")
-        return str(item.state), str(item.kind), _verdicts(conn, item)
 
 
 def listed(store: Store, *, state: str | None = None, limit: int = 20) -> list[Listed]:
