@@ -23,6 +23,7 @@ from sec_world import World, client_of, served
 
 from medloop.api import errors, patience
 from medloop.api.app import create_app
+from medloop.api.limits import Limits
 from medloop.feedback import incidents, listing, record
 from medloop.jobs import queue
 from medloop.loop import init_workspace
@@ -238,6 +239,27 @@ def test_headers_that_never_end_hold_no_connection(world: World, monkeypatch) ->
 def test_red_a_server_as_uvicorn_comes_holds_them(world: World) -> None:
     with served(create_app(world.settings, supervise=False), timeout_keep_alive=1) as port:
         assert len(check_waiting(port)) >= 6
+
+
+def pipelined(port: int, *paths: str) -> list[str]:
+    """The status lines that come back for several requests sent at once on one connection, the last of them a GET."""
+    body, answers = b"x" * 3000, b""
+    posts = [f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 3000\r\n\r\n".encode() + body for path in paths]
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+        sock.sendall(b"".join(posts) + f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
+        while more := sock.recv(65536):
+            answers += more
+    return re.findall(r"HTTP/1\.1 (\d+)", answers.decode())
+
+
+def test_a_full_server_turns_writes_away_without_a_task_and_the_connection_goes_on(world: World, monkeypatch) -> None:
+    app = create_app(world.settings, supervise=False, limits=Limits(in_flight=0))
+    monkeypatch.setattr("medloop.api.limits.Gate.__call__", lambda self, *request: self.app(*request))  # so it was not the gate
+    with served(app, http=patience.Patient) as port:
+        paths = ["/api/v1/rlhf/feedback"] * 200
+        assert pipelined(port, *paths) == ["503"] * 200 + ["200"]
+        assert (pipelined(port, "/api/v1/traces"), pipelined(port, "/api/train")) == (["503", "200"], ["415", "200"])
+        assert app.state.http_counts.requests["POST", "none", 503] == 201
 
 
 def flood(port: int, most: int) -> int:

@@ -21,7 +21,7 @@ from medloop import __version__
 from medloop.api import errors
 from medloop.api.auth import Access
 from medloop.api.guard import LOOPBACK, Guard
-from medloop.api.limits import Buckets, Gate, Limits, TooFastError
+from medloop.api.limits import Buckets, Flight, Gate, Limits, TooFastError
 from medloop.api.metrics import HttpCounts, Meter
 from medloop.api.policy import Caller, allow
 from medloop.api.routes import (
@@ -80,6 +80,7 @@ def create_app(
     app = FastAPI(title="medloop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.settings = settings
     app.state.buckets, app.state.http_counts = Buckets(limits.rate), HttpCounts()
+    app.state.flight = Flight(limits.in_flight)
     app.state.measured = {}  # what the dashboard counted last
     # Routes are tried in this order, so the busiest come first.
     for router in (feedback.router, queue.router, feedback_read.router, feedback_read.numbers, train.router, data.router):
@@ -100,7 +101,7 @@ def create_app(
     errors.install(app)
     app.add_exception_handler(TooFastError, _too_fast)
     app.add_middleware(Guard, hosts=hosts)
-    app.add_middleware(Gate, in_flight=limits.in_flight)
+    app.add_middleware(Gate, flight=app.state.flight)
     app.add_middleware(Meter, counts=app.state.http_counts)  # the last one added is the outermost
     return app
 

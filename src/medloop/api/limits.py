@@ -1,7 +1,8 @@
 """How much at once: a bound on requests in flight, shed before anything is parsed; a token bucket per key; a full queue of jobs.
 
 A server that is asked for more than it can do must refuse cheaply, else refusing becomes its work. `Gate` stands before the
-guard and the routes: when as many writes are in flight as the writer can hold, the next gets a ready-made 503 with Retry-After.
+guard and the routes: when as many writes are in flight as the writer can hold, the next gets a ready-made 503 with Retry-After
+(`SHED`; patience.py sends it before there is a task for the request, at a third of the cost).
 `Buckets` gives each key its rate; a key over it gets 429 and the seconds until its next token. An import costs by its lines: the
 writer has the same work with them as with single requests. `one_more` bounds the training jobs that wait, per person and for all.
 """
@@ -95,35 +96,47 @@ def one_more(person: str, waiting: Callable[[], Iterable[str]], *, each: int, in
 _BODY = json.dumps(
     {"error": "The server has as much to do as it can.", "hint": "Send it again after the seconds of Retry-After."}
 ).encode()
-_SHED = {
-    "type": "http.response.start",
-    "status": 503,
-    "headers": [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(_BODY)).encode()),
-        (b"retry-after", b"1"),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ],
-}
+_HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"content-length", str(len(_BODY)).encode()),
+    (b"retry-after", b"1"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+]
+SHED = b"".join([b"HTTP/1.1 503 Service Unavailable\r\n", *(b"%s: %s\r\n" % pair for pair in _HEADERS), b"\r\n", _BODY])
+
+
+@dataclass
+class Flight:
+    """The writes under way in one server."""
+
+    most: int
+    now: int = 0
+
+    def is_full_for(self, scope: Any) -> bool:
+        return self.now >= self.most and is_write(scope)
+
+
+def is_write(scope: Any) -> bool:
+    return bool(scope["type"] == "http" and scope["method"] == "POST" and scope["path"].startswith(WRITES))
 
 
 class Gate:
     """Counts the writes in flight and turns away those over the bound; everything else passes untouched."""
 
-    def __init__(self, app: Any, in_flight: int) -> None:
-        self.app, self.most, self.now = app, in_flight, 0
+    def __init__(self, app: Any, flight: Flight) -> None:
+        self.app, self.flight = app, flight
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(WRITES):
+        if not is_write(scope):
             await self.app(scope, receive, send)
             return
-        if self.now >= self.most:
-            await send({**_SHED, "headers": list(_SHED["headers"])})  # type: ignore[call-overload]
+        if self.flight.is_full_for(scope):
+            await send({"type": "http.response.start", "status": 503, "headers": list(_HEADERS)})
             await send({"type": "http.response.body", "body": _BODY})
             return
-        self.now += 1
+        self.flight.now += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self.now -= 1
+            self.flight.now -= 1
