@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from medloop.feedback.metrics import FeedbackMetrics, MetricsConfig
     from medloop.feedback.propose import Proposed
     from medloop.feedback.queue import QueueConfig
-    from medloop.privacy.erase import Proof, Request
+    from medloop.privacy.erase import Jobs, Proof, Request
     from medloop.reward.combine import MixConfig
     from medloop.reward.file import FileSummary
     from medloop.store.db import Store
@@ -396,9 +396,9 @@ def measure_feedback(settings: Settings, store: Store, config: MetricsConfig) ->
     return measure(store, config, strata_of=strata_of if config.traces else None, actor=actor())
 
 
-def erase_records(store: Store, request: Request, *, actor: str) -> Proof:
-    """Erasure, with what the data stage knows about its cards."""
+def erase_records(store: Store, request: Request, *, actor: str, jobs: Jobs | None = None) -> Proof:
+    """Erasure, with what the data stage knows about its cards; training jobs on the data are known through `jobs`."""
     from medloop.data.feedback_card import after_erasure
     from medloop.privacy.erase import erase
 
-    return erase(store, request, actor=actor, recard=after_erasure)
+    return erase(store, request, actor=actor, recard=after_erasure, jobs=jobs)

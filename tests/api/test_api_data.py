@@ -1,13 +1,21 @@
-"""Datasets, consent and erasure over HTTP: the same functions as the commands, for the right people."""
+"""Datasets, consent and erasure over HTTP: the same functions as the commands, as jobs, for the right people."""
 
 from __future__ import annotations
 
+import json
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from medloop.contracts import Feedback
+from medloop.data.from_feedback import FeedbackConfig
+from medloop.jobs import queue
+from medloop.jobs.worker import work
+from medloop.loop import build_from_feedback
 from medloop.privacy.consent import subject_of
 from medloop.settings import Settings
 from medloop.store import audit, records, users
@@ -31,21 +39,72 @@ def as_(client: TestClient, settings: Settings, role: str) -> TestClient:
     return client
 
 
+def done(client: TestClient, settings: Settings, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """File a job, do it as a worker does, and ask for what came of it."""
+    filed = client.post(f"/api/v1/{path}", json=body)
+    assert filed.status_code == 202 and filed.headers["location"] == filed.json()["address"], filed.text
+    assert filed.json()["state"] == "queued" and filed.json()["result"] is None
+    work(filed.json()["job_id"], settings)
+    found = client.get(filed.json()["address"])
+    assert found.status_code == 200 and CANARY not in found.text
+    return found.json()
+
+
 def test_a_build_over_http_is_the_build_of_the_command(client: TestClient, settings: Settings) -> None:
     fill(settings)
-    first = client.post("/api/v1/data/build", json={"name": "week46", "seed": 7})
-    assert first.status_code == 200, first.text
-    said = first.json()
-    assert said["rows"]["preferences.jsonl"] == 6 and said["new"] == 7 and CANARY not in first.text
+    said = done(client, settings, "data/build", {"name": "week46", "seed": 7})["result"]
+    assert said["rows"]["preferences.jsonl"] == 6 and said["new"] == 7
     folder = Path(settings.home / "data/feedback/week46")
     assert verify_artifact(folder).sha256 == said["sha256"]
-    again = client.post("/api/v1/data/build", json={"name": "week46", "seed": 7}).json()
-    assert (again["sha256"], again["new"]) == (said["sha256"], 0)
+    with open_store(settings) as store:
+        again = build_from_feedback(store, FeedbackConfig(name="week46"), seed=7, actor="test")
+    assert (again.sha256, again.new) == (said["sha256"], 0)
 
 
-def test_a_build_with_nothing_to_learn_from_is_a_422_with_the_reason(client: TestClient) -> None:
-    done = client.post("/api/v1/data/build", json={})
-    assert done.status_code == 422 and "nothing to learn from" in done.json()["error"]
+def test_a_build_with_nothing_to_learn_from_says_why(client: TestClient, settings: Settings) -> None:
+    empty = client.post("/api/v1/data/build", json={})
+    assert empty.status_code == 422 and "nothing to learn from" in empty.json()["error"]
+    with open_store(settings) as store:
+        records.add(store, [thumb(1, "rest", True, consent=())], actor="test")
+    found = done(client, settings, "data/build", {})
+    assert found["state"] == "failed" and "1 records no consent" in found["message"] and found["result"] is None
+
+
+def test_who_waits_gets_the_result_and_who_asks_twice_gets_one_job(client: TestClient, settings: Settings) -> None:
+    fill(settings)
+    first, second = (client.post("/api/v1/data/build", json={"name": "a"}).json()["job_id"] for _ in range(2))
+    other = client.post("/api/v1/data/build", json={"name": "b"}).json()["job_id"]
+    assert first == second != other
+
+    def worker() -> None:
+        while not queue.ids(settings, ("data",))[2:]:
+            time.sleep(0.05)
+        work(queue.ids(settings, ("data",))[0], settings)
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    waited = client.post("/api/v1/data/build?wait=30", json={"name": "c"})
+    thread.join()
+    assert waited.status_code == 200 and waited.json()["result"]["name"] == "c"
+    assert client.post("/api/v1/data/build?wait=31", json={}).status_code == 422
+
+
+def test_a_job_is_shown_to_those_who_may_do_such_jobs_alone(client: TestClient, settings: Settings) -> None:
+    fill(settings)
+    address = client.post("/api/v1/data/build", json={}).json()["address"]
+    assert client.get(address.replace("data/build", "erasure")).status_code == 403
+    admin = as_(client, settings, "admin")
+    assert admin.get(address).status_code == 403 and admin.get(address.replace("data/build", "erasure")).status_code == 404
+    assert as_(client, settings, "clinician").get(address).status_code == 403
+
+
+def test_a_cancelled_build_publishes_nothing_and_an_erasure_is_not_cancelled(client: TestClient, settings: Settings) -> None:
+    fill(settings)
+    job_id = client.post("/api/v1/data/build", json={}).json()["job_id"]
+    assert queue.cancel(job_id, settings).state == "cancelled" and not (settings.home / "data/feedback/feedback").exists()
+    filed = as_(client, settings, "admin").post("/api/v1/erasure", json={"subject": "4711", "reason": "asked"}).json()
+    assert client.post(f"/api/train/{filed['job_id']}/cancel").status_code == 409
+    assert "4711" not in (settings.workspace.jobs / filed["job_id"] / "request.json").read_text()
 
 
 @pytest.mark.parametrize("body", [{"name": "../x"}, {"test_share": 2}, {"unknown": 1}, {"seed": -1}])
@@ -73,25 +132,27 @@ def test_consent_is_recorded_by_hash_and_read_back(stranger: TestClient, setting
 
 def test_withdrawn_consent_empties_the_next_build(client: TestClient, settings: Settings) -> None:
     fill(settings)
-    before = client.post("/api/v1/data/build", json={}).json()
+    before = done(client, settings, "data/build", {})["result"]
     as_(client, settings, "admin").post(
         "/api/v1/consent", json={"subject": "4711", "purposes": ["training"], "granted": False, "text_version": "1"}
     )
-    after = as_(client, settings, "engineer").post("/api/v1/data/build", json={}).json()
+    after = done(as_(client, settings, "engineer"), settings, "data/build", {})["result"]
     assert (before["rows"]["thumbs.jsonl"], after["rows"]["thumbs.jsonl"]) == (1, 0)
 
 
 def test_an_admin_erases_and_the_answer_holds_no_text(client: TestClient, settings: Settings) -> None:
     fill(settings)
-    assert client.post("/api/v1/data/build", json={}).status_code == 200 and traces_of(settings.home)
+    assert done(client, settings, "data/build", {})["result"] and traces_of(settings.home)
     body = {"subject": "4711", "reason": "asked"}
     assert client.post("/api/v1/erasure", json=body).status_code == 403
     admin = as_(client, settings, "admin")
-    dry = admin.post("/api/v1/erasure", json={**body, "dry_run": True}).json()
+    dry = done(admin, settings, "erasure", {**body, "dry_run": True})["result"]
     assert dry["state"] == "preview" and dry["rows"] == {"rlhf_feedback": 1} and traces_of(settings.home)
-    done = admin.post("/api/v1/erasure", json=body)
-    assert done.json()["state"] == "complete" and CANARY not in done.text and traces_of(settings.home) == []
-    assert admin.post("/api/v1/erasure", json=body).json()["erasure_id"] == done.json()["erasure_id"]
+    result = done(admin, settings, "erasure", body)["result"]
+    assert result["state"] == "complete" and traces_of(settings.home) == []
+    proof = json.loads((settings.workspace.reports / f"erasure/{result['erasure_id']}.json").read_text())
+    assert result["proof"] == proof and proof["rows"] == {"rlhf_feedback": 1}
+    assert done(admin, settings, "erasure", body)["result"]["erasure_id"] == result["erasure_id"]
     with open_store(settings) as store:
         assert records.get(store, Feedback, "fb_1") is None and audit.verify(store).ok
 

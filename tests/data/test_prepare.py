@@ -55,7 +55,7 @@ def test_the_card_counts_what_the_files_hold(desk: Desk) -> None:
         assert card.languages[split] == Counter(record["language"] for record in records)
     assert card.rows_in == 200 == sum(e.rows for e in card.files.values()) + sum(sum(c.values()) for c in card.drops.values())
     text = desk.run("card").out
-    for needed in (card.content_id(), "CC0", card.sources[0].sha256[7:19], "**0 left**", "not run", f"--seed {card.seed}"):
+    for needed in (card.content_id(), "CC0", card.sources[0].sha256[7:19], "**0 left**", "not looked for", f"--seed {card.seed}"):
         assert needed in text
     verify_artifact(desk.processed)
 

@@ -19,6 +19,7 @@ from medloop.contracts import Contract, Conversation, Correction, Feedback, Mess
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.data.from_feedback import FeedbackConfig
 from medloop.errors import InputError, MedloopError
+from medloop.feedback import listing
 from medloop.loop import build_from_feedback, erase_records
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erase import Proof, Request, preview
@@ -68,6 +69,9 @@ def test_every_door_and_the_dataset_lose_every_byte(store: Store) -> None:
     proof = erased(store)
     assert traces_of(store.settings.home) == []
     assert proof.complete and proof.verified["hits"] == 0 and proof.left == ()
+    page = (store.settings.workspace.reports / f"erasure/{proof.erasure_id}.md").read_text(encoding="utf-8")
+    assert "**Complete**" in page and str(proof.subject) in page and "data/feedback/feedback" in page and "0 hits" in page
+    assert all(stone["record_id"] in page and stone["proof"] in page for stone in proof.tombstones)
     assert proof.rows == {"rlhf_corrections": 1, "rlhf_feedback": 2, "rlhf_preferences": 1, "traces": 1}
     assert {row["record_id"] for row in proof.tombstones} == {"fb_1", "fb_2", "pref_1", "cor_1", "tr_1"}
     after = verify_artifact(before.folder).sha256
@@ -327,6 +331,20 @@ def test_asking_again_gives_the_same_proof_and_a_record_sent_again_is_not_used(s
     records.add(store, [thumb(1, "back again", True, feedback_id="fb_1")], actor="test")
     built = build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
     assert built.card.records["rlhf_feedback"]["erased"] == 1 and "fb_1" not in lineage.records_of(store, built.sha256)
+
+
+def test_a_record_that_came_back_is_in_no_list_and_replaces_nothing(store: Store) -> None:
+    plant(store)
+    erased(store)
+    back = [thumb(1, "back again", True, feedback_id="fb_1", supersedes="fb_o1", recorded_by="usr_1"), about(store)[0]]
+    records.add(store, [*back, thumb(2, "fine", True, feedback_id="fb_n", trace_id="tr_1")], actor="test")
+    for reader in (listing.Reader("usr_1", own_only=True, texts=True), listing.Reader("x", own_only=False, texts=False)):
+        shown = listing.listed(store, Feedback, listing.FeedbackFilter(), reader, limit=200).items
+        assert "fb_1" not in {one["feedback_id"] for one in shown} and listing.one(store, Feedback, "fb_1", reader) is None
+    assert "fb_1" not in "".join(listing.export(store, Feedback, listing.Filter(), reader, form="csv", note=lambda event: None))
+    built = build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
+    assert built.card.records["rlhf_feedback"] == {"erased": 1, "used": 9}  # the one it claims to replace is used
+    assert traces_of(built.folder) == []  # nor is the trace that came back
 
 
 def test_a_dry_run_changes_nothing_and_names_the_files(sqlite_settings) -> None:

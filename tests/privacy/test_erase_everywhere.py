@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from medloop.api.app import create_app
 from medloop.cli import app
+from medloop.jobs.worker import work
 from medloop.loop import init_workspace
 from medloop.settings import Settings
 from medloop.store import users
@@ -26,7 +27,7 @@ WHO, YES = "patient 4711", ["training"]
 
 def send(client: TestClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
     done = client.post(f"/api/v1/{path}", json=body)
-    assert done.status_code in (200, 201), done.text
+    assert done.status_code in (200, 201, 202), done.text
     return done.json()
 
 
@@ -78,7 +79,8 @@ def send_records(settings: Settings) -> None:
                 "consent": YES,
             }
             send(client, "rlhf/preference", body)
-        send(client, "data/build", {"hold_out_critical": False, "test_share": 0.1})
+        filed = send(client, "data/build", {"hold_out_critical": False, "test_share": 0.1})
+        assert work(filed["job_id"], settings).state == "succeeded"
 
 
 def run(settings: Settings, *words: object) -> str:

@@ -20,6 +20,7 @@ from sec_world import World, client_of, opened_files
 from medloop.errors import ModelError
 from medloop.jobs import queue, requests
 from medloop.jobs.entry import StateError
+from medloop.jobs.worker import work
 from medloop.models.safety import check_folder
 
 SRC = Path(__file__).parents[2] / "src/medloop"
@@ -166,7 +167,8 @@ def test_no_name_in_a_request_becomes_a_file_outside(world: World, taken: list[s
 
 
 def test_a_good_name_is_taken_so_the_bad_ones_were_refused_for_their_name(world: World) -> None:
-    assert world.send("engineer", "POST", "/api/v1/data/build", json={"name": "week46"}).status_code == 200
+    filed = world.send("engineer", "POST", "/api/v1/data/build", json={"name": "week46"})
+    assert filed.status_code == 202 and work(filed.json()["job_id"], world.settings).state == "succeeded"
     assert world.send("engineer", "POST", "/api/v1/data/build", json={"name": "../week46"}).status_code == 422
     assert (world.settings.home / "data/feedback/week46/card.json").is_file()
 

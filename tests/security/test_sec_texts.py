@@ -16,6 +16,7 @@ from payloads import FORMULAS, SCRIPTS, TEMPLATES, TOKENS
 from sec_world import World
 
 from medloop.contracts import Message
+from medloop.jobs.worker import work
 from medloop.models.template import control_ids, encode_example, render_prompt
 from medloop.store import csv_safe
 from medloop.testing.models import tiny_tokenizer
@@ -103,7 +104,8 @@ def test_feedback_that_is_learnt_from_brings_no_control_token(world: World) -> N
             "consent": ["training"],
         }
         assert world.send("clinician", "POST", "/api/v1/rlhf/preference", json=body).status_code == 201
-    assert world.send("engineer", "POST", "/api/v1/data/build", json={"name": "tokens"}).status_code == 200
+    filed = world.send("engineer", "POST", "/api/v1/data/build", json={"name": "tokens"})
+    assert filed.status_code == 202 and work(filed.json()["job_id"], world.settings).state == "succeeded"
     lines = (world.settings.home / "data/feedback/tokens/preferences.jsonl").read_text(encoding="utf-8").splitlines()
     learnt = [json.loads(line) for line in lines if "<|im_" in line]
     assert learnt, "the payloads did not reach the dataset, so nothing was tested"

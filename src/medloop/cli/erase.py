@@ -23,33 +23,53 @@ def erase(
         list[str] | None, typer.Option(metavar="ID", help="Or which records, by their id; may be repeated.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    keep_jobs: Annotated[
+        bool, typer.Option("--keep-jobs", help="Leave training jobs alone that learn from what goes; they are only named.")
+    ] = False,
 ) -> None:
-    """Remove records and every trace of their text: rows, datasets, reports, caches. Cannot be undone.
+    """Remove a person's records, or single ones, and every copy of their text: rows, datasets, reports, caches. Cannot be undone.
 
-    Leaves a tombstone and a proof under reports/erasure, and flags models that learnt from them. Killed at any moment, the same
-    command finishes it. The id of a trace takes everything that was said about that exchange.
+    Leaves a tombstone per record and a proof under reports/erasure. Models that learnt from them are flagged, training jobs on
+    changed data are cancelled (at a terminal you are asked first). Killed at any moment, the same command finishes it. The id of
+    a trace takes everything that was said about that exchange.
 
-    Example:  medloop erase --subject 4711 --reason "asked on 3 May"
+    Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
     """
     from medloop.errors import ResultError
+    from medloop.jobs.affected import Running
     from medloop.loop import actor, erase_records
-    from medloop.privacy.erase import Request, preview, reports
+    from medloop.privacy.erase import Request, preview, proof_path
     from medloop.store.db import open_store
 
-    request = Request(reason=reason, subject=subject, records=tuple(record or ()))
-    with open_store(common.settings()) as store:
+    settings = common.settings()
+    request, jobs = Request(reason, subject, tuple(record or ()), keep_jobs), Running(settings)
+    with open_store(settings) as store:
         if dry_run:
-            _print_preview(preview(store, request, actor=actor()))
+            _print_preview(preview(store, request, actor=actor(), jobs=jobs))
             return
-        proof = erase_records(store, request, actor=actor())
-        path = reports(store) / f"{proof.erasure_id}.json"
+        if not keep_jobs and jobs.any() and _somebody_is_there():
+            _ask(preview(store, request, actor=actor(), jobs=jobs).jobs)
+        proof = erase_records(store, request, actor=actor(), jobs=jobs)
+        path = proof_path(store, proof.erasure_id)
     _print_proof(proof)
-    common.say(f"Proof: {common.shown(path)}")
+    common.say(f"Proof: {common.shown(path)}, and as a page for people {path.with_suffix('.md').name}")
     if not proof.complete:
         raise ResultError(
             f"{len(proof.left)} files still hold erased text (named above), so the erasure is not finished",
             "Remove them or mend what is wrong with them, then run the same command again",
         )
+
+
+def _somebody_is_there() -> bool:
+    import sys
+
+    return sys.stdin.isatty()
+
+
+def _ask(jobs: list[str]) -> None:
+    if jobs and not typer.confirm(f"Training jobs learn from what goes ({', '.join(jobs)}). Cancel them?"):
+        common.say("Nothing was changed. To erase and leave them alone: --keep-jobs")
+        raise typer.Exit(1)
 
 
 def _print_preview(found: Preview) -> None:
@@ -59,7 +79,9 @@ def _print_preview(found: Preview) -> None:
     common.say(f"{len(found.files):>9,}  files that hold their text or come from them")
     for name in found.files:
         common.say(f"           {name}")
-    common.say(f"{found.datasets:>9,}  hashes of datasets with them, whose models would be flagged")
+    common.say(f"{found.datasets:>9,}  versions of datasets and their files with them, whose models would be flagged")
+    for job in found.jobs:
+        common.say(f"           {job}: learns from them and would be cancelled")
     _print_rest(found.shared, found.unsearched)
 
 
@@ -72,8 +94,12 @@ def _print_proof(proof: Proof) -> None:
         common.say(f"{file['rows']:>9,}  rows or places in {file['path']}, {file['action']} ({hashes})")
     for model in proof.flagged:
         common.say(f"flagged    {model['path']}: learnt from erased data ({model['sha256'][7:19]})")
-    for job in proof.jobs:
-        common.say(f"flagged    {job}: begun on erased data; cancel it, or start it again on the new data")
+    for job in proof.cancelled:
+        common.say(f"cancelled  {job['job']}: learnt from erased data; submit it again to learn from what is left")
+    done = {f"jobs/{job['job']}" for job in proof.cancelled}
+    for name in proof.jobs:
+        if name not in done:
+            common.say(f"flagged    {name}: begun on erased data; cancel it, or start it again on the new data")
     for path in proof.elsewhere:
         common.say(f"elsewhere  {path}: was made of these records and lies outside the workspace; see to it yourself")
     for name in proof.left:

@@ -95,7 +95,10 @@ class FileEntry(Contract):
 
 
 class DatasetCard(Contract):
-    """Everything a reader needs to trust a dataset; its content id is the dataset hash."""
+    """Everything a reader needs to trust a dataset; its content id is the dataset hash.
+
+    `scrub` counts rows looked over, changed and held back, and what was replaced by kind; None: identifiers were not looked for.
+    """
 
     name: Text
     seed: int
@@ -106,6 +109,7 @@ class DatasetCard(Contract):
     languages: dict[str, dict[Language, int]] = Field(default_factory=dict)
     strata: dict[str, dict[Stratum, int]] = Field(default_factory=dict)
     decontamination: dict[str, int] = Field(default_factory=dict)
+    scrub: dict[str, int] | None = None
     config: Json = Field(default_factory=dict)
     parents: tuple[Hash, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Training jobs as document 003 writes them."""
+"""Training jobs as document 003 writes them, and the errands that use the same queue: a dataset, an erasure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field
 from medloop.contracts.base import Contract, Json, Text, Timestamp
 
 Stage = Literal["SFT", "REWARD", "DPO", "KTO", "PPO", "GRPO", "IRS"]
+Errand = Literal["BUILD", "ERASE"]
 JobState = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Phase = Literal["GENERATING", "SCORING", "METRICS", "TRAINING"]
 
@@ -43,6 +44,14 @@ class TrainRequest(Contract):
     top_k: int | None = Field(None, ge=1)
 
 
+class ErrandRequest(Contract):
+    """A dataset or an erasure, as it waits in the queue. A person is named by a keyed hash, never by another system's id."""
+
+    stage: Errand
+    actor: Text
+    config: Json = Field(default_factory=dict)
+
+
 class JobMetrics(Contract):
     avg_reward: float | None = None
     reward_breakdown: dict[str, float] = Field(default_factory=dict)
@@ -69,7 +78,7 @@ class JobStatus(Contract):
     """Answer of `GET /api/train/status/{job_id}`."""
 
     job_id: Text
-    stage: Stage
+    stage: Stage | Errand
     state: JobState
     detail: JobDetail
 

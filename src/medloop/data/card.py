@@ -15,6 +15,7 @@ from medloop.contracts.dataset import DropReason, Language, Split, Stratum
 from medloop.data.gather import LANGUAGES, Drop
 from medloop.data.risk import ORDER
 from medloop.data.split import SPLITS
+from medloop.privacy.scrub import VERSION as SCRUBBER
 
 WHY: dict[DropReason, str] = {
     "empty": "nothing was asked or said",
@@ -24,7 +25,7 @@ WHY: dict[DropReason, str] = {
     "too_long": "longer than max_chars",
     "not_text": "mostly numbers, links or symbols",
     "debris": "wrongly decoded, or one character over and over",
-    "phi": "personal health information that could not be removed",
+    "phi": "may still name somebody after scrubbing: held back for a person to look at, see below",
     "exact_duplicate": "the same words as another row",
     "near_duplicate": "nearly the same words as another row (question and answer together)",
     "contaminated": "taken out of train: a near-copy of a held-out question",
@@ -50,6 +51,7 @@ class Facts:
     kept: Counter[str]
     drops: Sequence[Drop]
     checked: dict[str, int]
+    scrub: dict[str, int] | None
 
 
 def make_card(facts: Facts) -> DatasetCard:
@@ -66,6 +68,7 @@ def make_card(facts: Facts) -> DatasetCard:
         languages={split: _margin(facts, split, 1, LANGUAGES) for split in SPLITS},
         strata={split: _margin(facts, split, 2, ORDER) for split in SPLITS},
         decontamination=facts.checked,
+        scrub=facts.scrub,
         config=facts.config,
         parents=tuple(source.sha256 for source in facts.sources),
         versions={
@@ -73,13 +76,17 @@ def make_card(facts: Facts) -> DatasetCard:
             "python": platform.python_version(),
             "datasketch": version("datasketch"),
             "numpy": version("numpy"),
+            **({} if facts.scrub is None else {"scrubber": SCRUBBER}),
         },
     )
 
 
 def render_card(card: DatasetCard, facts: Facts) -> str:
     """The same as Markdown that a person can read from top to bottom."""
-    parts = (_head(card), _splits(card), _strata(facts), _sources(card, facts), _drops(card), _checks(card), _made(card), LIMITS)
+    parts = (
+        _head(card), _splits(card), _strata(facts), _sources(card, facts), _drops(card), _scrub(card), _checks(card), _made(card),
+        LIMITS,
+    )  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
 
@@ -97,6 +104,7 @@ that nothing in the train set repeats a held-out question.
 
 - Dataset id: `{card.content_id()}`
 - Licences of the sources: {licences}
+- Identifiers of persons: {"**not looked for**, texts are as they came" if card.scrub is None else "taken out, see below"}
 - Made by medloop {card.versions["medloop"]} with seed {card.seed}"""
 
 
@@ -152,6 +160,24 @@ with its reason and, for copies, the record it repeats.
 {_table(("reason", *names, "all", "meaning"), rows)}"""
 
 
+def _scrub(card: DatasetCard) -> str:
+    if card.scrub is None:
+        return """## Identifiers of persons: not looked for
+
+This dataset was made without scrubbing. Names, numbers and addresses in it are as they came from the sources; do not share it
+further than the sources allow. To take them out: `medloop data prepare --scrub`."""
+    counts = dict(card.scrub)
+    rows, changed, held = (counts.pop(name) for name in ("rows", "rows_changed", "rows_held"))
+    found = _table(("kind", "replaced"), list(counts.items())) if counts else "Nothing was found."
+    return f"""## Identifiers of persons: taken out
+
+{rows:,} rows were looked over (scrubber {card.versions["scrubber"]}): in {changed:,} something was replaced by a placeholder, the
+same one for the same person throughout a row; {held:,} were left out because something may remain in them. Those lie, unscrubbed,
+in `data/processed.quarantine.jsonl`, which only its owner can read. What the scrubber misses is still in the files.
+
+{found}"""
+
+
 def _checks(card: DatasetCard) -> str:
     checked = card.decontamination
     removed = sum(counts.get("contaminated", 0) for counts in card.drops.values())
@@ -166,7 +192,7 @@ punctuation, spaces, numbers, word order, greetings or a few words. A translatio
 def _made(card: DatasetCard) -> str:
     settings = [(f"`{name}`", str(value)) for name, value in card.config.items()]
     files = [(f"`{card.files[split].path}`", card.files[split].rows, f"`{card.files[split].sha256}`") for split in SPLITS]
-    flags = " ".join(f"--source {source.name}" for source in card.sources)
+    flags = " ".join(["--scrub" if card.scrub is not None else "--no-scrub", *(f"--source {one.name}" for one in card.sources)])
     return f"""## How to make it again
 
 ```
@@ -185,8 +211,6 @@ Versions: {", ".join(f"{name} {number}" for name, number in card.versions.items(
 
 LIMITS = """## What was not done
 
-- **Removal of personal health information: not run.** Texts are as they came from the sources; do not share them further
-  than the sources allow.
 - Nobody checked the answers for medical correctness. A row is `reviewed` only when its source says so.
 - Strata come from word lists (red flags, drugs, groups) over what the user wrote. They miss what is only implied, and
   "is X an emergency?" counts as one.

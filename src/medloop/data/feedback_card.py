@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CARD, READABLE = "card.json", "DATA_CARD.md"
 FATES = {
-    "used": "went into the drafts below",
+    "used": "allowed and clean: the rows of this dataset are made of these",
     "superseded": "a newer version of the same record took its place",
     "no_consent": "the record does not allow training, or the person it is about took that back",
     "quarantined": "waits for a person to look at it: medloop quarantine list",
@@ -107,13 +107,17 @@ def render_card(card: FeedbackCard) -> str:
 
 def _head(card: FeedbackCard) -> str:
     used = sum(fates.get("used", 0) for fates in card.records.values())
+    gone = sum(one.rows for one in card.erased)
+    later = f" **{gone:,} rows were erased later** (last section); counts of records, languages, risks are older." if gone else ""
     return f"""# Data card: {card.name}
 
-{used:,} records of the feedback service as training data: identifiers taken out, one row per thing said, split by question.
+{used:,} records of the feedback service as training data: only what records and persons allow, without identifiers and
+near-copies, split so that no question is on both sides.{later}
 
 - Dataset id: `{card.content_id()}`
-- Languages: {_listed(card.languages)}
-- Gravest risk: {_listed(card.strata)}
+- Rows by language: {_listed(card.languages)}
+- Rows by their gravest risk: {_listed(card.strata)}
+- Identifiers of persons: taken out row by row (scrubber {card.versions["scrubber"]}); what it misses is still there
 - Made by medloop {card.versions["medloop"]} with seed {card.seed}"""
 
 
@@ -154,7 +158,7 @@ def _checks(card: FeedbackCard) -> str:
     checked = card.decontamination
     held = checked.get("held_out_questions", 0)
     if not held:
-        return "## Held-out questions\n\nThere was no prepared data (`medloop data prepare`) to compare with."
+        return "## Held-out questions\n\nNot compared: there was no prepared data (`medloop data prepare`) that holds some out."
     gone = sum(counts.get("contaminated", 0) for counts in card.drops.values())
     return f"""## Held-out questions
 
@@ -170,12 +174,11 @@ def _made(card: FeedbackCard) -> str:
 medloop data build --name {card.name} --seed {card.seed}
 ```
 
-The same records, prepared data and settings give the same bytes.
+with these settings (`--set NAME=VALUE`). The same records, prepared data, settings and versions give the same bytes.
 
 {_table(("setting", "value"), settings)}
 
-Versions: {_listed(card.versions)}. Texts are scrubbed of identifiers row by row; what the scrubber misses is still there, so keep
-these files in the workspace."""
+Versions: {_listed(card.versions)}. Keep these files in the workspace: there an erasure finds them."""
 
 
 def _erased(card: FeedbackCard) -> str:
@@ -184,7 +187,8 @@ def _erased(card: FeedbackCard) -> str:
     rows = [(one.erasure_id, one.rows, f"`{one.before}`") for one in card.erased]
     return f"""## Erased
 
-Rows were taken out after the dataset was made. Models that learnt from it before are flagged.
+Rows were taken out after the dataset was made, so it has another hash now. Models that learnt from it before are flagged.
+`reports/erasure` has the proofs.
 
 {_table(("erasure", "rows", "hash before"), rows)}"""
 

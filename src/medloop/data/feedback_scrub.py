@@ -16,7 +16,7 @@ from medloop.privacy.scrub import Assessment, Scrubber
 
 
 class Cleaner:
-    """Remembers which texts are clean by their hash, about 70 bytes each. The key is made anew: no text can be made to collide."""
+    """Remembers by hash which texts are clean, about 70 bytes each. The key is made anew: no text can be made to collide."""
 
     def __init__(self) -> None:
         self._key, self._clean = secrets.token_bytes(16), set[int]()

@@ -23,6 +23,7 @@ from medloop.data.dedupe import PERMUTATIONS, Signatures, Signer
 from medloop.data.intake import source_file
 from medloop.data.language import detect_language
 from medloop.data.near import Growing, Questions
+from medloop.data.prepare_scrub import Scrubbing
 from medloop.data.progress import Progress
 from medloop.data.risk import ORDER, strata_of
 from medloop.data.shingles import question_marks, text_marks, tokens
@@ -110,15 +111,17 @@ _TYPES = {
 
 
 def gather(
-    sources: Sequence[Source], raw: Path, spool: Spool, *, limits: Limits, seed: int, progress: Progress
+    sources: Sequence[Source], raw: Path, spool: Spool, *, limits: Limits, scrub: Scrubbing | None, seed: int, progress: Progress
 ) -> tuple[Rows, Signatures, list[Drop]]:
-    """Read, clean, tag and spool every row of `sources`; the signatures come apart, because they are large and soon done with."""
+    """Read, clean, scrub, tag and spool every row; the signatures come apart, because they are large and soon done with."""
     total = sum(source.rows for source in sources)
     columns, drops = _Columns(spool, total, seed), []
     with progress("Reading and cleaning", total) as step:
         for number, source in enumerate(sources):
             for line, found, reviewed in _conversations(source, raw, limits):
                 step(1)
+                if scrub is not None and isinstance(found, Conversation):
+                    found = scrub.conversation(found, source.name, line)
                 if isinstance(found, Conversation):
                     columns.add(make_record(found, source, line, reviewed), number)
                 else:

@@ -1,6 +1,6 @@
 """`medloop data prepare`: sources in, one finished dataset out, all files at once or none.
 
-    gather -> drop duplicates -> cluster near-copies -> split -> decontaminate -> write -> verify -> describe
+    gather -> scrub -> drop duplicates -> cluster near-copies -> split -> decontaminate -> write -> verify -> describe
 
 The same sources, seed and configuration give the same bytes. Texts wait in a file beside the result; memory holds
 about two kilobytes per row.
@@ -9,7 +9,8 @@ about two kilobytes per row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from medloop.data.dedupe import Signatures, exact_duplicates, near_duplicates
 from medloop.data.gather import LANGUAGES, Drop, Rows, gather, whole_text
 from medloop.data.intake import list_sources, read_source
 from medloop.data.near import Clusters, Indexes, Nearness, Vocabulary, near_pairs
+from medloop.data.prepare_scrub import Scrubbing
 from medloop.data.progress import Progress, silent
 from medloop.data.shingles import Hashes, text_shingles
 from medloop.data.split import SPLITS, TRAIN, Population, Sizes, assign, strata_in
@@ -33,6 +35,7 @@ from medloop.data.spool import Spool
 from medloop.errors import InputError
 from medloop.settings import Workspace
 from medloop.store.artifacts import file_sha256, new_artifact, sweep
+from medloop.store.files import atomic_open
 from medloop.store.jsonl import write
 
 FILES: dict[Split, str] = {
@@ -65,6 +68,7 @@ class PrepareConfig(BaseModel):
     min_question_letters: int = Field(12, ge=1, description="Letters a question needs; a Chinese character counts as three.")
     min_answer_letters: int = Field(3, ge=1, description="Letters an answer needs; a Chinese character counts as three.")
     max_chars: int = Field(20_000, ge=100, description="Characters of the longest conversation.")
+    scrub: bool = Field(True, description="Take identifiers out; conversations in doubt are left out and put into a side file.")
 
     @property
     def limits(self) -> Limits:
@@ -113,19 +117,41 @@ def prepare(
     if not sources:
         raise InputError("There is no data to prepare", "Import some first: medloop data import FILE --name NAME")
     sweep(workspace.processed.parent)
-    with new_artifact(workspace.processed, replace=True) as folder:
-        built = _build(folder, sources, workspace.raw, config, seed, progress)
+    with _scrubbing(workspace, config) as scrub, new_artifact(workspace.processed, replace=True) as folder:
+        built = _build(folder, sources, workspace.raw, config, scrub, seed, progress)
         if not built.files["train"].rows:
             raise InputError(
                 "Nothing would be left to train on: the questions are too much alike to hold some out",
                 "Add other questions, or hold out less (--dev, --test, --gold, --red)",
             )
         checked = verify_files(folder, built.files, built.vocabulary, config.nearness, config.text_threshold, progress)
-        facts = Facts(config.model_dump(), seed, sources, built.files, built.cells, built.kept, built.drops, checked)
+        facts = Facts(
+            config.model_dump(), seed, sources, built.files, built.cells, built.kept, built.drops, checked,
+            None if scrub is None else scrub.counts(),
+        )  # fmt: skip
         card = make_card(facts)
         (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
         (folder / READABLE).write_text(render_card(card, facts), encoding="utf-8")
     return card
+
+
+def held_back(workspace: Workspace) -> Path:
+    """Where the conversations in doubt are, beside the dataset and not in it: who hands the dataset on does not hand them on."""
+    return workspace.processed.with_name(f"{workspace.processed.name}.quarantine.jsonl")
+
+
+@contextmanager
+def _scrubbing(workspace: Workspace, config: PrepareConfig) -> Iterator[Scrubbing | None]:
+    """The side file comes with the dataset or not at all; without a row in doubt there is none."""
+    path, scrub = held_back(workspace), None
+    if config.scrub:
+        with atomic_open(path, mode=0o600) as aside:
+            scrub = Scrubbing(aside)
+            yield scrub
+    else:
+        yield None
+    if scrub is None or not scrub.held:
+        path.unlink(missing_ok=True)
 
 
 def read_card(workspace: Workspace) -> DatasetCard:
@@ -135,10 +161,15 @@ def read_card(workspace: Workspace) -> DatasetCard:
     return DatasetCard.from_json(path.read_text(encoding="utf-8"))
 
 
-def _build(folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, seed: int, progress: Progress) -> Built:
+def _build(
+    folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, scrub: Scrubbing | None, seed: int,
+    progress: Progress,
+) -> Built:  # fmt: skip
     """The five files and `dropped.jsonl`."""
     with Spool(folder) as spool:
-        rows, signatures, drops = gather(sources, raw, spool, limits=config.limits, seed=seed, progress=progress)
+        rows, signatures, drops = gather(
+            sources, raw, spool, limits=config.limits, scrub=scrub, seed=seed, progress=progress
+        )  # fmt: skip
         _check_enough(rows, drops)
         repeats = _duplicates(rows, signatures, config.text_threshold, progress)
         del signatures

@@ -24,7 +24,7 @@ from medloop.errors import InputError
 from medloop.feedback.bodies import Id
 from medloop.store import csv_safe, records
 from medloop.store.db import Store
-from medloop.store.tables import encrypted_columns, natural_id
+from medloop.store.tables import encrypted_columns, natural_id, tombstones
 
 Json = dict[str, Any]
 KINDS: dict[str, type[Contract]] = {"feedback": Feedback, "preference": Preference, "correction": Correction}
@@ -139,7 +139,8 @@ def columns(kind: type[Contract], reader: Reader) -> list[str]:
 
 
 def _query(table: Table, wanted: Filter, reader: Reader, *what: Any) -> Select[Any]:
-    query = select(*what) if what else select(table)
+    alive = table.c[natural_id(table)].not_in(select(tombstones.c.record_id))  # an erased record that came back is not shown
+    query = (select(*what) if what else select(table)).where(alive)
     if reader.own_only:
         query = query.where(table.c.recorded_by == reader.user_id)
     for name, value in wanted.model_dump(exclude_none=True).items():  # names are fields of our own models

@@ -3,7 +3,8 @@
     job_id = submit(TrainRequest(stage="GRPO", model_id="embedded:tiny", config={"steps": 40}), settings)
     shown(status_of(job_id, settings))        # as `GET /api/train/status/{job_id}` answers
 
-A folder appears under its name in one rename, so a submit that was killed leaves no half job.
+A folder appears under its name in one rename, so a submit that was killed leaves no half job. Training jobs are called `train_…`;
+errands (datasets, erasures) are called `data_…` and do not wait for training: see `errands.py`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import logging
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from medloop.contracts import JobDetail, JobRuntime, JobStatus, TrainRequest, utc_now
+from medloop.contracts.job import Errand, ErrandRequest
 from medloop.errors import IntegrityError, speaking_of
 from medloop.jobs import entry as rows
 from medloop.jobs import lease, preflight
@@ -30,7 +34,9 @@ from medloop.store.artifacts import sweep
 from medloop.store.files import atomic_write, claim_temp, fsync_folder
 
 log = logging.getLogger("medloop.jobs")
-JOB_ID = re.compile(r"train_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
+JOB_ID = re.compile(r"(train|data)_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
+ERRANDS: tuple[str, ...] = get_args(Errand)
+ENDS_S = 20.0  # a worker that was asked to end is gone by then; it promises ten seconds
 
 
 @dataclass(frozen=True)
@@ -41,22 +47,34 @@ class Submitted:
 
 def submit(request: TrainRequest, settings: Settings, *, by: str = "", now: datetime | None = None) -> Submitted:
     """Put a job into the queue, for the person `by`; what cannot work is refused with a sentence, and leaves nothing behind."""
-    found = preflight.look(request, settings)
+    found, when = preflight.look(request, settings), now or utc_now()
+    row = Entry(
+        job_id="train", stage=request.stage, state="queued", submitted=when, submitter=by, changed=when,
+        needs_bytes=found.needs_bytes,
+    )  # fmt: skip
+    return Submitted(_put(request, row, settings), found)
+
+
+def submit_errand(request: ErrandRequest, settings: Settings) -> str:
+    """Put an errand into the queue; one that waits already, asked for in the same words, is not asked for twice."""
+    for row in entries(settings):
+        if row.stage == request.stage and row.state == "queued" and errand_of(folder_of(row.job_id, settings)) == request:
+            return row.job_id
+    now = utc_now()
+    row = Entry(job_id="data", stage=request.stage, state="queued", submitted=now, submitter=request.actor, changed=now)
+    return _put(request, row, settings)
+
+
+def _put(request: TrainRequest | ErrandRequest, row: Entry, settings: Settings) -> str:
     home = settings.workspace.jobs
     with speaking_of(home):
         home.mkdir(parents=True, exist_ok=True)
         sweep(home)
-        when = now or utc_now()
-        row = Entry(
-            job_id="train", stage=request.stage, state="queued", submitted=when, submitter=by, changed=when,
-            needs_bytes=found.needs_bytes,
-        )  # fmt: skip
-        temp, fd = claim_temp(home / "train", _make)
+        temp, fd = claim_temp(home / row.job_id, _make)
         try:
-            job_id = _publish(temp, home, request, row, settings)
+            return _publish(temp, home, request, row, settings)
         finally:
             os.close(fd)
-    return Submitted(job_id, found)
 
 
 def _make(path: Path) -> int:
@@ -64,9 +82,9 @@ def _make(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _publish(temp: Path, home: Path, request: TrainRequest, row: Entry, settings: Settings) -> str:
+def _publish(temp: Path, home: Path, request: TrainRequest | ErrandRequest, row: Entry, settings: Settings) -> str:
     """Fill the folder and give it the first free name of this second."""
-    stamp, number = f"train_{row.submitted:%Y%m%dT%H%M%SZ}", 1
+    stamp, number = f"{row.job_id}_{row.submitted:%Y%m%dT%H%M%SZ}", 1
     while True:
         job_id = stamp if number == 1 else f"{stamp}-{number}"
         _fill(temp, request, row.model_copy(update={"job_id": job_id}), settings)
@@ -81,7 +99,7 @@ def _publish(temp: Path, home: Path, request: TrainRequest, row: Entry, settings
         return job_id
 
 
-def _fill(folder: Path, request: TrainRequest, row: Entry, settings: Settings) -> None:
+def _fill(folder: Path, request: TrainRequest | ErrandRequest, row: Entry, settings: Settings) -> None:
     asked = json.dumps(request.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
     for name in (rows.REQUEST, "config.json"):  # the trainer adds what it made of it to config.json when it begins
         atomic_write(folder / name, asked)
@@ -110,17 +128,21 @@ def request_of(folder: Path) -> TrainRequest:
     return TrainRequest.from_json((folder / rows.REQUEST).read_text(encoding="utf-8"))
 
 
-def ids(settings: Settings) -> list[str]:
-    """All jobs, newest first."""
+def errand_of(folder: Path) -> ErrandRequest:
+    return ErrandRequest.from_json((folder / rows.REQUEST).read_text(encoding="utf-8"))
+
+
+def ids(settings: Settings, kinds: tuple[str, ...] = ("train",)) -> list[str]:
+    """Training jobs, or those of these kinds, newest first."""
     home = settings.workspace.jobs
     names = os.listdir(home) if home.is_dir() else []
-    found = [(match[1], int(match[2] or 1), name) for name in names if (match := JOB_ID.fullmatch(name))]
+    found = [(m[2], int(m[3] or 1), name) for name in names if (m := JOB_ID.fullmatch(name)) and m[1] in kinds]
     return [name for *_, name in sorted(found, reverse=True)]
 
 
 def entries(settings: Settings) -> Iterator[Entry]:
     """The rows of all jobs. One that was removed meanwhile, or is damaged, does not keep the others from being seen."""
-    for job_id in ids(settings):
+    for job_id in ids(settings, ("train", "data")):
         try:
             yield rows.read(folder_of(job_id, settings))
         except UnknownJobError:
@@ -160,6 +182,8 @@ def cancel(job_id: str, settings: Settings) -> JobStatus:
     folder = folder_of(job_id, settings)
 
     def end(row: Entry) -> Entry:
+        if row.stage == "ERASE":
+            raise StateError("An erasure that was asked for is carried out", "It cannot be cancelled")
         if row.state == "cancelled":
             return row
         if row.state in OVER:
@@ -172,6 +196,20 @@ def cancel(job_id: str, settings: Settings) -> JobStatus:
     if row.wish == "cancel":
         lease.send(row, signal.SIGTERM)  # it would see the wish itself, two seconds later
     return rows.status(folder)
+
+
+def stop(job_id: str, settings: Settings, reason: str) -> Entry:
+    """Cancel a job for a reason that its record keeps, and see it end; one that does not end in time is still `running`."""
+    folder, deadline = folder_of(job_id, settings), time.monotonic() + ENDS_S
+    with suppress(StateError):  # it ended by itself
+        cancel(job_id, settings)
+    while rows.read(folder).state == "running" and rows.is_worked_on(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    def say(row: Entry) -> Entry:
+        return row.model_copy(update={"reason": reason}) if row.state == "cancelled" else row
+
+    return rows.change(folder, say)
 
 
 def resume(job_id: str, settings: Settings) -> JobStatus:

@@ -115,6 +115,18 @@ def _inside(field: str, text: str) -> None:
         raise ConfigError(f"{field}: not a name inside the workspace", "Name it relative to the workspace, without ..")
 
 
+def inputs(request: TrainRequest, settings: Settings) -> list[Path]:
+    """Files and folders of the workspace that a job reads: those of its stage, and everything that its settings name."""
+    workspace = settings.workspace
+    usual = {
+        "SFT": [workspace.processed],
+        **{stage: [workspace.preferences / "preferences.jsonl"] for stage in ("REWARD", "DPO")},
+        "KTO": [workspace.preferences],
+    }
+    named = [find(text, settings) for text in (request.model_id, *request.config.values()) if isinstance(text, str)]
+    return usual.get(request.stage, [workspace.rl / "training_prompts.jsonl"]) + [path for path in named if path.exists()]
+
+
 def find(name: str, settings: Settings) -> Path:
     """A file or folder that a request names, from the workspace: workers run there, wherever a request was taken in."""
     return settings.home / Path(name).expanduser()

@@ -76,7 +76,8 @@ class Supervisor:
     def look(self) -> list[Entry]:
         """One round over all jobs that are not over; returns them."""
         self._reap()
-        waiting, busy = [], 0
+        places = {False: self.slots, True: 1}  # an erasure must not wait for a training of days, which may learn what is to go
+        waiting: list[tuple[bool, str]] = []
         alive = [row for row in queue.entries(self.settings) if row.state not in OVER]
         for row in reversed(alive):  # the oldest first
             folder = queue.folder_of(row.job_id, self.settings)
@@ -86,11 +87,15 @@ class Supervisor:
                 log.error("%s: %s", row.job_id, error)
                 if isinstance(error, BusyError) and row.state == "running" and lease.silent_for(folder, row) > self.lease_s:
                     lease.send(row, signal.SIGKILL)  # stopped while it held the row: nobody could raise its token first
+            errand = row.stage in queue.ERRANDS
             if row.state == "running" or row.job_id in self.children:
-                busy += 1
+                places[errand] -= 1
             elif row.state == "queued" and ready(row):
-                waiting.append(row.job_id)
-        for job_id in waiting[: max(0, self.slots - busy)]:
+                waiting.append((errand, row.job_id))
+        for errand, job_id in waiting:
+            if places[errand] <= 0:
+                continue
+            places[errand] -= 1
             log.info("starting a worker for %s", job_id)
             self.children[job_id] = self.start(job_id, self.settings)
         return alive

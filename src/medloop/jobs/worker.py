@@ -59,7 +59,7 @@ def work(job_id: str, settings: Settings) -> Entry:
 def _run(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
     """Whatever happens in a stage, as a state with a sentence. Only a lost lease says nothing: it has no right to."""
     try:
-        return _train(lease, settings, stopped)
+        return _errand(lease, settings, stopped) or _train(lease, settings, stopped)
     except LostLeaseError:
         raise
     except KeyboardInterrupt:
@@ -83,6 +83,15 @@ def frames(error: BaseException) -> str:
     """What a bug may leave in a log: its kind and where it was. Its message might quote a record."""
     places = "".join(f"\n  {at.filename}, line {at.lineno}, in {at.name}" for at in traceback.extract_tb(error.__traceback__))
     return f"{type(error).__name__} at{places}"
+
+
+def _errand(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End | None:
+    """A dataset or an erasure, which needs no torch; None for a job that trains."""
+    if lease.check().stage not in queue.ERRANDS:
+        return None
+    from medloop.jobs import errands
+
+    return End("succeeded", errands.run(lease, settings, stopped))
 
 
 def _train(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:

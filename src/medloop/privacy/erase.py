@@ -3,9 +3,9 @@
     proof = erase(store, Request(subject="patient 4711", reason="asked on 3 May"), actor="user:li")
 
 The order survives a kill at any moment: a sealed journal of what has to go, then the rows with their tombstones in one
-transaction, then files, flags and the catalog, then a look through the whole workspace, then the proof; the journal goes last.
-Whoever asks again after a kill, asks for the rest. The journal is encrypted under a key that only the master key opens: at no
-time does an erased word lie in a file of its own. Proof and log name ids, hashes and counts.
+transaction, then files, training jobs on them, flags and the catalog, then a look through the whole workspace, then the proof;
+the journal goes last. Whoever asks again after a kill, asks for the rest. The journal is encrypted under a key that only the
+master key opens: at no time does an erased word lie in a file of its own. Proof and log name ids, hashes and counts.
 
 Leaves out: backups and files outside the workspace, what was sent to a teacher, and weights: a model is flagged, not unlearnt.
 """
@@ -15,10 +15,10 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -30,7 +30,8 @@ from medloop.errors import InputError, IntegrityError
 from medloop.privacy import erase_files
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erase_files import Files, Recard, needles_of
-from medloop.privacy.erase_flags import settle
+from medloop.privacy.erase_flags import learnt, old_hashes, settle
+from medloop.privacy.erase_report import render
 from medloop.privacy.needles import Needles
 from medloop.privacy.rewrite import Cutter
 from medloop.privacy.scrub import Scrubber, Unscrubbable
@@ -45,15 +46,32 @@ LONGEST_REASON = 200  # characters
 
 @dataclass(frozen=True)
 class Request:
-    """Whom or what to erase: one subject (an external id or its hash), or records by their ids; and why."""
+    """Whom or what to erase: one subject (an external id or its hash), or records by their ids; and why.
+
+    Training jobs on data that changes are cancelled, unless `keep_jobs`; then they are only named.
+    """
 
     reason: str
     subject: str | None = None
     records: tuple[str, ...] = ()
+    keep_jobs: bool = False
 
 
-class Proof(Contract):
-    """What an erasure did. No erased word is in it; `complete` says that the last look found none in the workspace either."""
+class Jobs(Protocol):
+    """The training jobs of a workspace, as far as an erasure has to do with them."""
+
+    def on(self, hashes: Collection[str], paths: Collection[str]) -> list[str]:
+        """Those not over that learn from these hashes or read these paths of the workspace."""
+
+    def stop(self, job_ids: Collection[str], erasure_id: str) -> None:
+        """Cancel them and see them end; their records keep the reason."""
+
+    def stopped(self, erasure_id: str) -> list[dict[str, str]]:
+        """What this erasure cancelled: job, state and reason."""
+
+
+class Case(Contract):
+    """One erasure: whom it is about, who asked for it and why."""
 
     erasure_id: Text
     subject: str | None = None
@@ -61,35 +79,35 @@ class Proof(Contract):
     reason: Text
     actor: Text
     started: Timestamp
+    keep_jobs: bool = False
+    shared: int = Field(0, ge=0)  # records of others that hold some of the same text, and stay
+
+
+class Proof(Case):
+    """What an erasure did. No erased word is in it; `complete` says that the last look found none in the workspace either."""
+
     finished: Timestamp
     complete: bool
-    rows: dict[str, int] = Field(default_factory=dict)
+    rows: dict[str, int] = Field(default_factory=dict)  # rows of the store that went, by table
     tombstones: tuple[dict[str, str], ...] = ()
-    files: tuple[dict[str, Any], ...] = ()
-    flagged: tuple[dict[str, str], ...] = ()
-    jobs: tuple[Text, ...] = ()
-    elsewhere: tuple[Text, ...] = ()
-    shared: int = Field(0, ge=0)
+    files: tuple[dict[str, Any], ...] = ()  # what was rewritten or removed, with its hash before and after
+    flagged: tuple[dict[str, str], ...] = ()  # models that learnt from what went
+    jobs: tuple[Text, ...] = ()  # runs that were begun on the old data
+    cancelled: tuple[dict[str, str], ...] = ()  # training jobs that were stopped for it
+    elsewhere: tuple[Text, ...] = ()  # files outside the workspace that were made of it
     store: str = ""
-    verified: dict[str, int] = Field(default_factory=dict)
+    verified: dict[str, int] = Field(default_factory=dict)  # the last look: files, bytes, hits, texts looked for
     left: tuple[Text, ...] = ()
     unsearched: tuple[Text, ...] = ()
 
 
-class Plan(Contract):
+class Plan(Case):
     """The journal: sealed while the erasure is under way, gone afterwards."""
 
-    erasure_id: Text
-    subject: str | None = None
-    asked: tuple[Text, ...] = ()
-    reason: Text
-    actor: Text
-    started: Timestamp
     found: dict[str, tuple[str, ...]]
     words: tuple[tuple[str, bool], ...]
     marks: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
-    shared: int = 0
 
     @property
     def ids(self) -> set[str]:
@@ -105,36 +123,59 @@ class Preview:
     datasets: int
     shared: int
     unsearched: list[str]
+    jobs: list[str]
 
 
-def erase(store: Store, request: Request, *, actor: str, recard: Recard | None = None) -> Proof:
+def erase(
+    store: Store, request: Request, *, actor: str, recard: Recard | None = None, jobs: Jobs | None = None
+) -> Proof:  # fmt: skip
     """Finish what was begun, then do what is asked; repeated, it answers with the proof of the first time."""
-    _check(request)
+    check(request)
     with erasing.alone(store) as folder:
-        finished = [_carry_out(store, plan, folder, recard) for plan in _pending(store, folder)]
+        finished = [_carry_out(store, plan, folder, recard, jobs) for plan in _pending(store, folder)]
         plan = _plan(store, request, actor)
         if plan is None:
             return _before(store, request, finished, folder)
         _keep(store, plan, folder)
-        return _carry_out(store, plan, folder, recard)
+        return _carry_out(store, plan, folder, recard, jobs)
 
 
-def preview(store: Store, request: Request, *, actor: str) -> Preview:
+def preview(store: Store, request: Request, *, actor: str, jobs: Jobs | None = None) -> Preview:
     """The same search without a change (but for the audit line: it reads text)."""
-    _check(request)
+    check(request)
     plan = _plan(store, request, actor)
     if plan is None:
         raise _nothing(request)
     files = erase_files.look(store, Cutter(_needles(plan), plan.ids), reports(store))
     rows = {name: len(ids) for name, ids in plan.found.items()}
-    return Preview(rows, files.hits, len(plan.datasets), plan.shared, files.unsearched)
+    hashes = {*plan.datasets, *erase_files.hashes_of(store, files.hits)}
+    running = jobs.on(hashes | learnt(store, hashes), files.hits) if jobs else []
+    return Preview(rows, files.hits, len(plan.datasets), plan.shared, files.unsearched, running)
+
+
+def known(store: Store, request: Request) -> None:
+    """Refuse at once what would come to nothing: nobody and nothing of these ids is here, nor was erased before."""
+    check(request)
+    if request.subject is None:
+        if not any(_records(store, request).values()) and not erasing.erased_in(store, request.records):
+            raise _nothing(request)
+        return
+    subject = subject_of(store, request.subject)
+    if any(erasing.about_subject(store, subject).values()) or any(reports(store).glob(f"*{PENDING}")):
+        return
+    if not any(Proof.from_json(path.read_text(encoding="utf-8")).subject == subject for path in reports(store).glob("er_*.json")):
+        raise _nothing(request)
+
+
+def proof_path(store: Store, erasure_id: str) -> Path:
+    return reports(store) / f"{erasure_id}.json"
 
 
 def reports(store: Store) -> Path:
     return store.settings.workspace.reports / "erasure"
 
 
-def _check(request: Request) -> None:
+def check(request: Request) -> None:
     if (request.subject is None) == (not request.records):
         raise InputError("An erasure is of one subject or of records", "Give --subject ID or --record ID")
     reason = request.reason.strip()
@@ -147,13 +188,7 @@ def _check(request: Request) -> None:
 def _plan(store: Store, request: Request, actor: str) -> Plan | None:
     """What has to go: the rows, what hangs on them, other rows that hold the same words, and the words."""
     subject = None if request.subject is None else subject_of(store, request.subject)
-    if subject is not None:
-        found = erasing.about_subject(store, subject)
-    else:
-        found, unknown = erasing.about_records(store, request.records)
-        known = erasing.erased_in(store, unknown)
-        if strangers := [one for one in unknown if one not in known]:
-            raise InputError(f"There is no record {strangers[0]}", "Check the id; nothing was erased")
+    found = _records(store, request) if subject is None else erasing.about_subject(store, subject)
     if not any(found.values()):
         return None
     _note(store, actor, "erasure.read", subject or request.records[0], rows=sum(map(len, found.values())))
@@ -169,10 +204,18 @@ def _plan(store: Store, request: Request, actor: str) -> Plan | None:
     every = sorted({one for some in found.values() for one in some})
     return Plan(
         erasure_id=f"er_{uuid7()}", subject=subject, asked=request.records, reason=request.reason.strip(), actor=actor,
-        started=utc_now(), found=given, words=tuple((one.text, one.authored) for one in own.words),
+        keep_jobs=request.keep_jobs, started=utc_now(), found=given, words=tuple((one.text, one.authored) for one in own.words),
         marks=tuple(mark.hex() for mark in erasing.sealed_marks(store, found)),
         datasets=tuple(sorted(lineage.datasets_of(store, every))), shared=shared,
     )  # fmt: skip
+
+
+def _records(store: Store, request: Request) -> erasing.Found:
+    found, unknown = erasing.about_records(store, request.records)
+    before = erasing.erased_in(store, unknown)
+    if strangers := [one for one in unknown if one not in before]:
+        raise InputError(f"There is no record {strangers[0]}", "Check the id; nothing was erased")
+    return found
 
 
 def _words(store: Store, found: dict[str, set[str]]) -> list[tuple[str, bool]]:
@@ -220,28 +263,40 @@ def _copies(
     return copies, len(shared)
 
 
-def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None) -> Proof:
-    """Rows, files, flags, a last look, the proof; every step may be repeated."""
+def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None, jobs: Jobs | None) -> Proof:
+    """Rows, files, jobs, flags, a last look, the proof; every step may be repeated."""
     order = erasing.Order(plan.erasure_id, plan.reason, plan.actor)
     erasing.remove(store, {name: set(ids) for name, ids in plan.found.items()}, order)
     needles, log = _needles(plan), folder / f"{plan.erasure_id}.files.jsonl"
     erase_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
+    if jobs and not plan.keep_jobs and _stop(store, plan, log, jobs):
+        # What a job wrote down between the rewriting and its end.
+        erase_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
     changes = erase_files.logged(log)
-    flagged, jobs, elsewhere = settle(store, plan.erasure_id, plan.actor, changes, plan.datasets)
+    flagged, begun, elsewhere = settle(store, plan.erasure_id, plan.actor, changes, plan.datasets)
     marks = [bytes.fromhex(mark) for mark in plan.marks]
     compacted = erasing.compact(store, list(plan.found), lambda: erase_files.still_there(store, marks))
     last = erase_files.look(store, Cutter(needles, plan.ids), folder)
     stones = erasing.tombstones_of(store, plan.erasure_id)
     proof = Proof(
-        erasure_id=plan.erasure_id, subject=plan.subject, asked=plan.asked, reason=plan.reason, actor=plan.actor,
-        started=plan.started, finished=utc_now(), complete=not last.hits, rows=_counted(stones), tombstones=tuple(stones),
+        **{name: getattr(plan, name) for name in Case.model_fields}, finished=utc_now(), complete=not last.hits,
+        rows=_counted(stones), tombstones=tuple(stones),
         files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
-        flagged=tuple(flagged), jobs=tuple(jobs), elsewhere=tuple(elsewhere), shared=plan.shared, store=compacted,
-        verified=_verified(last, plan, needles),
+        flagged=tuple(flagged), jobs=tuple(begun), cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()),
+        elsewhere=tuple(elsewhere), store=compacted, verified=_verified(last, plan, needles),
         left=tuple(last.hits), unsearched=tuple(last.unsearched),
     )  # fmt: skip
     _prove(store, proof, folder)
     return proof
+
+
+def _stop(store: Store, plan: Plan, log: Path, jobs: Jobs) -> bool:
+    """End the training jobs that learn from what went; whether there were any."""
+    changes = erase_files.logged(log)
+    hashes = old_hashes(changes, plan.datasets)
+    found = jobs.on(hashes | learnt(store, hashes), [change["path"] for change in changes])
+    jobs.stop(found, plan.erasure_id)
+    return bool(found)
 
 
 def _verified(last: Files, plan: Plan, needles: Needles) -> dict[str, int]:
@@ -251,7 +306,8 @@ def _verified(last: Files, plan: Plan, needles: Needles) -> dict[str, int]:
 
 def _prove(store: Store, proof: Proof, folder: Path) -> None:
     """The proof is on the disk before the journal goes; an erasure that left something keeps its journal, to be tried again."""
-    path = folder / f"{proof.erasure_id}.json"
+    path = proof_path(store, proof.erasure_id)
+    atomic_write(path.with_suffix(".md"), render(proof), mode=0o600)
     text = json.dumps(proof.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
     atomic_write(path, text, mode=0o600)
     done = "erasure.done" if proof.complete else "erasure.incomplete"

@@ -6,7 +6,7 @@ kill still knows what it changed. Sealed folders are made anew; a checkpoint tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from medloop.errors import MedloopError
 from medloop.privacy.needles import Needles
 from medloop.privacy.rewrite import Cutter, Unreadable, rehash
 from medloop.store import jsonl, scan
-from medloop.store.artifacts import MANIFEST, folder_sha256, sweep, verify_artifact
+from medloop.store.artifacts import MANIFEST, file_sha256, folder_sha256, sweep, verify_artifact
 from medloop.store.db import Store
 
 Recard = Callable[[bytes, Mapping[str, bytes], ErasedRows], Mapping[str, bytes] | None]
@@ -57,6 +57,16 @@ def look(store: Store, cutter: Cutter, keep_out: Path) -> Files:
                     found.hits.append(name)
         except scan.TooLargeError:
             found.unsearched.append(f"{name} (gzip of more than {scan.MOST_UNPACKED:,} bytes)")
+    return found
+
+
+def hashes_of(store: Store, names: Iterable[str]) -> set[str]:
+    """The hashes of files, and of the sealed folders they lie in."""
+    found, home = set(), store.settings.home
+    for path in (home / name for name in names):
+        if path.is_file() and path not in own_files(store):
+            folder = scan.sealed_above(home, path)
+            found |= {file_sha256(path)} | (set() if folder is None else {folder_sha256(folder)})
     return found
 
 

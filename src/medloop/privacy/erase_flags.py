@@ -20,11 +20,10 @@ def settle(
     store: Store, erasure_id: str, actor: str, changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]
 ) -> tuple[list[dict[str, str]], list[str], list[str]]:
     """(flagged models, jobs that were begun on the old data, files made of these records outside the workspace)."""
-    home = store.settings.home
-    old = {*datasets, *(change["before"] for change in changes), *(one for change in changes for one in change["hashes"])}
+    home, old = store.settings.home, old_hashes(changes, datasets)
     for change in changes:
         _enter(store, home / change["path"], change, actor)
-    flagged = _models(store, erasure_id, old)
+    flagged = _models(store, old)
     jobs = _jobs(home, old)
     with store.write() as conn:
         for one in flagged:
@@ -56,7 +55,17 @@ def _enter(store: Store, path: Path, change: Mapping[str, Any], actor: str) -> N
                 lineage.enter(conn, after, rest)
 
 
-def _models(store: Store, erasure_id: str, old: set[str]) -> list[dict[str, str]]:
+def old_hashes(changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> set[str]:
+    """The hashes of everything that held erased records, files and folders, also of data that was replaced since."""
+    return {*datasets, *(change["before"] for change in changes), *(one for change in changes for one in change["hashes"])}
+
+
+def learnt(store: Store, old: set[str]) -> set[str]:
+    """The hashes of the models that learnt from these."""
+    return {one["sha256"] for one in _models(store, old)}
+
+
+def _models(store: Store, old: set[str]) -> list[dict[str, str]]:
     """Models whose inputs are among the old hashes, and those that were trained on top of such a model."""
     known = list(_cards(store.settings.home / "models", store.settings.home))
     found: dict[str, dict[str, str]] = {}

@@ -1,25 +1,32 @@
 """`/api/v1/data/build`, `/api/v1/consent` and `/api/v1/erasure`: the same functions as the commands of these names.
 
-Answers hold ids, hashes and counts; no text of a record passes here.
+Datasets and erasures are jobs: the answer is 202 with the address where state and result are. `?wait=SECONDS` waits a while for
+the end; then it is 200 with the result. Answers hold ids, hashes and counts; no text of a record passes here.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.api.limits import one_more
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Consent
 from medloop.contracts.feedback import Purpose
+from medloop.contracts.job import JobState
+from medloop.data.feedback_intake import KINDS
 from medloop.data.from_feedback import FeedbackConfig
-from medloop.loop import build_from_feedback, erase_records
+from medloop.errors import InputError
+from medloop.jobs import errands, queue
 from medloop.privacy import consent as consents_of
-from medloop.privacy.erase import LONGEST_REASON, preview
+from medloop.privacy.erase import LONGEST_REASON, known
 from medloop.privacy.erase import Request as Erasure
-from medloop.store import consents
+from medloop.store import consents, records
 from medloop.store.db import Store
 
 router = APIRouter(prefix="/api/v1", tags=["data"])
@@ -27,6 +34,7 @@ router = APIRouter(prefix="/api/v1", tags=["data"])
 Engineer = Annotated[Caller, Depends(allow("engineer", scope="data"))]
 Carer = Annotated[Caller, Depends(allow("clinician", "admin", scope="privacy"))]
 Admin = Annotated[Caller, Depends(allow("admin", scope="privacy"))]
+Wait = Annotated[int, Query(ge=0, le=30, description="Seconds to wait for the end before answering.")]
 Person = Annotated[
     str, Field(min_length=1, max_length=consents_of.LONGEST, description="Your id of the person, or its hash sub_….")
 ]
@@ -50,6 +58,22 @@ class BuiltAnswer(BaseModel):
     dropped: dict[str, dict[str, int]] = Field(examples=[{"pairs": {"tie": 4}}])
     new: int
     held: int
+
+
+class Job(BaseModel):
+    """Where a job is; `address` says it again, `progress` is the percentage of the phase that `message` names."""
+
+    job_id: str = Field(examples=["data_20260203T120000Z"])
+    state: JobState
+    address: str = Field(examples=["/api/v1/data/build/data_20260203T120000Z"])
+    progress: float = 0.0
+    message: str | None = None
+
+
+class BuildJob(Job):
+    """`result` is there when the state is `succeeded`."""
+
+    result: BuiltAnswer | None = None
 
 
 class ConsentBody(BaseModel):
@@ -95,11 +119,12 @@ class ErasureBody(BaseModel):
     subject: Person | None = None
     records: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(default_factory=list, max_length=1000)
     reason: str = Field(min_length=1, max_length=LONGEST_REASON, description="Why; kept for good, so name nobody here.")
-    dry_run: bool = False
+    dry_run: bool = Field(False, description="Only say what would go.")
+    keep_jobs: bool = Field(False, description="Leave training jobs alone that learn from what goes; they are only named.")
 
 
 class ErasureAnswer(BaseModel):
-    """What went (or would go); `left` are files that still hold erased text. The whole proof lies under reports/erasure."""
+    """What went (or would go). `left` are files that still hold erased text; `jobs` and the `flagged` models learnt from it."""
 
     state: Literal["complete", "incomplete", "preview"]
     erasure_id: str | None = None
@@ -110,20 +135,39 @@ class ErasureAnswer(BaseModel):
     left: list[str] = Field(default_factory=list)
     unsearched: list[str] = Field(default_factory=list)
     shared: int = 0
+    proof: dict[str, Any] | None = Field(None, description="As it lies under reports/erasure.")
 
 
-@router.post("/data/build")
-def build(body: BuildBody, request: Request, caller: Engineer) -> BuiltAnswer:
-    """Make training data of all feedback in the store; the same records give the same hash. 422: nothing to learn from."""
+class ErasureJob(Job):
+    """`result` is there when the state is `succeeded`; whether everything went, its own `state` says."""
+
+    result: ErasureAnswer | None = None
+
+
+J = TypeVar("J", BuildJob, ErasureJob)
+FILED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "It has ended within the seconds of 'wait'"},
+    429: {"description": "Too many jobs wait already; Retry-After says when to send it again"},
+}
+
+
+@router.post("/data/build", status_code=202, responses=FILED)
+def build(body: BuildBody, request: Request, response: Response, caller: Engineer, wait: Wait = 0) -> BuildJob:
+    """Have training data made of all feedback in the store; the same records give the same hash. 422: nothing to learn from."""
     store = store_of(request)
+    if not any(records.count(store, kind) for kind in KINDS):
+        raise InputError("There is nothing to learn from yet: the store holds no feedback", "Collect some first")
     config = FeedbackConfig.model_validate(body.model_dump(exclude={"seed"}))
     seed = store.settings.seed if body.seed is None else body.seed
-    built = build_from_feedback(store, config, seed=seed, actor=caller.user_id)
-    rows = {name: entry.rows for name, entry in built.card.files.items()}
-    return BuiltAnswer(
-        name=config.name, sha256=built.sha256, rows=rows, records=built.card.records, dropped=built.card.drops, new=built.new,
-        held=built.held,
-    )  # fmt: skip
+    with _place(request, caller):
+        job_id = errands.file_build(config, store.settings, seed=seed, actor=caller.user_id)
+    return _filed(_build_job(request, job_id, wait), response)
+
+
+@router.get("/data/build/{job_id}")
+def show_build(job_id: str, request: Request, caller: Engineer, wait: Wait = 0) -> BuildJob:
+    """Where a dataset is, and its hash and counts once it is there."""
+    return _build_job(request, job_id, wait)
 
 
 @router.post("/consent", status_code=201)
@@ -148,20 +192,56 @@ def show_consent(
     return ConsentState(subject=name, now=now, said=[_shown(one) for one in said])
 
 
-@router.post("/erasure")
-def erase(body: ErasureBody, request: Request, caller: Admin) -> ErasureAnswer:
-    """Erase a person's records, or single ones, from everything. Sent again after a failure it finishes the first one."""
-    store, wish = store_of(request), Erasure(reason=body.reason, subject=body.subject, records=tuple(body.records))
-    if body.dry_run:
-        found = preview(store, wish, actor=caller.user_id)
-        return ErasureAnswer(
-            state="preview", rows=found.rows, files=found.files, unsearched=found.unsearched, shared=found.shared
-        )
-    proof = erase_records(store, wish, actor=caller.user_id)
-    said: dict[str, Any] = {"rows": proof.rows, "files": [str(one["path"]) for one in proof.files], "shared": proof.shared}
-    said |= {"flagged": [one["path"] for one in proof.flagged], "jobs": list(proof.jobs)}
-    said |= {"left": list(proof.left), "unsearched": list(proof.unsearched), "erasure_id": proof.erasure_id}
-    return ErasureAnswer(state="complete" if proof.complete else "incomplete", **said)
+@router.post("/erasure", status_code=202, responses=FILED)
+def erase(body: ErasureBody, request: Request, response: Response, caller: Admin, wait: Wait = 0) -> ErasureJob:
+    """Have a person's records, or single ones, erased from everything. Sent again after a failure it finishes the first one."""
+    store = store_of(request)
+    wish = Erasure(body.reason, body.subject, tuple(body.records), body.keep_jobs)
+    known(store, wish)
+    if wish.subject is not None:
+        wish = replace(wish, subject=consents_of.subject_of(store, wish.subject))
+    with _place(request, caller):
+        job_id = errands.file_erasure(wish, store.settings, actor=caller.user_id, dry_run=body.dry_run)
+    return _filed(_erasure_job(request, job_id, wait), response)
+
+
+@router.get("/erasure/{job_id}")
+def show_erasure(job_id: str, request: Request, caller: Admin, wait: Wait = 0) -> ErasureJob:
+    """Where an erasure is, and its proof once it is done."""
+    return _erasure_job(request, job_id, wait)
+
+
+def _build_job(request: Request, job_id: str, wait: int) -> BuildJob:
+    seen = errands.look(job_id, "BUILD", store_of(request).settings, wait_s=wait)
+    return BuildJob.model_validate(_said(seen, "data/build") | {"result": seen.result})
+
+
+def _erasure_job(request: Request, job_id: str, wait: int) -> ErasureJob:
+    seen = errands.look(job_id, "ERASE", store_of(request).settings, wait_s=wait)
+    return ErasureJob.model_validate(_said(seen, "erasure") | {"result": seen.result})
+
+
+def _said(seen: errands.Seen, where: str) -> dict[str, Any]:
+    found, detail = seen.status, seen.status.detail
+    progress = 100.0 if found.state == "succeeded" else detail.phase_progress
+    address = f"/api/v1/{where}/{found.job_id}"
+    return {"job_id": found.job_id, "state": found.state, "address": address, "progress": progress, "message": detail.message}
+
+
+def _filed(job: J, response: Response) -> J:
+    """202 while there is something to wait for; the end that was waited for is the answer."""
+    if job.state == "failed":
+        raise InputError(job.message or "The job failed", f"See {job.address}")
+    response.status_code = 202 if job.result is None else 200
+    response.headers["Location"] = job.address
+    return job
+
+
+def _place(request: Request, caller: Caller) -> AbstractContextManager[None]:
+    """For the job that is queued inside; 429 when too many wait. Training jobs are not counted: errands do not wait for them."""
+    settings = store_of(request).settings
+    waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits and row.stage in queue.ERRANDS)  # noqa: E731
+    return one_more(caller.user_id, waiting, each=settings.jobs_waiting_each, in_all=settings.jobs_waiting)
 
 
 def store_of(request: Request) -> Store:

@@ -1,0 +1,62 @@
+"""Training jobs that read data which an erasure changes: found, and cancelled with the reason in their record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from medloop.jobs import queue, requests
+from medloop.jobs.entry import OVER
+from medloop.settings import Settings
+
+
+class Running:
+    """The jobs of a workspace, as an erasure needs them (`privacy.erase.Jobs`)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def any(self) -> bool:
+        """Whether a training job waits, runs or pauses at all."""
+        return any(row.state not in OVER and row.stage not in queue.ERRANDS for row in queue.entries(self.settings))
+
+    def on(self, hashes: Collection[str], paths: Collection[str]) -> list[str]:
+        """Jobs that wait, run or pause, and were begun on one of these hashes or read one of these paths of the workspace."""
+        changed = [self.settings.home / path for path in paths]
+        return sorted(
+            row.job_id
+            for row in queue.entries(self.settings)
+            if row.state not in OVER and row.stage not in queue.ERRANDS and self._reads(row.job_id, set(hashes), changed)
+        )
+
+    def stop(self, job_ids: Collection[str], erasure_id: str) -> None:
+        reason = f"Cancelled by the erasure {erasure_id}, which changed its data. Submit it again to learn from what is left."
+        for job_id in job_ids:
+            queue.stop(job_id, self.settings, reason)
+
+    def stopped(self, erasure_id: str) -> list[dict[str, str]]:
+        """What this erasure cancelled, by the jobs' own records: known also to one that was killed and goes on."""
+        return [
+            {"job": row.job_id, "state": row.state, "reason": row.reason}
+            for row in queue.entries(self.settings)
+            if row.reason and row.reason.startswith(f"Cancelled by the erasure {erasure_id},")
+        ]
+
+    def _reads(self, job_id: str, hashes: set[str], changed: list[Path]) -> bool:
+        folder = queue.folder_of(job_id, self.settings)
+        if hashes & set(_begun_on(folder)):
+            return True
+        read = [folder, *requests.inputs(queue.request_of(folder), self.settings)]
+        return any(one == path or one in path.parents or path in one.parents for one in read for path in changed)
+
+
+def _begun_on(folder: Path) -> Iterator[str]:
+    """The hashes of model and data with which a run was begun, if it was."""
+    try:
+        config: Any = json.loads((folder / "config.json").read_bytes())
+        identity = config["identity"]
+        yield from (str(sha256) for sha256 in (identity["base_sha256"], *identity["inputs"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return

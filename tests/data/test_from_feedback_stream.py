@@ -1,0 +1,132 @@
+"""The build in bounded memory: no byte depends on the size of a batch, a kill leaves nothing, an erasure meanwhile is noticed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medloop.contracts import Contract
+from medloop.data import feedback_intake, feedback_rows
+from medloop.data.feedback_scrub import Cleaner
+from medloop.data.from_feedback import FeedbackConfig, build
+from medloop.errors import BusyError
+from medloop.loop import erase_records
+from medloop.privacy.erase import Request
+from medloop.privacy.scrub import Scrubber
+from medloop.settings import Settings
+from medloop.store import jsonl, lineage, records
+from medloop.store.db import Store, open_store
+from medloop.testing.feedback import fix, thumb, vote
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks/feedback_build.py"
+KILLED = """
+import os, signal, sys
+from contextlib import contextmanager
+from medloop.data.from_feedback import FeedbackConfig, build
+from medloop.settings import Settings
+from medloop.store.db import open_store
+@contextmanager
+def progress(phase, total):
+    yield lambda count: os.kill(os.getpid(), signal.SIGKILL) if phase == sys.argv[2] else None
+with open_store(Settings(home=sys.argv[1])) as store:
+    build(store, FeedbackConfig(), seed=7, actor="test", progress=progress)
+"""
+
+
+def given() -> list[Contract]:
+    found: list[Contract] = [thumb(n % 9, f"answer {n % 4} {n % 9}", n % 3 > 0, feedback_id=f"fb_{n}") for n in range(40)]
+    found += [vote(n, f"x {n}", f"y {n}", "a") for n in range(9)]
+    return found + [fix(n, f"answer 1 {n}", f"better {n}", reason=f"Reason {n}.") for n in range(9)]
+
+
+def test_neither_pages_nor_batches_change_a_byte(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(sqlite_settings) as store:
+        records.add(store, given(), actor="test")
+        whole = build(store, FeedbackConfig(), seed=7, actor="test")
+        monkeypatch.setattr(feedback_intake, "BATCH", 1)
+        monkeypatch.setattr(records, "PAGE", 2)
+        monkeypatch.setattr(records.page, "__kwdefaults__", {**records.page.__kwdefaults__, "limit": 2})
+        assert build(store, FeedbackConfig(), seed=7, actor="test").sha256 == whole.sha256
+
+
+@pytest.mark.parametrize("phase", ["Making rows", "Writing"])
+def test_a_kill_leaves_nothing_half_published_and_the_next_build_is_whole(sqlite_settings: Settings, phase: str) -> None:
+    home = sqlite_settings.home
+    with open_store(sqlite_settings) as store:
+        records.add(store, given(), actor="test")
+    died = subprocess.run([sys.executable, "-c", KILLED, str(home), phase], check=False)
+    assert died.returncode == -9
+    assert not (home / "data/feedback/feedback").exists() and not list((home / "data/preferences").glob("*.jsonl"))
+    with open_store(sqlite_settings) as store:
+        assert not lineage.datasets_of(store, ["fb_1"])
+        assert build(store, FeedbackConfig(), seed=7, actor="test").new == 58
+    assert [path.name for path in (home / "data/feedback").iterdir()] == ["feedback"]
+
+
+@pytest.mark.parametrize("phase", ["Making rows", "Writing"])
+def test_what_is_erased_meanwhile_is_not_published(sqlite_settings: Settings, phase: str) -> None:
+    with open_store(sqlite_settings) as store:
+        records.add(store, given(), actor="test")
+
+        def erase() -> None:
+            erase_records(store, Request("asked", records=("fb_1",)), actor="test")
+
+        with pytest.raises(BusyError, match="erased while"):
+            build(store, FeedbackConfig(), seed=7, actor="test", progress=at(phase, erase))
+        assert not (sqlite_settings.home / "data/feedback/feedback").exists()
+        again = build(store, FeedbackConfig(), seed=7, actor="test")
+        assert "fb_1" not in lineage.records_of(store, again.sha256)
+
+
+def at(wanted: str, do: Callable[[], object]) -> Any:
+    @contextmanager
+    def progress(phase: str, total: int) -> Iterator[Callable[[int], None]]:
+        if phase == wanted:
+            do()
+        yield lambda count: None
+
+    return progress
+
+
+def test_a_text_found_clean_is_looked_over_again_only_after_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaner, text = Cleaner(), "Rest the knee and drink some water."
+    assert cleaner.doubt([text], looked_at=False) is None
+    asked: list[str] = []
+    monkeypatch.setattr(Scrubber, "scrub", lambda self, said: asked.append(said) or said)
+    assert cleaner.scrub(text, Scrubber()) == text and asked == []
+    assert cleaner.scrub(text, Scrubber(persons={"Rest": "[NAME_1]"})) == text and asked == [text]
+    assert cleaner.scrub("Never seen before.", Scrubber()) and asked[1:] == ["Never seen before."]
+
+
+@pytest.mark.parametrize("text", ["患者王芳，手机13800138000", "See [NAME_1] about it.", "Call John Smith at 13800138000."])
+def test_a_text_with_anything_in_it_is_never_taken_for_clean(text: str) -> None:
+    cleaner = Cleaner()
+    cleaner.doubt([text, text], looked_at=False)
+    assert cleaner.scrub(text, Scrubber()) == Scrubber().scrub(text)
+
+
+def test_a_thousand_answers_to_one_question_do_not_make_a_million_pairs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feedback_rows, "MOST_RATED", 4)
+    rated = [thumb(1, f"answer {n}", n % 2 == 0) for n in range(20)]
+    records.add(store, [*rated, thumb(1, "answer 3", False)], actor="test")
+    done = build(store, FeedbackConfig(), seed=7, actor="test")
+    pairs = list(jsonl.read(done.folder / "preferences.jsonl"))
+    assert len(pairs) == 8 and done.card.drops["pairs"] == {"too_many": 8}  # 4 liked x 4 disliked
+    assert "answer 3" in {row["rejected"] for row in pairs}  # two people spoke about it
+
+
+@pytest.mark.slow
+def test_a_record_costs_less_than_three_kilobytes(tmp_path: Path) -> None:
+    grown = {}
+    for count in (4_000, 12_000):
+        out = tmp_path / f"{count}.json"
+        subprocess.run([sys.executable, BENCHMARK, "--records", str(count), "--out", out], check=True, capture_output=True)
+        grown[count] = json.loads(out.read_text(encoding="utf-8"))["growth_mib"]
+    assert (grown[12_000] - grown[4_000]) * 2**20 / 8_000 < 3_072

@@ -1,0 +1,141 @@
+"""Training jobs on data that an erasure changes: cancelled with the reason, kept on request, found by hash and by path."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medloop.cli import app
+from medloop.cli import erase as command
+from medloop.contracts import TrainRequest
+from medloop.data.from_feedback import FeedbackConfig
+from medloop.jobs import entry, queue
+from medloop.jobs.affected import Running
+from medloop.loop import build_from_feedback, erase_records
+from medloop.privacy.consent import subject_of
+from medloop.privacy.erase import Proof, Request
+from medloop.settings import Settings
+from medloop.store import records
+from medloop.store.artifacts import new_artifact, verify_artifact
+from medloop.store.db import open_store
+from medloop.testing.canary import told, traces_of
+from medloop.testing.feedback import thumb, vote
+
+WHO = "patient 4711"
+WORKER = """
+import sys, time
+from pathlib import Path
+from medloop.jobs.lease import claim
+from medloop.jobs.worker import listening, stopped_end
+with claim(Path(sys.argv[1])) as lease, listening(lease) as stopped:
+    while not stopped():
+        time.sleep(0.05)
+    with (lease.folder / "samples.jsonl").open("a") as file:
+        file.write(sys.argv[2])
+    end = stopped_end(lease)
+    lease.end(end.state, end.reason)
+"""
+
+
+@pytest.fixture
+def settings(sqlite_settings: Settings) -> Settings:
+    """A dataset with one person's words in it, and prompts without."""
+    (sqlite_settings.workspace.rl / "training_prompts.jsonl").write_text('{"id": "q", "question": "Pain?"}\n')
+    with open_store(sqlite_settings) as store:
+        given = [vote(n, f"rest {n}", f"run {n}", "a") for n in range(6)]
+        mine = [
+            thumb(9, answer, up, query=told("back"), subject=subject_of(store, WHO)) for answer, up in (("a", True), ("b", False))
+        ]
+        records.add(store, [*given, *mine], actor="test")
+        build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
+    return sqlite_settings
+
+
+def filed(settings: Settings, stage: Any, **config: Any) -> str:
+    return queue.submit(TrainRequest(stage=stage, model_id="embedded:tiny", config=config), settings).job_id
+
+
+def erased(settings: Settings, **more: Any) -> Proof:
+    with open_store(settings) as store:
+        return erase_records(store, Request("asked", WHO, **more), actor="test", jobs=Running(settings))
+
+
+def row(settings: Settings, job_id: str) -> entry.Entry:
+    return entry.read(queue.folder_of(job_id, settings))
+
+
+def test_jobs_that_wait_on_changed_data_are_cancelled_and_others_are_not(settings: Settings) -> None:
+    jobs = [filed(settings, "DPO"), filed(settings, "SFT", data="data/feedback/feedback/sft_train.jsonl")]
+    other = filed(settings, "GRPO")
+    proof = erased(settings)
+    assert [one["job"] for one in proof.cancelled] == sorted(jobs, reverse=True) and proof.complete
+    for job_id in jobs:
+        found = row(settings, job_id)
+        assert found.state == "cancelled" and proof.erasure_id in str(found.reason)
+    assert row(settings, other).state == "queued"
+
+
+def test_a_job_that_runs_has_ended_before_the_last_look(settings: Settings) -> None:
+    job_id = filed(settings, "DPO")
+    said = json.dumps({"id": "1", "answer": told("back")}) + "\n"
+    child = subprocess.Popen([sys.executable, "-c", WORKER, str(queue.folder_of(job_id, settings)), said])
+    try:
+        while row(settings, job_id).state != "running":
+            assert child.poll() is None
+            time.sleep(0.05)
+        proof = erased(settings)
+        assert child.wait(10) == 0
+    finally:
+        child.kill()
+    assert proof.cancelled[0]["job"] == job_id and proof.cancelled[0]["state"] == "cancelled"
+    assert proof.erasure_id in str(row(settings, job_id).reason)
+    assert proof.complete and traces_of(settings.home) == []  # also what it wrote down at its end
+
+
+def test_a_job_on_top_of_a_model_that_learnt_it_is_cancelled_too(settings: Settings) -> None:
+    learnt = verify_artifact(settings.home / "data/feedback/feedback").sha256
+    with new_artifact(settings.home / "models/lora/first") as folder:
+        (folder / "card.json").write_text(json.dumps({"inputs": {"preference": learnt}}))
+    model = verify_artifact(settings.home / "models/lora/first").sha256
+    job_id = filed(settings, "GRPO")
+    begun = {"identity": {"config": {}, "base_sha256": "sha256:" + "0" * 64, "inputs": {"adapter": model}}, "started": "now"}
+    (queue.folder_of(job_id, settings) / "config.json").write_text(json.dumps(begun))
+    assert [one["job"] for one in erased(settings).cancelled] == [job_id]
+
+
+def test_kept_jobs_go_on_and_the_proof_says_that_they_were_kept(settings: Settings) -> None:
+    job_id = filed(settings, "DPO")
+    proof = erased(settings, keep_jobs=True)
+    assert proof.keep_jobs and proof.cancelled == () and row(settings, job_id).state == "queued"
+
+
+def test_who_sits_at_a_terminal_is_asked_first(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = filed(settings, "DPO")
+    words = ["--home", str(settings.home), "erase", "--subject", WHO, "--reason", "asked"]
+    dry = CliRunner().invoke(app, [*words, "--dry-run"])
+    assert f"{job_id}: learns from them and would be cancelled" in dry.output
+    monkeypatch.setattr(command, "_somebody_is_there", lambda: True)
+    refused = CliRunner().invoke(app, words, input="n\n")
+    assert refused.exit_code == 1 and "Nothing was changed" in refused.output and traces_of(settings.home)
+    done = CliRunner().invoke(app, words, input="y\n")
+    assert done.exit_code == 0 and f"cancelled  {job_id}" in done.output and traces_of(settings.home) == []
+
+
+def test_an_erasure_that_is_taken_up_again_still_names_what_it_cancelled(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medloop.privacy import erase
+
+    job_id = filed(settings, "DPO")
+    with monkeypatch.context() as patch:
+        patch.setattr(erase, "settle", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            erased(settings)
+    assert row(settings, job_id).state == "cancelled"
+    assert [one["job"] for one in erased(settings).cancelled] == [job_id]
