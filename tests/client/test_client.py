@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -18,6 +21,7 @@ import uvicorn
 from medloop.api.app import create_app
 from medloop.client import AsyncClient, Client, Receipt, RefusedError, UnsentError, wire
 from medloop.contracts import Correction, Feedback, Preference, Trace
+from medloop.errors import ConfigError, InputError
 from medloop.loop import init_workspace
 from medloop.settings import Settings
 from medloop.store import records, users
@@ -66,9 +70,9 @@ both = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "asyn
 
 @both
 def test_tries_again_with_the_same_key_and_body_until_it_is_stored(asynchronous: bool) -> None:
-    transport = Flaky(0, 503, 429, 502)
+    transport = Flaky(0, 503, 429, 502, 408)
     found = sent(transport, asynchronous=asynchronous, trace_id="t", thumb="up", comments=None)
-    assert found == Receipt("fb_1", "2026-02-03T12:00:00Z", False) and len(transport.seen) == 5
+    assert found == Receipt("fb_1", "2026-02-03T12:00:00Z", False) and len(transport.seen) == 6
     assert len(set(transport.seen)) == 1 and json.loads(transport.seen[0][1]) == {"trace_id": "t", "thumb": "up"}
 
 
@@ -82,7 +86,7 @@ def test_each_call_has_a_key_of_its_own_unless_given(asynchronous: bool) -> None
 
 
 @both
-@pytest.mark.parametrize("status", [401, 403, 413, 422, 500, 507])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 422, 500, 507])
 def test_what_no_repeat_can_mend_is_raised_at_once(asynchronous: bool, status: int) -> None:
     transport = Flaky(status)
     with pytest.raises(RefusedError, match=r"No\. Wait\.") as caught:
@@ -105,8 +109,118 @@ def test_retry_after_is_honoured(asynchronous: bool) -> None:
     assert time.monotonic() - started >= 1.0
 
 
+@both
+def test_a_wait_that_is_longer_than_the_deadline_is_not_begun(asynchronous: bool) -> None:
+    transport, started = Flaky(*[429] * 9, **{"Retry-After": "30"}), time.monotonic()
+    with pytest.raises(UnsentError, match="429"):
+        sent(transport, asynchronous=asynchronous, trace_id="t", thumb="up")
+    assert time.monotonic() - started < 1 and len(transport.seen) == 1
+
+
+@both
+def test_the_last_pause_leaves_time_for_one_more_try(asynchronous: bool, monkeypatch) -> None:
+    monkeypatch.setattr(wire, "FIRST_PAUSE_S", 60.0)
+    monkeypatch.setattr(wire, "LONGEST_PAUSE_S", 60.0)
+    transport, started = Flaky(503), time.monotonic()
+    assert sent(transport, asynchronous=asynchronous, trace_id="t", thumb="up").id == "fb_1"
+    assert 1.5 < time.monotonic() - started < 2 and len(transport.seen) == 2
+
+
+@both
+def test_no_time_at_all_is_one_try(asynchronous: bool) -> None:
+    for transport, good in ((Flaky(), True), (Flaky(503), False)):
+        client = Client("http://x", "k", transport=transport, deadline=0)
+        if asynchronous:
+            client = AsyncClient("http://x", "k", transport=transport, deadline=0)
+        try:
+            found = client.feedback(trace_id="t", thumb="up")
+            assert (asyncio.run(found) if asynchronous else found).id == "fb_1" and good
+        except UnsentError:
+            assert not good
+        assert len(transport.seen) == 1
+
+
+class Silent(threading.Thread):
+    """A server that takes connections and then, by turns, says nothing or breaks them off with a reset."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(daemon=True)
+        self.socket, self.how, self.taken, self.held = socket.create_server(("127.0.0.1", 0)), how, 0, []
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                found, _ = self.socket.accept()
+            except OSError:
+                return
+            self.taken += 1
+            if self.how == "reset":
+                found.recv(100)
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                found.close()
+            else:
+                self.held.append(found)
+
+
+@both
+@pytest.mark.parametrize(
+    ("how", "last"), [("silent", "ReadTimeout"), ("reset", "ReadError|WriteError|RemoteProtocolError")], ids=["silent", "reset"]
+)
+def test_a_server_that_is_silent_or_hangs_up_costs_the_deadline_and_no_more(asynchronous: bool, how: str, last: str) -> None:
+    server, started = Silent(how), time.monotonic()
+    url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+    with pytest.raises(UnsentError, match=last):
+        if asynchronous:
+            asyncio.run(AsyncClient(url, "k", deadline=1, timeout=60).feedback(trace_id="t", thumb="up"))
+        else:
+            Client(url, "k", deadline=1, timeout=60).feedback(trace_id="t", thumb="up")
+    server.socket.close()
+    assert 0.8 < time.monotonic() - started < 3 and server.taken >= (1 if how == "silent" else 2)
+
+
+@pytest.mark.parametrize("make", [Client, AsyncClient])
+def test_mistakes_of_the_caller_are_told_at_once(make) -> None:
+    for url in ("127.0.0.1:8000", "ftp://x", "http://", ""):
+        with pytest.raises(ConfigError, match="is no address of a server"):
+            make(url, "mlk_1")
+    for key in ("", " ", "mlk 1", "mlk\n1", "鑰匙"):
+        with pytest.raises(ConfigError, match="This is no key"):
+            make("http://x", key)
+    for given in ("", "a b", "a\n", "é", "k" * 201):
+        with pytest.raises(InputError, match="This idempotency_key cannot be sent"):
+            wire.feedback({"thumb": "up", "idempotency_key": given})
+
+
+def test_a_key_that_was_read_from_a_file_may_end_with_a_line_break() -> None:
+    transport = Flaky()
+    with Client("http://x", "mlk_1\n", transport=transport) as client:
+        client.feedback(trace_id="t", thumb="up")
+    assert transport.seen[0][2] == "Bearer mlk_1"
+
+
+def test_both_clients_have_the_same_calls() -> None:
+    def calls(of: type) -> dict[str, object]:
+        return {
+            name: inspect.signature(one).parameters
+            for name, one in vars(of).items()
+            if not name.startswith("_") and callable(one)
+        }
+
+    plain, other = calls(Client), calls(AsyncClient)
+    assert plain.pop("close") == other.pop("aclose") and plain == other
+    assert set(plain) == {"log_trace", "feedback", "preference", "correction"}
+    begin = [list(inspect.signature(of.__init__).parameters) for of in (Client, AsyncClient)]
+    assert begin[0] == begin[1]
+
+
 def test_an_answer_that_is_not_ours_is_no_success() -> None:
-    for answer in (httpx.Response(200, text="<html>proxy</html>"), httpx.Response(201, json=["?"]), httpx.Response(201, json={})):
+    half = {name: value for name, value in STORED.items() if name != "timestamp"}
+    for answer in (
+        *(httpx.Response(201, json=said) for said in (["?"], {}, half)),
+        httpx.Response(200, text="<html>proxy</html>"),
+        httpx.Response(307, headers={"Location": "http://elsewhere/"}),
+    ):
         with Client("http://x", "k", transport=httpx.MockTransport(lambda request, answer=answer: answer)) as client:
             with pytest.raises(RefusedError):
                 client.feedback(trace_id="t", thumb="up")

@@ -7,7 +7,8 @@
         medloop.feedback(trace_id=trace_id, thumb="down", comments="Misses the red flag.")
 
 Each call has one idempotency key and is tried again (network, 429, 503; waiting longer each time, or as long as Retry-After says)
-until `deadline` seconds are over: stored once, or an UnsentError. `AsyncClient` is the same with `await`.
+until `deadline` seconds are over: stored once, or an UnsentError; at once when Retry-After is later than that. What does not fit
+(422) is a RefusedError and never tried again. `AsyncClient` is the same with `await`.
 """
 
 from medloop.client.http import AsyncClient, Client

@@ -17,7 +17,6 @@ from medloop.client.wire import (
     PreferenceFields,
     Receipt,
     TraceFields,
-    UnsentError,
 )
 
 DEADLINE_S, TIMEOUT_S = 30.0, 10.0
@@ -30,10 +29,8 @@ class Client:
         self, url: str, key: str, *, deadline: float = DEADLINE_S, timeout: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:  # fmt: skip
-        self.deadline = deadline
-        self._http = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout, transport=transport, trust_env=False
-        )
+        self.deadline, self.timeout = deadline, timeout
+        self._http = httpx.Client(**wire.door(url, key), transport=transport)
 
     def log_trace(self, **said: Unpack[TraceFields]) -> str:
         """Log one exchange; the trace_id is what ratings name."""
@@ -61,18 +58,18 @@ class Client:
         self.close()
 
     def _send(self, call: Call) -> Receipt:
-        started, last = time.monotonic(), "no try"
-        for pause in wire.pauses(self.deadline):
+        tries = wire.Tries(self.deadline, self.timeout)
+        while True:
+            asked_s = 0.0
             try:
-                answer = self._http.post(call.path, json=call.body, headers=call.headers)
+                answer = self._http.post(call.path, json=call.body, headers=call.headers, timeout=tries.timeout())
                 found = wire.receipt(answer, call)
                 if isinstance(found, Receipt):
                     return found
-                last, pause = f"the server answered {answer.status_code}", max(found, pause)
-            except httpx.TransportError as error:
-                last = type(error).__name__
-            time.sleep(max(0.0, min(pause, started + self.deadline - time.monotonic())))
-        raise UnsentError(call.key, time.monotonic() - started, last)
+                tries.last, asked_s = f"the server answered {answer.status_code}", found
+            except httpx.RequestError as error:
+                tries.last = type(error).__name__
+            time.sleep(tries.pause(call, asked_s))
 
 
 class AsyncClient:
@@ -82,10 +79,8 @@ class AsyncClient:
         self, url: str, key: str, *, deadline: float = DEADLINE_S, timeout: float = TIMEOUT_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:  # fmt: skip
-        self.deadline = deadline
-        self._http = httpx.AsyncClient(
-            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout, transport=transport, trust_env=False
-        )
+        self.deadline, self.timeout = deadline, timeout
+        self._http = httpx.AsyncClient(**wire.door(url, key), transport=transport)
 
     async def log_trace(self, **said: Unpack[TraceFields]) -> str:
         """Log one exchange; the trace_id is what ratings name."""
@@ -113,15 +108,15 @@ class AsyncClient:
         await self.aclose()
 
     async def _send(self, call: Call) -> Receipt:
-        started, last = time.monotonic(), "no try"
-        for pause in wire.pauses(self.deadline):
+        tries = wire.Tries(self.deadline, self.timeout)
+        while True:
+            asked_s = 0.0
             try:
-                answer = await self._http.post(call.path, json=call.body, headers=call.headers)
+                answer = await self._http.post(call.path, json=call.body, headers=call.headers, timeout=tries.timeout())
                 found = wire.receipt(answer, call)
                 if isinstance(found, Receipt):
                     return found
-                last, pause = f"the server answered {answer.status_code}", max(found, pause)
-            except httpx.TransportError as error:
-                last = type(error).__name__
-            await asyncio.sleep(max(0.0, min(pause, started + self.deadline - time.monotonic())))
-        raise UnsentError(call.key, time.monotonic() - started, last)
+                tries.last, asked_s = f"the server answered {answer.status_code}", found
+            except httpx.RequestError as error:
+                tries.last = type(error).__name__
+            await asyncio.sleep(tries.pause(call, asked_s))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Required, TypedDict
 
 import httpx
 
-from medloop.errors import MedloopError
+from medloop.errors import ConfigError, InputError, MedloopError
 
-AGAIN = frozenset({429, 502, 503, 504})  # nothing was stored, or a proxy could not say: the same key makes a repeat safe
+AGAIN = frozenset({408, 429, 502, 503, 504})  # nothing was stored, or a proxy could not say: the same key makes a repeat safe
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+PLAIN = re.compile(r"[\x21-\x7e]+")
 
 Thumb = Literal["up", "down"]
 Side = Literal["a", "b"]
@@ -143,15 +145,54 @@ def _call(path: str, id_name: str, said: Mapping[str, Any]) -> Call:
     """None means "not said" and is left out."""
     body = {name: value for name, value in said.items() if value is not None and name != "idempotency_key"}
     key = said.get("idempotency_key")
-    return Call(path, body, id_name) if key is None else Call(path, body, id_name, key)
+    if key is None:
+        return Call(path, body, id_name)
+    if not PLAIN.fullmatch(key) or len(key) > 200:  # it travels in a header
+        raise InputError("This idempotency_key cannot be sent", "Use up to 200 letters, digits and signs, no spaces")
+    return Call(path, body, id_name, key)
 
 
-def pauses(deadline_s: float) -> Iterator[float]:
-    """Growing pauses with jitter; ends when the deadline is over. The jitter keeps many clients from coming back together."""
-    end, pause = time.monotonic() + deadline_s, FIRST_PAUSE_S
-    while time.monotonic() < end:
-        yield pause * random.uniform(0.5, 1.0)
-        pause = min(pause * 2, LONGEST_PAUSE_S)
+def door(url: str, key: str) -> dict[str, Any]:
+    """What both clients open with. A mistake here would else look like a server that is away, for as long as the deadline."""
+    if not re.match(r"https?://[^/\s]", url):
+        raise ConfigError(f"'{url}' is no address of a server", "Example: http://127.0.0.1:8000")
+    if not PLAIN.fullmatch(key := key.strip()):  # read from a file, it ends with a line break
+        raise ConfigError("This is no key", "Make one with: medloop api keys new NAME --scope feedback:write")
+    return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "trust_env": False}
+
+
+@dataclass
+class Tries:
+    """The time of one call: how long a try may take, how long to wait for the next, and that it is over."""
+
+    deadline_s: float
+    timeout_s: float
+    last: str = "no try"
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        self._pause, self._was_last = FIRST_PAUSE_S, False
+
+    @property
+    def left_s(self) -> float:
+        return self.began + self.deadline_s - time.monotonic()
+
+    def timeout(self) -> float:
+        """A server that says nothing is given no more than what is left; the first try has a moment in any case."""
+        return max(0.1, min(self.timeout_s, self.left_s))
+
+    def pause(self, call: Call, asked_s: float) -> float:
+        """Seconds until the next try, longer each time or as long as the server asks; UnsentError when that is too late.
+
+        The jitter keeps many clients from coming back together.
+        """
+        own = self._pause * random.uniform(0.5, 1.0)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
+        left = self.left_s
+        if left <= asked_s or self._was_last:
+            raise UnsentError(call.key, time.monotonic() - self.began, self.last)
+        self._was_last = own >= left
+        return max(asked_s, min(own, 0.9 * left))  # the last pause leaves time for one more try
 
 
 def receipt(response: httpx.Response, asked: Call) -> Receipt | float:
@@ -159,7 +200,7 @@ def receipt(response: httpx.Response, asked: Call) -> Receipt | float:
     if response.status_code in AGAIN:
         return _seconds(response.headers.get("Retry-After", ""))
     said = _json(response)
-    if response.status_code not in (200, 201) or asked.id_name not in said:
+    if response.status_code not in (200, 201) or not {asked.id_name, "timestamp", "quarantined"} <= said.keys():
         raise RefusedError(
             response.status_code, str(said.get("error", f"The server answered {response.status_code}")), str(said.get("hint", ""))
         )
