@@ -36,7 +36,7 @@ from medloop.privacy.scrub import Scrubber
 from medloop.store import queue, records
 from medloop.store.db import Store
 from medloop.store.ingest import Json, Known, Need, Rows, Submission
-from medloop.store.tables import quarantine
+from medloop.store.tables import natural_id, quarantine
 
 LONG = 2000  # characters, from which a record is looked over before the writer has it
 AHEAD = 1000  # such findings that wait for the writer, at most
@@ -191,7 +191,7 @@ def _rows(draft: _Draft, body: Sent) -> Rows:
     made = _MAKERS[type(body)](draft, body)
     first = made[0]
     held = [row for record in made if (row := _held(draft, body, record)) is not None]
-    names = {records.TABLES[type(record)].columns.keys()[1]: records.id_of(record) for record in made}
+    names = {natural_id(records.TABLES[type(record)]): records.id_of(record) for record in made}
     when = first.timestamp.isoformat().replace("+00:00", "Z")  # type: ignore[attr-defined]
     answer = {**names, "timestamp": when, "quarantined": bool(held)}
     return Rows(answer, tuple(made), tuple((quarantine, row) for row in held), tuple(_noted(row, draft.sender) for row in held))
