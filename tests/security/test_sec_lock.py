@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -127,6 +128,40 @@ def test_red_pins_without_hashes_take_the_changed_file(tmp_path: Path) -> None:
     assert install(tmp_path, "--no-deps").returncode == 0 and "stolen" in (tmp_path / "site" / "harmless.py").read_text()
     bare = install(tmp_path, *STRICT)
     assert bare.returncode != 0 and "Hashes are required in --require-hashes mode" in bare.stderr
+
+
+FAKE = """#!/bin/sh
+echo "$@" >> "$(dirname "$0")/calls"
+case "$*" in *requirements-cpu.lock*) echo "{said}" >&2; exit 1;; *--cuda*) exit {cuda};; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "cuda", "ends", "told", "calls"),
+    [
+        ("ERROR: No matching distribution found for torch==2.13.0+cpu", 0, True, "pip finds no CPU build", ["cpu", "", "--cuda", "cuda", "-e"]),
+        ("ERROR: No matching distribution found for torch==2.13.0+cpu", 1, True, "pip finds no CPU build", ["cpu", "", "--cuda", "-e"]),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", 1, False, "DO NOT MATCH THE HASHES", ["cpu"]),
+    ],
+    ids=["public build with CUDA", "public build without", "another content"],
+)  # fmt: skip
+def test_setup_goes_on_without_a_cpu_build_but_never_past_a_changed_one(
+    tmp_path: Path, said: str, cuda: int, ends: bool, told: str, calls: list[str]
+) -> None:
+    if shutil.which("make") is None:
+        pytest.skip("no make here")
+    for name in ("Makefile", "pyproject.toml", *LOCKS):
+        shutil.copy(ROOT / name, tmp_path)
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(FAKE.format(said=said, cuda=cuda))
+    python.chmod(0o755)
+    done = subprocess.run(["make", "setup"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode == 0) is ends and told in done.stdout and (tmp_path / ".venv/.ready").exists() is ends
+    made = (python.parent / "calls").read_text().splitlines()
+    assert len(made) == len(calls)
+    for line, word in zip(made, calls, strict=True):
+        assert word in line if word.startswith("-") else line.endswith(f"requirements{'-' + word if word else ''}.lock")
 
 
 # How the lock is made
