@@ -9,7 +9,7 @@ from web_world import BAD, GOOD, PASSWORD, QUESTION, item, trace
 from xss import PAYLOADS
 
 from medloop.contracts import Correction, Feedback, Preference
-from medloop.store import records, users
+from medloop.store import quarantine, records, users
 from medloop.web import render
 
 SHOTS = Path(__file__).parents[2] / "build/shots"  # to be looked at; not in the repository
@@ -172,6 +172,39 @@ def test_a_correction_starts_from_the_old_words(visit, fill, store):
     assert found.golden == f"{BAD} No: call an ambulance."
 
 
+def hold(store, text: str, by: str = "other") -> str:
+    """A record of somebody in quarantine; returns its id."""
+    user = users.get_user(store, by).user_id
+    said = Feedback(session_id="s", agent_name="x", user_query=text, agent_response=text, rating=3, recorded_by=user)
+    records.add(store, [said], actor="test")
+    with store.write() as conn:
+        quarantine.hold(conn, said.feedback_id, "rlhf_feedback", doubt=1.0, reasons=[text[:60]], actor="test")
+    return said.feedback_id
+
+
+def test_a_held_record_is_decided_with_the_keyboard_alone(visit, store):
+    first, second = hold(store, "Пациент жалуется на боль в груди"), hold(store, "Second?")
+    page = visit("clinician")
+    page.goto("/web/quarantine")
+    assert "боль" in page.inner_text(".read mark >> nth=0")
+    tab_to(page, ".refuse [name=reason]")
+    page.keyboard.press("ArrowDown")  # from the first, not chosen, to the second
+    tab_to(page, "button[value=refuse]")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/web/quarantine?done=refused*")
+    assert "Second?" in page.inner_text("main") and "Refused." in page.inner_text("[role=status]")
+    assert [quarantine.get(store, one).state for one in (first, second)] == ["refused", "waiting"]
+
+
+def test_a_held_record_is_decided_without_scripts(visit, store):
+    record_id = hold(store, "Пациент жалуется на боль в груди")
+    page = visit("clinician", java_script_enabled=False, viewport=SIZES["phone"])
+    page.goto("/web/quarantine")
+    page.check("[name=reason][value=nobody]")
+    page.click("button[value=release]")
+    assert "Released." in page.inner_text("[role=status]") and quarantine.get(store, record_id).state == "released"
+
+
 def test_everything_works_without_scripts(visit, store):
     page = visit("clinician", java_script_enabled=False)
     page.goto("/web/rate?own=true")
@@ -212,7 +245,7 @@ def test_the_browser_enforces_the_policy(visit, code):
 FOUND = """() => ({
   hit: window.hit ?? null,
   handlers: [...document.querySelectorAll('*')].filter((e) => [...e.attributes].some((a) => a.name.startsWith('on'))).length,
-  inside: document.querySelectorAll('.said *, textarea *, .question *, td.id *, .fate *:not(.hint)').length,
+  inside: document.querySelectorAll('.read *:not(mark, s.out, span.tag, sup), .said *, textarea *, .question *, td.id *, .fate *:not(.hint)').length,
   scripts: [...document.scripts].filter((s) => !s.src.startsWith(location.origin)).length,
   links: [...document.links].filter((a) => a.protocol === 'javascript:').length,
 })"""
@@ -234,7 +267,8 @@ def send_everywhere(someone, fill, store, text: str) -> list[str]:
     axes = Feedback(session_id="s", agent_name=text[:150], user_query=text, agent_response=text, axes={text[:60]: 3}, recorded_by=users.get_user(store, "clinician").user_id)  # fmt: skip
     records.add(store, [axes], actor=text[:100])
     change = re.findall(r'href="(/web/\w+\?again=[^"]+)"', someone.get("/web/history").text)
-    named = [f"/web/{page}" for page in ("queue", "rate", "compare", "correct", "history")]
+    hold(store, text)
+    named = [f"/web/{page}" for page in ("queue", "rate", "compare", "correct", "history", "quarantine")]
     return [*named, f"/web/rate?trace={shown.trace_id}", *change]
 
 
@@ -271,9 +305,8 @@ def test_payloads_in_addresses_and_at_the_login_stay_text(visit):
 def test_each_payload_alone_stays_text(visit, browse, fill, store):
     page, someone = visit("clinician"), browse("clinician")
     for text in PAYLOADS:
-        for path in send_everywhere(someone, fill, store, text)[
-            4:10
-        ]:  # the history, the trace, and the newest four to be said anew
+        # the history, what is held, the trace, and the newest four to be said anew
+        for path in send_everywhere(someone, fill, store, text)[4:11]:
             page.goto(path)
             assert page.evaluate(FOUND) == CLEAN, f"{path}: {text}"
 

@@ -1,0 +1,120 @@
+"""What somebody who has never seen the pages needs: what to do, what happens next, the way on and back, in their language."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from web_world import BAD, GOOD, QUESTION, item, trace
+
+from medloop.contracts import Feedback, Preference, utc_now
+from medloop.store import records, users
+from medloop.web.words import Words
+
+SPELT = "电话是幺三八零零一三八零零零"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rating": "4", "consent_training": "yes"}, "The next dataset takes it up"),
+        ({"rating": "4"}, "the assistant does not learn from it"),
+        ({"rating": "4", "consent_training": "yes", "comments": SPELT}, "Somebody else looks at it before it is used"),
+        ({"critical": "yes", "sure": "yes", "consent_training": "yes"}, "no new model goes into use until it is closed"),
+    ],
+)
+def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse, store, fields, said):
+    done = browse("clinician").fill_in("/web/rate?own=true", question="q", answer="a", **fields)
+    (found,) = records.iterate(store, Feedback)
+    assert "Thank you. It is stored" in done.text and said in done.text
+    for link in ("/web/rate", f"/web/rate?again={found.feedback_id}", "/web/history", "/web/"):
+        assert f'href="{link}"' in done.text, link
+
+
+@pytest.mark.parametrize(
+    "query", ["fate=<b>&kind=<i>&record=x", "kind=rate&record=%22%3E<script>", "fate=erased", f"record={'x' * 300}"]
+)
+def test_the_address_of_the_thanks_chooses_among_our_sentences_only(browse, query):
+    said = browse("clinician").get(f"/web/thanks?{query}")
+    assert not re.search(r"<(b|i|script)>", said.text)
+    assert said.status_code == 404 or "The next dataset takes it up" in said.text
+
+
+def test_an_empty_queue_offers_what_the_reader_may_do(browse):
+    clinician, annotator = browse("clinician").get("/web/queue").text, browse("annotator").get("/web/queue").text
+    assert 'href="/web/rate?own=true"' in clinician and "that you paste" in clinician
+    assert "own=true" not in annotator and "that you paste" not in annotator and "Come back later." in annotator
+
+
+@pytest.mark.parametrize("kind", ["rate", "correct"])
+def test_a_form_to_paste_into_says_why_it_is_empty(browse, kind):
+    someone = browse("clinician")
+    assert "Nothing of this kind waits in the queue now" in someone.get(f"/web/{kind}").text
+    asked_for = someone.get(f"/web/{kind}?own=true").text
+    assert "Nothing of this kind" not in asked_for and "Paste a question" in asked_for
+
+
+def test_why_an_item_was_chosen_is_said_in_both_languages(browse, fill):
+    chosen = item("rate", QUESTION, BAD).model_copy(
+        update={"reasons": {"novelty": 0.05, "thumbs_down": 1.0, "explore": 0.9, "risk": 0.3}}
+    )
+    fill(chosen)
+    someone = browse("annotator")
+    assert "Why this one: a user was not content, drawn at random." in someone.get("/web/queue").text
+    assert "选择原因：用户不满意、随机抽取。" in someone.get("/web/queue", headers={"Accept-Language": "zh"}).text
+
+
+def test_a_rating_needs_one_thing_and_the_page_says_so_before(browse):
+    page = browse("clinician").get("/web/rate?own=true").text
+    assert "one of these is enough" in page
+    for question in ("Would you have given this answer to a patient?", "How good is it overall?"):
+        assert f"<legend>{question}</legend>" in page  # neither required nor optional by itself
+
+
+@pytest.fixture
+def disagreement(store):
+    """Sixty choices by one rater for the first answer, and twenty pairs of ratings that are far apart."""
+    people = [users.get_user(store, name).user_id for name in ("clinician", "other")]
+    made = [
+        Preference(
+            prompt=f"q{n}",
+            response_a="a",
+            response_b="b",
+            preferred="a",
+            shown_first="a",
+            clinician_id=people[0],
+            recorded_by=people[0],
+        )
+        for n in range(60)
+    ]
+    for n in range(20):
+        records.add(store, [one := trace(GOOD, f"q{n}?")], actor="test")
+        shared = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "trace_id": one.trace_id}
+        made += [
+            Feedback(**shared, rating=5 if n % 2 == who else 1, clinician_id=people[who], recorded_by=people[who])
+            for who in (0, 1)
+        ]
+    records.add(store, made, actor="test")
+
+
+def test_what_is_worth_a_look_is_said_in_the_readers_language_by_person(browse, disagreement):
+    engineer = browse("engineer")
+    en, zh = (engineer.get("/web/dashboard", headers={"Accept-Language": one}).text for one in ("en", "zh"))
+    assert "the answer shown first is preferred in 100% of the comparisons" in en and "在 100% 的比较中，先显示的回答被选中" in zh
+    assert "gave 100.0% of the preferences (more than 20%)" in en and "给出了 100.0% 的比较（超过 20%）" in zh
+    listed = re.search(r'<ul class="alerts">.*?\n</ul>', zh, re.S)[0]
+    assert not re.search(r"[a-z]{4,} [a-z]{3,}", listed.replace("kappa", ""))  # nothing is left in English
+    assert listed.count("<strong>clinician</strong>") == 1
+
+
+def test_a_picture_is_read_out_and_has_its_table(browse, disagreement):
+    page = browse("engineer").get("/web/dashboard").text
+    day = Words("en").day(utc_now().date())
+    assert f'aria-label="Records per day: {day} – {day}: rating 40, choice 60, correction 0"' in page
+    assert f"<td>{day}</td>" in page and 'aria-label="Stars: 1 ★ 20, 2 ★ 0, 3 ★ 0, 4 ★ 0, 5 ★ 20"' in page
+
+
+def test_times_are_readable_and_name_their_zone():
+    at = datetime(2026, 2, 3, 1, 5, 9, tzinfo=timezone(timedelta(hours=8)))
+    assert Words("en").when(at) == "2 Feb 2026, 17:05 UTC" and Words("zh").when(at) == "2026年2月2日 17:05 UTC"
+    assert Words("en").when(at.astimezone(UTC).isoformat(), seconds=True) == "2 Feb 2026, 17:05:09 UTC"
+    assert Words("en").day("2026-11-15", year=False) == "15 Nov" and Words("zh").day("2026-11-15", year=False) == "11月15日"
