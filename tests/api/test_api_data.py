@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.contracts import Feedback
+from medloop.contracts import Feedback, TrainRequest
 from medloop.data.from_feedback import FeedbackConfig
 from medloop.jobs import queue
+from medloop.jobs.supervisor import Supervisor
 from medloop.jobs.worker import work
 from medloop.loop import build_from_feedback
 from medloop.privacy.consent import subject_of
@@ -168,3 +169,32 @@ def test_an_admin_erases_and_the_answer_holds_no_text(client: TestClient, settin
 )
 def test_an_erasure_of_nothing_is_refused(stranger: TestClient, settings: Settings, body: dict) -> None:
     assert as_(stranger, settings, "admin").post("/api/v1/erasure", json=body).status_code == 422
+
+
+class Child:
+    """A worker that goes on and on."""
+
+    def poll(self) -> None:
+        return None
+
+
+def test_errands_do_not_wait_for_training_and_are_done_one_at_a_time(client: TestClient, settings: Settings) -> None:
+    fill(settings)
+    training = [queue.submit(TrainRequest(stage="GRPO", model_id="embedded:tiny"), settings).job_id for _ in range(2)]
+    first, _ = (client.post("/api/v1/data/build", json={"name": name}).json()["job_id"] for name in "ab")
+    started: list[str] = []
+
+    def start(job_id: str, _: Settings) -> Any:
+        started.append(job_id)
+        return Child()
+
+    supervisor = Supervisor(settings, start=start)
+    for _ in range(2):
+        supervisor.look()
+    assert sorted(started) == sorted([training[0], first])
+
+
+def test_so_many_errands_may_wait_and_the_next_is_told_when_to_come_again(client: TestClient, settings: Settings) -> None:
+    fill(settings)
+    codes = [client.post("/api/v1/data/build", json={"name": f"d{n}"}).status_code for n in range(settings.jobs_waiting_each + 1)]
+    assert codes == [202] * settings.jobs_waiting_each + [429]

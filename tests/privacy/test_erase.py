@@ -28,7 +28,7 @@ from medloop.store.artifacts import file_sha256, new_artifact, verify_artifact
 from medloop.store.db import Store, open_store
 from medloop.store.erasing import about_records
 from medloop.testing.canary import told, traces_of
-from medloop.testing.feedback import NOON, YES, thumb, vote
+from medloop.testing.feedback import NOON, YES, ask, thumb, vote
 
 WHO = "patient 4711"
 OWN = "Nobody but me ever wrote a remark quite like this one about porridge on Thursdays."
@@ -336,7 +336,12 @@ def test_asking_again_gives_the_same_proof_and_a_record_sent_again_is_not_used(s
 def test_a_record_that_came_back_is_in_no_list_and_replaces_nothing(store: Store) -> None:
     plant(store)
     erased(store)
-    back = [thumb(1, "back again", True, feedback_id="fb_1", supersedes="fb_o1", recorded_by="usr_1"), about(store)[0]]
+    turns = (("user", told("back")), ("assistant", "Since when?"), ("user", ask(2)), ("assistant", "fine"))
+    talk = Conversation(messages=tuple(Message(role=role, content=content) for role, content in turns))  # type: ignore[arg-type]
+    back = [
+        thumb(1, "back again", True, feedback_id="fb_1", supersedes="fb_o1", recorded_by="usr_1"),
+        Trace(trace_id="tr_1", session_id="s", agent_name="a", conversation=talk, model_version="m"),
+    ]
     records.add(store, [*back, thumb(2, "fine", True, feedback_id="fb_n", trace_id="tr_1")], actor="test")
     for reader in (listing.Reader("usr_1", own_only=True, texts=True), listing.Reader("x", own_only=False, texts=False)):
         shown = listing.listed(store, Feedback, listing.FeedbackFilter(), reader, limit=200).items

@@ -25,8 +25,8 @@ STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
         "data import clinic.jsonl --name clinic --licence Apache-2.0",
     ),
     (
-        "Clean, de-duplicate, split without leaks, set gold and red-team cases aside",
-        "data prepare",
+        "Clean, de-duplicate, split without leaks, set gold and red-team cases aside (made-up people need no scrubbing)",
+        "data prepare --no-scrub",
     ),
     (
         "Draw prompts for RL, at least 40 % of them high-risk",
