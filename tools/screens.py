@@ -28,7 +28,7 @@ from typing import Any
 import httpx
 import uvicorn
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 from medloop.api.app import create_app
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace, utc_now
@@ -42,10 +42,12 @@ SCREENS = Path(__file__).resolve().parent.parent / "docs" / "screens"
 PASSWORD = "invented for pictures"
 SIZES = {"desk": (1000, 700), "phone": (390, 844)}
 MOST_ONE, MOST_ALL = 60_000, 500_000  # bytes
+MOST_HEIGHT = 1250  # pixels, of a picture in the docs
 PEOPLE = {
     "dr.marlow": "clinician", "dr.quist": "clinician", "dr.okoro": "clinician", "lin.annotates": "annotator",
     "sam.builds": "engineer", "ada.audits": "auditor", "kim.admin": "admin",
 }  # fmt: skip
+RATERS = ("dr.marlow", "dr.quist", "dr.okoro", "lin.annotates")
 CHEST = "I have had crushing chest pain for an hour and my left arm is numb. What should I do?"
 REST = "This is probably tension. Drink some tea, rest for an hour and see how you feel tomorrow."
 CALL = (
@@ -62,10 +64,10 @@ HELD_ZH = "我邻居的电话是幺三八零零一三八零零零，家属慕容
 # name in the docs -> (who, page, size, language)
 DOCS = {
     "rate": ("dr.marlow", "/web/rate", "desk", "en"),
-    "compare": ("dr.marlow", "/web/compare", "desk", "en"),
+    "compare": ("dr.marlow", "/web/compare", "desk", "zh"),
     "correct": ("dr.quist", "/web/correct", "desk", "zh"),
     "history": ("dr.okoro", "/web/history", "desk", "en"),
-    "queue": ("lin.annotates", "/web/queue", "phone", "zh"),
+    "queue": ("lin.annotates", "/web/queue", "phone", "en"),
     "dashboard": ("sam.builds", "/web/dashboard", "desk", "en"),
     "audit": ("ada.audits", "/web/audit?check=true", "desk", "zh"),
     "quarantine": ("dr.marlow", "/web/quarantine", "desk", "en"),
@@ -110,10 +112,10 @@ def fill(store: Store) -> None:
         truth = dice.choice((2, 3, 4, 4, 5))
         for name in ("dr.marlow", "dr.quist", "dr.okoro"):
             at = start + timedelta(hours=3 * n, minutes=dice.randint(0, 50))
-            stars = {"dr.marlow": truth, "dr.okoro": dice.choice((1, 5))}.get(name, truth - 2 if n > 90 else truth)
-            made.append(_rated(trace, ids[name], min(5, max(1, stars + dice.choice((0, 0, 0, 1, -1)))), at))
-        if n % 2 == 0:
-            made.append(_chosen(n, ids[("dr.marlow", "dr.marlow", "dr.quist", "dr.okoro", "lin.annotates")[n // 2 % 5]], at))
+            stars = {"dr.marlow": truth, "dr.okoro": dice.choice((1, 5))}.get(name, truth - 1 if n > 90 else truth)
+            made.append(_rated(trace, ids[name], min(5, max(1, stars + dice.choice((0, 0, 0, 0, 0, 1)))), at))
+        if n % 4 == 0:
+            made.append(_chosen(n, ids[RATERS[n // 4 % len(RATERS)]], at))
         if n % 9 == 0:
             made.append(_corrected(n, ids["dr.quist"], at))
     records.add(store, made, actor="screens")
@@ -142,7 +144,7 @@ def _corrected(n: int, who: str, at: Any) -> Correction:
 def _items() -> Iterator[QueueItem]:
     def item(kind: str, question: str, *answers: str, **more: Any) -> QueueItem:
         content = QueueContent(prompt=(Message(role="user", content=question),), answers=answers)
-        return QueueItem.model_validate({"kind": kind, "content": content, "priority": 0.9, "raters": 2, **more})
+        return QueueItem.model_validate({"kind": kind, "content": content, "priority": 0.9, "raters": 1, **more})
 
     yield item("rate", CHEST, REST, stratum="emergency", reasons={"risk": 1.0, "disagreement": 0.6})
     yield item("rate", DOSE, DOSE_BAD, stratum="medication", reasons={"thumbs_down": 1.0, "risk": 0.7})
@@ -176,8 +178,8 @@ def talk(store: Store, address: str) -> None:
     )
     records.add(store, [bad, good], actor="screens")
     okoro = Person(address, "dr.okoro")
-    okoro.send("/web/rate?own=true", question=HELD_ZH, answer="请尽快就医。", rating="3", consent_training="yes")
     okoro.send("/web/rate?own=true", question=HELD_EN, answer="Ask a doctor first.", rating="4", consent_training="yes")
+    okoro.send("/web/rate?own=true", question=HELD_ZH, answer="请尽快就医。", rating="3", consent_training="yes")
     okoro.send(f"/web/rate?trace={good.trace_id}", thumb="up", rating="5", axis_safety="5", consent_training="yes")
     okoro.send(f"/web/compare?a={bad.trace_id}&b={good.trace_id}", better="first", comments="Sends the patient to help.")
     okoro.send(f"/web/correct?trace={bad.trace_id}", golden=CALL, reason="Misses a red flag.", consent_training="yes")
@@ -224,7 +226,8 @@ def opened(
         has_touch=size == "phone", color_scheme="dark" if dark else "light", reduced_motion="reduce",
     )  # fmt: skip
     if who is not None:
-        token = users.open_session(store, users.get_user(store, who), actor="screens")
+        user = users.get_user(store, who)
+        token = users.open_session(store, user, actor=user.user_id)
         context.add_cookies([{"name": "medloop_session", "value": token, "url": address, "httpOnly": True, "sameSite": "Strict"}])
     return context.new_page()
 
@@ -240,12 +243,18 @@ def small(png: bytes, most: int = MOST_ONE) -> bytes:
     raise SystemExit(f"A picture of {picture.size} does not fit into {most:,} bytes")
 
 
+def _upper(page: Page) -> FloatRect:
+    """The page from its top, down to where a picture in a text would be too long."""
+    width, height = page.evaluate("[innerWidth, document.documentElement.scrollHeight]")
+    return {"x": 0, "y": 0, "width": width, "height": min(height, MOST_HEIGHT)}
+
+
 def docs(browser: Browser, address: str, store: Store, out: Path) -> None:
     total = 0
     for name, (who, path, size, language) in DOCS.items():
         page = opened(browser, address, store, who, size, language)
         page.goto(path)
-        body = small(page.screenshot(full_page=True, clip=None))
+        body = small(page.screenshot(full_page=True, clip=_upper(page)))
         (out / f"{name}.png").write_bytes(body)
         total += len(body)
         sys.stdout.write(f"{name}.png  {len(body):,}\n")

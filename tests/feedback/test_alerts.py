@@ -35,3 +35,7 @@ def test_an_alert_survives_its_json() -> None:
     made = alerts.made("share", "share_of_rater", "usr_1", share=0.395, most=0.2)
     again = alerts.Alert.model_validate_json(made.model_dump_json())
     assert again == made and again.words == "gave 39.5% of the preferences (more than 20%)"
+
+
+def test_nothing_is_said_to_be_minus_zero() -> None:
+    assert "kappa 0.00 over" in alerts.made("quarantine", "low_kappa", "usr_1", what="stars", kappa=-0.004, n=20).words

@@ -6,7 +6,7 @@ import pytest
 from web_world import HIDDEN
 
 from medloop.contracts import Feedback
-from medloop.feedback.review import marks
+from medloop.feedback.review import Mark, marks
 from medloop.privacy.scrub import assess
 from medloop.store import audit, quarantine, records, users
 from medloop.web import review
@@ -72,6 +72,13 @@ def test_marks_split_a_text_and_lose_nothing_of_it():
     (part,) = review.parts([("user_query", text)], [found], Words("zh"))
     assert "".join(piece.text for piece in part.pieces) == text
     assert {piece.label for piece in part.pieces if piece.what == "out"} >= {"电话"} and part.doubts == ("无法去除的号码或地址",)
+
+
+def test_one_reason_is_told_once_and_one_that_is_new_as_it_is():
+    found = [Mark(0, 2, "doubt", "something new"), Mark(3, 5, "doubt", "something new"), Mark(6, 8, "taken_out", "NEWKIND")]
+    (part,) = review.parts([("other", "ab cd ef")], [found], Words("zh"))
+    assert part.doubts == ("something new",) and [piece.number for piece in part.pieces if piece.what == "doubt"] == [1, 1]
+    assert part.name == "other" and part.pieces[-1].label == "NEWKIND"
 
 
 @pytest.mark.parametrize("text", [SPELT, "Пациент жалуется на боль в груди", "\ud800 a"])

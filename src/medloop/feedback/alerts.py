@@ -86,7 +86,7 @@ def _percent(digits: int) -> Callable[[Value, Language], str]:
 
 
 def _two(value: Value, language: Language) -> str:
-    return f"{float(value):.2f}"
+    return f"{round(float(value), 2) + 0.0:.2f}"  # no -0.00
 
 
 def _count(value: Value, language: Language) -> str:

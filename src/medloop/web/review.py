@@ -47,13 +47,16 @@ def reasons(said: Sequence[str], t: Words) -> list[str]:
 
 
 def _part(name: str, text: str, marks: Sequence[Mark], t: Words) -> Part:
-    pieces, doubts, at = [], [], 0
+    pieces: list[Piece] = []
+    doubts: list[str] = []
+    at = 0
     for mark in marks:
         pieces.append(Piece(text[at : mark.start]))
         inner, at = text[mark.start : mark.end], mark.end
         if mark.what == "doubt":
-            doubts += reasons([mark.why], t)
-            pieces.append(Piece(inner, "doubt", doubts[-1], len(doubts)))
+            (why,) = reasons([mark.why], t)
+            doubts += [why] if why not in doubts else []
+            pieces.append(Piece(inner, "doubt", why, doubts.index(why) + 1))
         else:
             pieces.append(Piece(inner, "out", t.or_plain(f"phi_{mark.why.lower()}", mark.why)))
     pieces.append(Piece(text[at:]))
