@@ -1,16 +1,32 @@
-"""Make Chinese sentences with marked names from tools/phi_templates_zh.txt; names are built from characters, half of them free."""
+"""Chinese texts with marked names: our own sentences by genre, and real medical texts with names put into them.
+
+    maker = Maker(seed=1, carriers=sentences(paths))       # without carriers: our own sentences alone
+    maker.text()                                          # ("患者王芳，女，38岁…", [(2, 4)])
+
+Sentences: tools/phi_templates_zh.txt (also texts without names) and tools/phi_genres_zh.txt. Given names whose hash is odd
+(phi_lists.held_out) can be kept out of training and used for judging alone; names of one character are too few for that.
+"""
 
 # ruff: noqa: E501
 from __future__ import annotations
 
+import gzip
+import json
 import random
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from phi_corpus import CHOICE, SLOT, Span
+from phi_corpus import CHOICE, SLOT
+from phi_lists import held_out
 
 from medloop.privacy import lists
+from medloop.privacy.identifiers import fold
+from medloop.privacy.tagger import MASK
 
 HERE = Path(__file__).parent
+Span = tuple[int, int]
 GIVEN = (
     "伟芳娜秀英敏静丽强磊军洋勇艳杰娟涛明超兰霞平刚桂华红玉梅建国志文辉力永健世广义兴良海山仁波宁贵福生龙元全胜学祥才发武新利清飞彬富顺信子成康星光天达"
     "安岩中茂进林有坚和博诚先敬震振思群豪心邦承乐绍功松善厚庆民友裕河哲江浩亮政谦奇翰朗伯宏言若鸣朋斌梁栋维启克伦翔旭鹏泽晨辰士以家致树炎德行时泰盛雄琛"
@@ -19,12 +35,28 @@ GIVEN = (
     "烁堂唯威雯苇萱阅彦宇雨忠宗曼紫逸贤蝶菡轩涵俊梓诺悠然皓煜昊喆峰岭峻岗钢铁铭鑫钰培坤城垚森柏杉桐槐根栓柱喜年金银财宝旺昌隆继续祖耀显扬魁勋卫东南北西"
     "兵雷花帅小大阿彤昕晗瑜莹楷尧骏骁熙妙娥嫣桃杏柳苗田虎牛来水火土木石川溪湖淼溢洲滨渝沛沁沐汐泓漫潇潞灿炜烨煊焕牧猛献珂珏珩瑛璇璋甜申男畅益盈祎祺禄秉稳立章竞笑"
     "纲绪绮缘翊耕育胤自至舟芮芷苒茵菱葵蔚蕾薪虹衍西诗语谊谷豫赐跃路辛迅远迪道郁钊铎锋锐长闯闻阔阳陆隽霁霖非韬颂飒驰麒麟黎齐凯阁雍尚想欢团圆满斯佩佑侠俪倪傲"
+    "墨熠珮旻昱晟晔暄朔权杭枝柔栩桢梧楚榆歆淇淳渊渺湘湛滔澄瀚炫烽琨琰瑄璟甫痕皎盼砚硕磐祯禹秦稚穆竣筱筝简翎翩耘肃臻舜艾芊芙苏若英荃荟莞菀萌葆蒙蓝薛蘅裴西觅"
+    "诚谚贺赫超轶辰逍遥邈郡酉采野钟铮锴锡镇镕镜闵霆霏靖靓颐飘骐骞鲁鸣鹃鹤鹰黛默鼎齐龄升高正本方向阳先立春秋冬夏雨水白露寒霜双重九十一二三五六七八千万百"
 )
+WORDS = (  # ordinary words that people are called by
+    "和平|建设|解放|胜利|光明|向阳|国庆|建军|立春|立冬|小满|谷雨|白露|开心|快乐|永远|平安|健康|幸福|如意|吉祥|富贵|长江|黄河|泰山|天山|朝阳|晨光|春风|春雨|秋月|冬雪|夏天|秋实"
+    "|红旗|前进|卫东|爱国|爱民|为民|保国|援朝|跃进|文革|学农|学军|振兴|改革|开放|成功|成才|自强|自立|思想|理想|希望|团结|友谊|诚信|守信|文明|文化|科学|智慧|勇敢|坚强|顺利|安全"
+    "|安静|宁静|美丽|漂亮|可爱|温柔|善良|天真|纯洁|清楚|明白|高兴|大海|小草|小雨|大雷|石头|铁柱|栓子|狗剩|二妮|三妹|五一|六一|八一|十月|元旦|中秋|中华|国强|家和|家兴|家宝|家栋"
+    "|子墨|子涵|子轩|子萱|梓涵|梓轩|梓萱|欣怡|欣悦|诗涵|诗雨|雨桐|雨欣|雨泽|浩然|浩宇|宇轩|宇航|一诺|一鸣|一凡|一帆|一一|思远|思琪|思源|若曦|若兮|语嫣|语桐|佳怡|佳琪|俊杰|俊熙|博文|博涛|昊天"
+    "|皓轩|明轩|明哲|睿|沐宸|沐阳|奕辰|奕泽|可馨|可欣|依诺|依依|婉清|婉婷|晨曦|晓东|晓燕|晓明|小燕|小军|小龙|小芳|大伟|大勇|大力|长生|长顺|长贵|福生|福来|来福|来娣|招娣|引弟|盼弟|根生|水生|火生|金生"
+    "|土生|木生|春生|冬生|秋生|夏生|海生|桂生|玉生|宝玉|金玉|满堂|德才|德福|有才|有福|有根|有财|得胜|得志|进喜|进宝|守义|守仁|守礼|世昌|世杰|世平|国平|国安|国栋|国梁|志刚|志明|志远|志高|天明|天佑|天赐"
+    "|万里|千里|百川|三元|双喜|双全|四海|五福|七斤|八斤|九妹|阿妹|阿强|阿英|玛丽|安娜|丽莎|安琪|艾米|海伦|莎莎|娜娜|丽丽|婷婷|静静|芳芳|莹莹|晶晶|丹丹|萍萍|玲玲|燕燕|红红|兰兰|梅梅|欢欢|乐乐|豆豆|多多|洋洋|阳阳|宁宁|安安|果果"
+).split("|")
+FAR = (  # names of other peoples of China, and foreign ones by their sound
+    "扎西|卓玛|次仁|德吉|央金|旺堆|平措|格桑|尼玛|达瓦|巴桑|多吉|丹增|索朗|拉姆|白玛|边巴|米玛|普布|巴特尔|其其格|乌云|苏和|娜仁|托娅|斯琴|阿古拉|宝音|格日勒|图雅|乌兰"
+    "|阿依古丽|买买提|艾力|古丽|热依汗|努尔|吐尔逊|玉素甫|帕提古丽|米热|阿迪力|麦麦提|热西提|古丽娜|木拉提|巴哈尔|阿孜古丽|艾合买提|约翰|玛丽|史密斯|琼斯|布朗|威廉|汉斯|安娜|彼得|卡洛斯|伊万诺夫|金正浩|山田|佐藤|铃木"
+).split("|")
 ILLS = (
     "高血压|发热伴咽痛2天|头晕|胸闷气短|2型糖尿病|急性阑尾炎|咳嗽咳痰|腹痛腹泻|脑梗死|冠心病|支气管哮喘|双下肢水肿|胃痛|失眠|颈椎病|贫血|甲亢|肺炎|胆囊结石|湿疹|"
     "腰椎间盘突出|月经不调|过敏性鼻炎|高脂血症|白癜风|白带异常|高烧不退|方向感差|白内障|黄疸|石淋|关节炎|阴道炎|包皮过长|单纯性疱疹|乙肝|尿路感染|心律失常|痛风|骨折"
+    "|肝硬化|肺结节|甲状腺结节|乳腺增生|子宫肌瘤|前列腺增生|慢阻肺|房颤|心衰|心梗|脑出血|癫痫|抑郁症|焦虑|荨麻疹|带状疱疹|青光眼|中耳炎|扁桃体炎|胃溃疡|肠梗阻|痔疮|疝气|肾结石|尿毒症|白血病|淋巴瘤|肺癌|胃癌|肠癌"
 ).split("|")
-DRUGS = "阿司匹林|二甲双胍|头孢克肟|布洛芬|阿莫西林|硝苯地平|氨氯地平|阿托伐他汀|奥美拉唑|左氧氟沙星|甲硝唑|氯雷他定|胰岛素|华法林|地塞米松|蒙脱石散|板蓝根|双黄连|安宫牛黄丸|六味地黄丸|金匮肾气丸|马应龙痔疮膏|云南白药|三九胃泰|江中健胃消食片|史克肠虫清|方盛|康泰克|白加黑|金水宝|倍他乐克|施慧达|拜新同|易善复|雷贝拉唑|莫沙必利|曲美他嗪|単硝酸异山梨酯|华蟾素|康复新液".split(
+DRUGS = "阿司匹林|二甲双胍|头孢克肟|布洛芬|阿莫西林|硝苯地平|氨氯地平|阿托伐他汀|奥美拉唑|左氧氟沙星|甲硝唑|氯雷他定|胰岛素|华法林|地塞米松|蒙脱石散|板蓝根|双黄连|安宫牛黄丸|六味地黄丸|金匮肾气丸|马应龙痔疮膏|云南白药|三九胃泰|江中健胃消食片|史克肠虫清|方盛|康泰克|白加黑|金水宝|倍他乐克|施慧达|拜新同|易善复|雷贝拉唑|莫沙必利|曲美他嗪|单硝酸异山梨酯|华蟾素|康复新液".split(
     "|"
 )
 TCM = "白芍|黄芪|当归|川芎|白术|甘草|茯苓|党参|金银花|连翘|桂枝|麻黄|石膏|知母|黄连|黄芩|黄柏|龙胆草|熟地黄|山药|泽泻|丹皮|柴胡|半夏|陈皮|杜仲|牛膝|桑寄生|何首乌|枸杞子|马齿苋|车前子|龙骨|牡蛎|石决明|钟乳石|白茅根|白及|雷公藤|苏叶|苏木|乌梅|梅花|葛根|柏子仁|管花肉苁蓉|景天|江剪刀草|方海|金樱子|单叶蔓荆|包公藤|卷柏|秦艽|秦皮|贺兰|谷芽|谷精草|毛冬青|程氏萆薢分清饮|李东垣|易黄汤|温胆汤|左归丸|右归饮|安神定志丸|康莱特|甘露消毒丹|方剂|成药|汤剂|文火|武火".split(
@@ -38,51 +70,140 @@ ROLES = "伤者|死者|收货人|寄件人|参保人|受检者|供者|受者|捐
     "|"
 )
 CITIES = "苏州|青岛|西安|贵阳|长沙|太原|兰州|哈尔滨|石家庄|呼和浩特|齐齐哈尔|桂林|大理|合肥|福州".split("|")
+# Words of real texts beside which, or in whose place, somebody's name can stand.
+PERSON = re.compile(
+    "患者|病人|病患|产妇|孕妇|老人|患儿|小孩|孩子|宝宝|儿子|女儿|老公|妻子|爱人|妈妈|爸爸|母亲|父亲|奶奶|爷爷|外婆|朋友|同事|家属|本人|我妈|我爸|丈夫|婆婆|姐姐|弟弟|妹妹"
+)
+STAFF = re.compile(
+    "(?<![一-鿿])(?:医生|大夫|主任|护士|教授|专家|医师)|(?<=[请问找去让的由给跟和向听您])(?:医生|大夫|主任|护士|教授|医师)"
+)
+PRONOUN = re.compile("(?<![其吉一-鿿])[我他她](?![们汀莫唑克达司巴])|(?<=[，。让给把被跟和对])[他她](?![们汀莫唑克达司巴])")
+CLAUSE = re.compile(r"(?<=[，。！？；：\n])(?=[一-鿿])|(?=[，。！？；])|$")
+SENTENCE = re.compile(r"[^。！？\n]{4,120}[。！？\n]?")
+NAMED = re.compile(
+    "[王李张刘陈杨赵黄周吴徐孙胡朱林郭马罗梁宋郑谢韩唐冯董程曹袁邓许][^，。]{0,2}(?:医生|主任|教授|大夫|护士|先生|女士)|某某"
+)
+
+
+def strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if key not in {
+                "id",
+                "source",
+                "licence",
+                "lang",
+                "model",
+                "judge",
+                "role",
+                "department",
+                "sub_department",
+                "answer_id",
+            }:
+                yield from strings(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from strings(one)
+
+
+def sentences(paths: Sequence[Path], part: str) -> list[str]:
+    """Pieces of the even rows of these JSON lines: "train", or "dev" (every fifth of them). Odd rows are for measuring."""
+    out = dict[str, None]()
+    for path in paths:
+        opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+        with opened as file:
+            for number, line in enumerate(file):
+                if number % 2 or (number % 10 == 8) != (part == "dev"):
+                    continue
+                for text in strings(json.loads(line)):
+                    out.update(dict.fromkeys(m[0] for m in SENTENCE.finditer(text) if not NAMED.search(m[0])))
+    return list(out)
+
+
+class Names:
+    """Whole names by the seed: surnames by about how frequent they are, given names of all generations."""
+
+    def __init__(self, rng: random.Random, half: str = "all") -> None:
+        self.rng, self.half = rng, half
+        self.surnames = lists.lines("surnames_zh.txt")
+        self.weights = [1 / (rank + 4) for rank in range(len(self.surnames))]
+        self.listed = lists.lines("given_zh.txt")
+        self.frequent = [w for w in (HERE / "phi_common_zh.txt").read_text(encoding="utf-8").split() if len(w) <= 2]
+
+    def surname(self) -> str:
+        if self.rng.random() < 0.65:
+            return self.rng.choices(self.surnames, self.weights)[0]
+        return self.rng.choice(self.surnames)
+
+    def given(self) -> str:
+        while True:
+            made = self._given()
+            if self.half == "all" or (len(made) == 1 and self.half == "seen") or held_out(made) == (self.half == "unseen"):
+                return made
+
+    def _given(self) -> str:
+        rng, r = self.rng, self.rng.random()
+        if r < 0.27:
+            return rng.choice(GIVEN)
+        if r < 0.75:
+            return rng.choice(GIVEN) + rng.choice(GIVEN)
+        if r < 0.83:
+            return rng.choice(self.listed)
+        if r < 0.94:
+            return rng.choice(WORDS)
+        if r < 0.98:
+            return rng.choice(GIVEN) * 2
+        return rng.choice(self.frequent)
+
+    def whole(self) -> str:
+        if self.rng.random() < 0.015:
+            return self.rng.choice(FAR) + self.rng.choice(FAR)
+        first = self.surname()
+        if len(first) == 1 and self.rng.random() < 0.015:
+            first += self.surname()[0]  # both parents' surnames
+        return first + self.given()
 
 
 class Maker:
     """Texts by the seed, with the spans of names."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, carriers: Sequence[str] = (), without: Sequence[str] = (), only: Sequence[str] = (), half: str = "all"
+    ) -> None:
         self.rng = random.Random(seed)
-        every = lists.lines("surnames_zh.txt")
-        self.common, self.rare = [s for s in every[:100] if len(s) == 1], every[100:]
-        self.given = lists.lines("given_zh.txt")
+        self.names, self.carriers = Names(self.rng, half), carriers
         self.words = lists.lines("words_zh.txt")
         self.frequent = (HERE / "phi_common_zh.txt").read_text(encoding="utf-8").split()
-        text = (HERE / "phi_templates_zh.txt").read_text(encoding="utf-8")
-        phi, free = text.split("== free\n")
-        self.phi = [line for line in phi.splitlines() if line and line[0] != "#"]
+        plain, free = (HERE / "phi_templates_zh.txt").read_text(encoding="utf-8").split("== free\n")
+        genres = {"plain": [line for line in plain.splitlines() if line and line[0] != "#"]}
+        for line in (HERE / "phi_genres_zh.txt").read_text(encoding="utf-8").splitlines():
+            if line.startswith("== "):
+                genres[line[3:]] = []
+            elif line and line[0] != "#":
+                genres[list(genres)[-1]].append(line)
+        self.genres = {name: forms for name, forms in genres.items() if name not in without and (not only or name in only)}
         self.free = free.splitlines()
-
-    def name(self) -> str:
-        rng = self.rng
-        surname = rng.choice(self.common) if rng.random() < 0.75 else rng.choice(self.rare)
-        r = rng.random()
-        if r < 0.3:
-            return surname + rng.choice(self.given)
-        if r < 0.62:
-            return surname + rng.choice(GIVEN)
-        return surname + rng.choice(GIVEN) + rng.choice(GIVEN)
 
     def slot(self, name: str) -> str:
         rng = self.rng
         match name:
+            case "name":
+                return self.names.whole()
+            case "sur":
+                return self.names.surname()
+            case "given":
+                while len(made := self.names.given()) < 2:
+                    pass
+                return made
             case "w":
+                if self.carriers and rng.random() < 0.4:
+                    return self.clause()
                 return rng.choice(self.words if rng.random() < 0.3 else self.frequent)
             case "sound":  # a drug's name by its sound: 替米沙坦, 莫米松
                 size = rng.randint(2, 4)
                 return "".join(rng.choice(SOUNDS) for _ in range(size)) + rng.choice("坦平唑定酮林松星胺素酸钠片康宁灵特酯芬尔")
-            case "kin":
-                return rng.choice(KIN)
-            case "role":
-                return rng.choice(ROLES)
-            case "ill":
-                return rng.choice(ILLS)
-            case "drug":
-                return rng.choice(DRUGS)
-            case "tcm":
-                return rng.choice(TCM)
             case "n":
                 return str(rng.randint(1, 99))
             case "date":
@@ -91,7 +212,15 @@ class Maker:
                 return f"138{rng.randint(10**7, 10**8 - 1)}"
             case "hosp":
                 return rng.choice(CITIES) + rng.choice(("市第一人民医院", "中医院", "协和医院", "儿童医院", "妇幼保健院"))
+        listed = {"kin": KIN, "role": ROLES, "ill": ILLS, "drug": DRUGS, "tcm": TCM}
+        if name in listed:
+            return rng.choice(listed[name])
         return f"{rng.choice(('住院号', '门诊号', '病历号', ''))}{rng.choice(('ZY', 'MZ', ''))}{rng.randint(10**5, 10**8)}"
+
+    def clause(self) -> str:
+        """The beginning of a clause of a real text, up to twelve characters."""
+        found = re.match(r"[一-鿿]{2,12}", self.rng.choice(re.split("[，。、；：]", self.rng.choice(self.carriers))))
+        return found[0] if found else self.rng.choice(self.frequent)
 
     def sentence(self, template: str) -> tuple[str, list[Span]]:
         while True:
@@ -103,18 +232,86 @@ class Maker:
         out, spans, at = "", list[Span](), 0
         for match in SLOT.finditer(template):
             out += template[at : match.start()]
-            filling = self.name() if match[1] == "name" else self.slot(match[1])
-            if match[1] == "name":
-                spans.append((len(out), len(out) + len(filling), "NAME"))
+            filling = self.slot(match[1])
+            if match[1] in {"name", "sur", "given"}:
+                spans.append((len(out), len(out) + len(filling)))
             out += filling
             at = match.end()
         return out + template[at:], spans
 
+    def template(self) -> tuple[str, list[Span]]:
+        forms = self.genres[self.rng.choice(list(self.genres))] if self.rng.random() < 0.93 else self.free
+        return self.sentence(self.rng.choice(forms))
+
+    def carried(self) -> tuple[str, list[Span]]:
+        """A real sentence with names put where somebody is spoken of."""
+        text, rng = self.rng.choice(self.carriers), self.rng
+        spots = [(m, "person") for m in PERSON.finditer(text)] + [(m, "staff") for m in STAFF.finditer(text)]
+        spots += [(m, "pronoun") for m in PRONOUN.finditer(text)]
+        clauses = list(CLAUSE.finditer(text))
+        if clauses and (not spots or rng.random() < 0.25):
+            spots.append((rng.choice(clauses), "clause"))
+        spots = rng.sample(spots, min(len(spots), rng.choice((1, 1, 2, 3))))
+        out, spans, at = "", list[Span](), 0
+        for match, sort in sorted(spots, key=lambda spot: spot[0].start()):
+            if match.start() < at:
+                continue
+            out += text[at : match.start()]
+            before, name, after = self.put(match, sort, text)
+            spans.append((len(out) + len(before), len(out) + len(before) + len(name)))
+            out, at = out + before + name + after, match.end()
+        return out + text[at:], spans
+
+    def put(self, match: re.Match[str], sort: str, text: str) -> tuple[str, str, str]:
+        rng, name, word = self.rng, self.names.whole(), match[0]
+        first = not match.start() or not "一" <= text[match.start() - 1] <= "鿿"
+        if sort == "pronoun":
+            return "", name, ""
+        if sort == "staff":
+            if rng.random() < 0.3:
+                return "", self.names.surname(), word
+            return ("", name, word) if rng.random() < 0.6 else (word, name, "")
+        if sort == "person":
+            how = rng.random()
+            if how < 0.35 and first:
+                return "", name, ""
+            if how < 0.45 and first:
+                return "", name, rng.choice(("的", "")) + word
+            return word + rng.choice(("", "", "", "，", "（", "：", "叫", "是")), name, ""
+        end = match.start() == len(text) or text[match.start()] in "，。！？；"
+        if end:
+            return (
+                rng.choice(("，", " ", "", "，我是", "——", "，谢谢", "（", "\n", "，找", "给")),
+                name,
+                rng.choice(("", "", "）", "医生")),
+            )
+        return rng.choice(("", "", "请", "和", "跟", "让", "与")), name, rng.choice(("", "", "，", "：", "说", "您好，", "的"))
+
     def text(self) -> tuple[str, list[Span]]:
-        out, spans = "", list[Span]()
-        share = self.rng.choice((0.0, 0.0, 0.5, 1.0))
-        for _ in range(self.rng.choice((1, 2, 3, 4))):
-            piece, found = self.sentence(self.rng.choice(self.phi if self.rng.random() < share else self.free))
-            spans += [(a + len(out), b + len(out), tag) for a, b, tag in found]
-            out += piece + self.rng.choice(("", "", "\n", " "))
-        return out, spans
+        """One text: real and unchanged, real with names, our own sentences, or some of each."""
+        rng, out, spans = self.rng, "", list[Span]()
+        share = rng.choice(("real", "real", "carried", "carried", "own", "own", "mixed")) if self.carriers else "own"
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            sort = rng.choice(("real", "carried", "own")) if share == "mixed" else share
+            if sort == "real":
+                piece, found = rng.choice(self.carriers), list[Span]()
+            else:
+                piece, found = self.carried() if sort == "carried" else self.template()
+            spans += [(a + len(out), b + len(out)) for a, b in found]
+            out += piece + rng.choice(("", "", "\n", " ", "。", "，"))
+        if rng.random() < 0.5:
+            out = out.rstrip("。，\n ") if not spans or spans[-1][1] <= len(out.rstrip("。，\n ")) else out
+        return self.masked(fold(out), spans) if rng.random() < 0.15 else (fold(out), spans)
+
+    def masked(self, text: str, spans: Sequence[Span]) -> tuple[str, list[Span]]:
+        """Some names are placeholders already: what stands beside one is no name for that."""
+        out, kept, at = "", list[Span](), 0
+        for a, b in spans:
+            out += text[at:a]
+            if self.rng.random() < 0.7:
+                out += MASK * 8
+            else:
+                kept.append((len(out), len(out) + b - a))
+                out += text[a:b]
+            at = b
+        return out + text[at:], kept

@@ -37,7 +37,7 @@ def rows(texts: int, seed: int) -> list[Row]:
     for _ in range(texts):
         text, spans = maker.text()
         found = tagger.tokens(text, scrub.structured(text))
-        case, kind = tagger.case_of(text), tagger.manner(text)
+        case, kind = tagger.case_of(text), tagger.manner(token.word for token in found)
         words = [tagger.look(token.word, case) for token in found]
         out.append((tagger.features(words, kind), [tag_of(token, spans) for token in found]))
     seen = Counter(feature for found, _ in out for features in found for feature in features)

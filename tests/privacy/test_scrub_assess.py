@@ -1,5 +1,9 @@
 """One person keeps one placeholder, doubt says why, and each part of the finders does what it promises."""
 
+import hashlib
+import re
+
+import numpy as np
 import pytest
 
 from medloop.privacy import hanzi, lists, mentions, tagger
@@ -79,6 +83,43 @@ def test_no_list_of_the_scrubber_holds_a_held_out_name() -> None:
     held = json.loads((Path(__file__).parents[2] / "benchmarks/phi_held_out.json").read_text(encoding="utf-8"))
     for part, name in (("first", "first_names"), ("last", "surnames"), ("towns", "towns"), ("given_zh", "given_zh")):
         assert not {n.lower() for n in held[part]} & set(lists.lines(f"{name}.txt"))
+
+
+def test_the_weights_are_those_whose_training_is_recorded() -> None:
+    said = dict(line.split("  ")[::-1] for line in lists.lines("README.md") if re.fullmatch(r"[0-9a-f]{64}  \S+", line))
+    assert said.keys() == {"tagger.json", "hanzi.npz"}
+    for name, digest in said.items():
+        assert hashlib.sha256((lists.FOLDER / name).read_bytes()).hexdigest() == digest
+
+
+def test_a_long_text_cut_into_pieces_is_seen_as_one() -> None:
+    names, rng = hanzi.load(), np.random.default_rng(1)
+    ids = rng.integers(1, 3000, 4096 + 300)
+    apart, middle = names.scores(ids), names.scores(ids[4000:4300])
+    assert np.allclose(apart[4000 + hanzi.REACH : 4300 - hanzi.REACH], middle[hanzi.REACH : -hanzi.REACH], atol=1e-4)
+
+
+def test_rows_of_digits_letters_and_placeholders_are_one_place_each() -> None:
+    names = hanzi.load()
+    ids, places = hanzi.ids_of("王芳138001abc" + tagger.MASK * 8 + "好", names.table)
+    assert places.tolist() == [0, 1, 2, 8, 11, 19] and len(ids) == 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["复诊由{}负责。", "我是{}的女儿", "12床 {} 男 60岁", "{}：您好", "请转告{}明天空腹", "此致\n敬礼\n{}", "感谢{}和护士们"],
+)
+@pytest.mark.parametrize("name", ["王伟", "欧阳若兰", "高明", "李建国", "诸葛子涵", "覃芷若"])
+def test_a_chinese_name_is_found_whole_wherever_it_stands(text: str, name: str) -> None:
+    found = find(text.format(name))
+    at = text.index("{")
+    assert any(one.start <= at and at + len(name) <= one.end for one in found)
+
+
+def test_many_names_of_one_record_are_found_again_as_few_are() -> None:
+    many = [f"王{chr(0x4E00 + at)}{chr(0x5000 + at)}" for at in range(60)]
+    text = "、".join(reversed(many))
+    assert sorted(mentions.find(text, many)) == sorted(one for name in many for one in mentions.find(text, [name]))
 
 
 def test_a_word_of_medicine_that_begins_like_a_name_is_none() -> None:

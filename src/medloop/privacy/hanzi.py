@@ -1,38 +1,220 @@
-"""Chinese names: every surname in the text with one or two characters behind it is weighed by what stands in and around it.
+"""Chinese names: a small network looks at every character with eight to each side and says whether it belongs to a name.
 
-The weights (assets/phi/hanzi.json) are learned by tools/train_phi.py from sentences we generate. A candidate is worth the sum
-of its features: its characters, the two characters on each side, and whether it is cut out of an ordinary word.
+Three convolutions over characters, computed with numpy. The weights (assets/phi/hanzi.npz) are learned by tools/train_phi_zh.py
+from sentences we make and from real medical texts with made-up names put in.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from medloop.privacy import lists
+from medloop.privacy.tagger import MASK
 
-_HAN = re.compile(r"[\u4e00-\u9fff]")
+LAYERS = ((5, 1), (3, 2), (3, 4))  # width of each convolution and the gap between what it sees
+REACH = sum(gap * (width // 2) for width, gap in LAYERS)
+# Ids: 0 beyond the text, then what stands for many characters, then characters of their own.
+UNKNOWN, _MASKED, _DIGITS, _LATIN, _SPACE, _LINE, FIRST = 1, 2, 3, 4, 5, 6, 7
+_PIECE, _BLOCK = 4096, 64  # characters looked at together, and rows multiplied together
+
+Array = NDArray[Any]
 
 
-# Words of records and letters about somebody; in such a text a name is likelier than in an article or an exam question.
-_RECORD = re.compile(
-    r"姓名|家属|我叫|他叫|她叫|叫做|名叫|本人|签名|签字|签署|\d床|床号|收件|收货|快递|地址|邮箱|户名|登记号|护照|来电|查房|值班|随访|交班|转账|退款|参保|身份证"
-    r"|手机|电话|住院号|门诊号|病历号|挂号|挂不到|的号|我爱人|我丈夫|我妻子|我老公|我外甥|护士|助手|执笔|伤者|见证|\d{7}|[患病][者人人][^的可应有在，。]{2,3}[，,]"
+def is_own(char: str) -> bool:
+    """Chinese characters and signs have an id of their own; digits, Latin letters and spaces are seen as one thing in a row."""
+    return not (char.isspace() or char == MASK or (char.isascii() and char.isalnum()))
+
+
+def table_of(codes: Array) -> Array:
+    """From a character's code to its id."""
+    table = np.full(0x10001, UNKNOWN, np.int32)
+    table[codes] = np.arange(FIRST, FIRST + len(codes))
+    table[[*range(9), *range(0x0B, 0x21), 0xA0, 0x3000]] = _SPACE
+    table[0x30:0x3A] = _DIGITS
+    table[[*range(0x41, 0x5B), *range(0x61, 0x7B), *range(0xC0, 0x250)]] = _LATIN
+    table[ord("\n")] = _LINE
+    table[ord(MASK)] = _MASKED
+    return table
+
+
+def ids_of(text: str, table: Array) -> tuple[Array, Array]:
+    """The ids of a folded text and where each stands; a row of digits, letters or spaces is one."""
+    points = np.minimum(np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32), 0x10000)
+    ids = table.take(points)
+    kept = np.ones(len(ids), bool)
+    kept[1:] = (ids[1:] != ids[:-1]) | (ids[1:] < _MASKED) | (ids[1:] > _LINE)
+    places = kept.nonzero()[0]
+    return ids[places], places
+
+
+class Names:
+    """`find` gives the names of a text and how close the best of what was left came to being one (0 to 1)."""
+
+    def __init__(self, weights: Mapping[str, Array]) -> None:
+        held = {name: np.ascontiguousarray(one, np.float32) for name, one in weights.items() if name != "codes"}
+        self.table = table_of(weights["codes"])
+        # The first layer of a character at each place of its window is kept for all characters: adding is all that is left.
+        self.first = [held["table"] @ place for place in held["layer0"]]
+        self.layers = [held[f"layer{at}"] for at in range(1, len(LAYERS))]
+        self.biases = [held[f"bias{at}"] for at in range(len(LAYERS))]
+        self.last, self.last_bias = held["last"], held["last_bias"]
+
+    def scores(self, ids: Array) -> Array:
+        """For each id, what speaks for being outside of a name, beginning one, or going on with one."""
+        if len(ids) <= _PIECE:
+            return self._scores(ids)
+        pieces = []
+        for at in range(0, len(ids), _PIECE):
+            before = min(at, REACH)
+            piece = self._scores(ids[at - before : at + _PIECE + REACH])
+            pieces.append(piece[before : before + _PIECE])
+        return np.concatenate(pieces)
+
+    def _scores(self, ids: Array) -> Array:
+        count = len(ids)
+        # Products of at most _BLOCK rows: larger ones wake the threads of the BLAS, which costs more than it saves.
+        block = min(count, _BLOCK)
+        size = -(-count // block) * block
+        beside = LAYERS[0][0] // 2
+        padded = np.zeros(size + 2 * beside, np.int32)
+        padded[beside : beside + count] = ids
+        held = self.first[0].take(padded[:size], axis=0)
+        for at in range(1, LAYERS[0][0]):
+            held += self.first[at].take(padded[at : at + size], axis=0)
+        held += self.biases[0]
+        np.maximum(held, 0, out=held)
+        held[count:] = 0
+        width = held.shape[1]
+        for (_, gap), layer, bias in zip(LAYERS[1:], self.layers, self.biases[1:], strict=True):
+            wide = np.zeros((size + 2 * gap, width), np.float32)
+            wide[gap : gap + size] = held
+            new = wide[:size].reshape(-1, block, width) @ layer[0]
+            new += wide[gap : gap + size].reshape(-1, block, width) @ layer[1]
+            new += wide[2 * gap :].reshape(-1, block, width) @ layer[2]
+            new += bias
+            np.maximum(new, 0, out=new)
+            held += new.reshape(size, width)
+            held[count:] = 0
+        found: Array = (held.reshape(-1, block, width) @ self.last).reshape(size, 3)[:count] + self.last_bias
+        return found
+
+    def find(self, text: str, record: bool = False) -> tuple[list[tuple[int, int]], float]:
+        """`record`: the text is known to speak of somebody, so that less is asked of a name."""
+        if not _HAN.search(text):
+            return [], 0.0
+        ids, places = ids_of(text, self.table)
+        scores = self.scores(ids)
+        inside = scores[:, 1:].max(axis=1) - scores[:, 0]
+        hot = (inside >= _LOOK).nonzero()[0].tolist()
+        if not hot:
+            return [], 0.0
+        # A share of one for the two ways to be in a name together.
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        name, begins = (1 - shares[:, 0]).tolist(), shares[:, 1].tolist()
+        return self._spans(text, name, begins, places.tolist(), hot, record or bool(_RECORD.search(text)))
+
+    def _spans(
+        self, text: str, name: list[float], begins: list[float], places: list[int], hot: list[int], record: bool
+    ) -> tuple[list[tuple[int, int]], float]:
+        found, done = list[tuple[int, int, float]](), 0
+        for at in hot:
+            if at < done:
+                continue
+            last = at + 1
+            while last < len(name) and name[last] >= _ALONG and places[last] == places[last - 1] + 1 and begins[last] < 0.5:
+                last += 1
+            found.append((*_whole(text, places[at], places[last - 1] + 1), max(name[at:last])))
+            done = last
+        # Where one person is named for certain, others are likely.
+        record = record or any(best >= 0.95 and _needed(text, start, end, False) <= 0.5 for start, end, best in found)
+        out, nearest = list[tuple[int, int]](), 0.0
+        for start, end, best in found:
+            needed = _needed(text, start, end, record)
+            if best >= needed:
+                out.append((start, end))
+            else:
+                nearest = max(nearest, best / needed)
+        return out, nearest
+
+
+_LOOK, _ALONG = -2.7, 0.08  # the score from which a place is looked at (a share of about 0.06), the share that goes on
+_TITLE = re.compile(
+    "医生|医师|大夫|主任|护士|先生|女士|小姐|教授|院长|阿姨|大爷|大妈|老师|药师|同志|奶奶|爷爷|叔叔|师傅|同学|警官|律师|经理|主治"
+)
+# What a surname alone may be followed by.
+_CALLED = re.compile(
+    f"{_TITLE.pattern}|叔|姐|哥|总|姨|婶|嫂|伯|老板|工|处长|科长|队长|会计|秘书|太太|某|氏|老|公|主管|技师|博士|院士|大姐|大哥"
+    "|大娘|大叔|姥|医|护|副"
+)
+_BEFORE = "老小阿姓大"
+
+
+def _whole(text: str, start: int, end: int) -> tuple[int, int]:
+    """A surname alone with no title behind it goes on; what a surname stands before begins with it; a title is no part."""
+    if start and not _surname(text, start):
+        if _surname(text, start - 1) == 1:
+            start -= 1
+        elif start > 1 and _surname(text, start - 2) == 2:
+            start -= 2
+    for at in range(start + 1, end):
+        if _TITLE.match(text, at):
+            return start, at
+    if end - start == 1 and end < len(text) and _surname(text, start) and _HAN.match(text[end]):
+        end += not (_CALLED.match(text, end) or (start and text[start - 1] in _BEFORE))
+    return start, end
+
+
+def _needed(text: str, start: int, end: int, record: bool) -> float:
+    """How sure the network must be: less in a record, more for what is no surname or part of an ordinary word."""
+    if not _surname(text, start):
+        return 0.6 if record else 0.85
+    if end - start == 1 and not _CALLED.match(text, end):
+        led = start and text[start - 1] in _BEFORE and not (start > 1 and _HAN.match(text[start - 2]))
+        return 0.5 if led else 0.9
+    if _NOT.match(text, start):
+        return 0.97
+    if text[start:end] in words():
+        return (0.8 if record else 0.95) if end - start < 3 else 0.97
+    if _cut(text, start, end):
+        return 0.5 if record else 0.85
+    return 0.2 if record else 0.5
+
+
+# Weekdays, wishes and towns that begin with a surname.
+_NOT = re.compile(
+    "周[一二三四五六日末]|祝[健您你早好平愉顺生一]|吉林|南京|宣武|温州|康复|安徽|江苏|江西|青海|云南|贵州|石家庄|常州|金华"
+    "|陆军|连云港|安阳|小梁"
 )
 
 
-class Candidate(NamedTuple):
-    start: int
-    given: int
-    end: int
+def _cut(text: str, start: int, end: int) -> bool:
+    """Is this the beginning of an ordinary word, or cut out of one?"""
+    known = words()
+    return (
+        text[start : end + 1] in known
+        or text[start : end + 2] in known
+        or text[start : start + 2] in known
+        or (start > 0 and text[start - 1 : start + 1] in known)
+        or text[end - 1 : end + 1] in known
+    )
+
+
+def _surname(text: str, at: int) -> int:
+    """How many characters of a surname stand here."""
+    single, double = _surnames()
+    return 2 if text[at : at + 2] in double else int(text[at : at + 1] in single)
 
 
 @lru_cache(maxsize=1)
 def _surnames() -> tuple[frozenset[str], frozenset[str]]:
-    every = lists.lines("surnames_zh.txt")
+    every = [*lists.lines("surnames_zh.txt"), *"阚楼逄亓衣郏缑苌琚隗鄂粘邴"]  # these too seldom to be learned from
     return frozenset(s for s in every if len(s) == 1), frozenset(s for s in every if len(s) == 2)
 
 
@@ -42,105 +224,16 @@ def words() -> frozenset[str]:
     return frozenset(lists.lines("words_zh.txt"))
 
 
-@lru_cache(maxsize=1)
-def _starts() -> re.Pattern[str]:
-    single, double = _surnames()
-    return re.compile(f"(?=({'|'.join(sorted(double))}|[{''.join(sorted(single))}])[\u4e00-\u9fff])")
-
-
-def candidates(text: str) -> Iterator[Candidate]:
-    for match in _starts().finditer(text):
-        start, given = match.start(1), match.end(1)
-        for end in (given + 1, given + 2):
-            if end <= len(text) and _HAN.match(text, end - 1):
-                yield Candidate(start, given, end)
-            else:
-                break
-
-
-def features(text: str, found: Candidate) -> list[str]:
-    """What speaks for and against this candidate."""
-    start, given, end = found
-    surname, first, last = text[start:given], text[given], text[end - 1]
-    size = end - given
-    one = text[start - 1] if start else "^"
-    two = text[start - 2] if start > 1 else "^"
-    three = text[start - 3 : start - 1] if start > 2 else "^"
-    after = text[end] if end < len(text) else "$"
-    later = text[end + 1] if end + 1 < len(text) else "$"
-    one, two, after, later = _sign(one), _sign(two), _sign(after), _sign(later)
-    known = words()
-    out = [
-        f"n{size}",
-        f"s{surname}",
-        f"s{surname}{size}",
-        f"f{size}{first}",
-        f"l{size}{last}",
-        f"g{text[given:end]}",
-        f"-{one}",
-        f"-{two}{one}",
-        f"-{three}{one}",
-        f"+{after}",
-        f"+{after}{later}",
-        f"+{size}{after}",
-        f"{one}_{after}",
-    ]
-    cut = [mark for mark, is_cut in _cuts(text, found, known) if is_cut]
-    return out + (cut or [f"whole{size}", f"whole{surname}", f"whole-{one}", f"whole+{after}"])
-
-
-def _cuts(text: str, found: Candidate, known: frozenset[str]) -> Iterator[tuple[str, bool]]:
-    """Is the candidate cut out of ordinary words? Each way by itself."""
-    start, given, end = found
-    size = end - given
-    yield "w3", size == 2 and text[start:end] in known
-    yield f"w2{size}", text[start : given + 1] in known
-    yield "wg", size == 2 and text[given:end] in known
-    yield "wl", start > 0 and text[start - 1 : given] in known
-    yield "wll", start > 1 and text[start - 2 : given] in known
-    yield f"wr{size}", text[end - 1 : end + 1] in known
-    yield f"wx{size}", text[start : end + 1] in known or text[start : end + 2] in known
-
-
-def _sign(char: str) -> str:
-    """Punctuation in Chinese and Latin form is one thing; so are digits and Latin letters."""
-    if char in "^$" or "\u4e00" <= char <= "\u9fff":
-        return char
-    if char.isdigit():
-        return "0"
-    if char.isalpha():
-        return "a"
-    return {"，": ",", "。": ".", "：": ":", "；": ";", "（": "(", "）": ")", "、": ",", "\n": "^"}.get(char, char)
-
-
-class Names:
-    """`find` gives the names of a text and how close the best of the others came (below zero)."""
-
-    def __init__(self, weights: dict[str, float], bias: float, in_records: float) -> None:
-        self.weights, self.bias, self.in_records = weights, bias, in_records
-
-    def score(self, text: str, found: Candidate) -> float:
-        get = self.weights.get
-        return sum(get(feature, 0.0) for feature in features(text, found))
-
-    def find(self, text: str) -> tuple[list[tuple[int, int]], float]:
-        bias = self.in_records if _RECORD.search(text) else self.bias
-        scored = sorted(((self.score(text, c) + bias, c) for c in candidates(text)), key=lambda pair: (-pair[0], pair[1]))
-        taken: list[tuple[int, int]] = []
-        nearest = -1e9
-        used = bytearray(len(text))
-        for score, (start, _, end) in scored:
-            if any(used[start:end]):
-                continue
-            if score > 0:
-                used[start:end] = b"\1" * (end - start)
-                taken.append((start, end))
-            else:
-                nearest = max(nearest, score)
-        return sorted(taken), nearest
+# Words of records and letters about somebody; in such a text a name is likelier than in an article or an exam question.
+_RECORD = re.compile(
+    r"姓名|家属|[我他她]叫|叫做|名叫|本人|签名|签字|签署|\d床|床号|收件|收货|快递|地址|邮箱|户名|登记号|护照|来电|查房|值班|随访"
+    r"|交班|转账|退款|参保|身份证|手机|电话|住院号|门诊号|病历号|病案号|挂号|的号|我(?:爱人|丈夫|妻子|外甥|同事)|护士|助手|执笔|伤者"
+    r"|见证|\d{7}|[患病][者人][^的可应有在，,。]{2,3}[，,]|尊敬的|投诉|转告|陪同|先生|女士|@"
+)
+_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 @lru_cache(maxsize=1)
 def load() -> Names:
-    held = json.loads((lists.FOLDER / "hanzi.json").read_text(encoding="utf-8"))
-    return Names({name: weight / 100 for name, weight in held["weights"].items()}, held["bias"] / 100, held["in_records"] / 100)
+    with (lists.FOLDER / "hanzi.npz").open("rb") as file, np.load(file, allow_pickle=False) as held:
+        return Names({name: held[name] for name in held.files})

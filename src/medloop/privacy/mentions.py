@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from medloop.privacy import lists, names
 
 _WORD = re.compile(r"[^\W\d_]+")
+_CAPITAL = re.compile(r"(?<![^\W\d_])[A-Z\u00c0-\u00de\u0100-\u024f\u0386-\u052f\u1e00-\u1eff][^\W\d_]*")
 _HAN = re.compile(r"[\u4e00-\u9fff]+")
+_FEW = 20
 _PARTICLES = frozenset("van von der den de la le di da bin al el du del".split())
 
 
@@ -54,21 +56,27 @@ def _ordinary(word: str) -> bool:
 
 
 def _chinese(folded: str, known: set[str]) -> Iterator[tuple[int, int, str]]:
-    sizes = sorted({len(name) for name in known}, reverse=True)
-    for run in _HAN.finditer(folded):
-        for start in range(run.start(), run.end()):
+    if len(known) > _FEW:  # one look at each place for all of them
+        sizes = sorted({len(name) for name in known}, reverse=True)
+        for start in range(len(folded)):
             for size in sizes:
                 if folded[start : start + size] in known:
                     yield start, start + size, "NAME"
                     break
+        return
+    for name in sorted(known):
+        at = folded.find(name)
+        while at >= 0:
+            yield at, at + len(name), "NAME"
+            at = folded.find(name, at + len(name))
 
 
 def _latin(folded: str, known: Mapping[str, bool]) -> Iterator[tuple[int, int, str]]:
     """A word that is also an ordinary one ("Green") counts only beside another part of a name."""
     before: re.Match[str] | None = None
-    for word in _WORD.finditer(folded):
+    for word in _CAPITAL.finditer(folded):
         ordinary = known.get(word[0].casefold())
-        if ordinary is None or not word[0][0].isupper():
+        if ordinary is None:
             before = None
             continue
         beside = before is not None and word.start() - before.end() <= 2

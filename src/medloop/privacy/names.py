@@ -18,23 +18,34 @@ _ZH = (
     re.compile(rf"(?<![谢感多致酬任])(?P<x>[{_OFTEN}]|{_DOUBLE})(?=(?:{_TITLE})(?!员|证|室|台|节))"),
     re.compile(rf"(?<![\u4e00-\u9fff])[老小](?P<x>[{_OFTEN}])(?=[,。;、\s说来去，；]|$)"),
 )
-_CAP = r"[A-Z][a-z'’\-]{1,20}(?:[A-Z][a-z]{1,20})?"
+_CAP = r"[A-ZÀ-ÖØ-ÞĀ-Ž][a-zß-öø-ÿā-ž'’\-]{1,20}(?:[A-Z][a-zß-öø-ÿā-ž]{1,20})?"
 _WHOLE = rf"(?:(?:{_CAP}|[A-Z]\.?|van|von|der|den|de|la|le|di|bin|al)[ \-]){{0,3}}{_CAP}"
 _TITLE_EN = "Dr|Mr|Mrs|Ms|Miss|Mx|Prof|Professor|Doctor|Nurse|Sister"
 _BEFORE_EN = (
     "[Pp]atient|[Nn]ame|[Aa]ttending|[Pp]hysician|[Pp]rovider|[Ss]urgeon|[Gg]uardian|[Ee]mergency contact|[Ss]igned(?: by)?"
 )
 _KIN = "wife|husband|son|daughter|mother|father|mom|dad|grandmother|grandfather|brother|sister|child|partner|friend"
+# Each pattern with words of which one must be in the text: most texts are spared most patterns by that look.
 _EN = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"\b(?P<x>(?:{_TITLE_EN})\b\.? {_WHOLE})",
-        rf"\b(?:{_BEFORE_EN})(?: name| is)?: ?(?P<x>{_CAP}(?: (?:[A-Z]\.|{_CAP})){{1,2}})",
-        rf"\b(?:[Mm]y name(?:'s| is)|I am called) (?P<x>{_CAP}(?: (?:[A-Z]\.|{_CAP})){{0,2}})",
-        rf"\b(?:[Tt]his is|I am|I['’]m) (?P<x>{_CAP}(?: (?:[A-Z]\.|{_CAP})){{1,2}})",
-        rf"\b[Mm]y (?:{_KIN}),? (?P<x>{_CAP}(?: {_CAP}){{0,2}})",
-        rf"(?P<x>{_CAP} (?:[A-Z]\. )?{_CAP})(?=,? (?:MD|M\.D\.|RN|DO|PhD|DVM|DDS|NP|PA-C)\b|,? (?:is|was) an? \d{{1,3}}[- ]year)",
-        rf"(?P<x>{_CAP}, {_CAP}(?: [A-Z]\.)?)(?=,? (?:DOB|MRN)\b)",
+    (signs, re.compile(pattern))
+    for signs, pattern in (
+        (tuple(_TITLE_EN.split("|")), rf"\b(?P<x>(?:{_TITLE_EN})\b\.? {_WHOLE})"),
+        ((":",), rf"\b(?:{_BEFORE_EN})(?: name| is)?: ?(?P<x>{_CAP}(?: (?:[A-Z]\.|{_CAP})){{1,2}})"),
+        (("name", "called"), rf"\b(?:[Mm]y name(?:'s| is)|I am called) (?P<x>{_CAP}(?: (?:[A-Z]\.|{_CAP})){{0,2}})"),
+        (("his is ", "I am ", "I'm ", "I’m "), rf"\b(?:[Tt]his is|I am|I['’]m) (?P<x>{_CAP}(?: (?:[A-Z]\.|{_CAP})){{1,2}})"),
+        (("my ", "My "), rf"\b[Mm]y (?:{_KIN}),? (?P<x>{_CAP}(?: {_CAP}){{0,2}})"),
+        (
+            ("MD", "M.D.", "RN", "DO", "PhD", "DVM", "DDS", "NP", "PA-C", "year"),
+            rf"(?P<x>{_CAP} (?:[A-Z]\. )?{_CAP})"
+            r"(?=,? (?:MD|M\.D\.|RN|DO|PhD|DVM|DDS|NP|PA-C)\b|,? (?:is|was) an? \d{1,3}[- ]year)",
+        ),
+        (("DOB", "MRN", "SSN"), rf"(?P<x>{_CAP}, {_CAP}(?: [A-Z]\.)?)(?=[,.]? \(?(?:DOB|MRN|SSN)\b)"),
+        (
+            (":",),
+            rf"\b(?:{_BEFORE_EN}|[Rr]eferral|R[Ee]|[Pp]t|[Cc]lient|[Ss]ubject|[Rr]esident|[Mm]ember|[Ii]nsured|[Cc]ontact)"
+            r"(?: name)?: ?"
+            rf"(?P<x>(?:(?:van|von|der|den|de|het|la|du|di) ){{0,2}}{_CAP}(?:[ \-]{_CAP})?, {_CAP}(?: [A-Z]\.)?)",
+        ),
     )
 )
 _TITLES = re.compile(
@@ -49,11 +60,17 @@ _EN_STOP = frozenset(
 
 
 def find(folded: str) -> Iterator[tuple[int, int, str]]:
-    for pattern in _ZH:
-        for match in pattern.finditer(folded):
-            if match["x"] not in _NOT_BEFORE:
-                yield match.start("x"), match.end("x"), "NAME"
-    for pattern in _EN:
+    if not folded.isascii():
+        for pattern in _ZH:
+            for match in pattern.finditer(folded):
+                if match["x"] not in _NOT_BEFORE:
+                    yield match.start("x"), match.end("x"), "NAME"
+    for signs, pattern in _EN:
+        for sign in signs:
+            if sign in folded:
+                break
+        else:
+            continue
         for match in pattern.finditer(folded):
             words = bare(match["x"]).split()
             if words and words[0] not in _EN_STOP:

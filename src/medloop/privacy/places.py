@@ -53,6 +53,8 @@ Span = tuple[int, int, str]
 
 def find(folded: str) -> Iterator[Span]:
     """Spans of addresses ("ADDRESS"), hospitals ("ORG") and towns where somebody lives ("PLACE")."""
+    if folded.isascii():
+        return
     if "院" in folded or "诊所" in folded or "卫生" in folded or "医学中心" in folded:
         yield from _hospitals(folded)
     if _DETAIL.search(folded):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from medloop.privacy import hanzi, identifiers, mentions, names, places, tagged
 from medloop.privacy.identifiers import fold, squeeze
-from medloop.privacy.patterns import LEFT_OVER, PATTERNS
+from medloop.privacy.patterns import CODE, PATTERNS, left_over
 from medloop.privacy.tagger import MASK
 
 VERSION = "2"
@@ -33,6 +33,8 @@ _OTHER_SCRIPT = re.compile("[\u0400-\u1cff\u2c80-\u2dff\u3040-\u30ff\ua000-\ud7f
 # Of two finds that overlap, the more exact one gives its kind to both.
 _EXACT = ("ID", "CARD", "SSN", "IBAN", "EMAIL", "URL", "IP", "MAC", "PHONE", "RECORD", "PLATE", "VEHICLE", "DATE", "AGE", "PHOTO")
 _RANK = {kind: rank for rank, kind in enumerate((*_EXACT, "ADDRESS", "NAME", "ORG", "PLACE", "NUMBER"))}
+_FORMS = [tuple(form for form in PATTERNS if form.digits <= digits) for digits in range(max(f.digits for f in PATTERNS) + 1)]
+_PERSONAL = frozenset(("ID", "CARD", "PHONE", "RECORD", "EMAIL", "PLATE", "ADDRESS", "SSN"))  # beside these a name is likely
 Span = tuple[int, int, str]
 
 
@@ -83,23 +85,17 @@ class Scrubber:
     def scrub(self, text: str) -> str:
         """The text with placeholders; raises Unscrubbable when something is left."""
         cleaned, _ = self._clean(text)
-        self._refuse(cleaned)
         return cleaned
 
     def assess(self, text: str) -> Assessment:
         """As `scrub`, but never raises: says how likely something was missed instead."""
         try:
             cleaned, spans = self._clean(text)
-            self._refuse(cleaned)
         except Unscrubbable as problem:
             return Assessment("", (), 1.0, (problem.kind,))
         doubts = sorted(_doubts(self._last), reverse=True)
         strong = tuple(reason for doubt, reason in doubts if doubt >= QUARANTINE)
         return Assessment(cleaned, tuple(spans), round(doubts[0][0], 3) if doubts else 0.0, strong)
-
-    def _refuse(self, cleaned: str) -> None:
-        if LEFT_OVER.search(_PLACEHOLDER.sub("|", fold(squeeze(cleaned)[0]))):
-            raise Unscrubbable("a number or an address that could not be taken out")
 
     def _clean(self, text: str) -> tuple[str, list[Found]]:
         """Scrub until nothing more is found: what stands beside a placeholder may only then be seen for what it is."""
@@ -114,6 +110,8 @@ class Scrubber:
             found = _find(self._last, tuple(self.persons))
             first = found if first is None else first
             if not found:
+                if left_over(self._last.plain):
+                    raise Unscrubbable("a number or an address that could not be taken out")
                 return text, first
             text = self._replace(text, found)
         raise Unscrubbable("a text that keeps changing while it is scrubbed")
@@ -127,7 +125,7 @@ class Scrubber:
 
     def _reserve(self, text: str) -> None:
         """Placeholders that a text brings along keep their numbers; ours count on from there."""
-        for kind, number in _PLACEHOLDER.findall(text):
+        for kind, number in _PLACEHOLDER.findall(text) if "[" in text else ():
             self.counts[kind] = max(self.counts.get(kind, 0), int(number))
 
     def _placeholder(self, kind: str, value: str) -> str:
@@ -157,8 +155,10 @@ def find(text: str, persons: tuple[str, ...] = ()) -> list[Found]:
 
 
 def _find(seen: _Seen, persons: tuple[str, ...]) -> list[Found]:
-    spans = [*seen.formed, *tagged.find(seen.parts), *names.find(seen.plain), *places.find(seen.plain)]
+    spans = [*seen.formed, *seen.tagged[0], *names.find(seen.plain), *places.find(seen.plain)]
     spans += [(a, b, "NAME") for a, b in seen.chinese[0]]
+    if not spans and not persons:
+        return []
     spans += mentions.find(seen.plain, [*persons, *(seen.plain[a:b] for a, b, kind in spans if kind == "NAME")])
     return [Found(*seen.stood(span)) for span in _outside(merge(spans), seen.masks)]
 
@@ -170,14 +170,10 @@ def assess(text: str) -> Assessment:
 
 def _doubts(seen: _Seen) -> Iterator[tuple[float, str]]:
     """What a scrubbed text still gives reason to doubt, each with its strength from 0 to 1."""
-    yield _near(tagged.nearest(seen.parts), 60), "a word that may be a name, a place or an organisation"
-    yield _near(seen.chinese[1], 4), "characters that may be a Chinese name"
-    if _OTHER_SCRIPT.search(seen.plain):
+    yield max(0.0, min(1.0, 1 - seen.tagged[1] / tagged.DOUBTLESS)), "a word that may be a name, a place or an organisation"
+    yield seen.chinese[1], "characters that may be a Chinese name"
+    if not seen.plain.isascii() and _OTHER_SCRIPT.search(seen.plain):
         yield 0.9, "words in a script the scrubber has not learned"
-
-
-def _near(gap: float, scale: float) -> float:
-    return max(0.0, min(1.0, 1 + gap / scale))
 
 
 class _Seen:
@@ -186,12 +182,13 @@ class _Seen:
     def __init__(self, text: str) -> None:
         squeezed, self._places = squeeze(text)
         folded = fold(squeezed)
-        self.masks = [(m.start(), m.end(), m[1]) for m in _PLACEHOLDER.finditer(folded)]
+        self.masks = [(m.start(), m.end(), m[1]) for m in _PLACEHOLDER.finditer(folded)] if "[" in folded else []
         self.plain = _PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
         self.formed = _forms(self.plain)
         known = merge([*(span for span in self.formed if span[2] != "ADDRESS"), *self.masks])
-        self.parts = list(tagged.parts_of(self.plain, known))
-        self.chinese = hanzi.load().find(self.plain)
+        self.tagged = tagged.find(list(tagged.parts_of(self.plain, known)))
+        record = bool(self.masks) or any(kind in _PERSONAL for _, _, kind in self.formed)
+        self.chinese = ([], 0.0) if self.plain.isascii() else hanzi.load().find(self.plain, record)
 
     def stood(self, span: Span) -> Span:
         """Where this span of the plain text stands in the text itself."""
@@ -204,7 +201,8 @@ def structured(text: str) -> list[Span]:
 
 
 def _forms(folded: str) -> list[Span]:
-    return [*_numbers(folded), *_patterned(folded)]
+    digits = len(_DIGIT.findall(folded))
+    return [*(_numbers(folded) if digits > 7 else ()), *_patterned(folded, digits)]
 
 
 def _numbers(folded: str) -> Iterator[Span]:
@@ -239,14 +237,20 @@ def _kind_of(digits: str) -> str | None:
     return "CARD" if identifiers.is_bank_card(digits) else None
 
 
-def _patterned(folded: str) -> Iterator[Span]:
-    digits, lower = len(_DIGIT.findall(folded)), folded.lower()
-    for form in PATTERNS:
-        if digits < form.digits or (form.signs and not any(sign in lower for sign in form.signs)):
+def _patterned(folded: str, digits: int) -> Iterator[Span]:
+    """What the patterns find; `digits` is how many the text has."""
+    lower, code = folded.lower(), digits > 0 and CODE.search(folded) is not None
+    for form in _FORMS[min(digits, len(_FORMS) - 1)]:
+        if form.code and not code:
             continue
-        group = "x" if "x" in form.pattern.groupindex else 0
+        for sign in form.signs:
+            if sign in lower:
+                break
+        else:
+            if form.signs:
+                continue
         for match in form.pattern.finditer(folded):
-            yield match.start(group), match.end(group), form.kind
+            yield match.start(form.group), match.end(form.group), form.kind
 
 
 def merge(spans: Sequence[Span]) -> list[Span]:

@@ -11,7 +11,6 @@ from medloop.privacy.tagger import TAGS, Token
 
 _TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
 _DEGREES = frozenset("md phd dds dvm rn np do pa jr sr ii iii iv esq mph msn".split())
-_JOINTS = frozenset(", . - ' ’ & / of de la le du des di da do del der den van von the and und y e al bin el".split())
 _CJK = re.compile(r"[\u3400-\u9fff]")
 _WORD = re.compile(r"[^\W\d_]")
 _ZIP = re.compile(r"(?:zip|postal|post ?code)[a-z ]{0,8}[:#]?\s{0,3}$", re.I)
@@ -21,39 +20,41 @@ _ABBREVIATION = re.compile(
 _MEDICAL_TAIL = re.compile(
     r".{6}(?:al|ar|ous|ary|gyria|ae)$|.{3}(?:itis|osis|oses|emias?|aemia|omas?|pathy|pathies|pathic|algia|ectomy|otomy|oscopy|ism|uria|plegia|plegic|paresis|penia|cytosis|genesis"
     r"|genic|megaly|plasty|rrh[eo]+a|stenosis|trophy|trophic|malacia|phobia|lysis|edema|graphy|gram|ology|ologists?|itic|otic|emic|pril|olol|statin"
-    r"|azole|mycin|cillin|oxacin|mab|nib|vir|sartan|dipine|zepam|caine|prazole|gliptin|glutide|ergic|oma|cephaly|dactyly|ploidy|typing|philia|bullosa|cocci|coccus|oid|oids|ium|ic|ics|ide|ate)$",
+    r"|azole|mycin|cillin|oxacin|mab|nib|vir|sartan|dipine|zepam|caine|prazole|gliptin|glutide|ergic|oma|cephaly|dactyly|ploidy|typing|philia|bullosa|cocci|coccus|therapy|therapies|chemistry|sensiti[sz]ers?|steroids?|suppressive|sporine|prevention|amine|phrine|tonin|globin|plasia|iridia|cyte|cytes|kine|kines|zyme|ergic|oid|oids|ium|ic|ics|ide|ate)$",
     re.I,
 )
 Span = tuple[int, int, str]
 
 
+DOUBTLESS = -60.0  # a word so far from being taken out is no reason to doubt
 Part = tuple[int, str, list[Token], str]
 
 
-def find(parts: Sequence[Part]) -> list[Span]:
-    """Names, places and organisations of the parts in Latin letters."""
-    spans: list[Span] = []
+def find(parts: Sequence[Part]) -> tuple[list[Span], float]:
+    """Names, places and organisations of the parts in Latin letters, and how close the best word that was left came to one:
+    zero is a toss of a coin, far below zero is certainty."""
+    spans, nearest, model = list[Span](), -1e9, tagger.load()
     for start, part, words, manner in parts:
-        tags = tagger.load().tag(part, words, manner)
-        spans += [(a + start, b + start, kind) for a, b, kind in _spans(part, words, tags, manner[1] != "0")]
-    return spans
+        scores, bias = model.scores(part, words, manner), model.bias[manner]
+        tags = model.path(scores, bias)
+        if any(tags):
+            spans += [(a + start, b + start, kind) for a, b, kind in _spans(part, words, tags, manner[1] != "0")]
+        nearest = max(nearest, _nearest(part, words, model.gaps(scores, tags, bias), manner[1] != "0", nearest))
+    return spans, nearest
 
 
-def nearest(parts: Sequence[Part]) -> float:
-    """How close a word that was left came to being taken out: zero is a toss of a coin, far below zero is certainty."""
-    best = -1e9
-    for _, part, words, manner in parts:
-        medical, mixed = manner[1] != "0", tagger.case_of(part) == "a"
-        for word, gap in zip(words, tagger.load().gaps(part, words, manner), strict=True):
-            ordinary = len(word.word) < 3 or lists.tiers().get(word.word.lower(), lists.OPEN) in "01"
-            if (
-                gap > best
-                and word.word[0].isalpha()
-                and not ordinary
-                and not (medical and _innocent([word], "NAME", "", medical, mixed))
-            ):
+def _nearest(part: str, words: Sequence[Token], gaps: Sequence[float], medical: bool, best: float) -> float:
+    mixed = tagger.case_of(part) == "a"
+    for word, gap in zip(words, gaps, strict=True):
+        if gap > best and gap > DOUBTLESS and word.word[0].isalpha() and not _ordinary(word.word):
+            if not (medical and _innocent([word], "NAME", "", medical, mixed)):
                 best = gap
     return best
+
+
+@lru_cache(maxsize=32_768)
+def _ordinary(word: str) -> bool:
+    return len(word) < 3 or lists.tiers().get(word.lower(), lists.OPEN) in "01"
 
 
 def parts_of(folded: str, known: Sequence[Span]) -> Iterator[Part]:
@@ -61,7 +62,28 @@ def parts_of(folded: str, known: Sequence[Span]) -> Iterator[Part]:
     for start, end in _latin(folded):
         part = folded[start:end]
         inside = [(max(a, start) - start, min(b, end) - start, kind) for a, b, kind in known if a < end and b > start]
-        yield start, part, tagger.tokens(part, inside), tagger.manner(part)
+        words = tagger.tokens(part, inside)
+        manner = tagger.manner(token.word for token in words)
+        yield start, part, words, manner[0] + "1" if manner[1] == "0" and _scientific(words) else manner
+
+
+_SCIENCE = frozenset(
+    """conclude concluded conclusion conclusions results findings suggest suggests suggested associated association compared
+    significantly significant effects evaluation evaluated assessment assessed programme intervention research analysis
+    evidence efficacy strategy strategies procedure procedures techniques factors mechanism mechanisms prosthesis receptor
+    receptors expression signaling improvement population correlation measurements technique observed demonstrated
+    participants hypothesis parameters detected""".split()
+)
+
+
+def _scientific(words: Sequence[Token]) -> bool:
+    """An abstract of a study: about medicine even where no word of the clinic is in it."""
+    seen = 0
+    for token in words:
+        seen += token.word in _SCIENCE
+        if seen > 2:
+            return True
+    return False
 
 
 def _latin(folded: str) -> list[tuple[int, int]]:
@@ -125,7 +147,7 @@ def _same(words: Sequence[Token], between: range, tag: int) -> bool:
 def _joins(word: str, tag: int) -> bool:
     if TAGS[tag] == "NAME":
         return word in "-'’."  # "Anna and Peter", "Anna, Peter": two persons
-    return word.lower() in _JOINTS or word == "\n"
+    return word.lower() in tagger.JOINTS or word == "\n"
 
 
 def _whole(text: str, words: Sequence[Token], first: int, last: int, kind: str) -> Span | None:
@@ -170,6 +192,8 @@ def _innocent(words: Sequence[Token], kind: str, before: str, medical: bool, mix
         return medical and (dose or count)  # else an address
     if not any(token.word[0].isupper() or token.word[0].isdigit() for token in words) and mixed:
         return True  # capitals are used in this text, and here there are none
+    if medical and " ".join(letters).lower() in _BODIES:
+        return True
     lands = [bool(set(mark) & set("KSN")) for mark in marks]
     if (
         medical
@@ -187,19 +211,37 @@ def _innocent(words: Sequence[Token], kind: str, before: str, medical: bool, mix
     return all(_term(word, mark, medical) for word, mark in zip(letters, marks, strict=True))
 
 
+_BODIES = frozenset(("child health", "inc", "inc web", "human development", "world bank", "who and world bank"))
+_LATIN = frozenset("situ vitro vivo utero facto versus vulgaris".split())
+# What is called after somebody; and bodies whose own name begins with a person's.
+_CALLED = frozenset(
+    """cell type variant anomaly malformation complex operation technique scan trial study questionnaire inventory model equation
+    formula ring rings membrane canal ligament muscle artery vein gland glands space layer fold plexus position incision
+    approach repair flap cycle effect law principle region regions phenotype mice rats medium assay software instrument
+    institute institutes national foundation association society network center library registry database""".split()
+)
+
+
 def _eponym(words: Sequence[Token], last: int) -> bool:
-    """ "Marie-Tooth disease", "Farber lipogranulomatosis": what follows says that the name is a disease's."""
-    for token in words[last + 1 : last + 4]:
-        word = token.word
+    """ "Marie-Tooth disease", "Farber lipogranulomatosis": what follows says that the name is a disease's, or a body's."""
+    for far, token in enumerate(words[last + 1 : last + 4]):
+        word, low = token.word, token.word.lower()
         if word in ".,;:(\n":
             return False
-        if "D" in lists.marks().get(word.lower(), "") or (word.islower() and _MEDICAL_TAIL.search(word) and not _plain(word)):
+        if "D" in lists.marks().get(low, "") or (word.islower() and _MEDICAL_TAIL.search(word) and not _plain(word)):
+            return True
+        if low in _CALLED and (not far or word[0].isupper()):
             return True
     return False
 
 
+@lru_cache(maxsize=32_768)
 def _plain(word: str) -> bool:
-    return lists.tiers().get(word.lower(), lists.OPEN) in "01234"
+    """An ordinary word, also in a form no list holds: "midwives", "tornadoes"."""
+    low, known = word.lower(), lists.tiers()
+    ends = (("", ""), ("s", ""), ("es", ""), ("ves", "fe"), ("ves", "f"), ("ies", "y"))
+    forms = (low.removesuffix(end) + other for end, other in ends if low.endswith(end))
+    return any(known.get(form, lists.OPEN) in "01234" for form in forms if len(form) > 2)
 
 
 @lru_cache(maxsize=4096)
@@ -209,7 +251,10 @@ def _people(word: str) -> bool:
     return stem != word.lower() and len(stem) > 3 and any(country.startswith(stem) for country in lists.lines("countries.txt"))
 
 
+@lru_cache(maxsize=32_768)
 def _term(word: str, mark: str, medical: bool) -> bool:
+    if medical and ((word.isupper() and len(word) < 7) or word.lower() in _LATIN):
+        return True
     if set(mark) & set("QDNM") or len(word) < 3:
         return True
     if mark:

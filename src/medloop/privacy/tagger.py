@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import NamedTuple
 
 from medloop.privacy import lists
@@ -20,15 +20,17 @@ _LETTER = r"[^\W\d_\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _DULL = 16  # of so many numbers and signs in a row the rest is left out: no address is like that, hostile text is
 _SHORT = r"['’](?:[sdmt]|re|ve|ll|S)\b"  # "they're", "Anna's": two words
 TOKEN = re.compile(rf"{_LETTER}+(?:(?!{_SHORT})['’]{_LETTER}+)*|\d+|{_SHORT}|[^\w\s]|\n")
-_PERSON = re.compile(r"\b(?:i|my|me|we|our|he|she|his|her|you|your|they|their|him|mr|mrs|ms|dr)\b", re.I)
+_PERSON = frozenset("i my me we our he she his her you your they their him mr mrs ms dr".split())
 _MEDICAL = re.compile(
-    r"\b(?:symptoms?|diseases?|syndromes?|disorders?|treatments?|treated|therap[a-z]{1,7}|diagnos[a-z]{1,6}|patients?|genes?|genetic|cancers?|tumou?rs?"
+    r"(?:symptoms?|diseases?|syndromes?|disorders?|treatments?|treated|therap[a-z]{1,7}|diagnos[a-z]{1,6}|patients?|genes?|genetic|cancers?|tumou?rs?"
     r"|infections?|clinical|mutations?|mg|ml|blood|surg[a-z]{2,7}|chronic|acute|drugs?|medic[a-z]{2,7}|doctors?|pain|fever|inherited"
     r"|tests?|cells?|studies|study|hospital|dose|risk|health|care|vaccin[a-z]{1,5}|pregnan[a-z]{2}|prevalence|incidence|newborns?|deficiency"
     r"|individuals|bones?|muscles?|nerves?|skin|kidneys?|renal|cardiac|allerg[a-z]{1,4}|denies|exam[a-z]{0,7}|bilateral|cohort|trial|outcomes?"
-    r"|mortality|morbidity|[a-z]{3,20}(?:itis|osis|emia|ectomy|pathy|algia|uria|plasty|oscopy|ology|plegia|trophy|ology))\b",
-    re.I,
+    r"|mortality|morbidity|[a-z]{3,20}(?:itis|osis|emia|ectomy|pathy|algia|uria|plasty|oscopy|ology|plegia|trophy))"
 )
+_DULL_RUN = re.compile(rf"(?:[^\w\s]|[\d_]+|\s){{{_DULL + 1}}}")
+# What may stand between two parts of one name, address or organisation.
+JOINTS = frozenset(", . - ' ’ & / of de la le du des di da do del der den van von the and und y e al bin el".split())
 EDGE = "<edge>"
 MASK = "\ue000"  # stands for each character of a placeholder: no letter, no digit, no space
 
@@ -39,17 +41,25 @@ class Token(NamedTuple):
     word: str
 
 
-class Word(NamedTuple):
-    """What the tagger sees of a word: itself if it is a frequent one, its shape, how common it is, the lists it is in."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Word:
+    """What the tagger sees of a word: itself if it is a frequent one, its shape, how common it is, the lists it is in.
+
+    Compared by identity: `look` gives the same one for the same word, and sums are kept under it at little cost.
+    """
 
     seen: str
     key: str
     short: str
     parts: tuple[str, ...]
+    asked: bool = True
+    """False: in a text that uses capitals this can be no part of a name, place or organisation."""
 
 
 def tokens(text: str, known: Sequence[tuple[int, int, str]] = ()) -> list[Token]:
     """Words, numbers, signs and line ends; what is already known to be an identifier is one token with its kind as word."""
+    if not known and not _DULL_RUN.search(text):
+        return [Token(match.start(), match.end(), match[0]) for match in TOKEN.finditer(text)]
     out: list[Token] = []
     at, dull, spans = 0, 0, iter([*known, (len(text) + 1, len(text) + 1, "")])
     start, end, kind = next(spans)
@@ -76,9 +86,26 @@ def case_of(text: str) -> str:
     return "u" if text.isupper() else "a"
 
 
-def manner(text: str) -> str:
+def manner(words: Iterable[str]) -> str:
     """Is somebody spoken of, is it about medicine? A country or a rare word means another thing in an article on a disease."""
-    return f"{int(bool(_PERSON.search(text)))}{min(2, sum(1 for _ in islice(_MEDICAL.finditer(text), 2)))}"
+    person = medical = 0
+    for word in words:
+        sort = _sort(word)
+        if sort == 1:
+            person = 1
+        elif sort == 2 and medical < 2:
+            medical += 1
+        if person and medical == 2:
+            break
+    return f"{person}{medical}"
+
+
+@lru_cache(maxsize=32_768)
+def _sort(word: str) -> int:
+    low = word.lower()
+    if low in _PERSON:
+        return 1
+    return 2 if _MEDICAL.fullmatch(low) else 0
 
 
 @lru_cache(maxsize=32_768)
@@ -99,7 +126,8 @@ def look(word: str, case: str) -> Word:
     parts: tuple[str, ...] = ()
     if tier in "345o":
         parts = (f"-{low[-2:]}{shape}", f"-{low[-3:]}{shape}", f"-{low[-4:]}{shape}{tier}", f"{low[:3]}-{shape}")
-    return Word(seen, f"{shape}{tier}{mark}", shape + tier, parts)
+    asked = shape not in "xl" or tier not in "01234" or bool(mark) or low in JOINTS
+    return Word(seen, f"{shape}{tier}{mark}", shape + tier, parts, asked)
 
 
 def _shape(word: str, case: str) -> str:
@@ -152,19 +180,19 @@ def features(words: Sequence[Word], kind: str) -> list[list[str]]:
 
 
 Three = tuple[float, float, float]
-_NONE: Three = (0.0, 0.0, 0.0)
+_NEVER: Three = (-1e6, -1e6, -1e6)
 
 
 class Tagger:
-    """`tag` gives each token its tag, `gaps` how close each came to another than "O"."""
+    """`scores` of the words of a text, `path` the best tags for them, `gaps` how close each came to another tag than "O"."""
 
     def __init__(self, weights: dict[str, Three], steps: list[list[float]], bias: dict[str, float]) -> None:
         self.weights, self.steps, self.bias = weights, steps, bias
         flat = [step for row in steps for step in row]
         self.reach = max(flat) - min(flat)
-        self._last = dict[tuple[str, tuple[str, ...], str], list[Three]]()
         self._own = lru_cache(maxsize=32_768)(self._sum_own)
         self._beside = lru_cache(maxsize=65_536)(self._sum_beside)
+        self._joined = lru_cache(maxsize=16_384)(self._sum_joined)
 
     def _sum(self, found: Iterable[str]) -> Three:
         name = place = group = 0.0
@@ -180,14 +208,21 @@ class Tagger:
     def _sum_beside(self, word: Word, where: str) -> Three:
         return self._sum(beside(word, where))
 
-    def emissions(self, words: Sequence[Word], kind: str) -> list[Three]:
+    def _sum_joined(self, two: Word, one: Word, word: Word, after: Word, later: Word) -> Three:
+        return self._sum(joined(two, one, word, after, later))
+
+    def emissions(self, words: Sequence[Word], kind: str, asked: Sequence[bool] | None = None) -> list[Three]:
+        """What speaks for each tag of each word; a word that is not `asked` about can only be "O"."""
         padded = [_END, _END, *words, _END, _END]
-        own_, beside_, sum_ = self._own, self._beside, self._sum
+        own_, beside_, joined_ = self._own, self._beside, self._joined
         out = []
         for i in range(2, len(padded) - 2):
+            if asked is not None and not asked[i - 2]:
+                out.append(_NEVER)
+                continue
             two, one, word, after, later = padded[i - 2 : i + 3]
             a, b, c = own_(word, kind), beside_(one, "-1"), beside_(after, "+1")
-            d, e, f = beside_(two, "-2"), beside_(later, "+2"), sum_(joined(two, one, word, after, later))
+            d, e, f = beside_(two, "-2"), beside_(later, "+2"), joined_(two, one, word, after, later)
             out.append(
                 (
                     a[0] + b[0] + c[0] + d[0] + e[0] + f[0],
@@ -198,55 +233,41 @@ class Tagger:
         return out
 
     def scores(self, text: str, found: Sequence[Token], kind: str) -> list[Three]:
-        """Tags and gaps of one text follow each other, so the last few are kept; replaced as a whole, threads may share them."""
-        key = (case_of(text), tuple(token.word for token in found), kind)
-        held = self._last.get(key)
-        if held is None:
-            held = self.emissions([look(word, key[0]) for word in key[1]], kind)
-            self._last = {key: held} if len(self._last) > 15 else {**self._last, key: held}
-        return held
+        """Where a text uses capitals, words in small letters are asked about only if they can be inside of a name or address."""
+        case = case_of(text)
+        words = [look(token.word, case) for token in found]
+        return self.emissions(words, kind, [word.asked for word in words] if case == "a" else None)
 
-    def tag(self, text: str, found: Sequence[Token], kind: str) -> list[int]:
-        return self.path(self.scores(text, found, kind), self.bias[kind])
-
-    def gaps(self, text: str, found: Sequence[Token], kind: str) -> list[float]:
-        """For each token, how much the best tags lose (zero or less) if this one may not be "O"."""
-        scores, bias = self.scores(text, found, kind), self.bias[kind]
-        ahead = self._sweep(scores, bias, self.steps)
-        turned = [[self.steps[b][a] for b in range(4)] for a in range(4)]
-        behind = self._sweep(scores[::-1], bias, turned)[::-1]
-        out = []
-        for (name, place, group), left, right in zip(scores, ahead, behind, strict=True):
-            # Both sweeps hold the token's own score; it counts once.
-            most = max(left[1] + right[1] - name, left[2] + right[2] - place, left[3] + right[3] - group) - bias
-            out.append(most - max(most, left[0] + right[0]))
-        return out
-
-    def _sweep(self, scores: Sequence[Three], bias: float, steps: list[list[float]]) -> list[list[float]]:
-        """The best score of tags up to each token, for each tag of that token. Written out: it is most of the time of a doubt."""
-        (s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23), (s30, s31, s32, s33) = steps
-        o, n, p, g = 0.0, -1e9, -1e9, -1e9
-        out = list[list[float]]()
-        for name, place, group in scores:
-            o, n, p, g = (
-                max(o + s00, n + s10, p + s20, g + s30),
-                max(o + s01, n + s11, p + s21, g + s31) + name + bias,
-                max(o + s02, n + s12, p + s22, g + s32) + place + bias,
-                max(o + s03, n + s13, p + s23, g + s33) + group + bias,
-            )
-            out.append([o, n, p, g])
+    def gaps(self, scores: Sequence[Three], tags: Sequence[int], bias: float) -> list[float]:
+        """For each token left as "O", how much is lost (zero or less) if it alone, or with the one before, is not."""
+        steps, out, before = self.steps, [-1e9] * len(scores), _NEVER
+        tops = (steps[1][1], steps[2][2], steps[3][3])
+        for at, score in enumerate(scores):
+            if tags[at] or score is _NEVER:
+                before = _NEVER
+                continue
+            left, right = tags[at - 1] if at else 0, tags[at + 1] if at + 1 < len(tags) else 0
+            stay = steps[left][0] + steps[0][right]
+            best = max(score[k] + steps[left][k + 1] + steps[k + 1][right] for k in (0, 1, 2)) + bias - stay
+            if before is not _NEVER:
+                far = tags[at - 2] if at > 1 else 0
+                both = max(score[k] + before[k] + tops[k] + steps[far][k + 1] + steps[k + 1][right] for k in (0, 1, 2))
+                both += 2 * bias - steps[far][0] - steps[0][0] - steps[0][right]
+                best = max(best, both)
+            out[at] = best
+            before = score
         return out
 
     def path(self, scores: Sequence[Three], bias: float) -> list[int]:
         """As `viterbi`, but what can only be "O" is left out: no pair of steps makes up for so low a score."""
         low = -2 * self.reach - bias
-        tags, first = [0] * len(scores), 0
-        while first < len(scores):
-            if max(scores[first]) < low:
+        tags, first, count = [0] * len(scores), 0, len(scores)
+        while first < count:
+            if scores[first] is _NEVER or max(scores[first]) < low:
                 first += 1
                 continue
             last = first
-            while last < len(scores) and max(scores[last]) >= low:
+            while last < count and scores[last] is not _NEVER and max(scores[last]) >= low:
                 last += 1
             tags[first:last] = self.viterbi(scores[first:last], bias)
             first = last
