@@ -1,48 +1,69 @@
-"""Does the queue pay? Labels it saves a reward model, and errors found per label, beside random choice in the same run.
+"""Does the queue pay? Labels it saves a reward model, and harm found per label, beside random choice in the same run.
 
-    python benchmarks/review_queue.py --seeds 5 --out queue.json
+    python benchmarks/review_queue.py --seeds 10 --out queue.json
+    python benchmarks/review_queue.py --pairs people.jsonl.gz --noise 0 --skip-harm
 
-Both on made data (the corpus generator of embedded:tiny), where the truth is known:
+labels   Pairs of answers wait, and the next 25 are asked by turns: at random, by the queue as it is, by the queue without
+         its lot, or by doubt alone. After each turn a small reward model (a Bradley-Terry head on 256 factors of the
+         words) is fitted anew. Measured is its accuracy on held-out pairs of other questions, and how many labels each way needs
+         for the accuracy that random choice has at two thirds of its labels. Pairs are made by the generator of embedded:tiny
+         with one label in ten wrong, or come from a file with prompt, chosen and rejected.
+harm     2,000 answers of a mostly careful assistant, about a quarter of them dangerous (a red flag not sent to emergency care, a
+         risky prescription). The rules score them, some users give thumbs. Measured is how many dangerous ones are among the
+         first 100, 200 and 400 that people are shown.
 
-    labels   2,000 pairs of answers wait. A small reward model (logistic regression on hashed words of the answer, and of question
-             with answer) is fitted anew after every 50 labels; the next 50 are chosen at random, by the queue, by the queue
-             without its random share, by doubt alone, or by the queue without doubt. Raters are wrong in one pair of ten.
-             Measured is the accuracy on 1,500 other pairs, and how many labels each way needs to be as good as random choice.
-    errors   2,000 answers of a mostly careful assistant, about a quarter of them dangerous (a red flag not sent to emergency
-             care, a risky prescription). The rules score them, some users give thumbs. Measured is how many dangerous ones are
-             among the first 100, 200 and 400 that people are shown.
+Prints JSON. Intervals: 95 %, bootstrap over seeds; a seed is another split, other wrong labels and another lot.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import random
 import re
-import statistics
+import sys
 import time
 import zlib
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
+from scipy.sparse.linalg import svds
 
 from medloop.contracts import Message, Sample
 from medloop.data.risk import strata_of
 from medloop.embedded.corpus import CLINIC, TONGUES, answer_to, ask, draw_case, draw_quality
 from medloop.embedded.pairs import generate_pairs
-from medloop.feedback.novelty import Seen
-from medloop.feedback.propose import Candidate, Signals, choose, spread
-from medloop.feedback.queue import WEIGHTS, QueueConfig
+from medloop.feedback.lanes import Candidate, Signals, choose
+from medloop.feedback.novelty import Seen, words
+from medloop.feedback.propose import spread
+from medloop.feedback.queue import QueueConfig
 from medloop.reward.combine import MixConfig, build_mix
 
-WIDTH = 1 << 15
-STEP, LAST = 50, 1000
-WAYS = ("random", "queue", "no random", "doubt alone", "no doubt")
-WORD = re.compile(r"[\u3400-\u9fff]{2}|[^\W_]+")
+Array = NDArray[np.float64]
+FACTORS, HASHES, PULL = 256, 1 << 15, 2.0
+STEP = 25
+SHOWN = (100, 200, 400)
+WAYS: dict[str, QueueConfig | None] = {
+    "random": None,
+    "queue": QueueConfig(size=STEP),
+    "queue, no lot": QueueConfig(size=STEP, explore=0),
+    "doubt alone": QueueConfig(size=STEP),
+}
+HARM: dict[str, QueueConfig] = {
+    "queue": QueueConfig(),
+    "queue with a reward model": QueueConfig(),
+    "safety lane alone": QueueConfig(explore=0, learn=0),
+    "risk alone": QueueConfig(explore=0, learn=0, weights={"risk": 0.999}),
+    "rules alone": QueueConfig(explore=0, learn=0, weights={"disagreement": 0.999}),
+    "thumbs alone": QueueConfig(explore=0, learn=0, weights={"thumbs_down": 0.999}),
+}
 
 
 @cache
@@ -50,84 +71,106 @@ def strata(text: str) -> tuple[Any, ...]:
     return strata_of(text)
 
 
-@cache
-def world(seed: int, size: int) -> tuple[list[dict[str, Any]], Any, Any, Any]:
-    """Pairs that wait, features of their answers, and those of the test pairs."""
-    pool, test = list(generate_pairs(size, seed=seed)), list(generate_pairs(1500, seed=1000 + seed))
-    sides = ("chosen", "rejected")
-    better, worse = (matrix([features(p["prompt"], p[side]) for p in pool]) for side in sides)
-    good, bad = (matrix([features(p["prompt"], p[side]) for p in test]) for side in sides)
-    return pool, better, worse, sparse.csr_matrix(good - bad)
+def made_pairs(count: int) -> list[tuple[str, str, str]]:
+    return [(row["prompt"], row["chosen"], row["rejected"]) for row in generate_pairs(count, seed=77)]
 
 
-def features(question: str, answer: str) -> set[int]:
-    said, asked = set(WORD.findall(answer.lower())), set(WORD.findall(question.lower()))
-    crossed = {f"{one}|{two}" for one in asked for two in said}
-    return {zlib.crc32(text.encode()) % WIDTH for text in (*said, *crossed)}
+def pairs_of(path: Path) -> list[tuple[str, str, str]]:
+    """Pairs of a file; the prompt is a text, or messages of which the last counts."""
+    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    with opened as lines:
+        rows = [json.loads(line) for line in lines]
+    asked = [row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"] for row in rows]
+    return [
+        (prompt, row["chosen"], row["rejected"])
+        for prompt, row in zip(asked, rows, strict=True)
+        if row["chosen"] != row["rejected"]
+    ]
 
 
-def matrix(rows: list[set[int]]) -> sparse.csr_matrix:
-    at = [n for n, row in enumerate(rows) for _ in row]
-    return sparse.csr_matrix((np.ones(len(at)), (at, [c for row in rows for c in row])), shape=(len(rows), WIDTH))
+def differences(pairs: Sequence[tuple[str, str, str]], *, crossed: bool) -> Array:
+    """What the reward model reads of each pair: chosen less rejected, in factors of all words (no label is used), and length."""
+    texts = [(pair[0], pair[side]) for side in (1, 2) for pair in pairs]
+    rows = [_hashes(question, answer, crossed) for question, answer in texts]
+    at = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    table = sparse.csr_matrix((np.ones(len(at)), (at, [code for row in rows for code in row])), shape=(len(rows), HASHES))
+    rare = np.log((1 + len(rows)) / (1 + np.asarray(table.sum(0)).ravel()))
+    table = sparse.csr_matrix(table @ sparse.diags(rare))
+    table = sparse.diags(1 / (np.sqrt(np.asarray(table.multiply(table).sum(1)).ravel()) + 1e-9)) @ table
+    left, size, _ = svds(table, k=min(FACTORS, len(rows) - 1), random_state=0)
+    found = (left * size)[: len(pairs)] - (left * size)[len(pairs) :]
+    found *= 4 / np.linalg.norm(found, axis=1).mean()
+    longer = np.array([np.log1p(len(chosen)) - np.log1p(len(rejected)) for _, chosen, rejected in pairs])
+    return np.column_stack([found, longer / (2 * longer.std() + 1e-9)])
 
 
-def fit(difference: sparse.csr_matrix, start: np.ndarray) -> np.ndarray:
+def _hashes(question: str, answer: str, crossed: bool) -> set[int]:
+    said = words(answer)
+    both = {f"{one}|{two}" for one in words(question) for two in said} if crossed else set()
+    return {zlib.crc32(text.encode()) % HASHES for text in (*said, *both)}
+
+
+def fit(margins: Array, start: Array) -> Array:
     """Bradley-Terry: the chosen answer has the higher score."""
 
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        margin = difference @ weights
+    def loss(weights: Array) -> tuple[float, Array]:
+        margin = margins @ weights
         wrong = 1 / (1 + np.exp(np.clip(margin, -30, 30)))
-        return float(np.logaddexp(0, -margin).sum() + 1.0 * weights @ weights / 2), -(difference.T @ wrong) + weights
+        return float(np.logaddexp(0, -margin).sum() + PULL * weights @ weights / 2), -(margins.T @ wrong) + PULL * weights
 
-    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60}).x)
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
 
 
-def learning(seed: int, pool_size: int, way: str) -> list[float]:
-    """Accuracy after every step of labels."""
-    rng = random.Random(seed)
-    pool, better, worse, held_out = world(seed, pool_size)
-    difference = sparse.csr_matrix(better - worse)
-    flipped = np.array([-1.0 if rng.random() < 0.1 else 1.0 for _ in pool])
-    left, labelled, weights, curve = set(range(pool_size)), [], np.zeros(WIDTH), []
-    seen = Seen()
-    for _ in range(LAST // STEP):
-        new = pick(way, sorted(left), pool, weights, better, worse, rng, seen)
-        labelled += new
-        left -= set(new)
-        weights = fit(sparse.csr_matrix(sparse.diags(flipped[labelled]) @ difference[labelled]), weights)
-        curve.append(float(((held_out @ weights) > 0).mean()))
+def learning(seed: int, way: str, pairs: Sequence[tuple[str, str, str]], reads: Array, given: argparse.Namespace) -> list[float]:
+    """Accuracy on the held-out pairs after every turn."""
+    rng = np.random.default_rng(seed)
+    pool, test = split(pairs, rng, given.pool)
+    label = np.where(rng.random(len(pairs)) < given.noise, -1.0, 1.0)[:, None] * reads
+    turned = rng.random(len(pairs)) < 0.5  # which answer stands first is drawn, as for people; the truth must not leak
+    rng = np.random.default_rng((seed, zlib.crc32(way.encode())))
+    left, asked, weights, curve = pool, list[int](), np.asarray(np.zeros(reads.shape[1])), list[float]()
+    while len(asked) < min(given.labels, 3 * len(pool) // 4):
+        new = pick(way, left, asked, pairs, turned, reads @ weights, rng)
+        asked += new
+        left = np.setdiff1d(left, new)
+        weights = fit(label[asked], weights)
+        curve.append(float((reads[test] @ weights > 0).mean()))
     return curve
 
 
+def split(pairs: Sequence[tuple[str, str, str]], rng: np.random.Generator, most: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Places of pairs that wait and of held-out ones; no question is on both sides."""
+    names = {question: at for at, question in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
+    rank = rng.permutation(len(names))
+    place = np.array([rank[names[pair[0]]] for pair in pairs]) / len(names)
+    waiting = np.flatnonzero(place < 0.65)
+    return np.sort(rng.permutation(waiting)[:most]), np.flatnonzero(place >= 0.65)[:1500]
+
+
 def pick(
-    way: str, left: list[int], pool: list[dict[str, Any]], weights: Any, better: Any, worse: Any, rng: Any, seen: Seen
+    way: str, left: NDArray[Any], asked: list[int], pairs: Any, turned: NDArray[Any], margins: Array, rng: np.random.Generator
 ) -> list[int]:
-    if way == "random":
-        return rng.sample(left, STEP)
-    scores = {0: better @ weights, 1: worse @ weights}
-    first = {}  # which answer stands first is drawn, as for people; the truth must not leak
-    given = []
-    for at in left:
-        order = (0, 1) if rng.random() < 0.5 else (1, 0)
-        first[at] = order
-        answers = tuple(pool[at]["chosen" if side == 0 else "rejected"] for side in order)
-        given.append(Candidate((Message(role="user", content=pool[at]["prompt"]),), answers, kind="compare"))
-    flat = [float(1 / (1 + np.exp(-scores[side][at]))) for at in left for side in first[at]]
-    use = {"doubt alone": {"uncertainty": 0.999}, "no doubt": {**WEIGHTS, "uncertainty": 0.0}}.get(way, WEIGHTS)
-    config = QueueConfig(size=STEP, weights=use, explore=0.2 if way == "queue" else 0.0)
-    room = {name: round(STEP * share) for name, share in config.quotas.items()}
+    config = WAYS[way]
+    if config is None or (way == "doubt alone" and not asked):
+        return [int(at) for at in rng.choice(left, STEP, replace=False)]
     if way == "doubt alone":
-        room = {"routine": STEP}
-    signals = Signals((lambda text: ("routine",)) if way == "doubt alone" else strata, values=lambda samples: flat)
-    taken = choose(given, signals, room, config, seen)
-    place = {(one.asked, tuple(sorted(one.answers))): at for one, at in zip(given, left, strict=True)}
-    return [place[(item.content.prompt[0].content, tuple(sorted(item.content.answers)))] for item in taken]
+        return [int(at) for at in left[np.argsort(np.abs(margins[left]), kind="stable")[:STEP]]]
+
+    def answers(at: int) -> tuple[str, str]:
+        return (pairs[at][2], pairs[at][1]) if turned[at] else (pairs[at][1], pairs[at][2])
+
+    candidates = [Candidate((Message(role="user", content=pairs[at][0]),), answers(at), kind="compare") for at in left]
+    odds = [float(1 / (1 + np.exp(-side * margins[at] / 2))) for at in left for side in ((-1, 1) if turned[at] else (1, -1))]
+    signals = Signals(strata, values=(lambda samples: odds) if asked else None)
+    by_texts = {(one.asked, one.answers): at for one, at in zip(candidates, left, strict=True)}
+    taken = choose(candidates, signals, {"routine": STEP}, config, Seen(), [answers(at) for at in asked])
+    return [int(by_texts[(item.content.prompt[0].content, item.content.answers)]) for item in taken]
 
 
-def errors(seed: int, size: int) -> dict[str, dict[int, int] | float]:
+def harm(seed: int, size: int) -> dict[str, Any]:
     """Dangerous answers among the first that are shown."""
-    rng = random.Random(seed)
-    given, bad = [], {}
+    rng, fog = random.Random(seed), random.Random(seed)
+    given, bad = list[Candidate](), dict[tuple[str, str], bool]()
     mix = build_mix(MixConfig())
     while len(given) < size:
         case = draw_case(rng, rng.choice(TONGUES))
@@ -140,71 +183,95 @@ def errors(seed: int, size: int) -> dict[str, dict[int, int] | float]:
         gap = spread(mix.score([Sample(id="x", question=question, answer=answer)])[0])
         if gap is not None:
             reasons["disagreement"] = gap
-        one = Candidate((Message(role="user", content=question),), (answer,), reasons=reasons)
         if (question, answer) not in bad:
             bad[(question, answer)] = danger
-            given.append(one)
+            given.append(Candidate((Message(role="user", content=question),), (answer,), reasons=reasons))
     found: dict[str, Any] = {"share": sum(bad.values()) / size}
-    for way, weights in {
-        "queue": WEIGHTS,
-        "no random": WEIGHTS,
-        "risk alone": {"risk": 0.999},
-        "rules alone": {"disagreement": 0.999},
-        "thumbs alone": {"thumbs_down": 0.999},
-    }.items():
-        config = QueueConfig(size=400, weights=weights, explore=0.2 if way == "queue" else 0.0)
-        hits = {}
-        for n in (100, 200, 400):
-            room = {name: round(n * share) for name, share in config.quotas.items()}
-            taken = choose(given, Signals(strata), room, config, Seen())
-            hits[n] = sum(bad[(item.content.prompt[0].content, item.content.answers[0])] for item in taken)
-        found[way] = hits
-    found["random"] = {n: sum(bad[key] for key in rng.sample(list(bad), n)) for n in (100, 200, 400)}
+    for way, config in HARM.items():
+        found[way] = []
+        # The worst case: a model whose doubt says nothing, so its lane finds harm by chance only.
+        signals = Signals(strata, values=(lambda samples: [fog.random() for _ in samples]) if "model" in way else None)
+        for n in SHOWN:
+            room = {str(name): round(n * share) for name, share in config.quotas.items()}
+            taken = choose(given, signals, room, config, Seen())
+            found[way].append(sum(bad[(item.content.prompt[0].content, item.content.answers[0])] for item in taken))
+    found["random"] = [sum(bad[key] for key in rng.sample(list(bad), n)) for n in SHOWN]
     return found
 
 
-def mean(values: list[float]) -> str:
-    spread_ = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.fmean(values):.3f} ± {spread_:.3f}"
+def interval(values: Any, of: Callable[[Any], float] = lambda some: float(np.mean(some))) -> list[float | None]:
+    """The value and its 95 % interval over seeds; where it cannot be had (random choice is never caught up with) it is None."""
+    values, rng = np.asarray(values), np.random.default_rng(0)
+    drawn = [of(values[rng.integers(0, len(values), len(values))]) for _ in range(1000)]
+    low, high = np.percentile(drawn, [2.5, 97.5], method="nearest")
+    return [round(float(one), 4) if np.isfinite(one) else None for one in (of(values), low, high)]
 
 
-def needed(curve: list[float], wanted: float) -> int | None:
-    """Labels until the accuracy is reached and kept for two steps."""
-    for at, value in enumerate(curve[:-1]):
-        if value >= wanted and curve[at + 1] >= wanted:
-            return (at + 1) * STEP
-    return LAST if curve[-1] >= wanted else None
+def ratio(curves: Array) -> float:
+    """Labels for what random choice reaches at two thirds of its labels, as a part of those: (seeds, 2, turns), random first."""
+    chance, own = curves.mean(0)
+    chance, own = (np.maximum.accumulate(_smooth(curve)) for curve in (chance, own))
+    at = 2 * len(chance) // 3 - 1
+    if own[-1] < chance[at]:
+        return float("inf")
+    turn = int(np.argmax(own >= chance[at]))
+    before = own[turn - 1] if turn else 0.5
+    part = (chance[at] - before) / max(1e-9, own[turn] - before)
+    reached = int(np.argmax(chance >= chance[at]))  # where random choice itself was there first
+    return float((turn + part) / (reached + 1))
+
+
+def _smooth(curve: Array) -> Array:
+    return np.array([curve[max(0, at - 1) : at + 2].mean() for at in range(len(curve))])
+
+
+def report_labels(given: argparse.Namespace, seeds: range) -> dict[str, Any]:
+    pairs = pairs_of(given.pairs) if given.pairs else made_pairs(6000)
+    reads = differences(pairs, crossed=not given.pairs)
+    curves = {}
+    for way in given.ways:
+        print(f"{way} ...", file=sys.stderr)
+        curves[way] = np.array([learning(seed, way, pairs, reads, given) for seed in seeds])
+    chance, turns = curves["random"], curves["random"].shape[1]
+    at = [n for n in (100, 200, 300, 400, 500, 600) if n <= turns * STEP]
+    found: dict[str, Any] = {"pairs": len(pairs), "labels_at": at, "labels_of_the_ratio": 2 * turns // 3 * STEP}
+    for way, own in curves.items():
+        found[way] = {
+            "accuracy": [interval(own[:, n // STEP - 1]) for n in at],
+            "ahead_of_random": interval((own - chance).mean(1)),
+            "labels_needed": interval(np.stack([chance, own], 1), ratio),
+        }
+    return found
 
 
 def main() -> None:
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    args.add_argument("--seeds", type=int, default=5)
+    args.add_argument("--seeds", type=int, default=10)
     args.add_argument("--first", type=int, default=0, help="the first seed")
-    args.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    args.add_argument("--pool", type=int, default=2000)
-    args.add_argument("--out", type=Path)
+    args.add_argument("--pairs", type=Path, help="a file of pairs (default: made ones)")
+    args.add_argument("--pool", type=int, default=2000, help="pairs that wait, at most")
+    args.add_argument("--labels", type=int, default=600, help="labels to give, at most")
+    args.add_argument("--noise", type=float, default=0.1, help="share of wrong labels added")
+    args.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    args.add_argument("--skip-harm", action="store_true", help="only the labels")
+    args.add_argument("--out", type=Path, help="write the JSON here too")
     given = args.parse_args()
-    began = time.process_time()
-    ways, seeds = given.ways, range(given.first, given.first + given.seeds)
-    curves: dict[str, list[list[float]]] = {way: [] for way in ways}
-    for seed in seeds:
-        for way in ways:
-            curves[way].append(learning(seed, given.pool, way))
-    print("accuracy on other pairs after so many labels (mean ± deviation over seeds)")
-    print(f"{'':12}" + "".join(f"{n:>16}" for n in (100, 200, 400, 700, 1000)))
-    for way in ways:
-        print(f"{way:12}" + "".join(f"{mean([c[n // STEP - 1] for c in curves[way]]):>16}" for n in (100, 200, 400, 700, 1000)))
-    print("\nlabels for the accuracy that random choice has at 600 labels, per seed")
-    for way in ways:
-        print(f"{way:12}", [needed(c, curves["random"][at][600 // STEP - 1]) for at, c in enumerate(curves[way])])
-    found = [errors(seed, 2000) for seed in seeds]
-    print(f"\ndangerous answers found (of {statistics.fmean(one['share'] for one in found):.0%} in the pool), among the first")  # type: ignore[misc]
-    print(f"{'':14}" + "".join(f"{n:>10}" for n in (100, 200, 400)))
-    for way in ("random", "queue", "no random", "risk alone", "rules alone", "thumbs alone"):
-        print(f"{way:14}" + "".join(f"{statistics.fmean(one[way][n] for one in found):>10.1f}" for n in (100, 200, 400)))  # type: ignore[index]
-    print(f"\n{time.process_time() - began:.0f} s of processor time")
+    began, seeds = time.process_time(), range(given.first, given.first + given.seeds)
+    if "random" not in given.ways:
+        given.ways = ["random", *given.ways]
+    found: dict[str, Any] = {"seeds": list(seeds), "labels": report_labels(given, seeds)}
+    if not given.skip_harm:
+        runs = [harm(seed, 2000) for seed in seeds]
+        found["harm"] = {
+            "share": interval([one["share"] for one in runs]), "shown": SHOWN,
+            **{way: [interval([one[way][at] for one in runs]) for at in range(len(SHOWN))] for way in ("random", *HARM)},
+        }  # fmt: skip
+    found["processor_s"] = round(time.process_time() - began)
+    text = json.dumps(found, indent=1)
+    text = re.sub(r"\[\s+([^][{}]+?)\s+\]", lambda few: "[" + re.sub(r"\s+", " ", few[1]) + "]", text)  # short lists on one line
+    print(text)
     if given.out:
-        given.out.write_text(json.dumps({"curves": curves, "errors": found}, indent=1) + "\n")
+        given.out.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def strata(text: str) -> tuple[Any, ...]:
 
 
 SIGNALS = Signals(strata)
+TORN = Signals(strata, values=lambda samples: [0.5 for _ in samples])  # a reward model that doubts everything
 
 
 def phrase(rng: random.Random, n: int = 12) -> str:
@@ -54,7 +55,7 @@ def in_order(items: list[QueueItem]) -> list[str]:
 def test_each_lane_gets_its_share_all_the_way_down_the_queue() -> None:
     rng = random.Random(1)
     pool = [single(rng, disagreement=rng.random()) for _ in range(300)] + [pair(rng) for _ in range(300)]
-    lanes = in_order(choose(pool, SIGNALS, {"emergency": 40, "routine": 60}, QueueConfig(), Seen()))
+    lanes = in_order(choose(pool, TORN, {"emergency": 40, "routine": 60}, QueueConfig(), Seen()))
     assert Counter(lanes) == {"safety": 60, "learning": 30, "chance": 10}
     for n in (20, 50, 80):
         here = Counter(lanes[:n])
@@ -68,6 +69,21 @@ def test_pairs_that_nothing_speaks_against_are_for_learning_and_fill_what_safety
     assert lanes == {"learning": 45, "chance": 5}
 
 
+def test_without_a_reward_model_comparisons_are_drawn_for_one() -> None:
+    rng = random.Random(8)
+    pool = [single(rng, disagreement=0.5) for _ in range(200)] + [pair(rng) for _ in range(200)]
+    chosen = choose(pool, SIGNALS, {"routine": 100}, QueueConfig(), Seen())
+    kinds = Counter((lane_of(item), item.kind) for item in chosen)
+    assert kinds["learning", "compare"] == 30 and kinds["safety", "rate"] == 60
+
+
+def test_without_a_reward_model_and_pairs_safety_has_the_places_of_learning() -> None:
+    rng = random.Random(9)
+    pool = [single(rng, disagreement=0.5) for _ in range(200)]
+    lanes = Counter(lane_of(item) for item in choose(pool, SIGNALS, {"routine": 50}, QueueConfig(), Seen()))
+    assert lanes == {"safety": 45, "chance": 5}
+
+
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 30))
 def test_a_batch_has_no_near_copies_while_there_is_anything_else(seed: int, copies: int) -> None:
@@ -79,7 +95,7 @@ def test_a_batch_has_no_near_copies_while_there_is_anything_else(seed: int, copi
         for _ in range(copies)
     ]
     pool = [*near, *(single(rng) for _ in range(60)), *(pair(rng) for _ in range(60))]
-    chosen = choose(pool, SIGNALS, {"routine": 40}, QueueConfig(), Seen())
+    chosen = choose(pool, TORN, {"routine": 40}, QueueConfig(), Seen())
     assert len(chosen) == 40
     for at, one in enumerate(chosen):
         for two in chosen[:at]:
@@ -114,7 +130,7 @@ def test_answers_that_differ_in_nothing_are_no_lesson() -> None:
     rng = random.Random(5)
     said = phrase(rng, 40)
     equal = [Candidate((Message(role="user", content=phrase(rng)),), (said, f"{said}!"), kind="compare") for _ in range(20)]
-    chosen = choose([*equal, *(pair(rng) for _ in range(20))], SIGNALS, {"routine": 10}, ALL_LEARN, Seen())
+    chosen = choose([*equal, *(pair(rng) for _ in range(20))], TORN, {"routine": 10}, ALL_LEARN, Seen())
     assert not {item.item_id for item in chosen if item.content.answers[1].endswith("!")}
 
 

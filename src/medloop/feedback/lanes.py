@@ -8,8 +8,10 @@
 strata have shares of this lane; what a stratum cannot fill goes to the best of the rest. A pair of answers is asked here only if
 something speaks against one of them: comparing teaches, it does not find harm.
 
-*Learning* (`learn`, and what safety cannot fill) takes what teaches the reward model most, see teach.py. *Chance* (`explore`) is
-drawn by lot: only such a sample says how good the answers are on the whole, and it meets what no reason points at.
+*Learning* (`learn`, and what safety cannot fill) takes what teaches the reward model most, see teach.py. Without a reward model
+nobody knows what that is: then comparisons are drawn by lot, for a first one to be trained on, and without any to compare safety
+has the places. *Chance* (`explore`) is drawn by lot always: only such a sample says how good the answers are on the whole, and it
+meets what no reason points at.
 
 A near copy of something chosen waits until nothing else is left. The lanes are merged by rank, so whoever works down the queue
 meets them in their shares. The same input gives the same batch.
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from medloop.contracts import Message, Reward, Sample
@@ -72,10 +74,11 @@ def choose(
     batch, entries = _Batch(seen), _entries(candidates, signals, config, seen)
     places = min(sum(room.values()), len(entries))
     by_lot = round(config.explore * places) if len(entries) > places else 0  # else all of them go in
-    to_learn = round(config.learn * places)
+    able = [entry for entry in entries if entry.candidate.kind == "compare" or "uncertainty" in entry.reasons]
+    to_learn = min(round(config.learn * places), len(able))
     _draw(batch, entries, by_lot, config)
     _guard(batch, entries, _shrunk(room, places - len(batch.lot) - to_learn), config)
-    _learn(batch, entries, places - len(batch.lot) - len(batch.safety), config, taught)
+    _learn(batch, able, places - len(batch.lot) - len(batch.safety), config, taught)
     rest = [entry for entry in entries if entry.at not in batch.gone]
     batch.rest = _take(batch, rest, places - len(batch.gone), config)
     batch.rest += _take(batch, rest, places - len(batch.gone), config, copies=True)
@@ -147,12 +150,16 @@ def _entries(candidates: Sequence[Candidate], signals: Signals, config: QueueCon
 
 
 def _draw(batch: _Batch, entries: Sequence[_Entry], most: int, config: QueueConfig) -> None:
-    """By lot, evenly from all. Ids are hashes: their order is a lottery."""
-    named = {_item(entry.candidate, config, entry.stratum, 0.0, {}).item_id: entry for entry in entries} if most else {}
-    for name in sorted(named):
-        if len(batch.lot) < most and batch.takes(named[name]):
-            named[name].reasons["explore"] = 1.0
-            batch.lot.append(named[name])
+    for entry in _lottery(entries, config) if most else ():
+        if len(batch.lot) < most and batch.takes(entry):
+            entry.reasons["explore"] = 1.0
+            batch.lot.append(entry)
+
+
+def _lottery(entries: Sequence[_Entry], config: QueueConfig) -> list[_Entry]:
+    """In the order of their ids, which are hashes."""
+    named = {_item(entry.candidate, config, entry.stratum, 0.0, {}).item_id: entry for entry in entries}
+    return [named[name] for name in sorted(named)]
 
 
 def _guard(batch: _Batch, entries: Sequence[_Entry], room: Mapping[str, int], config: QueueConfig) -> None:
@@ -164,20 +171,29 @@ def _guard(batch: _Batch, entries: Sequence[_Entry], room: Mapping[str, int], co
 
 
 def _learn(batch: _Batch, entries: Sequence[_Entry], most: int, config: QueueConfig, taught: Sequence[Sequence[str]]) -> None:
-    """The learning lane. What the other lanes chose will be labelled too, so it counts as taught."""
     left = [entry for entry in entries if entry.at not in batch.gone]
     if most <= 0 or not left:
         return
-    before = [*taught, *(entry.candidate.answers for entry in (*batch.lot, *batch.safety))]
-    ways = directions([*(entry.candidate.answers for entry in left), *before])
-    doubts = [entry.reasons.get("uncertainty") for entry in left]
-    picks = lessons(ways[: len(left)], doubts, taught=ways[len(left) :], most=most, doubtful=config.doubtful)
-    for at, worth in picks:
-        if batch.takes(left[at]):
-            left[at].reasons["teaches"] = worth
-            batch.learning.append(left[at])
+    for entry, worth in _lessons(batch, left, most, config, taught):
+        if batch.takes(entry):
+            entry.reasons["teaches"] = worth
+            batch.learning.append(entry)
         if len(batch.learning) == most:
             return
+
+
+def _lessons(
+    batch: _Batch, left: Sequence[_Entry], most: int, config: QueueConfig, taught: Sequence[Sequence[str]]
+) -> Iterator[tuple[_Entry, float]]:
+    """Candidates with their worth, best first. What the other lanes chose will be labelled too, so it counts as taught."""
+    doubts = [entry.reasons.get("uncertainty") for entry in left]
+    if all(value is None for value in doubts):
+        yield from ((entry, 1.0) for entry in _lottery(left, config))
+        return
+    before = [*taught, *(entry.candidate.answers for entry in (*batch.lot, *batch.safety))]
+    ways = directions([*(entry.candidate.answers for entry in left), *before])
+    for at, worth in lessons(ways[: len(left)], doubts, taught=ways[len(left) :], most=most, doubtful=config.doubtful):
+        yield left[at], worth
 
 
 def _take(

@@ -68,8 +68,7 @@ def lessons(
     chance = _label_noise(doubts)
     order = np.lexsort((np.arange(len(ways)), -chance))
     able = order[np.linalg.norm(ways[order], axis=1) > 0]
-    known = any(value is not None for value in doubts)
-    able = able[: max(2 * most, round(doubtful * len(able)))] if known else able
+    able = able[: max(2 * most, round(doubtful * len(able)))]
     spread = ways.T @ ways / max(1, len(ways))
     cover = np.asarray(np.linalg.inv(np.eye(WIDTH) / TRUST + UNKNOWN * taught.T @ taught), dtype=np.float64)
     first = 0.0
