@@ -56,6 +56,33 @@ def test_neither_pages_nor_batches_change_a_byte(sqlite_settings: Settings, monk
         assert build(store, FeedbackConfig(), seed=7, actor="test").sha256 == whole.sha256
 
 
+def test_what_was_said_about_a_question_is_put_together_whatever_came_between(store: Store) -> None:
+    said = [
+        thumb(1, "rest", True),
+        thumb(2, "sleep", True),
+        thumb(1, "run", False),
+        thumb(3, "walk", True),
+        thumb(2, "jump", False),
+    ]
+    records.add(store, said, actor="test")
+    done = build(store, FeedbackConfig(), seed=7, actor="test")
+    pairs = {(row["chosen"], row["rejected"]) for row in jsonl.read(done.folder / "preferences.jsonl")}
+    assert pairs == {("rest", "run"), ("sleep", "jump")}
+
+
+@pytest.mark.parametrize("often", ["please", "by then"])
+def test_of_near_copies_the_one_that_more_records_speak_for_stays(sqlite_settings: Settings, often: str) -> None:
+    advice = (
+        "Keep the leg up, cool it with a wet cloth, wear wide shoes, walk a little every hour and come back in a fortnight {}."
+    )
+    said = [fix(1, "bad", advice.format(word)) for word in ("please", "by then", often)]
+    with open_store(sqlite_settings) as store:
+        records.add(store, said, actor="test")
+        done = build(store, FeedbackConfig(test_share=0), seed=7, actor="test")
+    (row,) = jsonl.read(done.folder / "sft_train.jsonl")
+    assert row["conversation"]["messages"][-1]["content"] == advice.format(often) and len(row["meta"]["records"]) == 2
+
+
 @pytest.mark.parametrize("phase", ["Making rows", "Writing"])
 def test_a_kill_leaves_nothing_half_published_and_the_next_build_is_whole(sqlite_settings: Settings, phase: str) -> None:
     home = sqlite_settings.home
@@ -105,11 +132,12 @@ def test_a_text_found_clean_is_looked_over_again_only_after_a_name(monkeypatch: 
     assert cleaner.scrub("Never seen before.", Scrubber()) and asked[1:] == ["Never seen before."]
 
 
-@pytest.mark.parametrize("text", ["患者王芳，手机13800138000", "See [NAME_1] about it.", "Call John Smith at 13800138000."])
+@pytest.mark.parametrize("text", ["患者王芳，手机13800138000", "Please ring 13800138000 today.", "See [NAME_1] about it."])
 def test_a_text_with_anything_in_it_is_never_taken_for_clean(text: str) -> None:
-    cleaner = Cleaner()
+    cleaner, ours, theirs = Cleaner(), Scrubber(), Scrubber()
     cleaner.doubt([text, text], looked_at=False)
-    assert cleaner.scrub(text, Scrubber()) == Scrubber().scrub(text)
+    assert cleaner.scrub(text, ours) == theirs.scrub(text)
+    assert ours.counts == theirs.counts  # placeholders that a text brings along keep their numbers
 
 
 def test_a_thousand_answers_to_one_question_do_not_make_a_million_pairs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

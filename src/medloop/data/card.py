@@ -116,7 +116,7 @@ def _splits(card: DatasetCard) -> str:
     ]
     total = sum(entry.rows for entry in card.files.values())
     sums = [sum(card.languages[split].get(k, 0) for split in SPLITS) for k in shown]
-    return "## What is in it\n\n" + _table(("file", "rows", *shown, "for"), [*rows, ("**all**", total, *sums, "")])
+    return "## What is in it\n\n" + table(("file", "rows", *shown, "for"), [*rows, ("**all**", total, *sums, "")])
 
 
 def _strata(facts: Facts) -> str:
@@ -127,7 +127,7 @@ def _strata(facts: Facts) -> str:
         rows.append((language, stratum, *counts, sum(counts)))
     return f"""Rows by language and risk stratum. A row counts under its gravest stratum: an emergency in a child is an emergency.
 
-{_table(("language", "stratum", *SPLITS, "all"), rows)}"""
+{table(("language", "stratum", *SPLITS, "all"), rows)}"""
 
 
 def _sources(card: DatasetCard, facts: Facts) -> str:
@@ -141,7 +141,7 @@ def _sources(card: DatasetCard, facts: Facts) -> str:
 `rows` could be read at import, `rejected` could not (`data/raw/NAME/rejected.jsonl` says why), `kept` are in the files above.
 Full hashes are in `card.json`.
 
-{_table(("source", "licence", "read as", "rows", "rejected", "kept", "sha256"), rows)}"""
+{table(("source", "licence", "read as", "rows", "rejected", "kept", "sha256"), rows)}"""
 
 
 def _drops(card: DatasetCard) -> str:
@@ -157,7 +157,7 @@ def _drops(card: DatasetCard) -> str:
 {total.total():,} of {card.rows_in:,} rows ({total.total() / max(card.rows_in, 1):.1%}). Each is listed in `dropped.jsonl`
 with its reason and, for copies, the record it repeats.
 
-{_table(("reason", *names, "all", "meaning"), rows)}"""
+{table(("reason", *names, "all", "meaning"), rows)}"""
 
 
 def _scrub(card: DatasetCard) -> str:
@@ -168,7 +168,7 @@ This dataset was made without scrubbing. Names, numbers and addresses in it are 
 further than the sources allow. To take them out: `medloop data prepare --scrub`."""
     counts = dict(card.scrub)
     rows, changed, held = (counts.pop(name) for name in ("rows", "rows_changed", "rows_held"))
-    found = _table(("kind", "replaced"), list(counts.items())) if counts else "Nothing was found."
+    found = table(("kind", "replaced"), list(counts.items())) if counts else "Nothing was found."
     return f"""## Identifiers of persons: taken out
 
 {rows:,} rows were looked over (scrubber {card.versions["scrubber"]}): in {changed:,} something was replaced by a placeholder, the
@@ -202,11 +202,11 @@ medloop data prepare --seed {card.seed} {flags}
 with the sources above and these settings (`--config FILE.yaml` or `--set NAME=VALUE`). The same sources, seed, settings and
 versions give the same bytes.
 
-{_table(("setting", "value"), settings)}
+{table(("setting", "value"), settings)}
 
 Versions: {", ".join(f"{name} {number}" for name, number in card.versions.items())}.
 
-{_table(("file", "rows", "sha256"), files)}"""
+{table(("file", "rows", "sha256"), files)}"""
 
 
 LIMITS = """## What was not done
@@ -225,8 +225,9 @@ def _margin(facts: Facts, split: Split, part: int, names: Iterable[Any]) -> dict
     return {name: counts[name] for name in names if counts[name]}
 
 
-def _table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    numeric = [all(isinstance(row[at], int | float) for row in rows) for at in range(len(head))]
+def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    """A table in Markdown; columns of numbers stand to the right."""
+    numeric = [bool(rows) and all(isinstance(row[at], int | float) for row in rows) for at in range(len(head))]
     lines = [head, ["--:" if right else "---" for right in numeric], *rows]
     return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
 

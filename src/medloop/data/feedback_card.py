@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import platform
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from medloop import __version__
 from medloop.contracts import ErasedRows, FeedbackCard, FileEntry, sha256_id
+from medloop.data.card import table
 from medloop.data.risk import ORDER
 from medloop.lexicon import VERSION as LEXICON
 from medloop.privacy.scrub import VERSION as SCRUBBER
 
 if TYPE_CHECKING:
-    from medloop.data.from_feedback import Made, Written
+    from medloop.data.feedback_write import Written
+    from medloop.data.from_feedback import Made
 
 CARD, READABLE = "card.json", "DATA_CARD.md"
 FATES = {
@@ -126,11 +128,11 @@ def _files(card: FeedbackCard) -> str:
     splits = [(kind, counts.get("train", 0), counts.get("test", 0)) for kind, counts in card.rows.items()]
     return f"""## What is in it
 
-{_table(("file", "rows", "for", "sha256"), rows)}
+{table(("file", "rows", "for", "sha256"), rows)}
 
 No question is on both sides of the split, nor is a near-copy of one.
 
-{_table(("rows", "train", "test"), splits)}"""
+{table(("rows", "train", "test"), splits)}"""
 
 
 def _records(card: FeedbackCard) -> str:
@@ -140,7 +142,7 @@ def _records(card: FeedbackCard) -> str:
         for fate, meaning in FATES.items()
         if any(card.records[kind].get(fate) for kind in kinds)
     ]
-    return "## What became of the records\n\n" + _table(("", *(kind.removeprefix("rlhf_") for kind in kinds), "meaning"), rows)
+    return "## What became of the records\n\n" + table(("", *(kind.removeprefix("rlhf_") for kind in kinds), "meaning"), rows)
 
 
 def _drops(card: FeedbackCard) -> str:
@@ -151,7 +153,7 @@ def _drops(card: FeedbackCard) -> str:
     ]
     if not rows:
         return "## What was left out\n\nNo row."
-    return "## What was left out\n\n" + _table(("rows", "reason", "count", "meaning"), rows)
+    return "## What was left out\n\n" + table(("rows", "reason", "count", "meaning"), rows)
 
 
 def _checks(card: FeedbackCard) -> str:
@@ -176,7 +178,7 @@ medloop data build --name {card.name} --seed {card.seed}
 
 with these settings (`--set NAME=VALUE`). The same records, prepared data, settings and versions give the same bytes.
 
-{_table(("setting", "value"), settings)}
+{table(("setting", "value"), settings)}
 
 Versions: {_listed(card.versions)}. Keep these files in the workspace: there an erasure finds them."""
 
@@ -190,7 +192,7 @@ def _erased(card: FeedbackCard) -> str:
 Rows were taken out after the dataset was made, so it has another hash now. Models that learnt from it before are flagged.
 `reports/erasure` has the proofs.
 
-{_table(("erasure", "rows", "hash before"), rows)}"""
+{table(("erasure", "rows", "hash before"), rows)}"""
 
 
 def _listed(counts: dict[str, Any]) -> str:
@@ -198,13 +200,3 @@ def _listed(counts: dict[str, Any]) -> str:
         ", ".join(f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in counts.items())
         or "none"
     )
-
-
-def _table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    numeric = [bool(rows) and all(isinstance(row[at], int) for row in rows) for at in range(len(head))]
-    lines = [head, ["--:" if right else "---" for right in numeric], *rows]
-    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
-
-
-def _cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")

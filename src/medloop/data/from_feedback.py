@@ -25,13 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import (
     CodebookDelta,
-    Contract,
-    Conversation,
     FeedbackCard,
-    FileEntry,
     Message,
-    Origin,
-    PreferencePair,
     Record,
 )
 from medloop.contracts.dataset import Split
@@ -39,13 +34,14 @@ from medloop.data.feedback_card import CARD, READABLE, make_card, render_card
 from medloop.data.feedback_intake import Fix, Question, Survey, by_question, survey
 from medloop.data.feedback_near import Asked, Wordings, repeats, sides
 from medloop.data.feedback_pool import KINDS, Pool, Row
-from medloop.data.feedback_rows import Draft, RowKind, draft
+from medloop.data.feedback_rows import Draft, draft
 from medloop.data.feedback_rules import Proposals
 from medloop.data.feedback_scrub import Cleaner
+from medloop.data.feedback_write import ANSWERS, PAIRS, RED, RULES, SOURCE, THUMBS, pair, write
 from medloop.data.gather import opening
 from medloop.data.near import Indexes, Mask, Nearness
 from medloop.data.prepare import FILES
-from medloop.data.progress import Progress, Step, silent
+from medloop.data.progress import Progress, silent
 from medloop.errors import BusyError, InputError
 from medloop.privacy.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
@@ -53,9 +49,6 @@ from medloop.store import erasing, jsonl, lineage, records
 from medloop.store.artifacts import file_sha256, new_artifact, sweep, verify_artifact, verify_if_sealed
 from medloop.store.db import Store
 
-SOURCE = "feedback"
-PAIRS, THUMBS, RULES, RED, DROPPED = "preferences.jsonl", "thumbs.jsonl", "rules.jsonl", "red_team.jsonl", "dropped.jsonl"
-ANSWERS = {"train": "sft_train.jsonl", "test": "sft_test.jsonl"}
 HELD_OUT: tuple[Split, ...] = ("dev", "test", "gold", "red")
 WAIT_S = 120.0  # for an erasure that is under way when a dataset is ready
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -107,21 +100,6 @@ class Made:
         return "test" if self.test[at] else "train"
 
 
-@dataclass
-class Written:
-    """What the card counts, known when the files are there."""
-
-    files: dict[str, FileEntry] = field(default_factory=dict)
-    rows: dict[str, Counter[str]] = field(default_factory=dict)
-    languages: Counter[str] = field(default_factory=Counter)
-    strata: Counter[str] = field(default_factory=Counter)
-
-    def count(self, row: Row, side: str) -> None:
-        self.rows.setdefault(row.kind, Counter())[side] += 1
-        self.languages[row.about["language"]] += 1
-        self.strata[row.about["strata"][0]] += 1
-
-
 @dataclass(frozen=True)
 class Built:
     """The finished dataset; `kept` rows of preferences.jsonl came from elsewhere, `new` records were never used before."""
@@ -146,7 +124,7 @@ def build(
         with new_artifact(target, replace=True) as folder:
             made = until_entered.enter_context(making(store, config, folder, seed=seed, actor=actor, progress=progress))
             _check_some(made)
-            written = _write(folder, made, progress)
+            written = write(folder, made, progress)
             card = make_card(config.model_dump(), seed, written, made)
             (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
             (folder / READABLE).write_text(render_card(card), encoding="utf-8")
@@ -173,7 +151,7 @@ def write_preferences(
             raise InputError(f"{store.name} gives no preference pairs ({_why(made)})", "See: medloop data build")
         with erasing.alone(store, wait_s=WAIT_S):
             _check_none_erased(store, made)
-            jsonl.write(output, (_pair(made.pool.row(at), made.side(at)) for at in rows))
+            jsonl.write(output, (pair(made.pool.row(at), made.side(at)) for at in rows))
             with store.write() as conn:
                 lineage.enter(conn, file_sha256(output), (one for row in jsonl.read(output) for one in _sources(row)))
                 lineage.flag(conn, file_sha256(output), "exported", str(output))
@@ -314,67 +292,6 @@ def _check_none_erased(store: Store, made: Made) -> None:
     gone, used = lineage.erased(store), made.found.settled.values()
     if any(one in gone for ids in used for one in ids):
         raise BusyError("Records were erased while the dataset was being made", "Build it again; nothing was changed")
-
-
-def _write(folder: Path, made: Made, progress: Progress) -> Written:
-    written, dropped = Written(), sorted(made.dropped)
-    with progress("Writing", int(made.kept.sum())) as step:
-        for name, rows in _content(made, written, step).items():
-            count = jsonl.write(folder / name, rows)
-            written.files[name] = FileEntry(path=name, rows=count, sha256=file_sha256(folder / name))
-    lines = ({"kind": kind, "reason": reason, "records": list(ids)} for kind, reason, ids in dropped)
-    jsonl.write(folder / DROPPED, lines)
-    written.files[DROPPED] = FileEntry(path=DROPPED, rows=len(dropped), sha256=file_sha256(folder / DROPPED))
-    return written
-
-
-def _content(made: Made, written: Written, step: Step) -> dict[str, Iterable[Contract | dict[str, Any]]]:
-    """Per file its lines, made as they are written."""
-
-    def lines(kind: RowKind, only: str | None = None) -> Iterator[tuple[int, Row, str]]:
-        for number, at in enumerate(made.pool.of_kind(kind, made.kept).tolist(), 1):
-            if only in (None, made.side(at)):
-                row = made.pool.row(at)
-                written.count(row, made.side(at))
-                step(1)
-                yield number, row, made.side(at)
-
-    return {
-        PAIRS: (_pair(row, side) for _, row, side in lines("pairs")),
-        THUMBS: (_thumb(row, side) for _, row, side in lines("thumbs")),
-        **{name: (_record(row, at, side) for at, row, side in lines("answers", only)) for only, name in ANSWERS.items()},
-        RULES: made.rules,
-        RED: (_record(row, at, side) for at, row, side in lines("red")),
-    }
-
-
-def _metadata(row: Row, side: str) -> dict[str, Any]:
-    return {"source": SOURCE, "split": side, **row.about, "records": list(row.records)}
-
-
-def _pair(row: Row, side: str) -> PreferencePair:
-    return PreferencePair(prompt=row.prompt, chosen=row.texts[0], rejected=row.texts[1], metadata=_metadata(row, side))
-
-
-def _thumb(row: Row, side: str) -> dict[str, Any]:
-    prompt = row.prompt if isinstance(row.prompt, str) else [message.model_dump() for message in row.prompt]
-    about = _metadata(row, side)
-    return {"prompt": prompt, "completion": row.texts[0], "label": about.pop("liked"), "metadata": about}
-
-
-def _record(row: Row, line: int, side: str) -> Record:
-    """A line as the data engine writes it: with the answer for SFT, the question alone for the red team."""
-    answers = (Message(role="assistant", content=text) for text in row.texts)
-    talk, about = Conversation(messages=(*row.question, *answers)), _metadata(row, side)
-    return Record(
-        record_id=talk.content_id(),
-        conversation=talk,
-        language=about["language"],
-        strata=tuple(about.pop("strata")),
-        origin=Origin(source=SOURCE, line=line),
-        reviewed=row.kind == "answers" and about["from"] == "correction",
-        meta=about,
-    )
 
 
 def _publish(workspace: Workspace, folder: Path) -> int:
