@@ -17,6 +17,7 @@ SPELT = "电话是幺三八零零一三八零零零"
     ("fields", "said"),
     [
         ({"rating": "4", "consent_training": "yes"}, "The next dataset takes it up"),
+        ({"rating": "4", "consent_evaluation": "yes"}, "to test the assistant, not to train it"),
         ({"rating": "4"}, "the assistant does not learn from it"),
         ({"rating": "4", "consent_training": "yes", "comments": SPELT}, "Somebody else looks at it before it is used"),
         ({"critical": "yes", "sure": "yes", "consent_training": "yes"}, "no new model goes into use until it is closed"),

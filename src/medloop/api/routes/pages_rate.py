@@ -7,7 +7,7 @@ one's own that is said anew, or what a clinician pastes. What is sent goes the w
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import quote
 
@@ -39,7 +39,7 @@ Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue")
 MADE: dict[Kind, OwnKind] = {"rate": "feedback", "compare": "preference", "correct": "correction"}
 BACK = ("queue", *get_args(Kind))
 WORTH_SAYING = 0.2  # weight from which a reason of the queue is told
-FATES = ("waiting", "no_consent", "quarantined")  # of what was just sent
+FATES = ("waiting", "evaluation", "no_consent", "quarantined")  # of what was just sent
 
 
 @router.get("/queue")
@@ -200,7 +200,7 @@ async def _send(request: Request, caller: Caller, kind: Kind, values: dict[str, 
         code, said = _refusal(error, t)
         return _draw(request, caller, kind, Form(caller.csrf, once, about, values, {"": said}), source, None, code=code)
     back = about["back"] if about["back"] in BACK else "queue"
-    fate = "quarantined" if stored.answer["quarantined"] else "waiting" if made.consent else "no_consent"
+    fate = "quarantined" if stored.answer["quarantined"] else _use(made.consent)
     critical = "&critical=true" if "incident_id" in stored.answer else ""
     named = quote(stored.answer[f"{MADE[kind]}_id"], safe="")
     if source is not None and source.item_id is not None and source.supersedes is None:
@@ -237,6 +237,11 @@ async def _finish(request: Request, caller: Caller, item_id: str, record_id: str
         await run_in_threadpool(queue.finish, store_of(request), item_id, caller.user_id, record_id)
     except (LapsedError, InputError):
         return
+
+
+def _use(consent: Sequence[str]) -> str:
+    """What a record with this consent waits for."""
+    return "waiting" if "training" in consent else "evaluation" if consent else "no_consent"
 
 
 def _refusal(error: Exception, t: Words) -> tuple[int, str]:
