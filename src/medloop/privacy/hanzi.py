@@ -128,7 +128,9 @@ class Names:
             if at < done:
                 continue
             last = at + 1
-            while last < len(name) and name[last] >= _ALONG and places[last] == places[last - 1] + 1 and begins[last] < 0.5:
+            while last < len(name) and places[last] == places[last - 1] + 1 and begins[last] < 0.5:
+                if name[last] < (_ALONG if last - at < 2 else _LONGER):
+                    break
                 last += 1
             found.append((*_whole(text, places[at], places[last - 1] + 1), max(name[at:last])))
             done = last
@@ -144,7 +146,8 @@ class Names:
         return out, nearest
 
 
-_LOOK, _ALONG = -2.7, 0.08  # the score from which a place is looked at (a share of about 0.06), the share that goes on
+_LOOK = -2.7  # the score from which a place is looked at, a share of about 0.06
+_ALONG, _LONGER = 0.08, 0.1  # the share with which a name goes on, to two characters and beyond
 _TITLE = re.compile(
     "医生|医师|大夫|主任|护士|先生|女士|小姐|教授|院长|阿姨|大爷|大妈|老师|药师|同志|奶奶|爷爷|叔叔|师傅|同学|警官|律师|经理|主治"
 )

@@ -20,11 +20,12 @@ from medloop.privacy.identifiers import fold, squeeze
 from medloop.privacy.patterns import CODE, PATTERNS, left_over
 from medloop.privacy.tagger import MASK
 
-VERSION = "2"
+VERSION = "3"
 QUARANTINE = 0.85  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"(?<!\d)\+?\d(?:[ \-.·/]{0,3}\d){7,39}(?:[ -]?[Xx](?![A-Za-z0-9]))?")
+_HANZI = 1.7  # characters half as likely to be a name as those that are taken out are reason enough for quarantine
 _LONG = 9  # so many digits in one piece are no dose, no laboratory value and no year: taken out even if nothing explains them
 _PLACEHOLDER = re.compile(r"\[([A-Z]+)_(\d{1,9})\]")
 _ROUNDS = 12
@@ -156,11 +157,16 @@ def find(text: str, persons: tuple[str, ...] = ()) -> list[Found]:
 
 def _find(seen: _Seen, persons: tuple[str, ...]) -> list[Found]:
     spans = [*seen.formed, *seen.tagged[0], *names.find(seen.plain), *places.find(seen.plain)]
-    spans += [(a, b, "NAME") for a, b in seen.chinese[0]]
+    spans += [(a, _known_end(seen.plain, a, b, persons), "NAME") for a, b in seen.chinese[0]]
     if not spans and not persons:
         return []
     spans += mentions.find(seen.plain, [*persons, *(seen.plain[a:b] for a, b, kind in spans if kind == "NAME")])
     return [Found(*seen.stood(span)) for span in _outside(merge(spans), seen.masks)]
+
+
+def _known_end(folded: str, start: int, end: int, persons: tuple[str, ...]) -> int:
+    """A name already known from the record ends where it did: "王芳好转" after "王芳"."""
+    return next((start + len(name) for name in persons if 1 < len(name) < end - start and folded.startswith(name, start)), end)
 
 
 def assess(text: str) -> Assessment:
@@ -170,8 +176,11 @@ def assess(text: str) -> Assessment:
 
 def _doubts(seen: _Seen) -> Iterator[tuple[float, str]]:
     """What a scrubbed text still gives reason to doubt, each with its strength from 0 to 1."""
-    yield max(0.0, min(1.0, 1 - seen.tagged[1] / tagged.DOUBTLESS)), "a word that may be a name, a place or an organisation"
-    yield seen.chinese[1], "characters that may be a Chinese name"
+    word = max(0.0, min(1.0, 1 - seen.tagged[1] / tagged.DOUBTLESS))
+    if seen.masks and word < 0.9 and tagged.capital_left(seen.plain):
+        word = 0.9
+    yield word, "a word that may be a name, a place or an organisation"
+    yield min(1.0, _HANZI * seen.chinese[1]), "characters that may be a Chinese name"
     if not seen.plain.isascii() and _OTHER_SCRIPT.search(seen.plain):
         yield 0.9, "words in a script the scrubber has not learned"
 

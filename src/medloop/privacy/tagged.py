@@ -43,6 +43,15 @@ def find(parts: Sequence[Part]) -> tuple[list[Span], float]:
     return spans, nearest
 
 
+_CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+
+
+def capital_left(folded: str) -> bool:
+    """Whether a word with a capital is left inside of a sentence that is no month, people, land, title or word of medicine:
+    where somebody has been taken out already, it may be somebody or somewhere too."""
+    return any(not set(lists.marks().get(word.lower(), "")) & set("MNQKST") for word in _CAPITAL.findall(folded))
+
+
 def _nearest(part: str, words: Sequence[Token], gaps: Sequence[float], medical: bool, best: float) -> float:
     mixed = tagger.case_of(part) == "a"
     for word, gap in zip(words, gaps, strict=True):
