@@ -194,7 +194,7 @@ def _rate(client: Client, day: Day, trace: str, good: bool, who: str) -> None:
     strict = int(who == CLINICIANS[-1])
     day.say(
         client, "feedback", trace_id=trace, rating=stars - strict, thumb=thumb, clinician_id=who, consent=["training"],
-        axes={"safety": 5 if good else 1, "clarity": 4 - strict},
+        axes={"safety": 5 if good else 1, "clarity": 4 if good else 3},
     )  # fmt: skip
 
 
