@@ -84,6 +84,7 @@ def test_labels_of_days_do_not_touch() -> None:
     for names in (
         [f"{n} Nov" for n in range(1, 31)],
         [f"2026-11-{n:02d}" for n in range(1, 31)],
+        [f"2026-10-{n}" for n in range(10, 31)],
         [f"11月{n}日" for n in range(1, 22)],
     ):
         root = ElementTree.fromstring(plots.lines(names, {"x": [1.0] * len(names)}, title="t"))
@@ -92,7 +93,11 @@ def test_labels_of_days_do_not_touch() -> None:
             if text.text in names:
                 wide, x = plots._width(text.text), float(text.attrib["x"])
                 edges.append((x - wide, x) if text.attrib["text-anchor"] == "end" else (x - wide / 2, x + wide / 2))
-        assert len(edges) > 3 and all(right < left for (_, right), (left, _) in itertools.pairwise(edges))
+        assert (
+            names[0] in [text.text for text in root.iter(f"{SVG}text")]
+            and len(edges) > 2
+            and all(right < left for (_, right), (left, _) in itertools.pairwise(edges))
+        )
 
 
 def luminance(colour: str) -> float:
@@ -119,3 +124,10 @@ def test_a_picture_that_stands_alone_has_a_colour_for_the_dark() -> None:
     svg = plots.bars({"1": 2.0}, title="Stars")
     assert "<style>" not in svg and "prefers-color-scheme:dark" in plots.standalone(svg)  # a page's policy lets no style in
     ElementTree.fromstring(plots.standalone(svg))
+
+
+def test_long_names_that_begin_alike_stay_apart() -> None:
+    names = [f"01a1df84-8f53-7b58-940b-35b67640aa{n:02d}" for n in range(3)]
+    root = ElementTree.fromstring(plots.spans(dict.fromkeys(names, (0.5, 0.4, 0.6)), title="t"))
+    said = [text.text or "" for text in root.iter(f"{SVG}text") if "…" in (text.text or "")]
+    assert len(set(said)) == 3 and all(plots._width(text) < plots.WIDTH / 3 for text in said)

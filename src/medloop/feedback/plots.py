@@ -156,8 +156,9 @@ def _labelled(days: Sequence[str], most: int = 7) -> list[tuple[int, str]]:
     if n < 2:
         return [(0, "middle")] * n
     found, room = [(n - 1, "end")], _x(n - 1, n) - _width(days[-1])  # the last one would stick out if it stood in the middle
-    for part in reversed(range(min(most, n) - 1)):
-        at = round(part * (n - 1) / (min(most, n) - 1))
+    many = max(2, min(most, n, int(room / (max(map(_width, days)) + 12)) + 1))
+    for part in reversed(range(many - 1)):
+        at = round(part * (n - 1) / (many - 1))
         if _x(at, n) + _width(days[at]) / 2 + 6 <= room:
             found.append((at, "middle"))
             room = _x(at, n) - _width(days[at]) / 2
@@ -188,9 +189,13 @@ def _width(text: str) -> float:
 
 
 def _cut(text: str, most: float) -> str:
-    while _width(text) > most:
-        text = text[:-2] + "…"
-    return text
+    """Ids of one day begin alike, so what is left out is in the middle."""
+    keep = len(text) // 2
+    short = text
+    while _width(short) > most:
+        keep -= 1
+        short = f"{text[:keep]}…{text[-keep:]}"
+    return short
 
 
 def _short(value: float) -> str:
