@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from medloop.api.routes import data
 from medloop.contracts import Feedback, TrainRequest
 from medloop.data.from_feedback import FeedbackConfig
 from medloop.jobs import queue
@@ -88,6 +89,15 @@ def test_who_waits_gets_the_result_and_who_asks_twice_gets_one_job(client: TestC
     thread.join()
     assert waited.status_code == 200 and waited.json()["result"]["name"] == "c"
     assert client.post("/api/v1/data/build?wait=31", json={}).status_code == 422
+
+
+def test_when_too_many_wait_the_next_is_answered_at_once(
+    client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(settings)
+    monkeypatch.setattr(data, "WAITING", threading.Semaphore(0))
+    began = time.monotonic()
+    assert client.post("/api/v1/data/build?wait=20", json={}).status_code == 202 and time.monotonic() - began < 10
 
 
 def test_a_job_is_shown_to_those_who_may_do_such_jobs_alone(client: TestClient, settings: Settings) -> None:

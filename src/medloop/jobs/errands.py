@@ -69,8 +69,8 @@ def look(job_id: str, stage: Errand, settings: Settings, *, wait_s: float = 0.0)
         if status.stage != stage:
             raise UnknownJobError(f"There is no job {job_id} here", "Check its address")
         if status.state in OVER or time.monotonic() >= deadline:
-            result = json.loads((folder / RESULT).read_bytes()) if status.state == "succeeded" else None
-            return Seen(status, result)
+            there = status.state == "succeeded" and (folder / RESULT).is_file()
+            return Seen(status, json.loads((folder / RESULT).read_bytes()) if there else None)
         time.sleep(LOOK_S)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from threading import Semaphore
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -18,7 +19,7 @@ from medloop.api.limits import one_more
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Consent
 from medloop.contracts.feedback import Purpose
-from medloop.contracts.job import JobState
+from medloop.contracts.job import Errand, JobState
 from medloop.data.feedback_intake import KINDS
 from medloop.data.from_feedback import FeedbackConfig
 from medloop.errors import InputError
@@ -30,6 +31,7 @@ from medloop.store import consents, records
 from medloop.store.db import Store
 
 router = APIRouter(prefix="/api/v1", tags=["data"])
+WAITING = Semaphore(8)  # requests that wait for an end hold a thread each; beyond these nobody is made to wait
 
 Engineer = Annotated[Caller, Depends(allow("engineer", scope="data"))]
 Carer = Annotated[Caller, Depends(allow("clinician", "admin", scope="privacy"))]
@@ -211,13 +213,23 @@ def show_erasure(job_id: str, request: Request, caller: Admin, wait: Wait = 0) -
     return _erasure_job(request, job_id, wait)
 
 
+def _look(request: Request, job_id: str, stage: Errand, wait: int) -> errands.Seen:
+    settings = store_of(request).settings
+    if not wait or not WAITING.acquire(blocking=False):
+        return errands.look(job_id, stage, settings)
+    try:
+        return errands.look(job_id, stage, settings, wait_s=wait)
+    finally:
+        WAITING.release()
+
+
 def _build_job(request: Request, job_id: str, wait: int) -> BuildJob:
-    seen = errands.look(job_id, "BUILD", store_of(request).settings, wait_s=wait)
+    seen = _look(request, job_id, "BUILD", wait)
     return BuildJob.model_validate(_said(seen, "data/build") | {"result": seen.result})
 
 
 def _erasure_job(request: Request, job_id: str, wait: int) -> ErasureJob:
-    seen = errands.look(job_id, "ERASE", store_of(request).settings, wait_s=wait)
+    seen = _look(request, job_id, "ERASE", wait)
     return ErasureJob.model_validate(_said(seen, "erasure") | {"result": seen.result})
 
 
