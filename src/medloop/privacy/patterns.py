@@ -23,14 +23,19 @@ class Form(NamedTuple):
     """The part that is taken out."""
     code: bool
     """A match holds three letters or digits in a row (`CODE`), one of them a digit."""
+    month: bool
+    """A match holds the name of a month (`MONTH`)."""
 
 
 CODE = re.compile(r"\d[A-Za-z0-9_\-/]{2}|[A-Za-z0-9_\-/]\d[A-Za-z0-9_\-/]|[A-Za-z0-9_\-/]{2}\d")
 
 
-def _form(kind: str, digits: int, pattern: str, *signs: str, flags: int = 0, code: bool = False) -> Form:
+MONTH = re.compile(r"(?<![A-Za-z])(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}(?![A-Za-z])", re.I)
+
+
+def _form(kind: str, digits: int, pattern: str, *signs: str, flags: int = 0, code: bool = False, month: bool = False) -> Form:
     compiled = re.compile(pattern, flags)
-    return Form(kind, compiled, digits, signs, "x" if "x" in compiled.groupindex else 0, code)
+    return Form(kind, compiled, digits, signs, "x" if "x" in compiled.groupindex else 0, code, month)
 
 
 _ID = r"[A-Za-z0-9][A-Za-z0-9_\-/]{2,29}"
@@ -67,7 +72,6 @@ _PROPER = r"[A-Z][A-Za-z'\-]{1,20}"
 _GROUPS = r"\(?\+?\d{1,5}\)?(?:[ .\-]{1,2}\(?\d{2,8}\)?)"
 _HOME = "家住|现住|住址|家庭住址|地址|户籍地址|居住于|居住在|住在"
 _DAYS = "on|since|until|till|by|from|dated?|of|seen|admitted|discharged|visit(?:ed)?|scheduled|called|died|through|to|before|after|and|for|around|next|last|this|appointment|due|began|started"
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _LONG_MONTH = "(?:January|February|April|June|July|August|September|October|November|December)"
 _ZH_M, _ZH_D = (
     "(?:十[一二]?|[一二三四五六七八九])月",
@@ -192,12 +196,12 @@ PATTERNS: tuple[Form, ...] = (
         "DATE",
         1,
         rf"\b(?:{_DAYS}) (?:the )?(?P<x>{_MONTH} {_D}{_TH})(?![\d.]| ?(?:mg|patients|cases|%|of ))",
-        *_MONTHS,
         flags=re.I,
+        month=True,
     ),
-    _form("DATE", 1, rf"\b{_LONG_MONTH} {_D}{_TH}(?![\d.]| ?(?:mg|patients|cases|%|of ))", *_MONTHS),
-    _form("DATE", 1, rf"(?<![\d.]){_D}{_TH}(?: of)? {_MONTH}(?:,? {_YEAR})?(?![A-Za-z\d])", *_MONTHS),
-    _form("DATE", 3, rf"(?<![\d.\-]){_D}([ \-/.]?){_MONTH}\1(?:19|20)?\d{{2}}(?!\d)", *_MONTHS, flags=re.I),
+    _form("DATE", 1, rf"\b{_LONG_MONTH} {_D}{_TH}(?![\d.]| ?(?:mg|patients|cases|%|of ))", month=True),
+    _form("DATE", 1, rf"(?<![\d.]){_D}{_TH}(?: of)? {_MONTH}(?:,? {_YEAR})?(?![A-Za-z\d])", month=True),
+    _form("DATE", 3, rf"(?<![\d.\-]){_D}([ \-/.]?){_MONTH}\1(?:19|20)?\d{{2}}(?!\d)", flags=re.I, month=True),
     _form("DATE", 6, rf"(?<![\d.]){_D}\.{_M}\.{_YEAR}(?![\d]|\.\d)"),
     _form("DATE", 2, rf"\b(?:{_DAYS}) (?P<x>{_M}/{_D})(?![\d/]|\.\d| ?(?:mg|tab|of|dose|pain|cup|%))", "/", flags=re.I),
     _form("DATE", 0, rf"[一二][〇零○OoQ一二三四五六七八九]{{3}}年{_ZH_M}(?:{_ZH_D})?", "月"),
@@ -205,8 +209,8 @@ PATTERNS: tuple[Form, ...] = (
     _form("DATE", 2, rf"(?<!\d){_M}月{_D}(?=[，。,;；、 ]|$|晚|早|上午|下午|凌晨|来|入|出|因|就|住)", "月"),
     _form("DATE", 4, rf"(?<![\d/]){_M}([/\-]){_D}\1(?:19|20)?\d{{2}}(?![\d/]){_CLOCK}"),
     _form("DATE", 6, rf"(?<![\d/]){_D}([/\-]){_M}\1{_YEAR}(?![\d/]){_CLOCK}"),
-    _form("DATE", 5, rf"\b{_MONTH} {_D}{_TH}(?:, ?| ){_YEAR}\b", *_MONTHS, flags=re.I),
-    _form("DATE", 5, rf"(?<!\d){_D}{_TH} {_MONTH},? {_YEAR}\b", *_MONTHS, flags=re.I),
+    _form("DATE", 5, rf"\b{_MONTH} {_D}{_TH}(?:, ?| ){_YEAR}\b", flags=re.I, month=True),
+    _form("DATE", 5, rf"(?<!\d){_D}{_TH} {_MONTH},? {_YEAR}\b", flags=re.I, month=True),
     _form("DATE", 4, r"(?:出生日期|出生于|生日|生于)[ :是为]{0,3}(?P<x>\d{4}(?:年|[-/.])?\d{0,2}(?:月|[-/.])?\d{0,2}日?)"),
     _form(
         "DATE",

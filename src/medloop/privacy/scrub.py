@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from medloop.privacy import hanzi, identifiers, mentions, names, places, tagged
 from medloop.privacy.identifiers import fold, squeeze
-from medloop.privacy.patterns import CODE, PATTERNS, left_over
+from medloop.privacy.patterns import CODE, MONTH, PATTERNS, left_over
 from medloop.privacy.tagger import MASK
 
 VERSION = "3"
@@ -176,7 +176,7 @@ def assess(text: str) -> Assessment:
 
 def _doubts(seen: _Seen) -> Iterator[tuple[float, str]]:
     """What a scrubbed text still gives reason to doubt, each with its strength from 0 to 1."""
-    word = max(0.0, min(1.0, 1 - seen.tagged[1] / tagged.DOUBTLESS))
+    word = max(0.0, min(1.0, 1 - tagged.nearest(seen.tagged[1]) / tagged.DOUBTLESS))
     if seen.masks and word < 0.9 and tagged.capital_left(seen.plain):
         word = 0.9
     yield word, "a word that may be a name, a place or an organisation"
@@ -195,7 +195,7 @@ class _Seen:
         self.plain = _PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
         self.formed = _forms(self.plain)
         known = merge([*(span for span in self.formed if span[2] != "ADDRESS"), *self.masks])
-        self.tagged = tagged.find(list(tagged.parts_of(self.plain, known)))
+        self.tagged = tagged.find(tagged.parts_of(self.plain, known))
         record = bool(self.masks) or any(kind in _PERSONAL for _, _, kind in self.formed)
         self.chinese = ([], 0.0) if self.plain.isascii() else hanzi.load().find(self.plain, record)
 
@@ -249,8 +249,9 @@ def _kind_of(digits: str) -> str | None:
 def _patterned(folded: str, digits: int) -> Iterator[Span]:
     """What the patterns find; `digits` is how many the text has."""
     lower, code = folded.lower(), digits > 0 and CODE.search(folded) is not None
+    month = digits > 0 and MONTH.search(folded) is not None
     for form in _FORMS[min(digits, len(_FORMS) - 1)]:
-        if form.code and not code:
+        if (form.code and not code) or (form.month and not month):
             continue
         for sign in form.signs:
             if sign in lower:

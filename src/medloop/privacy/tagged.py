@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from medloop.privacy import lists, tagger
-from medloop.privacy.tagger import TAGS, Token
+from medloop.privacy.tagger import TAGS, Three, Token
 
 _TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
 _DEGREES = frozenset("md phd dds dvm rn np do pa jr sr ii iii iv esq mph msn".split())
@@ -28,19 +28,30 @@ Span = tuple[int, int, str]
 
 DOUBTLESS = -60.0  # a word so far from being taken out is no reason to doubt
 Part = tuple[int, str, list[Token], str]
+Judged = tuple[Part, list[Three], list[int]]
 
 
-def find(parts: Sequence[Part]) -> tuple[list[Span], float]:
-    """Names, places and organisations of the parts in Latin letters, and how close the best word that was left came to one:
-    zero is a toss of a coin, far below zero is certainty."""
-    spans, nearest, model = list[Span](), -1e9, tagger.load()
-    for start, part, words, manner in parts:
-        scores, bias = model.scores(part, words, manner), model.bias[manner]
-        tags = model.path(scores, bias)
+def find(parts: Iterable[Part]) -> tuple[list[Span], list[Judged]]:
+    """Names, places and organisations of the parts in Latin letters; and what `nearest` needs to say how sure that is."""
+    spans, judged, model = list[Span](), list[Judged](), tagger.load()
+    for part in parts:
+        start, text, words, manner = part
+        scores = model.scores(text, words, manner)
+        tags = model.path(scores, model.bias[manner])
         if any(tags):
-            spans += [(a + start, b + start, kind) for a, b, kind in _spans(part, words, tags, manner[1] != "0")]
-        nearest = max(nearest, _nearest(part, words, model.gaps(scores, tags, bias), manner[1] != "0", nearest))
-    return spans, nearest
+            spans += [(a + start, b + start, kind) for a, b, kind in _spans(text, words, tags, manner[1] != "0")]
+        judged.append((part, scores, tags))
+    return spans, judged
+
+
+def nearest(judged: Iterable[Judged]) -> float:
+    """How close the best word that was left came to being taken out: zero is a toss of a coin, far below zero is certainty."""
+    best, model = -1e9, tagger.load()
+    for (_, text, words, manner), scores, tags in judged:
+        gaps = model.gaps(scores, tags, model.bias[manner])
+        if any(gap > best and gap > DOUBTLESS for gap in gaps):
+            best = _nearest(text, words, gaps, manner[1] != "0", best)
+    return best
 
 
 _CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")

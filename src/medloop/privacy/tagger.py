@@ -269,9 +269,21 @@ class Tagger:
             last = first
             while last < count and scores[last] is not _NEVER and max(scores[last]) >= low:
                 last += 1
-            tags[first:last] = self.viterbi(scores[first:last], bias)
+            if last - first == 1:
+                tags[first] = self._alone(scores[first], bias)
+            else:
+                tags[first:last] = self.viterbi(scores[first:last], bias)
             first = last
         return tags
+
+    def _alone(self, score: Three, bias: float) -> int:
+        """The best tag of one word between others that are "O"."""
+        best, tag = 2 * self.steps[0][0], 0
+        for k in (0, 1, 2):
+            here = self.steps[0][k + 1] + score[k] + bias + self.steps[k + 1][0]
+            if here > best:
+                best, tag = here, k + 1
+        return tag
 
     def viterbi(self, scores: Sequence[Three], bias: float = 0.0) -> list[int]:
         """The best tags from "O" to "O"; `bias` is added to all but "O", `steps[a][b]` to each b after an a."""
