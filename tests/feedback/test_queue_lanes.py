@@ -75,6 +75,7 @@ def test_without_a_reward_model_comparisons_are_drawn_for_one() -> None:
     chosen = choose(pool, SIGNALS, {"routine": 100}, QueueConfig(), Seen())
     kinds = Counter((lane_of(item), item.kind) for item in chosen)
     assert kinds["learning", "compare"] == 30 and kinds["safety", "rate"] == 60
+    assert {item.reasons["teaches"] for item in chosen if lane_of(item) == "learning"} == {1.0}  # by lot: none is worth more
 
 
 def test_without_a_reward_model_and_pairs_safety_has_the_places_of_learning() -> None:
@@ -129,9 +130,9 @@ def test_the_learning_lane_asks_what_the_reward_model_doubts() -> None:
 def test_answers_that_differ_in_nothing_are_no_lesson() -> None:
     rng = random.Random(5)
     said = phrase(rng, 40)
-    equal = [Candidate((Message(role="user", content=phrase(rng)),), (said, f"{said}!"), kind="compare") for _ in range(20)]
+    equal = [Candidate((Message(role="user", content=phrase(rng)),), (said, f"{said} kadok"), kind="compare") for _ in range(20)]
     chosen = choose([*equal, *(pair(rng) for _ in range(20))], TORN, {"routine": 10}, ALL_LEARN, Seen())
-    assert not {item.item_id for item in chosen if item.content.answers[1].endswith("!")}
+    assert not {item.item_id for item in chosen if item.content.answers[1].endswith("kadok")}
 
 
 def test_what_was_taught_before_is_worth_less_than_what_was_not() -> None:
@@ -140,6 +141,14 @@ def test_what_was_taught_before_is_worth_less_than_what_was_not() -> None:
     first = next(iter(lessons(ways[:2], [None, None], taught=ways[2:], most=1)))
     assert first == (1, 1.0)
     assert next(iter(lessons(ways[:2], [None, None], taught=ways[:0], most=1)))[0] == 0  # else the earlier of two equals
+
+
+def test_only_the_most_doubtful_share_is_looked_at() -> None:
+    rng = random.Random(10)
+    ways = directions([[phrase(rng)] for _ in range(50)])
+    doubts = [1.0 if at >= 40 else 0.95 for at in range(50)]
+    picks = [at for at, _ in lessons(ways, doubts, taught=ways[:0], most=5, doubtful=0.2)]
+    assert min(picks[:5]) >= 40
 
 
 def test_an_outlier_is_worth_less_than_what_many_share() -> None:
