@@ -46,8 +46,16 @@ def _marks(text: str, seen: Assessment) -> list[Mark]:
     taken = [Mark(one.start, one.end, "taken_out", one.kind) for one in seen.spans or _found(text)]
     if not seen.quarantined:
         return taken
-    free = [spot for spot in _spots(text) if not any(spot.start < one.end and one.start < spot.end for one in taken)]
-    return sorted([*taken, *free], key=lambda one: one.start)
+    spots = _spots(text)
+    if seen.cleaned:
+        spots = [spot for spot in spots if not _meet(spot, taken)]
+    else:  # it cannot be scrubbed as a whole: what is only half taken out is a doubt
+        taken = [one for one in taken if not _meet(one, spots)]
+    return sorted([*taken, *spots], key=lambda one: one.start)
+
+
+def _meet(one: Mark, others: Sequence[Mark]) -> bool:
+    return any(one.start < other.end and other.start < one.end for other in others)
 
 
 def _found(text: str) -> list[Found]:
@@ -76,18 +84,23 @@ def _inside(text: str, span: Span, reason: str) -> list[Mark]:
     def clears(hidden: Sequence[Span]) -> bool:
         return not assess(_without(clause, hidden)).quarantined
 
-    # A Chinese name and the sign beside it that makes it one: each alone removes the doubt, and together they are the place.
-    signs = [token for token in tokens if _HANZI.match(clause, token[0]) and clears([token])]
-    found = signs or _fewest(tokens, clears)
+    # A Chinese name and the signs beside it that make it one: each alone removes the doubt, and together they are the place.
+    signs = _joined([token for token in tokens if _HANZI.match(clause, token[0]) and clears([token])])
+    found = [min(signs, key=lambda run: assess(_without(clause, [run])).doubt)] if signs else _joined(_fewest(tokens, clears))
     if not found:
         return [Mark(*_trimmed(text, span), "doubt", reason)]
-    joined: list[Span] = []
-    for a, b in found:
-        if joined and a - joined[-1][1] <= 1:
-            joined[-1] = (joined[-1][0], max(b, joined[-1][1]))
+    return [Mark(start + a, start + b, "doubt", reason) for a, b in found]
+
+
+def _joined(tokens: Sequence[Span]) -> list[Span]:
+    """Neighbours in one piece."""
+    out: list[Span] = []
+    for start, end in tokens:
+        if out and start - out[-1][1] <= 1:
+            out[-1] = (out[-1][0], end)
         else:
-            joined.append((a, b))
-    return [Mark(start + a, start + b, "doubt", reason) for a, b in joined]
+            out.append((start, end))
+    return out
 
 
 def _fewest(tokens: Sequence[Span], clears: Callable[[Sequence[Span]], bool]) -> list[Span]:
