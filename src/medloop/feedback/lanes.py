@@ -125,14 +125,19 @@ class _Batch:
         return True
 
     def merged(self) -> list[tuple[_Entry, float]]:
-        """Each entry with its priority: of the other lanes the n-th share stands where the n-th share of the safety lane does."""
-        own = sorted((-entry.urgency for entry in self.safety), reverse=True)
-        found = [(entry, -entry.urgency) for entry in (*self.safety, *self.rest)]
-        for lane in (self.learning, self.lot):
-            for rank, entry in enumerate(lane):
-                depth = (rank + 0.5) / len(lane)
-                found.append((entry, own[int(depth * len(own))] if own else 1 - depth / 2))
-        return found
+        """Each entry with its priority, in the order of the queue: the n-th share of each lane stands with that of the others."""
+        self.safety.sort()
+        ranked = [
+            ((rank + 0.5) / len(lane), entry)
+            for lane in (self.safety, self.learning, self.lot)
+            for rank, entry in enumerate(lane)
+        ]  # fmt: skip
+        ranked.sort(key=lambda one: one[0])
+        found = list[tuple[_Entry, float]]()
+        for depth, entry in ranked:
+            beside = self.safety[int(depth * len(self.safety))] if self.safety else None
+            found.append((entry, -beside.urgency if beside else 1 - depth / 2))
+        return found + [(entry, -entry.urgency) for entry in self.rest]
 
 
 def _entries(candidates: Sequence[Candidate], signals: Signals, config: QueueConfig, seen: Seen) -> list[_Entry]:
