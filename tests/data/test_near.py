@@ -108,3 +108,8 @@ def test_generic_questions_match_only_themselves() -> None:
     assert vocabulary.generic(asked).tolist() == [False] * 300 + [True]
     measured = Measured(asked, vocabulary, Nearness())
     assert np.flatnonzero(measured.near(measured, 300, np.arange(301))).tolist() == [300]
+
+
+def test_questions_of_signs_alone_are_near_themselves_only() -> None:
+    assert near_to("!!", ["??", "!!", "👍", "我奶奶85岁，血压160，吃什么药"]) == [1]
+    assert dict(near_pairs(Questions.of([question_features(text) for text in ("👍", "!!", "")]), VOCABULARY, Nearness()))

@@ -57,6 +57,7 @@ def question_marks(text: str) -> tuple[int, Hashes]:
     folded = unicodedata.normalize("NFKC", text).casefold()
     bare = _POLITE.sub(" ", folded)
     words = _TOKEN.findall(_DIGITS.sub("0", bare.translate(_NUMERALS))) or _TOKEN.findall(folded)
+    words = words or [folded]  # signs alone, "??": one word that is like no other
     ids = _ids(words)
     single = _squeeze(ids) & np.uint32(0xFFFFFFFE)
     pairs = _squeeze(ids[:-1] * _STEP + ids[1:]) | np.uint32(1)
