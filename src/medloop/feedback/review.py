@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     r"\d(?:[^\w\n]{0,4}\d)+|[零〇一二三四五六七八九幺壹贰叁肆伍陆柒捌玖]{3,}|[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+(?:['’@.\-][^\W_\u3400-\u9fff]+)*"
 )
 _HANZI = re.compile(r"[\u3400-\u9fff]")
-_HIDDEN = "[NAME_9]"  # as if it had been taken out
+_HIDDEN, _COMMON = "[NAME_9]", "it"
 Span = tuple[int, int]
 
 
@@ -43,7 +43,7 @@ def marks(texts: Sequence[str]) -> list[list[Mark]]:
 
 
 def _marks(text: str, seen: Assessment) -> list[Mark]:
-    taken = [Mark(one.start, one.end, "taken_out", one.kind) for one in seen.spans or _found(text)]
+    taken = [Mark(one.start, one.end, "taken_out", one.kind) for one in (seen.spans if seen.cleaned else _found(text))]
     if not seen.quarantined:
         return taken
     spots = _spots(text)
@@ -82,21 +82,29 @@ def _inside(text: str, span: Span, reason: str) -> list[Mark]:
     tokens = [(found.start(), found.end()) for found in _TOKEN.finditer(clause)] if len(clause) <= MOST_CLAUSE else []
 
     def clears(hidden: Sequence[Span]) -> bool:
-        return not assess(_without(clause, hidden)).quarantined
+        return not any(assess(text).quarantined for text in _without(clause, hidden))
 
     # A Chinese name and the signs beside it that make it one: each alone removes the doubt, and together they are the place.
-    signs = _joined([token for token in tokens if _HANZI.match(clause, token[0]) and clears([token])])
-    found = [min(signs, key=lambda run: assess(_without(clause, [run])).doubt)] if signs else _joined(_fewest(tokens, clears))
+    single = _joined([token for token in tokens if clears([token])], apart=0)
+    found = _best(clause, single) if single else _joined(_fewest(tokens, clears), apart=1)
     if not found:
         return [Mark(*_trimmed(text, span), "doubt", reason)]
     return [Mark(start + a, start + b, "doubt", reason) for a, b in found]
 
 
-def _joined(tokens: Sequence[Span]) -> list[Span]:
-    """Neighbours in one piece."""
+def _best(clause: str, places: Sequence[Span]) -> list[Span]:
+    """Those without which least doubt is left; of words the longest, for a name is seldom shorter than what stands beside it."""
+    left = {place: sum(assess(text).doubt for text in _without(clause, [place])) for place in places}
+    best = [place for place in places if left[place] == min(left.values())]
+    words = [place for place in best if not _HANZI.match(clause, place[0])]
+    return [max(words, key=lambda place: place[1] - place[0])] if words else best
+
+
+def _joined(tokens: Sequence[Span], apart: int) -> list[Span]:
+    """Neighbours in one piece, at most so many signs apart."""
     out: list[Span] = []
     for start, end in tokens:
-        if out and start - out[-1][1] <= 1:
+        if out and start - out[-1][1] <= apart:
             out[-1] = (out[-1][0], end)
         else:
             out.append((start, end))
@@ -119,10 +127,15 @@ def _fewest(tokens: Sequence[Span], clears: Callable[[Sequence[Span]], bool]) ->
     return hidden
 
 
-def _without(clause: str, hidden: Sequence[Span]) -> str:
-    for start, end in reversed(hidden):
-        clause = clause[:start] + _HIDDEN + clause[end:]
-    return clause
+def _without(clause: str, hidden: Sequence[Span]) -> list[str]:
+    """The clause as if these had been taken out, and with a common word instead: beside a placeholder, words look different."""
+    made = []
+    for instead in (_HIDDEN, _COMMON):
+        text = clause
+        for start, end in reversed(hidden):
+            text = text[:start] + (_HIDDEN if _HANZI.match(clause, start) else instead) + text[end:]
+        made.append(text)
+    return list(dict.fromkeys(made))
 
 
 def _trimmed(text: str, span: Span) -> Span:

@@ -1,0 +1,75 @@
+"""Where the doubt is: found by trying, on a scrubber of which the test knows what it doubts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from medloop.feedback import review
+from medloop.privacy.scrub import Assessment, Found
+
+
+@pytest.fixture
+def doubting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], bool]], None]:
+    """A scrubber that takes out `PHONE` and doubts what the test says."""
+
+    def put(doubts: Callable[[str], bool]) -> None:
+        def assess(text: str) -> Assessment:
+            at = text.find("13800138000")
+            spans = (Found(at, at + 11, "PHONE"),) if at >= 0 else ()
+            return Assessment(text, spans, 1.0 if doubts(text) else 0.0, ("a name",) if doubts(text) else ())
+
+        monkeypatch.setattr(review, "assess", assess)
+        monkeypatch.setattr(review, "Scrubber", lambda: type("Fake", (), {"assess": staticmethod(assess)}))
+
+    return put
+
+
+def marked(text: str, what: str = "doubt") -> list[str]:
+    (found,) = review.marks([text])
+    assert all(before.end <= after.start for before, after in itertools.pairwise(found))
+    return [text[one.start : one.end] for one in found if one.what == what]
+
+
+def test_the_word_that_is_doubted_is_marked_and_no_other(doubting) -> None:
+    doubting(lambda text: "zorblax" in text)
+    assert marked("Call 13800138000 now. My uncle zorblax coughs, and I do not.") == ["zorblax"]
+    assert marked("Call 13800138000 now. My uncle zorblax coughs.", "taken_out") == ["13800138000"]
+
+
+def test_two_words_that_are_doubted_are_both_marked(doubting) -> None:
+    doubting(lambda text: "zorblax" in text or "quimby" in text)
+    assert marked("uncle zorblax and his wife quimby cough") == ["zorblax", "quimby"]
+
+
+def test_a_word_that_only_matters_beside_a_placeholder_is_not_the_place(doubting) -> None:
+    doubting(lambda text: "zorblax" in text and not text.startswith("[NAME_9]"))
+    assert marked("considerations for zorblax at home") == ["zorblax"]
+
+
+def test_of_several_the_longest_word_is_the_place(doubting) -> None:
+    doubting(lambda text: "uncle zorblax" in text)
+    assert marked("my uncle zorblax coughs") == ["zorblax"]
+
+
+def test_chinese_signs_that_make_a_name_together_are_one_place(doubting) -> None:
+    doubting(lambda text: "安可心" in text)
+    assert marked("邻居安可心让我试试") == ["安可心"]
+
+
+def test_a_doubt_about_no_clause_alone_is_put_where_it_goes_away(doubting) -> None:
+    doubting(lambda text: "zorblax" in text and "seven" in text)
+    assert marked("He is zorblax. She is seven. Both cough.") == ["He is zorblax", "She is seven"]
+
+
+def test_a_clause_too_long_to_try_is_marked_whole(doubting) -> None:
+    doubting(lambda text: "zorblax" in text)
+    long = "word " * 100 + "zorblax"
+    assert marked(f"Short. {long}. Short.") == [long]
+
+
+def test_a_text_without_doubt_has_none(doubting) -> None:
+    doubting(lambda text: False)
+    assert marked("Nothing here, call 13800138000.") == []
