@@ -113,6 +113,7 @@ def test_kept_jobs_go_on_and_the_proof_says_that_they_were_kept(settings: Settin
     job_id = filed(settings, "DPO")
     proof = erased(settings, keep_jobs=True)
     assert proof.keep_jobs and proof.cancelled == () and row(settings, job_id).state == "queued"
+    assert proof.jobs == (f"jobs/{job_id}",)
 
 
 def test_who_sits_at_a_terminal_is_asked_first(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def _print_proof(proof: Proof) -> None:
     done = {f"jobs/{job['job']}" for job in proof.cancelled}
     for name in proof.jobs:
         if name not in done:
-            common.say(f"flagged    {name}: begun on erased data; cancel it, or start it again on the new data")
+            common.say(f"flagged    {name}: learns from erased data; cancel it, or start it again on the new data")
     for path in proof.elsewhere:
         common.say(f"elsewhere  {path}: was made of these records and lies outside the workspace; see to it yourself")
     for name in proof.left:

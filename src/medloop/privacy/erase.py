@@ -92,7 +92,7 @@ class Proof(Case):
     tombstones: tuple[dict[str, str], ...] = ()
     files: tuple[dict[str, Any], ...] = ()  # what was rewritten or removed, with its hash before and after
     flagged: tuple[dict[str, str], ...] = ()  # models that learnt from what went
-    jobs: tuple[Text, ...] = ()  # runs that were begun on the old data
+    jobs: tuple[Text, ...] = ()  # runs that were begun on the old data, and jobs that were kept
     cancelled: tuple[dict[str, str], ...] = ()  # training jobs that were stopped for it
     elsewhere: tuple[Text, ...] = ()  # files outside the workspace that were made of it
     store: str = ""
@@ -269,10 +269,13 @@ def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None, jo
     erasing.remove(store, {name: set(ids) for name, ids in plan.found.items()}, order)
     needles, log = _needles(plan), folder / f"{plan.erasure_id}.files.jsonl"
     erase_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
-    if jobs and not plan.keep_jobs and _stop(store, plan, log, jobs):
+    learning = _learning(store, plan, log, jobs) if jobs else []
+    if jobs and learning and not plan.keep_jobs:
+        jobs.stop(learning, plan.erasure_id)
         # What a job wrote down between the rewriting and its end.
         erase_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
     changes = erase_files.logged(log)
+    kept = {f"jobs/{one}" for one in learning} if plan.keep_jobs else set()
     flagged, begun, elsewhere = settle(store, plan.erasure_id, plan.actor, changes, plan.datasets)
     marks = [bytes.fromhex(mark) for mark in plan.marks]
     compacted = erasing.compact(store, list(plan.found), lambda: erase_files.still_there(store, marks))
@@ -282,21 +285,19 @@ def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None, jo
         **{name: getattr(plan, name) for name in Case.model_fields}, finished=utc_now(), complete=not last.hits,
         rows=_counted(stones), tombstones=tuple(stones),
         files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
-        flagged=tuple(flagged), jobs=tuple(begun), cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()),
-        elsewhere=tuple(elsewhere), store=compacted, verified=_verified(last, plan, needles),
-        left=tuple(last.hits), unsearched=tuple(last.unsearched),
+        flagged=tuple(flagged), jobs=tuple(sorted({*begun, *kept})),
+        cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=compacted,
+        verified=_verified(last, plan, needles), left=tuple(last.hits), unsearched=tuple(last.unsearched),
     )  # fmt: skip
     _prove(store, proof, folder)
     return proof
 
 
-def _stop(store: Store, plan: Plan, log: Path, jobs: Jobs) -> bool:
-    """End the training jobs that learn from what went; whether there were any."""
+def _learning(store: Store, plan: Plan, log: Path, jobs: Jobs) -> list[str]:
+    """Training jobs that learn from what went."""
     changes = erase_files.logged(log)
     hashes = old_hashes(changes, plan.datasets)
-    found = jobs.on(hashes | learnt(store, hashes), [change["path"] for change in changes])
-    jobs.stop(found, plan.erasure_id)
-    return bool(found)
+    return jobs.on(hashes | learnt(store, hashes), [change["path"] for change in changes])
 
 
 def _verified(last: Files, plan: Plan, needles: Needles) -> dict[str, int]:
@@ -311,7 +312,10 @@ def _prove(store: Store, proof: Proof, folder: Path) -> None:
     text = json.dumps(proof.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
     atomic_write(path, text, mode=0o600)
     done = "erasure.done" if proof.complete else "erasure.incomplete"
-    _note(store, proof.actor, done, proof.erasure_id, rows=sum(proof.rows.values()), files=len(proof.files), left=len(proof.left))
+    _note(
+        store, proof.actor, done, proof.erasure_id, rows=sum(proof.rows.values()), files=len(proof.files),
+        left=len(proof.left), jobs_cancelled=len(proof.cancelled),
+    )  # fmt: skip
     if proof.complete:
         for ending in (".files.jsonl", PENDING):
             scan.remove(folder / f"{proof.erasure_id}{ending}")

@@ -78,7 +78,7 @@ def _learnt(proof: Proof) -> str:
     ]
     said += [f"- The training job `{one['job']}` is {one['state']}: it was learning from it." for one in proof.cancelled]
     done = {f"jobs/{one['job']}" for one in proof.cancelled}
-    said += [f"- The run `{name}` was begun on it and refuses to go on." for name in proof.jobs if name not in done]
+    said += [f"- The run `{name}` learns from it; begun before, it refuses to go on." for name in proof.jobs if name not in done]
     if proof.keep_jobs:
         said.append("- Training jobs were left alone, as was asked for (`--keep-jobs`).")
     return "## What had learnt from it\n\n" + ("\n".join(said) or "No model and no training job of this workspace.")
