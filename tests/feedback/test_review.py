@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 
@@ -73,3 +74,11 @@ def test_a_clause_too_long_to_try_is_marked_whole(doubting) -> None:
 def test_a_text_without_doubt_has_none(doubting) -> None:
     doubting(lambda text: False)
     assert marked("Nothing here, call 13800138000.") == []
+
+
+def test_a_text_that_is_held_at_the_very_bound_has_a_reason_too(doubting, monkeypatch: pytest.MonkeyPatch) -> None:
+    doubting(lambda text: "zorblax" in text)
+    doubted = review.assess
+    monkeypatch.setattr(review, "assess", lambda text: dataclasses.replace(doubted(text), reasons=()))
+    (found,) = review.marks(["uncle zorblax coughs"])
+    assert [one.why for one in found] == [review.UNSURE]

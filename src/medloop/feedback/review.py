@@ -15,6 +15,7 @@ from typing import Literal
 
 from medloop.privacy.scrub import Assessment, Found, Scrubber, assess, find
 
+UNSURE = "something the scan is not sure about"
 MOST_CLAUSE = 400  # characters; a longer clause is marked whole
 MOST_CLAUSES = 12  # of one text that are looked into
 _CLAUSE = re.compile(r"[^。！？；!?;\n.,，]+(?:[.,](?=\S)[^。！？；!?;\n.,，]+)*")
@@ -71,10 +72,15 @@ def _spots(text: str) -> list[Mark]:
     clauses = [(found.start(), found.end()) for found in _CLAUSE.finditer(text)]
     alone = [(span, seen) for span in clauses if (seen := assess(text[slice(*span)])).quarantined][:MOST_CLAUSES]
     if alone:
-        return [mark for span, seen in alone for mark in _inside(text, span, seen.reasons[0])]
-    reason = next(iter(assess(text).reasons), "")
+        return [mark for span, seen in alone for mark in _inside(text, span, _reason(seen))]
+    reason = _reason(assess(text))
     without = [span for span in clauses[:MOST_CLAUSES] if not assess(text[: span[0]] + text[span[1] :]).quarantined]
     return [Mark(*_trimmed(text, span), "doubt", reason) for span in without]
+
+
+def _reason(seen: Assessment) -> str:
+    """The strongest; a text at the very bound is held without one."""
+    return seen.reasons[0] if seen.reasons else UNSURE
 
 
 def _inside(text: str, span: Span, reason: str) -> list[Mark]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from medloop.feedback.review import Mark
+from medloop.feedback.review import UNSURE, Mark
 from medloop.web.words import Words
 
 # What the scan says in English, by the key of its words. A reason that is not here is shown as the scan says it.
@@ -16,6 +16,7 @@ DOUBTS = {
     "a number or an address that could not be taken out": "doubt_number",
     "characters that are not Unicode text": "doubt_unicode",
     "a text that keeps changing while it is scrubbed": "doubt_changing",
+    UNSURE: "doubt_unsure",
 }
 
 
