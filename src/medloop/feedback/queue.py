@@ -46,7 +46,7 @@ class QueueConfig(BaseModel):
     raters: int = Field(2, ge=1, le=25, description="People who rate or compare each item; a correction needs one.")
     lease_minutes: float = Field(30, gt=0, le=1440, description="How long an item stays with a rater who does not finish it.")
     learn: float = Field(
-        0.3,
+        0.25,
         ge=0,
         le=1,
         description="Share of the items that is chosen for what it teaches the reward model; more where safety has less.",
