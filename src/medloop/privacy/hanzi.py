@@ -178,6 +178,8 @@ def _needed(text: str, start: int, end: int, record: bool) -> float:
     """How sure the network must be: less in a record, more for what is no surname or part of an ordinary word."""
     if not _surname(text, start):
         return 0.6 if record else 0.85
+    if text[start + 1 : start + 2] == "某":
+        return 2.0  # 郑某: somebody has been taken out already
     if end - start == 1 and not _CALLED.match(text, end):
         led = start and text[start - 1] in _BEFORE and not (start > 1 and _HAN.match(text[start - 2]))
         return 0.5 if led else 0.9

@@ -21,7 +21,7 @@ from medloop.privacy.patterns import CODE, MONTH, PATTERNS, left_over
 from medloop.privacy.tagger import MASK
 
 VERSION = "3"
-QUARANTINE = 0.85  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
+QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"(?<!\d)\+?\d(?:[ \-.·/]{0,3}\d){7,39}(?:[ -]?[Xx](?![A-Za-z0-9]))?")
@@ -195,8 +195,8 @@ class _Seen:
         self.plain = _PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
         self.formed = _forms(self.plain)
         known = merge([*(span for span in self.formed if span[2] != "ADDRESS"), *self.masks])
-        self.tagged = tagged.find(tagged.parts_of(self.plain, known))
-        record = bool(self.masks) or any(kind in _PERSONAL for _, _, kind in self.formed)
+        record = bool(self.masks) or any(kind in _PERSONAL for _, _, kind in self.formed) or tagged.somebody(self.plain)
+        self.tagged = tagged.find(tagged.parts_of(self.plain, known), record)
         self.chinese = ([], 0.0) if self.plain.isascii() else hanzi.load().find(self.plain, record)
 
     def stood(self, span: Span) -> Span:

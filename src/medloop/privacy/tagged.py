@@ -20,24 +20,38 @@ _ABBREVIATION = re.compile(
 _MEDICAL_TAIL = re.compile(
     r".{6}(?:al|ar|ous|ary|gyria|ae)$|.{3}(?:itis|osis|oses|emias?|aemia|omas?|pathy|pathies|pathic|algia|ectomy|otomy|oscopy|ism|uria|plegia|plegic|paresis|penia|cytosis|genesis"
     r"|genic|megaly|plasty|rrh[eo]+a|stenosis|trophy|trophic|malacia|phobia|lysis|edema|graphy|gram|ology|ologists?|itic|otic|emic|pril|olol|statin"
-    r"|azole|mycin|cillin|oxacin|mab|nib|vir|sartan|dipine|zepam|caine|prazole|gliptin|glutide|ergic|oma|cephaly|dactyly|ploidy|typing|philia|bullosa|cocci|coccus|therapy|therapies|chemistry|sensiti[sz]ers?|steroids?|suppressive|sporine|prevention|amine|phrine|tonin|globin|plasia|iridia|cyte|cytes|kine|kines|zyme|ergic|oid|oids|ium|ic|ics|ide|ate)$",
+    r"|azole|mycin|cillin|oxacin|mab|nib|vir|sartan|dipine|zepam|caine|prazole|gliptin|glutide|ergic|oma|ylus|philus|bacter|monas|ella|virus|plasma|phyton|cephaly|dactyly|ploidy|typing|philia|bullosa|cocci|coccus|therapy|therapies|chemistry|sensiti[sz]ers?|steroids?|suppressive|sporine|prevention|amine|phrine|tonin|globin|plasia|iridia|cyte|cytes|kine|kines|zyme|ergic|oid|oids|ium|ic|ics|ide|ate)$",
     re.I,
 )
 Span = tuple[int, int, str]
 
 
+_RECORD = 30.0  # the least that is added to names in a text that is known to speak of somebody
 DOUBTLESS = -60.0  # a word so far from being taken out is no reason to doubt
 Part = tuple[int, str, list[Token], str]
 Judged = tuple[Part, list[Three], list[int]]
 
 
-def find(parts: Iterable[Part]) -> tuple[list[Span], list[Judged]]:
-    """Names, places and organisations of the parts in Latin letters; and what `nearest` needs to say how sure that is."""
+_SOMEBODY = re.compile(
+    r"\b(?:Mr|Mrs|Ms|Miss|Dr)\b\.? [A-Z]|\b(?:[Mm]y|[Hh]er|[Hh]is) (?:wife|husband|son|daughter|mother|father|mom|dad|brother"
+    r"|sister|friend|neighbou?r)\b|\b(?:[Ss]he|[Hh]e) (?:lives|reports|reported|denies|works|said|says|came|called)\b"
+)
+
+
+def somebody(folded: str) -> bool:
+    """Whether one person is spoken of, by title, kinship or as "she": not patients in general."""
+    return _SOMEBODY.search(folded) is not None
+
+
+def find(parts: Iterable[Part], record: bool = False) -> tuple[list[Span], list[Judged]]:
+    """Names, places and organisations of the parts in Latin letters; and what `nearest` needs to say how sure that is.
+
+    `record`: the text is known to speak of somebody, so that less is asked of a name."""
     spans, judged, model = list[Span](), list[Judged](), tagger.load()
     for part in parts:
         start, text, words, manner = part
         scores = model.scores(text, words, manner)
-        tags = model.path(scores, model.bias[manner])
+        tags = model.path(scores, max(model.bias[manner], _RECORD) if record else model.bias[manner])
         if any(tags):
             spans += [(a + start, b + start, kind) for a, b, kind in _spans(text, words, tags, manner[1] != "0")]
         judged.append((part, scores, tags))
@@ -209,7 +223,8 @@ def _innocent(words: Sequence[Token], kind: str, before: str, medical: bool, mix
     if kind == "PLACE" and digits and not all("M" in mark for mark in marks):
         dose = all(len(word) < 4 and word.isupper() for word in letters) and not any(len(number) == 5 for number in digits)
         count = max(map(len, digits)) < 4 and all(_term(word, mark, medical) for word, mark in zip(letters, marks, strict=True))
-        return medical and (dose or count)  # else an address
+        single = max(map(len, digits)) < 4 and all(len(word) == 1 for word in letters)  # +2 D, 3 T
+        return single or (medical and (dose or count))  # else an address
     if not any(token.word[0].isupper() or token.word[0].isdigit() for token in words) and mixed:
         return True  # capitals are used in this text, and here there are none
     if medical and " ".join(letters).lower() in _BODIES:
@@ -232,7 +247,7 @@ def _innocent(words: Sequence[Token], kind: str, before: str, medical: bool, mix
 
 
 _BODIES = frozenset(("child health", "inc", "inc web", "human development", "world bank", "who and world bank"))
-_LATIN = frozenset("situ vitro vivo utero facto versus vulgaris".split())
+_LATIN = frozenset("situ vitro vivo utero facto versus vulgaris spina bifida saliva americas latinas".split())
 # What is called after somebody; and bodies whose own name begins with a person's.
 _CALLED = frozenset(
     """cell type variant anomaly malformation complex operation technique scan trial study questionnaire inventory model equation
