@@ -135,13 +135,13 @@ class Names:
             found.append((*_whole(text, places[at], places[last - 1] + 1), max(name[at:last])))
             done = last
         # Where one person is named for certain, others are likely.
-        record = record or any(best >= 0.95 and _needed(text, start, end, False) <= 0.5 for start, end, best in found)
+        record = record or any(best >= 0.95 and _needed(text, start, end, False) <= 0.55 for start, end, best in found)
         out, nearest = list[tuple[int, int]](), 0.0
         for start, end, best in found:
             needed = _needed(text, start, end, record)
             if best >= needed:
                 out.append((start, end))
-            else:
+            elif end - start > 1:
                 nearest = max(nearest, best / needed)
         return out, nearest
 
@@ -188,14 +188,14 @@ def _needed(text: str, start: int, end: int, record: bool) -> float:
     if text[start:end] in words():
         return (0.8 if record else 0.95) if end - start < 3 else 0.97
     if _cut(text, start, end):
-        return 0.5 if record else 0.85
-    return 0.2 if record else 0.5
+        return 0.5 if record else 0.9
+    return 0.2 if record else 0.55
 
 
 # Weekdays, wishes and towns that begin with a surname.
 _NOT = re.compile(
     "周[一二三四五六日末]|祝[健您你早好平愉顺生一]|吉林|南京|宣武|温州|康复|安徽|江苏|江西|青海|云南|贵州|石家庄|常州|金华"
-    "|陆军|连云港|安阳|小梁"
+    "|陆军|连云港|安阳|小梁|张冠李戴"
 )
 
 

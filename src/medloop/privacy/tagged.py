@@ -26,6 +26,11 @@ _MEDICAL_TAIL = re.compile(
 Span = tuple[int, int, str]
 
 
+_FEW = 4  # words of a remark
+_DRUG = re.compile(
+    "(?:cillin|mycin|statin|sartan|pril|olol|azole|dipine|zepam|oxacin|gliptin|caine|farin|itis|osis|emia|ectomy|pathy|algia)$",
+    re.I,
+)
 _RECORD = 30.0  # the least that is added to names in a text that is known to speak of somebody
 DOUBTLESS = -60.0  # a word so far from being taken out is no reason to doubt
 Part = tuple[int, str, list[Token], str]
@@ -138,6 +143,7 @@ def _latin(folded: str) -> list[tuple[int, int]]:
 
 def _spans(text: str, words: Sequence[Token], tags: list[int], medical: bool) -> list[Span]:
     filled, mixed = _fill(words, tags), tagger.case_of(text) == "a"
+    few = sum(token.word[0].isalpha() for token in words) <= _FEW
     out: list[Span] = []
     first = 0
     while first < len(words):
@@ -150,12 +156,23 @@ def _spans(text: str, words: Sequence[Token], tags: list[int], medical: bool) ->
             kind = TAGS[tag]
             if (
                 span
+                and not (few and _known(words[first : last + 1]))
                 and not (medical and kind != "PLACE" and _eponym(words, last))
                 and not _innocent(words[first : last + 1], kind, before, medical, mixed)
             ):
                 out.append(span)
         first = last + 1
     return out
+
+
+def _known(words: Sequence[Token]) -> bool:
+    """ "Unsafe", "Too long", "LGTM", "Amoxicillin": a remark of a few words, each of them an ordinary one."""
+    letters = [token.word for token in words if token.word[0].isalpha()]
+    return all(_DRUG.search(word) or (not lists.marks().get(word.lower()) and _remark(word)) for word in letters)
+
+
+def _remark(word: str) -> bool:
+    return _plain(word) or (word.isupper() and len(word) < 5)
 
 
 def _fill(words: Sequence[Token], tags: list[int]) -> list[int]:
@@ -288,6 +305,8 @@ def _people(word: str) -> bool:
 
 @lru_cache(maxsize=32_768)
 def _term(word: str, mark: str, medical: bool) -> bool:
+    if _DRUG.search(word):
+        return True
     if medical and ((word.isupper() and len(word) < 7) or word.lower() in _LATIN):
         return True
     if set(mark) & set("QDNM") or len(word) < 3:
