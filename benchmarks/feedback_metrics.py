@@ -9,6 +9,7 @@ process grew by while measuring; times are processor time, so that other work on
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import resource
 import statistics
@@ -73,7 +74,9 @@ def main() -> None:
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--records", type=int, default=100_000)
     args.add_argument("--items", type=int, default=20_000)
+    args.add_argument("--out", type=Path, help="JSON file for the results")
     given = args.parse_args()
+    told: dict[str, float] = {"records": given.records, "items": given.items}
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(home=Path(folder))
         init_workspace(Path(folder))
@@ -84,18 +87,22 @@ def main() -> None:
             found = measure(store)
             took = time.process_time() - began
             grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-            print(f"metrics of {found.feedback:,} ratings by {len(found.raters)} raters: {took:.1f} s, {grown:.0f} MB more")
+            told |= {"ratings": found.feedback, "raters": len(found.raters), "metrics_s": took, "metrics_mb": grown}
             rows.add_items(store, items(given.items), actor="benchmark")
             some = [1e3 * one for one in turns(store, 400)]
-            print(f"next of {given.items:,} open items: median {statistics.median(some):.1f} ms, worst {max(some):.1f} ms")
+            told |= {"next_item_ms": statistics.median(some), "next_item_worst_ms": max(some)}
             began = time.process_time()
             assert maybe_trigger(store, settings) is not None
-            print(f"a trigger, with {given.records:,} new records counted: {time.process_time() - began:.1f} s")
+            told["trigger_s"] = time.process_time() - began
             fill(store, 500)
             began = time.process_time()
             for _ in range(50):
                 assert maybe_trigger(store, settings) is None
-            print(f"no trigger, 500 new records: {1e3 * (time.process_time() - began) / 50:.2f} ms")
+            told["no_trigger_of_500_new_ms"] = 1e3 * (time.process_time() - began) / 50
+    text = json.dumps({name: round(value, 2) for name, value in told.items()}, indent=2)
+    print(text)
+    if given.out:
+        given.out.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

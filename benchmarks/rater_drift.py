@@ -8,6 +8,9 @@ A rater without drift gives stars by a fixed law around the others' mean; one wi
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 
@@ -34,17 +37,29 @@ def main() -> None:
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--raters", type=int, default=1000)
     args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--out", type=Path, help="JSON file for the results")
     given = args.parse_args()
-    print("share of raters with a false alarm within 1,000 ratings")
-    print(f"{'law':20} " + " ".join(f"h={h:<6}" for h in (8, 9, 10, 12)))
+    found = json.dumps(
+        {"false_alarms": false_alarms(given.raters, given.seed), "seen": seen(given.raters, given.seed + 1)}, indent=2
+    )
+    print(found)
+    if given.out:
+        given.out.write_text(found + "\n", encoding="utf-8")
+
+
+def false_alarms(raters: int, seed: int) -> dict[str, dict[str, float]]:
+    """By law and threshold: the share of raters with a false alarm within 1,000 ratings."""
+    found = {}
     for name, law in LAWS.items():
-        rng = np.random.default_rng(given.seed)
-        rows = stars(rng, law, (given.raters, 1000))
-        shares = [np.mean([first_alarm(row, h) is not None for row in rows]) for h in (8.0, 9.0, 10.0, 12.0)]
-        print(f"{name:20} " + " ".join(f"{share:7.1%} " for share in shares))
-    print(f"\nratings until a shift is seen, median (share seen within 100), h={H:g}, law 'mild'")
-    rng = np.random.default_rng(given.seed + 1)
-    base = stars(rng, LAWS["mild"], (given.raters, 400)).astype(float)
+        rows = stars(np.random.default_rng(seed), law, (raters, 1000))
+        found[name] = {f"h={h:g}": share(first_alarm(row, h) is not None for row in rows) for h in (8.0, 9.0, 10.0, 12.0)}
+    return found
+
+
+def seen(raters: int, seed: int) -> dict[str, dict[str, float]]:
+    """By shift: ratings until it is seen, in the median, and the share seen within 100; the default threshold, law 'mild'."""
+    base = stars(np.random.default_rng(seed), LAWS["mild"], (raters, 400)).astype(float)
+    found = {}
     for shift in (0.5, 1.0, 1.5, 2.0):
         delays = []
         for row in base:
@@ -53,7 +68,12 @@ def main() -> None:
             at = first_alarm(moved, H)
             if at is None or at >= 200:
                 delays.append(np.inf if at is None else at - 199)
-        print(f"  -{shift} stars: {np.median(delays):.0f} ({np.mean(np.array(delays) <= 100):.0%})")
+        found[f"-{shift} stars"] = {"median_ratings": float(np.median(delays)), "within_100": share(at <= 100 for at in delays)}
+    return found
+
+
+def share(hits: Iterable[bool]) -> float:
+    return round(float(np.mean(list(hits))), 4)
 
 
 if __name__ == "__main__":
