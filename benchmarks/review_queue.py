@@ -72,8 +72,8 @@ def strata(text: str) -> tuple[Any, ...]:
     return strata_of(text)
 
 
-def made_pairs(count: int) -> list[tuple[str, str, str]]:
-    return [(row["prompt"], row["chosen"], row["rejected"]) for row in generate_pairs(count, seed=77)]
+def made_pairs(count: int, seed: int) -> list[tuple[str, str, str]]:
+    return [(row["prompt"], row["chosen"], row["rejected"]) for row in generate_pairs(count, seed=seed)]
 
 
 def pairs_of(path: Path) -> list[tuple[str, str, str]]:
@@ -227,7 +227,7 @@ def _smooth(curve: Array) -> Array:
 
 
 def report_labels(given: argparse.Namespace, seeds: range) -> dict[str, Any]:
-    pairs = pairs_of(given.pairs) if given.pairs else made_pairs(6000)
+    pairs = pairs_of(given.pairs) if given.pairs else made_pairs(6000, given.made)
     reads = differences(pairs, crossed=not given.pairs)
     runs = {}
     for way in given.ways:
@@ -252,6 +252,7 @@ def main() -> None:
     args.add_argument("--seeds", type=int, default=10)
     args.add_argument("--first", type=int, default=0, help="the first seed")
     args.add_argument("--pairs", type=Path, help="a file of pairs (default: made ones)")
+    args.add_argument("--made", type=int, default=77, help="seed of the generator of made pairs")
     args.add_argument("--pool", type=int, default=2000, help="pairs that wait, at most")
     args.add_argument("--labels", type=int, default=600, help="labels to give, at most")
     args.add_argument("--noise", type=float, default=0.1, help="share of wrong labels added")
