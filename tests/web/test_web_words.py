@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from medloop.feedback.queue import WEIGHTS
 from medloop.store.users import ROLES
 from medloop.web import render
 from medloop.web.forms import AXES
@@ -54,7 +55,8 @@ def test_a_sentence_is_said_in_both_languages_and_used(key):
 def test_every_sentence_that_a_page_asks_for_is_there():
     asked = set(re.findall(r"""\bt\(["']([a-z0-9_]+)["'](?! ~)""", TEXT))
     assert len(asked) > 100 and not asked - set(table())
-    names = [f"role_is_{role}" for role in ROLES] + [f"axis_{axis}" for axis in AXES]
+    reasons = {*WEIGHTS, "teaches", "explore"}
+    names = [f"reason_{name}" for name in reasons] + [f"role_is_{role}" for role in ROLES] + [f"axis_{axis}" for axis in AXES]
     names += [f"{kind}_{name}" for name in render.MENU for kind in ("nav", "card")] + [
         f"card_{name}_text" for name in render.MENU
     ]
