@@ -135,7 +135,7 @@ class Names:
             found.append((*_whole(text, places[at], places[last - 1] + 1), max(name[at:last])))
             done = last
         # Where one person is named for certain, others are likely.
-        record = record or any(best >= 0.95 and _needed(text, start, end, False) <= 0.55 for start, end, best in found)
+        record = record or any(best >= 0.95 and _needed(text, start, end, False) <= 0.6 for start, end, best in found)
         out, nearest = list[tuple[int, int]](), 0.0
         for start, end, best in found:
             needed = _needed(text, start, end, record)
@@ -188,8 +188,8 @@ def _needed(text: str, start: int, end: int, record: bool) -> float:
     if text[start:end] in words():
         return (0.8 if record else 0.95) if end - start < 3 else 0.97
     if _cut(text, start, end):
-        return 0.5 if record else 0.9
-    return 0.2 if record else 0.55
+        return 0.5 if record else 0.93
+    return 0.2 if record else 0.6
 
 
 # Weekdays, wishes and towns that begin with a surname.

@@ -85,7 +85,9 @@ def capital_left(folded: str) -> bool:
 def _nearest(part: str, words: Sequence[Token], gaps: Sequence[float], medical: bool, best: float) -> float:
     mixed = tagger.case_of(part) == "a"
     for word, gap in zip(words, gaps, strict=True):
-        if gap > best and gap > DOUBTLESS and word.word[0].isalpha() and not _ordinary(word.word):
+        if gap <= best or gap <= DOUBTLESS or not word.word[0].isalpha() or _ordinary(word.word):
+            continue
+        if not (mixed and word.word.isupper() and len(word.word) < 6):  # INR, MRI
             if not (medical and _innocent([word], "NAME", "", medical, mixed)):
                 best = gap
     return best
@@ -120,7 +122,7 @@ def _scientific(words: Sequence[Token]) -> bool:
     seen = 0
     for token in words:
         seen += token.word in _SCIENCE
-        if seen > 2:
+        if seen > 1:
             return True
     return False
 
