@@ -22,7 +22,7 @@ from medloop.errors import NoSpaceError
 from medloop.settings import Settings
 from medloop.store import audit, csv_safe, queue, records, users
 from medloop.store.db import open_store
-from medloop.store.ingest import AwayError, Rows, Submission
+from medloop.store.submission import AwayError, Rows, Submission
 
 CANARY = "canary-腹痛-93b1"
 TRACE = {

@@ -16,7 +16,8 @@ from medloop.contracts import AuditEvent, Feedback, Trace, utc_now
 from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.store import audit, records
 from medloop.store.db import Store, open_store
-from medloop.store.ingest import AwayError, Ingest, KeyReusedError, Known, Need, OverloadedError, Rows, Submission
+from medloop.store.ingest import Ingest
+from medloop.store.submission import AwayError, KeyReusedError, Known, Need, OverloadedError, Rows, Submission
 from medloop.store.tables import idempotency_keys, incidents
 
 CANARY = "canary-胸痛-5c1d"

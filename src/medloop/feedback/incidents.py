@@ -19,7 +19,7 @@ from medloop.contracts import AuditEvent, Incident, utc_now
 from medloop.errors import InputError
 from medloop.store import audit, records
 from medloop.store.db import Store
-from medloop.store.ingest import Known, Rows, Submission
+from medloop.store.submission import Known, Rows, Submission
 from medloop.store.tables import incidents, red_team_cases
 
 State = Literal["open", "closed"]

@@ -21,7 +21,8 @@ from medloop.errors import InputError, MedloopError, NoSpaceError
 from medloop.feedback.bodies import KINDS, Sent
 from medloop.feedback.record import Sender, hand_in
 from medloop.store.db import Store
-from medloop.store.ingest import Ingest, OverloadedError
+from medloop.store.ingest import Ingest
+from medloop.store.submission import OverloadedError
 
 MOST_LINES = 2000
 WINDOW = 64

@@ -35,7 +35,7 @@ from medloop.privacy.consent import subject_of
 from medloop.privacy.scrub import Scrubber
 from medloop.store import queue, records
 from medloop.store.db import Store
-from medloop.store.ingest import Json, Known, Need, Rows, Submission
+from medloop.store.submission import Json, Known, Need, Rows, Submission
 from medloop.store.tables import natural_id, quarantine
 
 LONG = 2000  # characters, from which a record is looked over before the writer has it

@@ -18,20 +18,32 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select
 
-from medloop.contracts import AuditEvent, Contract, utc_now
-from medloop.errors import BusyError, InputError, MedloopError, NoSpaceError, StoreError
+from medloop.contracts import utc_now
+from medloop.errors import BusyError, MedloopError, NoSpaceError, StoreError
 from medloop.store import audit, records
 from medloop.store.db import Store
-from medloop.store.tables import idempotency_keys, natural_id, quarantine
+from medloop.store.submission import (
+    AwayError,
+    Json,
+    KeyReusedError,
+    Known,
+    OverloadedError,
+    Rows,
+    Stored,
+    Submission,
+    chunks,
+    held_rows,
+    look_up,
+)
+from medloop.store.tables import idempotency_keys, natural_id
 
 MOST_BATCH = 256
 MOST_WAITING = 1024
@@ -40,91 +52,13 @@ KEPT_DAYS = 7  # a repeated request finds its first answer for so long
 BUSY = 8  # after a batch of so many, more are on their way
 LINGER_S, LINGERS = 0.002, 5
 _SWEEP_S = 600.0
-_CHUNK = 400
 # Statements are made once: SQLAlchemy takes longer to make one than SQLite to answer it.
 _KEYS = select(idempotency_keys).where(
     idempotency_keys.c.caller == bindparam("caller"), idempotency_keys.c.key.in_(bindparam("keys", expanding=True))
 )
-_HELD = select(quarantine).where(quarantine.c.record_id.in_(bindparam("ids", expanding=True)), quarantine.c.state != "released")
 
-Json = dict[str, Any]
+
 log = logging.getLogger("medloop.ingest")
-
-
-class OverloadedError(BusyError):
-    """Too much is waiting: nothing was stored, send it again later."""
-
-
-class AwayError(BusyError):
-    """The database did not answer in time: send it again later, with the same idempotency key."""
-
-
-class KeyReusedError(InputError):
-    """One idempotency key, two different requests."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What one request adds, whole or not at all. `answer` is kept with the idempotency key: ids and times, never a text."""
-
-    answer: Json
-    records: tuple[Contract, ...] = ()
-    beside: tuple[tuple[Table, Json], ...] = ()  # rows without encrypted columns
-    events: tuple[AuditEvent, ...] = ()  # beyond the line that each record has anyway
-    also: Callable[[Connection], None] | None = None  # a change to rows that are there, in the same transaction
-
-
-@dataclass(frozen=True)
-class Need:
-    """A record that a submission names: by its id, or the newest with `value` in another column."""
-
-    kind: type[Contract]
-    value: str
-    column: str = ""
-
-
-class Known:
-    """The rows that a batch asked for; opened (decrypted) only when somebody looks inside, and once for the whole batch."""
-
-    def __init__(self, store: Store, conn: Connection | None, rows: Mapping[Need, Any], held: Mapping[str, Any]) -> None:
-        self._store, self._conn, self._rows, self._held = store, conn, rows, held
-        self._opened: dict[Need, Any] = {}
-
-    def row(self, need: Need) -> Any | None:
-        """The row as stored, with `recorded_by` and the like readable; None if there is none."""
-        return self._rows.get(need)
-
-    def held(self, record_id: str) -> Any | None:
-        """The quarantine row of a needed record that nobody has released; None if there is none."""
-        return self._held.get(record_id)
-
-    def record(self, kind: type[records.C], need: Need) -> records.C | None:
-        row = self.row(need)
-        if row is None:
-            return None
-        assert self._conn is not None and need.kind is kind
-        if need not in self._opened:
-            self._opened[need] = records.from_row(self._store, self._conn, kind, row)
-        found: records.C = self._opened[need]
-        return found
-
-
-@dataclass(frozen=True)
-class Submission:
-    """One request. `build` runs in the writer's thread, outside the transaction; what it raises is its answer."""
-
-    caller: str
-    build: Callable[[Known], Rows]
-    key: str | None = None  # idempotency key, one namespace per caller
-    fingerprint: str = ""
-    needs: tuple[Need, ...] = ()
-    before: Callable[[], object] | None = None  # long work, done aside before it waits for the writer
-
-
-@dataclass(frozen=True)
-class Stored:
-    answer: Json
-    replayed: bool = False
 
 
 @dataclass
@@ -258,8 +192,8 @@ class Ingest:
             return
         try:
             with self.store.read() as conn:
-                rows = _look_up(conn, wanted)
-                self._build_with(batch, Known(self.store, conn, rows, _held(conn, rows)))
+                rows = look_up(conn, wanted)
+                self._build_with(batch, Known(self.store, conn, rows, held_rows(conn, rows)))
         except MedloopError as error:
             for item in batch:
                 item.rows = item.rows or _plain(error)
@@ -376,7 +310,7 @@ def _answers(conn: Connection, submissions: Sequence[Submission]) -> dict[tuple[
         wanted.setdefault(submission.caller, set()).add(submission.key or "")
     found: dict[tuple[str, str], tuple[str, Json]] = {}
     for caller, keys in wanted.items():  # by caller, else no index is used
-        for chunk in _chunks(sorted(keys)):
+        for chunk in chunks(sorted(keys)):
             for row in conn.execute(_KEYS, {"caller": caller, "keys": chunk}):
                 found[caller, row.key] = (row.fingerprint, row.answer)
     return found
@@ -391,35 +325,6 @@ def _is_there(conn: Connection, item: _Waiting) -> bool:
     table = records.TABLES[type(first)]
     column = table.c[natural_id(table)]
     return conn.execute(select(column).where(column == records.id_of(first))).first() is not None
-
-
-def _look_up(conn: Connection, wanted: set[Need]) -> dict[Need, Any]:
-    found = {}
-    for kind, name in {(need.kind, need.column) for need in wanted}:
-        table = records.TABLES[kind]
-        column = table.c[name or natural_id(table)]
-        for chunk in _chunks(sorted(need.value for need in wanted if (need.kind, need.column) == (kind, name))):
-            query = select(table).where(column.in_(chunk))
-            if name:  # many rows may have this value: the newest
-                newest = select(func.max(table.c.id)).where(column.in_(chunk)).group_by(column)
-                query = select(table).where(table.c.id.in_(newest))
-            for row in conn.execute(query):
-                found[Need(kind, row._mapping[column], name)] = row
-    return found
-
-
-def _held(conn: Connection, rows: Mapping[Need, Any]) -> dict[str, Any]:
-    """The quarantine rows of these records, but for released ones."""
-    ids = {row._mapping[natural_id(records.TABLES[need.kind])] for need, row in rows.items()}
-    found = {}
-    for chunk in _chunks(sorted(ids)):
-        found.update({row.record_id: row for row in conn.execute(_HELD, {"ids": chunk})})
-    return found
-
-
-def _chunks(values: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(values), _CHUNK):
-        yield values[start : start + _CHUNK]
 
 
 def _key_reused() -> KeyReusedError:

@@ -25,7 +25,7 @@ from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Prefer
 from medloop.feedback import incidents, listing
 from medloop.feedback.bodies import Id
 from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, Filter, PreferenceFilter, Reader
-from medloop.store.ingest import Rows, Submission
+from medloop.store.submission import Rows, Submission
 
 router = APIRouter(prefix="/api/v1/rlhf", tags=["feedback"])
 numbers = APIRouter(tags=["metrics"])

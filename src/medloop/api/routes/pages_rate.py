@@ -23,11 +23,12 @@ from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.feedback import queue, record
 from medloop.feedback.bodies import CorrectionBody, FeedbackBody, PreferenceBody
 from medloop.store.db import Store
-from medloop.store.ingest import Ingest, KeyReusedError, Stored
+from medloop.store.ingest import Ingest
 from medloop.store.own import Kind as OwnKind
 from medloop.store.own import own_record
 from medloop.store.queue import LapsedError, Leased, UnknownItemError, held, turns_of
 from medloop.store.reads import get_audited
+from medloop.store.submission import KeyReusedError, Stored
 from medloop.web import forms
 from medloop.web.forms import Form, Source
 from medloop.web.words import Words
