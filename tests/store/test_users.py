@@ -52,12 +52,12 @@ def test_own_records_are_ones_own_newest_first_and_audited(store, li):
     exchange = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "consent": ("training",)}
     first = Feedback(**exchange, thumb="up", recorded_by=li.user_id)
     second = Preference(prompt="q", response_a="a", response_b="b", preferred="a", recorded_by=li.user_id)
-    third = Correction(prompt="q", original="a", golden="b", recorded_by=li.user_id)
+    third = Correction(prompt="q", original="a", golden="b", recorded_by=li.user_id, consent=("evaluation",))
     newer = Feedback(**exchange, thumb="down", recorded_by=li.user_id, supersedes=first.feedback_id)
     records.add(store, [first, second, third, newer, Feedback(**exchange, thumb="up", recorded_by="somebody")], actor="test")
     found = own_records(store, li.user_id)
     assert [one.record for one in found] == [newer, third, second, first]
-    assert [one.fate for one in found] == ["waiting", "no_consent", "no_consent", "superseded"]
+    assert [one.fate for one in found] == ["waiting", "testing", "no_consent", "superseded"]
     assert [one.record for one in own_records(store, li.user_id, before=third.timestamp, limit=1)] == [second]
     assert audit.show(store, 1)[0]["action"] == "records.read"
     assert own_record(store, li.user_id, "feedback", first.feedback_id) == first

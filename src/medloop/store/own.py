@@ -3,7 +3,7 @@
     for one in own_records(store, user_id, limit=20): one.kind, one.record, one.fate, one.incident
 
 A fate is `superseded` (by a newer one of theirs), `quarantined` or `refused` (it may name somebody), `dataset` (with its names),
-`no_consent` (kept, used for nothing) or `waiting`. Reading one's own words is a reading, too: it leaves one audit line per page.
+`no_consent` (kept, used for nothing), `testing` (for tests alone, which no dataset is) or `waiting`. Reading one's own words is a reading, too: it leaves one audit line per page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from medloop.store.db import Store
 from medloop.store.tables import artifacts, incidents, lineage, natural_id, quarantine
 
 Kind = Literal["feedback", "preference", "correction"]
-Fate = Literal["superseded", "quarantined", "refused", "dataset", "no_consent", "waiting"]
+Fate = Literal["superseded", "quarantined", "refused", "dataset", "no_consent", "testing", "waiting"]
 KINDS: dict[Kind, type[Feedback] | type[Preference] | type[Correction]] = {
     "feedback": Feedback,
     "preference": Preference,
@@ -124,4 +124,6 @@ def _fate(record_id: str, record: Feedback | Preference | Correction, datasets: 
         return "quarantined" if held == "waiting" else "refused"
     if datasets:
         return "dataset"
-    return "waiting" if "training" in record.consent or "evaluation" in record.consent else "no_consent"
+    if "training" in record.consent:
+        return "waiting"
+    return "testing" if "evaluation" in record.consent else "no_consent"
