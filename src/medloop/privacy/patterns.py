@@ -61,12 +61,29 @@ _LABELS_ZH = (
     "|处方号|订单号|快递单号|运单号|发票号码?|流水号|条形码|准考证号?|学籍号|单号|票号|编号|残疾证号?|献血证号?|预约号|缴费单号|序号|就诊码|健康码"
     "|指纹编号|声纹编号|档案号|健康卡号|电子健康卡|登记证号|学号|身份证(?:号码?)?|证件号码?|病员号|ID号?|设备(?:序列)?号|序列号"
 )
+_CUES = (  # whatever has a number of its own, said before that number
+    "MRN|CSN|FIN|HAR|EMR|EHR|UHID|MPI|med(?:ical)? rec(?:ord)?|chart|claim|case|accession|path(?:ology)?|surgical|cytology|histology|reference|ref"
+    "|policy|member(?:ship)?|order|ticket|encounter|visit|specimen|sample|requisition|req|referral|auth(?:orization)?|prior auth(?:orization)?"
+    "|approval|confirmation|complaint|incident|report|request|tracking|invoice|receipt|account|acct|file|record|folder|dossier|barcode|wristband"
+    "|subscriber|beneficiary|group|certificate|permit|plan|insurance|insured|hospital|patient|pt|study|exam|imaging|radiology|lab|badge|employee|staff"
+    "|appointment|booking|reservation|docket|matter|grievance|appeal|enrollment|registration|admission|discharge|transaction|payment|bill(?:ing)?"
+    "|statement|script|prescription|rx|serial|device|implant|lot|licen[cs]e|NPI|DEA|passport|ID|identifier"
+)
+_RANGE = r"(?!\d{1,4}[\-/]\d{1,4}(?![\w\-/])|(?:19|20)\d{2}(?![\w\-/]))"  # 135-145, 120/80: values, not numbers of something
+_NO_UNIT = r"(?![A-Za-z0-9%]|[.,]\d| ?(?:mg|mcg|ml|mL|g|kg|units?|IU|U|mmol|patients|cases|copies|cells|steps|calories|kcal|dollars|people|women|men|years|bpm|participants|children|adults|samples)\b)"
+_ZH_GAP = r"(?:是|为|系|:|#|No\.?|NO\.?|no\.?|[ =\-]){0,5}"
+_ZH_CODE = r"(?:[A-Za-z]{1,6}[ \-]?)?(?=(?:[A-Za-z_\-/]{0,4}\d){3})[A-Za-z0-9]+(?:[_\-/][A-Za-z0-9]+){0,5}"
+_THINGS_ZH = (
+    "住院|门诊|急诊|病案|病历|病理|标本|样本|检验|检查|影像|内镜|超声|核磁|放射|医保|社保|保单|报案|案件|理赔|工单|订单|处方|票据|发票|挂号|就诊|登记"
+    "|受理|投诉|档案|体检|单据|条码|申请单|报告单|缴费单|收据"
+)
 _PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
 _YEAR, _M, _D = r"(?:19|20)\d{2}", r"(?:1[0-2]|0?[1-9])", r"(?:3[01]|[12]\d|0?[1-9])"
 _TH, _CLOCK = r"(?:st|nd|rd|th)?", r"(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?"
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _ROADS = r"(?:Street|St|Avenue|Ave|Road|Rd|Drive|Dr|Lane|Ln|Boulevard|Blvd|Court|Ct|Way|Place|Pl|Square|Terrace|Parkway|Circle)"
+_STREETS = tuple(_ROADS.lower().strip("()?:").split("|"))
 _WAYS = ("street", "avenue", "ave", "road", "rd", "lane", "ln", "boulevard", "blvd")
 _PROPER = r"[A-Z][A-Za-z'\-]{1,20}"
 _GROUPS = r"\(?\+?\d{1,5}\)?(?:[ .\-]{1,2}\(?\d{2,8}\)?)"
@@ -77,6 +94,9 @@ _ZH_M, _ZH_D = (
     "(?:十[一二]?|[一二三四五六七八九])月",
     "(?:三十一?|[一二]?十[一二三四五六七八九]?|廿[一二三四五六七八九]?|[一二三四五六七八九])[日号]",
 )
+_OLD = r"(?:9\d|1[0-2]\d)(?!\d)"
+_OLD_WORDS = r"(?:ninety(?:[- ](?:one|two|three|four|five|six|seven|eight|nine))?|(?:a|one) hundred(?: and)?(?: ?-?(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve))?)"
+_ELDER = "(?:grand|great-grand)?(?:mother|father|ma|pa)|mom|mum|dad|patient|pt|resident|husband|wife|aunt|uncle|nana|granny|sister|brother|man|woman|lady|gentleman|veteran|widow|widower"
 _CALL = "call|phone|tel|telephone|fax|mobile|cell|reach|contact|dial|text|number|whatsapp|answering"
 _LINES = ("office", "fax", "mobile", "cell", "home", "work", "phone")
 
@@ -163,9 +183,50 @@ PATTERNS: tuple[Form, ...] = (
         3,
         r"\b(?i:rx|claim|serial|member|chart|order|invoice|badge|employee|accession|specimen|ref(?:erence)?|confirmation|certificate"
         r"|licen[cs]e|beneficiary|plan|insurance|subscriber|pager|beeper|ext(?:ension|n)?|locker|id)\b\.?(?: (?:is|no\.?|number))?[ :#=]{1,3}"
-        r"(?P<x>(?=(?:[A-Z\-/]{0,12}\d){3})[A-Z0-9][A-Z0-9\-/]{3,24})(?![A-Za-z0-9.%])",
+        rf"(?P<x>{_RANGE}(?=(?:[A-Z\-/]{{0,12}}\d){{3}})[A-Z0-9][A-Z0-9\-/]{{3,24}}){_NO_UNIT}",
         code=True,
     ),
+    # A cue and its number, with a few words between only where a sign or "is" leads up to the number.
+    _form(
+        "RECORD",
+        4,
+        rf"\b(?i:{_CUES})\b\.?(?:(?: [a-z]{{1,12}}){{0,3}}(?: is| was|:| #| no\.?)|(?i:[ :#=]{{1,3}}(?:{_NO}|is|was|of))?)[ :#=\-]{{1,3}}"
+        rf"(?P<x>{_RANGE}(?:[A-Z]{{1,5}}[ \-/]?)?(?=(?:[A-Z\-/_]{{0,3}}\d){{4}})[A-Z0-9]+(?:[\-/_][A-Z0-9]+){{0,5}}){_NO_UNIT}",
+        code=True,
+    ),
+    _form(
+        "RECORD",
+        5,
+        rf"\b(?i:MRN|medical record|chart|record)(?i: {_NO}| is|:){{0,2}} (?P<x>\d{{2,4}}(?: \d{{2,4}}){{1,3}})(?![\d.]){_NO_UNIT}",
+        code=False,
+    ),
+    _form(
+        "RECORD",
+        5,
+        rf"(?<![A-Za-z0-9&])(?:#|№|No\.) ?(?P<x>(?=(?:[A-Z\-/]{{0,3}}\d){{5}})[A-Z0-9]+(?:[\-/][A-Z0-9]+){{0,4}}){_NO_UNIT}",
+        "#",
+        "№",
+        "no.",
+        code=True,
+    ),
+    _form("RECORD", 6, r"(?<![A-Za-z0-9\-/.])[A-Z]{1,4}-?\d{2,4}-\d{4,8}(?![A-Za-z0-9.])", "-", code=True),
+    # Anything called a 号 in Chinese, except beds, models and signs; and things that have one without saying the word.
+    _form(
+        "RECORD",
+        4,
+        rf"(?<![床型批信括符逗问引冒分句文楼房挡0-9一二三四五六七八九十])(?:号码?|编码|证号|ID)(?:[（(][^）()]{{1,8}}[）)])?{_ZH_GAP}(?P<x>{_ZH_CODE})",
+        "号",
+        "编码",
+        "id",
+        code=True,
+    ),
+    _form(
+        "RECORD",
+        5,
+        rf"(?:{_THINGS_ZH})[ :#]{{0,3}}(?:[Nn][Oo][.:]? ?)?(?P<x>(?=(?:[A-Za-z\-/]{{0,3}}\d){{5}}){_ZH_CODE})(?![例人份个元次年月万%])",
+        code=True,
+    ),
+    _form("RECORD", 3, r"(?:尾号|后[三四五六]位)(?:数字?)?[是为 :]{0,3}(?P<x>\d{3,6})(?!\d)", "尾号", "位"),
     _form("RECORD", 5, r"[\u4e00-\u9fff]字第(?P<x>\d{5,9})号", "字第"),
     _form("ADDRESS", 6, r"(?:邮编|邮政编码)[ :是为]{0,3}(?P<x>\d{6})(?!\d)", "邮"),
     _form(
@@ -191,7 +252,23 @@ PATTERNS: tuple[Form, ...] = (
         code=True,
     ),
     _form("DATE", 6, rf"(?<!\d){_YEAR} ?(?:[-/.]|年) ?{_M} ?(?:[-/.]|月) ?{_D}(?!\d)(?: ?(?:日|号))?{_CLOCK}"),
-    _form("DATE", 2, rf"(?<!\d){_M}月{_D}(?:日|号)", "月"),
+    _form("DATE", 2, rf"(?<!\d)(?:\d{{2}} ?年 ?)?{_M} ?月 ?{_D} ?(?:日|号)", "月"),
+    _form("DATE", 8, rf"(?<![\dA-Za-z\-]){_YEAR}(?:1[0-2]|0[1-9])(?:3[01]|[12]\d|0[1-9])(?![\dA-Za-z\-])"),
+    _form("DATE", 4, rf"(?<![\d/.\-])[0-3]\d([/\-]){_M}\1{_D}(?![\d/.\-])"),
+    _form("DATE", 4, rf"(?<![\d/.\-A-Za-z])[0-3]\d\.{_M}\.{_D}(?=[\u4e00-\u9fff，。；、])(?![项条例])", "."),
+    _form(
+        "DATE",
+        2,
+        rf"(?<![\d/.])(?P<x>{_M}[./]{_D})(?=日|号?[日晚早上下]?[午]?(?:入院|出院|住院|手术|复查|复诊|就诊|来院|转入|转出|门诊|查房))",
+        ".",
+        "/",
+    ),
+    _form(
+        "DATE",
+        0,
+        rf"(?:[一二]?[〇零○一二三四五六七八九]{{2}}年)?(?:正|腊|冬|闰?(?:十[一二]?|[一二三四五六七八九]))月(?:初[一二三四五六七八九十]|三十|[一二]?十[一二三四五六七八九]?|廿[一二三四五六七八九]?)(?!个|天|余|多|[几年例一二三四五六七八九十]|分|次)(?:日|号)?",
+        "月",
+    ),
     _form(
         "DATE",
         1,
@@ -221,21 +298,94 @@ PATTERNS: tuple[Form, ...] = (
         "born",
         flags=re.I,
     ),
-    _form("AGE", 2, r"(?<!\d)(?:9\d|1[0-3]\d)(?= ?(?:岁|周岁|-?years?[- ]old|y/?o\b))", "岁", "year", "yo", "y/o", flags=re.I),
-    _form("AGE", 2, r"\b(?:aged?|age of)[: ]{1,3}(?P<x>9\d|1[0-3]\d)(?!\d|[.%/])", "age", flags=re.I),
-    _form("AGE", 2, r"(?<![\d.])(?:9\d|1[0-3]\d)(?= ?y\.? ?o\.)|(?<=\bturned )(?:9\d|1[0-3]\d)\b", "y", "turned", flags=re.I),
     _form(
-        "AGE", 0, r"九十[一二三四五六七八九]?(?=[多来余]?[周高]?岁)|一百[零〇一二三四五六七八九十]{0,3}(?=岁)|百岁(?=老|高)", "岁"
+        "AGE",
+        2,
+        rf"(?<![\d.]){_OLD}(?= ?(?:[多来余]|几)?(?:周岁|虚岁|高?岁|高龄|高寿|华诞|寿辰|大寿)|[- ]?(?:years?|yrs?\.?)[- ]?(?:old|of age|young)|[- ]?(?:y[./-]?o\b|y\. ?o\.))",
+        "岁",
+        "高",
+        "寿",
+        "诞",
+        "y",
+        flags=re.I,
+    ),
+    _form("AGE", 2, rf"\b(?:aged?|ages|age of|age is|age was|age)[: =]{{1,3}}(?P<x>{_OLD})(?!\d|[.%/]\d|%)", "age", flags=re.I),
+    _form(
+        "AGE",
+        2,
+        rf"\b(?:turn(?:s|ed|ing)|will be|now|at the ripe old age of)(?: just| already)? (?P<x>{_OLD})(?=[,.;!?]?(?: (?:and|in|on|this|next|last|but|years?|today|yesterday|soon)\b|\s*$|[.!]))(?! ?%)",
+        "turn",
+        "will be",
+        "now",
+        flags=re.I,
+    ),
+    _form(
+        "AGE",
+        2,
+        rf"\b(?:she|he|who|{_ELDER})(?:['’]s| is| was|, now|, just turned| would be| had been)(?: now| already| almost| nearly| about| over| only| just| some)? (?P<x>{_OLD})(?![\d.%/]\d|%|/| ?(?:mg|kg|lb|lbs|bpm|mm|percent|beats|degrees|pounds|cm|minutes|days|hours)\b)",
+        "is",
+        "was",
+        "s",
+        ",",
+        flags=re.I,
+    ),
+    _form(
+        "AGE",
+        2,
+        rf"(?:[A-Z][a-z]{{2,20}}|\b(?:{_ELDER})),? \(?(?P<x>{_OLD})(?=\)|, (?:was|is|has|had|who|lives|presents|presented|came|fell|of|from|a|an|with|admitted|died|f|m|F|M|female|male)\b)",
+    ),
+    _form(
+        "AGE",
+        2,
+        rf"(?:^|[.;:\n] ?|\b(?:[Pp]t|[Pp]atient|[Tt]his|[Aa]n?|is) )(?P<x>{_OLD}) ?/?(?=(?:[MF]|[Mm]ale|[Ff]emale|[Ww]oman|[Mm]an|[Ll]ady|[Gg]entleman)\b(?:[ ,]|$))",
+    ),
+    _form("AGE", 2, rf"(?<![\d.]){_OLD}(?=(?:th|st|nd|rd) (?:birthday|year)\b)", "th", "st", "nd", "rd"),
+    _form("AGE", 2, rf"(?<![\d.]){_OLD}(?=[- ](?:years?|yrs?)\b,? ?(?:[,.;)]|\b(?:f|m|female|male|woman|man|F|M)\b))", "y"),
+    _form(
+        "AGE",
+        0,
+        r"九十[一二三四五六七八九]?(?=[多来余几]?[周虚高]?[岁龄寿])|一百[零〇一二三四五六七八九十]{0,3}(?=[多来余]?[周虚高]?岁)|百岁(?=老|高|寿|诞)|(?<=[逾过近届])(?:九旬|百岁)|九旬(?=老|高|的?[母父奶爷祖外婆])",
+        "岁",
+        "旬",
+        "九十",
+    ),
+    _form(
+        "AGE", 0, rf"\b{_OLD_WORDS}(?=[- ](?:years?|yrs?)[- ](?:old|of age|young)|[- ]?y/?o\b)", "ninety", "hundred", flags=re.I
     ),
     _form(
         "AGE",
         0,
-        r"\b(?:ninety(?:[- ](?:one|two|three|four|five|six|seven|eight|nine))?|a hundred)(?=[- ]years?[- ]old)",
-        "year",
+        rf"\b(?:aged?|age of|turn(?:s|ed|ing)|is|was|she['’]s|he['’]s|will be|now|at)(?: now| almost| nearly| about| already)? (?P<x>{_OLD_WORDS})(?! ?(?:percent|%|days|minutes|milligrams|mg|degrees|hours|dollars|patients|pounds|seconds|per|beats|over))\b",
+        "ninety",
+        "hundred and",
         flags=re.I,
     ),
-    _form("AGE", 2, r"年龄[ :]{0,2}(?P<x>9\d|1[0-3]\d)(?!\d)", "年龄"),
-    _form("AGE", 2, r"(?<=\bis )(?:9\d|1[0-2]\d)(?= and\b|[,.;]| years)", "is 9", "is 1"),
+    _form(
+        "AGE",
+        0,
+        r"\b(?:ninet(?:ieth|y-(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth))|(?:one )?hundred(?:th| and \w{3,9}th))(?= birthday)",
+        "birthday",
+        flags=re.I,
+    ),
+    _form("AGE", 0, r"(?:年龄|虚岁|今年|已经?|年纪|都|快)(?P<x>九十[一二三四五六七八九]?)(?=了|[,，。、；;]|$)", "九十"),
+    _form(
+        "AGE",
+        2,
+        rf"(?:年龄|年纪|高龄|虚岁|周岁|享年|终年|今年|已经|快|都)[ :是为已有]{{0,2}}(?P<x>{_OLD})(?=了|岁|周岁|高龄|[,，。、；;！!？? ]|$)(?![ ]?(?:mm|次|%|kg|斤|分|元))",
+        "年",
+        "龄",
+        "岁",
+        "已经",
+        "快",
+        "都",
+    ),
+    _form(
+        "AGE",
+        2,
+        r"(?<=\bis )(?:9\d|1[0-2]\d)(?= and (?:lives|well|still|very|frail|has|in|active|otherwise)\b| years)",
+        "is 9",
+        "is 1",
+    ),
     _form(
         "PHONE",
         10,
@@ -265,7 +415,7 @@ PATTERNS: tuple[Form, ...] = (
     _form("PHONE", 7, rf"\b(?:{_CALL})\b[^\d\n]{{0,25}}(?P<x>\d{{7,8}})(?!\d)", flags=re.I),
     _form("PHONE", 5, rf"(?<![\d.,/])(?P<x>{_GROUPS}{{1,4}})(?= ?[-(]? ?(?:{'|'.join(_LINES)})\b)", *_LINES, flags=re.I),
     _form("PHONE", 5, r"(?<![\d.,/+\-])(?:\(0?\d{1,4}\)|0\d{1,4})(?:[ \-]\d{2,4}){2,4}(?![\d.,]|\s?(?:mg|ml|%))"),
-    _form("PHONE", 6, r"(?<![\d.,/+\-])(?:\(0?\d{1,4}\)|0\d{1,4})[ \-]?\d{5,8}(?![\d.,])"),
+    _form("PHONE", 6, r"(?<![\d.,/+\-A-Za-z])(?:\(0?\d{1,4}\)|0\d{1,4})[ \-]?\d{5,8}(?![\d.,])"),
     _form(
         "ADDRESS",
         0,
@@ -289,6 +439,14 @@ PATTERNS: tuple[Form, ...] = (
         "resides",
         "address",
     ),
+    _form(
+        "ADDRESS",
+        1,
+        rf"(?<![\d.,/])\d{{1,6}}[A-Z]? (?:(?:[NSEW]{{1,2}}\.?|North|South|East|West) )?(?:{_PROPER} |\d{{1,3}}(?:st|nd|rd|th) ){{1,3}}{_ROADS}\b\.?"
+        rf"(?:,? (?:(?:Apt|Suite|Ste|Unit|Room|Rm|Fl)\.? ?#?|#)\w{{1,6}})?(?:, {_PROPER}(?: {_PROPER}){{0,2}}|(?=,? [A-Z]{{2}}\b))?(?:,? [A-Z]{{2}}\b)?(?:,? \d{{5}}(?:-\d{{4}})?)?",
+        *_STREETS,
+    ),
+    _form("ADDRESS", 1, r"\bP\.? ?O\.? [Bb]ox \d{1,6}", " box "),
     _form("ADDRESS", 1, rf"\b\d{{1,6}} (?:{_PROPER} ){{1,3}}(?:Street|Avenue|Ave|Road|Rd|Lane|Ln|Boulevard|Blvd)\b\.?", *_WAYS),
 )
 
