@@ -4,6 +4,7 @@ Three convolutions over characters, computed with numpy. The weights (assets/phi
 from sentences we make and from real medical texts with made-up names put in.
 """
 
+# ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
 from __future__ import annotations
 
 import re
@@ -125,10 +126,15 @@ class Names:
     ) -> tuple[list[tuple[int, int]], float]:
         found, done = list[tuple[int, int, float]](), 0
         for at in hot:
-            if at < done:
+            if at < done or not _HAN.match(text, places[at]):
                 continue
             last = at + 1
-            while last < len(name) and places[last] == places[last - 1] + 1 and begins[last] < 0.5:
+            while (
+                last < len(name)
+                and places[last] == places[last - 1] + 1
+                and begins[last] < 0.5
+                and _INSIDE.match(text, places[last])
+            ):
                 if name[last] < (_ALONG if last - at < 2 else _LONGER):
                     break
                 last += 1
@@ -141,7 +147,7 @@ class Names:
             needed = _needed(text, start, end, record)
             if best >= needed:
                 out.append((start, end))
-            elif end - start > 1:
+            elif end - start > 1 and needed < _NEVER and not _everyday(text, start, end):
                 nearest = max(nearest, best / needed)
         return out, nearest
 
@@ -169,6 +175,8 @@ def _whole(text: str, start: int, end: int) -> tuple[int, int]:
     for at in range(start + 1, end):
         if _TITLE.match(text, at):
             return start, at
+    if end - start == 2 and text[end : end + 1] == "儿" and text[end : end + 2] not in _CHILD:
+        end += 1
     if end - start == 1 and end < len(text) and _surname(text, start) and _HAN.match(text[end]):
         end += not (_CALLED.match(text, end) or (start and text[start - 1] in _BEFORE))
     return start, end
@@ -176,20 +184,61 @@ def _whole(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _needed(text: str, start: int, end: int, record: bool) -> float:
     """How sure the network must be: less in a record, more for what is no surname or part of an ordinary word."""
+    if _never(text, start) or _WITHIN.match(text[max(0, start - 1) : start + 1]):
+        # 何时雨 stands alone between signs, 何时去 does not.
+        alone = end - start == 3 and text[end : end + 1] in _SIGNS
+        alone = alone and (text[max(0, start - 1) : start] in _SIGNS or text[max(0, start - 2) : start] in _PATIENT)
+        return 0.9 if alone and not _never(text, start, 3) else _NEVER
+    role = start > 1 and _ROLE.search(text, max(0, start - 4), start) is not None
     if not _surname(text, start):
-        return 0.6 if record else 0.85
+        inner = any(_never(text, at) or _WITHIN.match(text[at - 1 : at + 1]) for at in range(start + 1, end))
+        return _NEVER if inner else 0.6 if record else 0.85
     if text[start + 1 : start + 2] == "某":
-        return 2.0  # 郑某: somebody has been taken out already
+        return _NEVER  # 郑某: somebody has been taken out already
     if end - start == 1 and not _CALLED.match(text, end):
         led = start and text[start - 1] in _BEFORE and not (start > 1 and _HAN.match(text[start - 2]))
         return 0.5 if led else 0.9
     if _NOT.match(text, start):
         return 0.97
     if text[start:end] in words():
-        return (0.8 if record else 0.95) if end - start < 3 else 0.97
+        return (0.15 if role else 0.8 if record else 0.95) if end - start < 3 else 0.97
+    if role:
+        return 0.12
     if _cut(text, start, end):
         return 0.5 if record else 0.93
     return 0.2 if record else 0.6
+
+
+_SIGNS = "，。：；、,:;（）() \n"
+_PATIENT = frozenset(("患者", "病人", "患儿", "产妇", "家属", "死者", "伤者"))
+_NEVER = 2.0  # no network is as sure as that
+# Who somebody is, said right before the name.
+_ROLE = re.compile(
+    "(?:[弟妹哥姐姑舅]{2}|姨妈|伯母|婶婶|丈夫|妻子|爱人|老公|老婆|儿子|女儿|同事|朋友|同学|护工|家属|邻居|保姆|男友|女友|助手|术者|一助|二助|陪护|访者|询者"
+    "|申请人|投诉人|联系人|监护人|代理人|侄子|外甥|孙子|孙女|儿媳|女婿|母亲|父亲|妈妈|爸爸|奶奶|爷爷|外婆|外公|老师|叫|名叫|叫做|死者|伤者|房东|司机|工友|战友|室友|队友|[：:] ?)$"
+)
+_CHILD = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))
+# A week, a company, a speaker's own: the surname belongs to the character before it.
+_WITHIN = re.compile(
+    "[上下本每这那一二两三四五六七八九十几多双单半]周|[我贵公该]司|[分小一]时|[不未]曾|[同每]房|[医]师|[小厅]车|[过全日历工]程|[不]安|[可]能"
+)
+
+
+def _never(text: str, start: int, least: int = 2) -> bool:
+    """Herbs, drugs, diseases and everyday words that begin with a surname: 葛根素, 马来酸, 高热, 尚未."""
+    held = _blocked()
+    return any(text[start : start + size] in held for size in range(least, 5))
+
+
+@lru_cache(maxsize=1)
+def _blocked() -> frozenset[str]:
+    return frozenset(word for line in lists.lines("never_zh.txt") for word in line.split())
+
+
+def _everyday(text: str, start: int, end: int) -> bool:
+    """Whether this is, begins with or ends in a word that people use: no reason to hold a text back."""
+    known = words()
+    return any(text[start:last] in known for last in range(start + 2, end + 3)) or not _surname(text, start)
 
 
 # Weekdays, wishes and towns that begin with a surname.
@@ -235,7 +284,8 @@ _RECORD = re.compile(
     r"|交班|转账|退款|参保|身份证|手机|电话|住院号|门诊号|病历号|病案号|挂号|的号|我(?:爱人|丈夫|妻子|外甥|同事)|护士|助手|执笔|伤者"
     r"|见证|\d{7}|[患病][者人][^的可应有在，,。]{2,3}[，,]|尊敬的|投诉|转告|陪同|先生|女士|@"
 )
-_HAN = re.compile(r"[\u4e00-\u9fff]")
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_INSIDE = re.compile(r"[\u3400-\u9fff·•]")
 
 
 @lru_cache(maxsize=1)

@@ -83,6 +83,16 @@ SPECIAL = {
     glasgow mantoux valsalva heimlich trendelenburg cushing cushings huntington huntingtons marfan tourette kawasaki raynaud
     sjogren sjogrens duchenne leber leigh lewy barrett barretts paget pagets wilms ewing kaposi burkitt fallot virchow
     kaplan meier wilcoxon mann whitney fisher bonferroni kruskal wallis spearman pearson likert cronbach bland altman
+    tinel phalen hirschsprung kocher whipple mcburney rovsing lachman lasegue kernig brudzinski homans hoffmann bouchard heberden
+    dupuytren colles bartholin skene meckel zenker boerhaave zollinger peutz jeghers dubin wernicke korsakoff
+    guillain friedreich creutzfeldt jakob gaucher fabry pompe niemann tay sachs
+    ehlers danlos brugada takotsubo takayasu behcet churg goodpasture alport fanconi bartter gitelman  
+     basedow klinefelter prader angelman patau digeorge rett asperger menieres meniere
+      scheuermann osgood schlatter perthes quervain nissen billroth roux  
+    bassini bankart mohs kegel crede apgar snellen ishihara schirmer rinne
+     kussmaul cheyne biot quincke koplik forchheimer nikolsky auspitz koebner
+     wickham tzanck ziehl neelsen giemsa papanicolaou coombs schilling westergren wassermann
+     ganz groshong tenckhoff blakemore sengstaken kirschner steinmann ilizarov
     mom mommy dad daddy grandma grandpa followup nonsmoker adderall ritalin darvocet prevacid amoxil avodart cardizem synvisc
     equagesic langerhans charcot chiari stargardt glanzmann farber fallopian lisch fournier kernicterus autoimmune
     ultrasound telemedicine

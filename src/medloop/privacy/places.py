@@ -1,9 +1,10 @@
 """Chinese addresses, hospitals and towns: from their last word (路, 号, 医院) leftwards to a word that cannot be part of it."""
 
+# ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from medloop.privacy import lists
 
@@ -27,7 +28,7 @@ _OWN = re.compile(
     f"|上|内|立|区)|第[一二三四五六七八九十0-9]{1, 3}"
 )
 _EMPTY = re.compile("哪家|哪个|哪些|什么|怎么|多少|那家|最好|附近|几家|专业|正规|权威|好的|一家|各大|当地|本地")
-_TAILS = "医院|卫生院|保健院|卫生服务中心|疗养院|卫生所|诊所|医学中心"
+_TAILS = "医院|卫生院|卫生中心|保健院|卫生服务中心|疗养院|卫生所|诊所|医学中心"
 _TAIL = re.compile(_TAILS)
 _HOSPITAL = re.compile(rf"[{_HAN}A-Za-z0-9]{{2,22}}?(?:{_TAILS})")
 _ROAD = re.compile(
@@ -51,8 +52,87 @@ _NOT_UNIT = re.compile(
 Span = tuple[int, int, str]
 
 
+_MIXED = re.compile(r"[a-z] [A-Z]|[a-z]{2}, [A-Z]|\n[A-Z]")
+_WORD = r"(?:[A-Z][a-z]{1,15}(?:['’]s)?|[A-Z][a-z]{1,3}[A-Z][a-z]{2,12})"
+_HOUSE = (
+    "Hospitals?|Medical Cent(?:er|re)|Med(?:ical)? Ctr|Clinics?|Health Cent(?:er|re)|Health System|Healthcare|Urgent Care|Infirmary|Hospice|Nursing Home|Surgery Center"
+    "|Surgical Center|Cancer Center|Care Center|Family Practice|Family Medicine|Medical Group|Rehab(?:ilitation)?(?: Center| Hospital)?|Imaging|Dialysis|Pediatrics|Dental"
+    "|Senior Living|Assisted Living|Birth Center|Walk-In|Orthopedics|Cardiology Associates|Associates|Pharmacy|Wellness Center|Manor"
+)
+_SORTS = (
+    "Family|Community|General|Regional|Memorial|Children['’]?s|Women['’]?s|University|County|City|Veterans|VA|Medical|Health|Surgical|Dental|Eye|Heart|Cancer|Pain|Sleep|Kidney"
+    "|Specialty|District|National|Methodist|Baptist|Lutheran|Presbyterian|Catholic|Jewish|Adventist|Internal Medicine|Primary Care|Pediatric|Physical Therapy"
+)
+# A name of its own, perhaps what sort it is, and what it is.
+_HOSPITAL_EN = re.compile(
+    rf"(?P<x>(?:(?:St\.?|Saint|Mount|Mt\.?|San|Santa|Our Lady of|Holy|Good) )?(?P<own>{_WORD}(?:(?: |-)(?!(?:{_HOUSE})\b){_WORD}){{0,3}}) (?:(?:{_SORTS}) ){{0,2}}(?:{_HOUSE}))(?![A-Za-z])"
+)
+_SHORT_EN = re.compile(
+    rf"(?:\b(?:at|to|from|of|in|by|near|via|left|leaving|visited)(?: the)? |(?:MD|RN|DO|NP|PA), |(?:^|\n))"
+    rf"(?P<x>(?:(?:St\.?|Saint|Mount|Mt\.?) )?(?P<own>{_WORD}(?: {_WORD})?) (?:General|Regional|Memorial|Children['’]s|Methodist|Baptist|Presbyterian|Mercy))(?=[.,;:!?)\n]|$| (?:and|for|with|on|after|in|where|who|last|this|ER|ED|ICU|by|to)\b)"
+)
+_SAINT = re.compile(
+    r"\b(?P<x>(?:St\.?|Saint|Mount|Mt\.?) [A-Z][a-z]{2,14}['’]s(?: (?:Hospital|General|Regional))?)(?! [Ww]ort)|\b(?:at|to|from|of|in) (?P<y>(?:Mount|Mt\.?|Saint|St\.) [A-Z][a-z]{2,14})(?! (?:[Ww]ort|[a-z]{4,12}itis|virus))"
+)
+_CITY = re.compile(
+    r"\b(?:[Mm]an|[Ww]oman|[Mm]ale|[Ff]emale|[Ll]ady|[Gg]entleman|[Bb]oy|[Gg]irl|[Rr]esident|[Nn]ative|[Vv]eteran|[Ff]armer|[Tt]eacher|[Ss]tudent|[Vv]isitor|[Rr]etiree|[Vv]isiting|[Tt]ransferred|[Hh]ails) (?:from|of) (?P<x>[A-Z][a-z]{2,14}(?: [A-Z][a-z]{2,14})?)"
+    r"|\b(?:him|her|them|me|us|lives?|living|lived|moved|moving|born|raised|grew up|stayed|staying|relatives|family|sister|brother|son|daughter|mother|father|parents|home|house|apartment|office|vacation|trip|flight|flew|drove|driving|drive|travel(?:ed|ing)?|returned|works?|working|worked|job) (?:back )?(?:in|to|from|near|outside) (?P<y>[A-Z][a-z]{2,14}(?: [A-Z][a-z]{2,14})?)"
+)
+_NO_CITY = frozenset(
+    "January February March April May June July August September October November December Monday Tuesday Wednesday Thursday Friday Saturday Sunday Christmas Easter Thanksgiving English Spanish French German Chinese Room Bed Unit Ward Building Suite The This That Hospice Hospital Emergency Clinic Rehab Radiology Cardiology Oncology Triage Surgery Recovery Medicaid Medicare Part".split()
+)
+_GENERAL = frozenset(
+    "The A An This That Our Your My His Her Their Local Nearest New Same Other Another Every Any Each Emergency Outpatient Inpatient Teaching Private Public Rural Urban Academic Tertiary Acute Mental Behavioral Home Hospital Clinic In At To From For And Or If When After Before Please Call Visit Go Children Pain Memory Anticoagulation Sleep Travel Flu Fertility Wound Diabetes Heart Stroke Cancer Eye Dental Women Men Family Community General Regional Memorial University County City Medical Health Primary Secondary Special Specialty Physical Occupational Speech Cardiac Pulmonary Renal National International State Federal World Global Infusion Coumadin Warfarin Walk Urgent Day Night Free Mobile Virtual Online Ask Manager Internal Medicine Student Department Services Pediatric Adult Senior Military Patient Care Multidisciplinary Methadone".split()
+)
+
+
+def _english(folded: str) -> Iterator[Span]:
+    """Hospitals ("Pine Ridge Urgent Care", "St. Luke's") and towns by what stands before or behind them."""
+    for pattern in (_HOSPITAL_EN, _SHORT_EN):
+        for match in pattern.finditer(folded):
+            start = match.start("x")
+            words = match["own"].split()
+            while words and words[0] in _GENERAL:  # "Please call Pine Ridge Urgent Care"
+                start += len(words.pop(0)) + 1
+            if words and not all(_sort_of(word) for word in words):
+                yield start, match.end("x"), "ORG"
+    for match in _SAINT.finditer(folded):
+        group = "x" if match["x"] else "y"
+        yield match.start(group), match.end(group), "ORG"
+    for match in _CITY.finditer(folded):
+        group = "x" if match["x"] else "y"
+        first = match[group].split()[0]
+        if first not in _NO_CITY and not set(lists.marks().get(first.lower(), "")) & set("KNDQ"):
+            yield match.start(group), match.end(group), "PLACE"
+
+
+_HOUSE_WORDS = frozenset(re.findall("[A-Z][a-z]+", f"{_HOUSE} {_SORTS}")) | {
+    "Department",
+    "Services",
+    "Center",
+    "Unit",
+    "Office",
+    "Room",
+    "Desk",
+}
+
+
+def nobodys(words: Iterable[str]) -> bool:
+    """Whether a department or a sort of clinic is named and no house of its own: "Internal Medicine Clinic"."""
+    return all(word in _HOUSE_WORDS or not word[0].isupper() or _sort_of(word) for word in words)
+
+
+def _sort_of(word: str) -> bool:
+    """A word that says what sort of clinic it is: a department, an illness."""
+    return word in _GENERAL or bool(
+        re.search("(?:ology|ologic|iatric|iatrics|ics|ical|tion|ment|ing|gery|ancy|ity|emia|osis|itis|therapy|al|ic|ive)$", word)
+    )
+
+
 def find(folded: str) -> Iterator[Span]:
     """Spans of addresses ("ADDRESS"), hospitals ("ORG") and towns where somebody lives ("PLACE")."""
+    if _MIXED.search(folded):
+        yield from _english(folded)
     if folded.isascii():
         return
     if "院" in folded or "诊所" in folded or "卫生" in folded or "医学中心" in folded:
@@ -63,9 +143,20 @@ def find(folded: str) -> Iterator[Span]:
         yield match.start("x"), match.end("x"), "PLACE"
 
 
-_LED = re.compile("入住|转至|转到|转往|转入|收住|就诊于|住院于|送至|送往|毕业于|任职于|由|在|于|至|经")
+_LED = re.compile(
+    "前来|来到|抄送[：:]?|前往|送到|赶到|到|去|回|来|往|入住|转至|转到|转往|转入|收住|就诊于|住院于|送至|送往|毕业于|任职于|由|在|于|至|经"
+)
 _SORT = re.compile(
     f"(?:市|县)?(?:第[一二三四五六七八九十]|{_HOUSES}|中$|中西|儿童|妇幼|省立|人民|妇产|中心|肿瘤|口腔|附属|骨科|精神|传染)"
+)
+# What sort of hospital it is; what is left of the name without that is its own.
+_KINDS = re.compile(
+    "第[一二三四五六七八九十]|儿童|妇幼|妇产|妇女|人民|中西医结合|中医药?|中心|肿瘤|口腔|附属|骨科|骨伤|精神|传染|康复|眼科|肛肠|胸科|皮肤|心血管|心理|脑科|整形|美容"
+    "|体检|国际|老年|护理|红十字|医科|大学|总|分|综合|专科|男科|妇科|不孕|生殖|结核|职业病|医学|健康|齿科|牙科|儿科|糖尿病|肝病|肾病|泌尿|癫痫|血液|耳鼻喉"
+)
+_ORDINARY = re.compile(
+    "[大小好坏新老近远别多少几两三二甲乙级省市县区乡镇村国军警队公私民营立某本外总分上下左右中内前后时间天日月年周住出回跑送开转陪带接搬进入离能会要想应可需必如若凡若再先才刚都只很太真最更]"
+    "|同一|普通|院|医|诊|病|科|药|治|查|术|术|电话|手机|直接|尽快|马上|及时|附近|知名|著名|权威|有名|正式|指定|相关|合作|网络|互联网|在线|宠物|动物|兽|野战|方舱|黑|莆田系"
 )
 _COMMON = re.compile(
     "[的了是去到看这那某各每有没不个所等或但而则又再也就还并且因后我你他她它们您该谁哪专科级甲公私其另建议正规当附近社区基层定点患者病痛治疗检查住院手术]"
@@ -102,6 +193,18 @@ def _unlisted(folded: str, start: int, until: int, end: int) -> Iterator[Span]:
     if not led and start and folded[start - 1] not in "，。：:;；、 \n(（":
         return
     name = folded[begins:until]
+    own = _KINDS.sub("", name)
+    if led and name.endswith(("二", "三", "一")) and re.match(_HOUSES, name):
+        own = name
+    if (
+        2 <= len(own) <= 4
+        and name.startswith(own)
+        and not _COMMON.search(own)
+        and not _EMPTY.search(name)
+        and not _ORDINARY.search(own)
+    ):
+        yield begins, end, "ORG"
+        return
     sort = _SORT.search(name)
     house = sort and re.match(_HOUSES, name)
     if sort and (house or 2 <= sort.start() <= 4) and not _COMMON.search(name[: sort.start()]) and not _EMPTY.search(name):

@@ -270,6 +270,8 @@ def merge(spans: Sequence[Span]) -> list[Span]:
         if merged and start < merged[-1][1]:
             a, b, before = merged.pop()
             better = min(before, kind, key=lambda k: _RANK.get(k, -1))
+            if before == "ORG" and kind == "NAME" and end <= b:
+                better = "ORG"  # a hospital called after somebody
             merged.append((a, max(b, end), better))
         else:
             merged.append((start, end, kind))

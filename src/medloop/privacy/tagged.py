@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from medloop.privacy import lists, tagger
+from medloop.privacy import lists, places, tagger
 from medloop.privacy.tagger import TAGS, Three, Token
 
 _TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
@@ -160,6 +160,10 @@ def _spans(text: str, words: Sequence[Token], tags: list[int], medical: bool) ->
                 span
                 and not (few and _known(words[first : last + 1]))
                 and not (medical and kind != "PLACE" and _eponym(words, last))
+                and not (
+                    kind == "ORG" and mixed and places.nobodys(w.word for w in words[first : last + 1] if w.word[0].isalpha())
+                )
+                and not (kind == "NAME" and first == last and mixed and _opening(words, first))
                 and not _innocent(words[first : last + 1], kind, before, medical, mixed)
             ):
                 out.append(span)
@@ -242,6 +246,9 @@ def _innocent(words: Sequence[Token], kind: str, before: str, medical: bool, mix
     if kind == "PLACE" and digits and not all("M" in mark for mark in marks):
         dose = all(len(word) < 4 and word.isupper() for word in letters) and not any(len(number) == 5 for number in digits)
         count = max(map(len, digits)) < 4 and all(_term(word, mark, medical) for word, mark in zip(letters, marks, strict=True))
+        plain_case = mixed and not any(word[0].isupper() and word not in ("AM", "PM", "A", "P", "M") for word in letters)
+        if plain_case and max(map(len, digits)) < 5:
+            return True  # 9:40 AM, 75 an hour
         single = max(map(len, digits)) < 4 and all(len(word) == 1 for word in letters)  # +2 D, 3 T
         return single or (medical and (dose or count))  # else an address
     if not any(token.word[0].isupper() or token.word[0].isdigit() for token in words) and mixed:
@@ -265,6 +272,37 @@ def _innocent(words: Sequence[Token], kind: str, before: str, medical: bool, mix
     return all(_term(word, mark, medical) for word, mark in zip(letters, marks, strict=True))
 
 
+# What follows an ordinary word at the beginning of a sentence that is also somebody's name: "Mark the spot", "Rich in iron".
+_AFTER = frozenset(
+    "the your a an this that it of in to for all any period periods therapy testing panel hips oil flags down".split()
+)
+_QUALITIES = frozenset(
+    "rich frank sunny hardy stark sterling patience grace faith hope joy drew sue jack mark bill pat skip".split()
+)
+
+
+def _opening(words: Sequence[Token], at: int) -> bool:
+    """An ordinary word with a capital only because the sentence begins there: "Grace period", "Rich, fatty meals"."""
+    if at and words[at - 1].word not in '.!?:\n"“-':
+        return False
+    low = words[at].word.lower()
+    if (low not in _QUALITIES and lists.tiers().get(low, lists.OPEN) not in "012345") or at + 1 >= len(words):
+        return False
+    after = words[at + 1].word
+    if after == "," and low in _QUALITIES and at + 2 < len(words):
+        return words[at + 2].word.islower() and words[at + 2].word not in (
+            "please",
+            "you",
+            "can",
+            "could",
+            "we",
+            "i",
+            "thank",
+            "thanks",
+        )
+    return after in _AFTER
+
+
 _BODIES = frozenset(("child health", "inc", "inc web", "human development", "world bank", "who and world bank"))
 _LATIN = frozenset("situ vitro vivo utero facto versus vulgaris spina bifida saliva americas latinas".split())
 # What is called after somebody; and bodies whose own name begins with a person's.
@@ -272,6 +310,9 @@ _CALLED = frozenset(
     """cell type variant anomaly malformation complex operation technique scan trial study questionnaire inventory model equation
     formula ring rings membrane canal ligament muscle artery vein gland glands space layer fold plexus position incision
     approach repair flap cycle effect law principle region regions phenotype mice rats medium assay software instrument
+    sign signs test tests maneuver manoeuvre procedure score scale criteria classification reflex response stain method period
+    phenomenon
+    contracture deformity nodes nodules spots bodies body tube catheter drain forceps retractor clamp splint stage staging grade
     institute institutes national foundation association society network center library registry database""".split()
 )
 
