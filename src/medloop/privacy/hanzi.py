@@ -107,7 +107,7 @@ class Names:
 
     def find(self, text: str, record: bool = False) -> tuple[list[tuple[int, int]], float]:
         """`record`: the text is known to speak of somebody, so that less is asked of a name."""
-        if not _HAN.search(text):
+        if not _HAN.search(text) or (len(text) < _SHORT and not record and not _possible(text)):
             return [], 0.0
         ids, places = ids_of(text, self.table)
         scores = self.scores(ids)
@@ -222,6 +222,23 @@ _CHILD = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", 
 _WITHIN = re.compile(
     "[上下本每这那一二两三四五六七八九十几多双单半]周|[我贵公该]司|[分小一]时|[不未]曾|[同每]房|[医]师|[小厅]车|[过全日历工]程|[不]安|[可]能"
 )
+
+
+_SHORT = 60  # characters of a comment: in one, a cheap look may save the network
+
+
+def _possible(text: str) -> bool:
+    """Whether somebody may be named: a word of records, or a surname that belongs to no ordinary word."""
+    if _RECORD.search(text):
+        return True
+    single, double = _surnames()
+    known = words()
+    for at in range(len(text) - 1):
+        if text[at] in single or text[at : at + 2] in double:
+            pair = text[at : at + 2] in known and (text[at + 1 : at + 3] in known or text[at + 2 : at + 3] < "\u3400")
+            if not (text[at + 1] < "\u3400" or pair or text[at - 1 : at + 1] in known or _never(text, at)):
+                return True
+    return False
 
 
 def _never(text: str, start: int, least: int = 2) -> bool:

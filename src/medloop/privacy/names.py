@@ -36,16 +36,16 @@ _BEFORE_EN = (
 )
 _ROLES = (
     "wife|husband|son|daughter|mother|father|mom|mum|dad|grandmother|grandfather|grandma|grandpa|granddaughter|grandson|brother|sister|child|partner"
-    "|friend|neighbou?r|fiancée?|aunt|uncle|niece|nephew|cousin|girlfriend|boyfriend|twin|spouse|roommate|coworker|colleague|boss|caregiver|carer"
-    "|patient|pt|client|resident|caller|interpreter|aide|nurse|midwife|therapist|technician|tech|pharmacist|receptionist|chaplain|social worker"
-    "|case manager|paramedic|intern|surgeon|physician|doctor|anesthesiologist|phlebotomist|volunteer|witness|guardian|attorney|lawyer|officer"
+    "|friend|neighbor|neighbour|fiance|fiancee|fiancé|fiancée|aunt|uncle|niece|nephew|cousin|girlfriend|boyfriend|twin|spouse|roommate|coworker|colleague|boss|caregiver|carer"
+    "|patient|pt|client|resident|caller|interpreter|aide|nurse|midwife|therapist|technician|tech|pharmacist|receptionist|chaplain"
+    "|paramedic|intern|surgeon|physician|doctor|anesthesiologist|phlebotomist|volunteer|witness|guardian|attorney|lawyer|officer"
     "|teacher|manager|supervisor|coordinator|counselor|dietitian|baby|infant|toddler|boy|girl|man|woman|lady|gentleman|named|called|roomie|stepmother|stepfather|stepson|stepdaughter|mother-in-law|son-in-law|daughter-in-law|father-in-law"
 )
 _VERBS = (
-    "call(?:ed|ing)?|phone[d]?|page[d]?|contact(?:ed)?|notif(?:y|ied)|spoke (?:with|to)|speak (?:with|to)|talk(?:ed)? (?:with|to)|met with|discussed with"
-    "|reported to|called to|paging|thank you|thanks|dear|hi|hello|hey|attn|cc|regards|sincerely|cheers|signed by|signed|seen by|accepted by|received from|booked for|per|told|asked|states|says|remind|tell|ask|texted|emailed|hugged|visited|paged"
+    "call|called|calling|phone|phoned|page|paged|paging|contact|contacted|notify|notified|thanks|dear|hi|hello|hey|attn|cc|regards|sincerely|cheers|signed|per|told"
+    "|asked|states|says|remind|tell|ask|texted|emailed|hugged|visited"
 )
-_WEAK = "from|by|for|with|that|and|to|of|may|can|is|did|does|has"
+_WEAK = "you|worker|from|by|for|with|that|and|to|of|may|can|is|did|does|has"
 _KIN = "wife|husband|son|daughter|mother|father|mom|dad|grandmother|grandfather|brother|sister|child|partner|friend"
 # Each pattern with words of which one must be in the text: most texts are spared most patterns by that look.
 _EN = tuple(
@@ -72,21 +72,21 @@ _EN = tuple(
 )
 # A name in a place where one is expected: which words it may be made of is asked in `_likely`.
 _FULL = rf"{_CAP}(?: [A-Z]\.?)?(?: (?:(?:van|von|de|la|del|di|bin|al|da|dos|el) ){{0,2}}{_CAP}){{0,2}}"
-_SLOTS = (
-    (True, re.compile(rf"\b(?i:(?:{_ROLES})),? \(?(?P<x>{_FULL})(?![A-Za-z])")),
-    (True, re.compile(rf"\b(?i:{_VERBS})[,:]?\s(?P<x>{_FULL})(?![A-Za-z])")),
-    (True, re.compile(rf"(?P<x>{_FULL})(?=,? (?:MD|M\.D\.|RN|LPN|DO|PhD|NP|PA|PA-C|CNA|PharmD|DPT|LCSW)\b)")),
-    (False, re.compile(rf"\b(?i:{_WEAK}) (?P<x>{_FULL})(?![A-Za-z])")),
-    (
-        False,
-        re.compile(
-            rf"(?:^|[\n\"“] ?|[.!?] )(?P<x>{_FULL})(?=,? (?:is|was|has|had|called|calls|came|says|said|states|reports|denies|needs|wants|lives|please)\b)"
-        ),
-    ),
+_LEAD = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z\-]*)[,:]?\s\(?(?=[A-Z])")
+_NAME = re.compile(rf"(?P<x>{_FULL})(?![A-Za-z])")
+_STRONG_WORDS = frozenset(f"{_ROLES}|{_VERBS}".split("|"))
+_WEAK_WORDS = frozenset(_WEAK.split("|"))
+_PHRASE = re.compile(
+    r"(?i:spoke|speaks?|talk|talked|met|discussed|reported|called|signed|seen|accepted|received|booked|thank|social|case) $"
+)
+_DEGREE = re.compile(rf"(?P<x>{_FULL})(?=,? (?:MD|M\.D\.|RN|LPN|DO|PhD|NP|PA|PA-C|CNA|PharmD|DPT|LCSW)\b)")
+_DEGREES = ("MD", "M.D.", "RN", "LPN", "DO", "PhD", "NP", "PA", "CNA", "PharmD", "DPT", "LCSW")
+_FIRST = re.compile(
+    rf"(?:^|[\n\"“] ?|[.!?] )(?P<x>{_FULL})(?=,? (?:is|was|has|had|called|calls|came|says|said|states|reports|denies|needs|wants|lives|please)\b)"
 )
 _SURE = re.compile(rf"\b(?P<x>{_CAP} (?:[A-Z]\.? )?{_CAP})(?![A-Za-z\-])")
 _SMALL = re.compile(
-    r"\b(?i:(?P<s>this is|my name is|my name['’]s|name is|i am|i['’]m|it['’]s|dr\.?|mrs?\.?|ms\.?|nurse|doctor|my (?:wife|husband|son|daughter|mom|mother|dad|father|sister|brother|friend)))"
+    r"\b(?=[dDiImMnNtT])(?i:(?P<s>this is|my name is|my name['’]s|name is|i am|i['’]m|it['’]s|dr\.?|mrs?\.?|ms\.?|nurse|doctor|my (?:wife|husband|son|daughter|mom|mother|dad|father|sister|brother|friend)))"
     r",? (?P<x>[a-z][a-z'’\-]{2,20}(?: (?!and\b|at\b|for\b|from\b|the\b|my\b|is\b|was\b|has\b|had\b|said\b|to\b)[a-z][a-z'’\-]{2,20})?)"
 )
 _UPPER = re.compile(r"(?<![A-Z,] )\b(?P<x>[A-Z][A-Z'’\-]{2,20}, [A-Z][A-Z'’\-]{2,20}(?: [A-Z]\b\.?)?)(?!,? [A-Z]{2})")
@@ -97,7 +97,8 @@ _SYLLABLE = (
     "soo|su|min|ji|hye|hyun|sung|seung|young|yong|jae|jin|joon|jun|kyung|eun|mi|sang|dong|tae|woo|yoo|yu|in|hee|ha|da|bo|chan|byung|ki|kyu|myung|won|yeon|na"
     "|so|seo|ye|do|si|gi|geun|chul|hwa|jung|jeong|jong|joo|ju|kwang|moon|nam|sun|sook|suk|soon|wook|yun|ho|hoon|ah|rae|ri|wan|shik|sik|ok|mei|ling|wei|xiao|li|hui|fang|yan|hong|ming"
 )
-_HYPHEN = re.compile(rf"\b(?P<x>(?i:{_SYLLABLE})-(?:{_SYLLABLE}))\b(?: (?:[A-Z]\. )?{_CAP})?")
+_SYLLABLES = frozenset(_SYLLABLE.split("|"))
+_HYPHEN = re.compile(rf"(?<![\w-])(?P<x>([A-Z][a-z]{{1,5}})-([a-z]{{1,5}}))(?![\w-])(?: (?:[A-Z]\. )?{_CAP})?")
 _TITLES = re.compile(
     rf"^(?:(?:{_TITLE_EN}|Sir|Madam|Rev|Fr)\b\.?,?\s*)+|,?\s(?:MD|M\.D\.|RN|DO|PhD|DVM|DDS|NP|PA|Jr|Sr)\.?$", re.I
 )
@@ -133,16 +134,31 @@ def find(folded: str) -> Iterator[tuple[int, int, str]]:
         yield from _english(folded)
 
 
+def _slots(folded: str) -> Iterator[tuple[bool, re.Match[str]]]:
+    """Places where a name is expected, and whether a name alone is (True) or something else is as likely (False)."""
+    for lead in _LEAD.finditer(folded):
+        word = lead[1].lower().removeprefix("ex-")
+        strong = word in _STRONG_WORDS
+        if not strong and word not in _WEAK_WORDS:
+            continue
+        if not strong:
+            strong = _PHRASE.search(folded, max(0, lead.start() - 12), lead.start()) is not None
+        if match := _NAME.match(folded, lead.end()):
+            yield strong, match
+    if any(degree in folded for degree in _DEGREES):
+        yield from ((True, match) for match in _DEGREE.finditer(folded))
+    yield from ((False, match) for match in _FIRST.finditer(folded))
+
+
 def _english(folded: str) -> Iterator[tuple[int, int, str]]:
     """Names by the place they stand in: behind a role or a verb, before a degree, "LAST, FIRST", in small letters behind a title."""
     if folded.isupper():
         folded = folded.title()
     if not folded.islower():
-        for strong, pattern in _SLOTS:
-            for match in pattern.finditer(folded):
-                end = _name_end(match, strong)
-                if end and not _TERM.match(folded, end):
-                    yield match.start("x"), end, "NAME"
+        for strong, match in _slots(folded):
+            end = _name_end(match, strong)
+            if end and not _TERM.match(folded, end):
+                yield match.start("x"), end, "NAME"
         for match in _SURE.finditer(folded):
             first, last = (match["x"].split()[i].lower() for i in (0, -1))
             if "F" in _mark(first) and "L" in _mark(last) and not _either(first, last) and not _TERM.match(folded, match.end()):
@@ -157,8 +173,8 @@ def _english(folded: str) -> Iterator[tuple[int, int, str]]:
                     set(_mark(word.lower())) & set("QDNKS" if led else "QMDNKS") for word in words
                 ):
                     yield match.start("x"), match.end("x"), "NAME"
-        for match in _HYPHEN.finditer(folded):
-            if match["x"][0].isupper():
+        for match in _HYPHEN.finditer(folded) if "-" in folded else ():
+            if match[2].lower() in _SYLLABLES and match[3] in _SYLLABLES:
                 yield match.start(), match.end(), "NAME"
     for match in _SMALL.finditer(folded):
         if end := _small_end(match):

@@ -274,7 +274,8 @@ def _innocent(words: Sequence[Token], kind: str, before: str, medical: bool, mix
 
 # What follows an ordinary word at the beginning of a sentence that is also somebody's name: "Mark the spot", "Rich in iron".
 _AFTER = frozenset(
-    "the your a an this that it of in to for all any period periods therapy testing panel hips oil flags down".split()
+    "the your a an this that it of in to for all any period periods therapy testing panel hips oil flags down blood labs"
+    " him her knife".split()
 )
 _QUALITIES = frozenset(
     "rich frank sunny hardy stark sterling patience grace faith hope joy drew sue jack mark bill pat skip".split()
