@@ -109,6 +109,8 @@ def test_chinese_dates_are_found_in_every_notation(text: str) -> None:
         ("discharged from Riverbend General.", "Riverbend General"),
         ("I walked out of St. Brigid's and went home", "St. Brigid"),
         ("Lena Ott, MD, Maple Valley Regional. Report given", "Maple Valley Regional"),
+        ("南京市听雨家苑3-2-501有人摔倒", "南京市听雨家苑3-2-501"),
+        ("I walked out of Mount Hebron's and went home", "Mount Hebron's"),
         ("苏平凡，女，45岁，因头晕入院", "苏平凡"),
         ("术者：林一凡；一助：和雨田；", "和雨田"),
         ("前男友谢一鸣来过", "谢一鸣"),

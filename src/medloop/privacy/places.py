@@ -34,16 +34,18 @@ _HOSPITAL = re.compile(rf"[{_HAN}A-Za-z0-9]{{2,22}}?(?:{_TAILS})")
 _ROAD = re.compile(
     rf"(?:[{_HAN}]{{1,10}}(?:省|自治区|特别行政区|市|自治州|州|盟|县|区|旗|镇|乡|街道|村|社区)[ ,]?){{1,5}}"
     rf"(?:[{_HAN}A-Za-z0-9]{{1,12}}?(?:路|街|大道|巷|弄|胡同|小区|花园|公寓|家园|新村|广场|大厦|苑)){{0,2}}"
-    r"(?:[A-Za-z0-9一二三四五六七八九十\-]{1,6}(?:号|弄|组|队|栋|幢|座|楼|单元|室|层|户|院)){0,5}"
+    r"(?:[A-Za-z0-9一二三四五六七八九十\-]{1,6}(?:号|弄|组|队|栋|幢|座|楼|单元|室|层|户|院)){0,5}(?:\d{1,4}(?:[\-#]\d{1,4}){1,3})?"
 )
 _NUMBERED = re.compile(
-    rf"[{_HAN}]{{2,8}}(?:路|街|大道|巷|弄|胡同|小区|花园|公寓|家园|新村|大厦)[ ]?"
-    r"(?:[A-Za-z0-9一二三四五六七八九十\-]{1,6}(?:号|弄|组|栋|幢|座|楼|单元|室|层)){1,5}"
+    rf"[{_HAN}]{{2,8}}(?:路|街|大道|巷|弄|胡同|小区|花园|公寓|家园|新村|大厦|苑|名邸|家苑|山庄|公馆|华庭)[ ]?"
+    r"(?:(?:[A-Za-z0-9一二三四五六七八九十\-]{1,6}(?:号|弄|组|栋|幢|座|楼|单元|室|层)){1,5}|\d{1,4}(?:[\-#]\d{1,4}){1,3})"
 )
 _TOWN = re.compile(
     rf"(?:家在|老家|来自|籍贯|出生地|户籍地?|现居|定居)(?:是|在|于|为)?[ :：]?(?P<x>[{_HAN}]{{2,9}}?(?:省|市|县|区|镇|乡|村|州))"
 )
-_DETAIL = re.compile(r"(?:路|街|大道|巷|弄|胡同|小区|花园|公寓|家园|新村|广场|大厦|苑|\d号|镇|乡|村|座|栋|室)")
+_DETAIL = re.compile(
+    r"(?:名邸|山庄|公馆|华庭|路|街|大道|巷|弄|胡同|小区|花园|公寓|家园|新村|广场|大厦|苑|\d号|镇|乡|村|座|栋|室)"
+)
 _UNIT = re.compile("省|自治区|市|县|区|州|盟|旗|镇|乡|村")
 _NOT_UNIT = re.compile(
     "社区|地区|城区|市场|都市|区别|区域|病区|院区|山区|农村|乡村|城市|县城|区分|疫区|腹区|心前区|胸前区|肝区|肾区"
@@ -72,7 +74,7 @@ _SHORT_EN = re.compile(
     rf"(?P<x>(?:(?:St\.?|Saint|Mount|Mt\.?) )?(?P<own>{_WORD}(?: {_WORD})?) (?:General|Regional|Memorial|Children['’]s|Methodist|Baptist|Presbyterian|Mercy))(?=[.,;:!?)\n]|$| (?:and|for|with|on|after|in|where|who|last|this|ER|ED|ICU|by|to)\b)"
 )
 _SAINT = re.compile(
-    r"\b(?P<x>(?:St\.?|Saint|Mount|Mt\.?) [A-Z][a-z]{2,14}['’]s(?: (?:Hospital|General|Regional))?)(?! [Ww]ort)|\b(?:at|to|from|of|in) (?P<y>(?:Mount|Mt\.?|Saint|St\.) [A-Z][a-z]{2,14})(?! (?:[Ww]ort|[a-z]{4,12}itis|virus))"
+    r"\b(?P<x>(?:St\.?|Saint|Mount|Mt\.?) [A-Z][a-z]{2,14}['’]s(?: (?:Hospital|General|Regional))?)(?! [Ww]ort)|\b(?:at|to|from|of|in) (?P<y>(?:Mount|Mt\.?|Saint|St\.) [A-Z][a-z]{2,14}(?:['’]s)?)(?! (?:[Ww]ort|[a-z]{4,12}itis|virus))"
 )
 _CITY = re.compile(
     r"\b(?:[Mm]an|[Ww]oman|[Mm]ale|[Ff]emale|[Ll]ady|[Gg]entleman|[Bb]oy|[Gg]irl|[Rr]esident|[Nn]ative|[Vv]eteran|[Ff]armer|[Tt]eacher|[Ss]tudent|[Vv]isitor|[Rr]etiree|[Vv]isiting|[Tt]ransferred|[Hh]ails) (?:from|of) (?P<x>[A-Z][a-z]{2,14}(?: [A-Z][a-z]{2,14})?)"
@@ -216,7 +218,9 @@ def _addresses(folded: str) -> Iterator[Span]:
         for match in pattern.finditer(folded):
             start = _lead_of(folded, match.start(), match.end())
             piece = _NOT_UNIT.sub("", folded[start : match.end()])
-            numbered = re.search(r"[\dA-Za-z一二三四五六七八九十](?:号|弄|组|栋|幢|座|楼|单元|室|层|院)", piece)
+            numbered = re.search(
+                r"[\dA-Za-z一二三四五六七八九十](?:号|弄|组|栋|幢|座|楼|单元|室|层|院)|[^0-9][0-9]{1,4}[-#][0-9]{1,4}", piece
+            )
             units = len(_UNIT.findall(piece))
             if len(piece) >= 5 and ((_DETAIL.search(piece) and numbered) or (units >= 2 and _DETAIL.search(piece)) or units >= 3):
                 yield start, match.end(), "ADDRESS"
