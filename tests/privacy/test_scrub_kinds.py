@@ -128,6 +128,7 @@ def test_a_name_is_known_by_the_place_it_stands_in(text: str, secret: str) -> No
     [
         "Lachman and Kernig were negative.",
         "Kocher clamp, then a Billroth as planned.",
+        "Hello doctor, I'm worried. Thanks, Don't stop.",
         "Grace period for the copay ends this week.",
         "Rich, fatty meals make it worse.",
         "Frank blood in stool. Drew blood from the left arm.",

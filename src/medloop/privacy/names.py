@@ -218,7 +218,7 @@ def _name_end(match: re.Match[str], strong: bool) -> int:
 def _beside(lows: list[str], at: int, strong: bool) -> bool:
     """A word that is ordinary by itself, beside one that is a name: "Joy L. Torres", "Faith Crohn"."""
     low = lows[at]
-    if low in _STOP or set(_mark(low)) & set("DNK"):
+    if low in _STOP or _SHORTENED.match(low) or set(_mark(low)) & set("DNK"):
         return False
     if at:
         return bool(set(_mark(low)) & set("FLQ")) or strong
@@ -246,7 +246,7 @@ def _likely(low: str, strong: bool) -> bool:
     mark, tier = set(_mark(low)), lists.tiers().get(low, lists.OPEN)
     if low in _MONTHS:
         return strong and low in ("april", "may", "june", "august")
-    if low in _STOP or mark & set("DNKSR") or ("Q" in mark and not mark & set("FL")):
+    if low in _STOP or _SHORTENED.match(low) or mark & set("DNKSR") or ("Q" in mark and not mark & set("FL")):
         return False
     if not strong:
         return "F" in mark and "C" not in mark and tier in (lists.OPEN, "5")
@@ -261,6 +261,7 @@ def _likely(low: str, strong: bool) -> bool:
     )
 
 
+_SHORTENED = re.compile("(?:i|it|we|you|he|she|they|that|there|what|who|how|let|here)['’]|.+n['’]t$")  # I'm, let's, can't
 _MONTHS = frozenset("january february march april may june july august september october november december".split())
 _DRUG = re.compile(
     r"(?:cillin|mycin|statin|sartan|pril|olol|azole|dipine|zepam|oxacin|gliptin|glutide|caine|farin|mab|nib|itis|osis|emia|ectomy|pathy|algia|profen|phen|oxetine"
