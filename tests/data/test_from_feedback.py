@@ -157,6 +157,37 @@ def test_quarantined_records_are_left_out_until_released(sqlite_settings, state:
     assert {row["completion"] for row in rows["thumbs"]} == ({"sleep", "rest"} if state == "released" else {"sleep"})
 
 
+def chat(first: str) -> Trace:
+    turns = (("user", first), ("assistant", "Since when?"), ("user", ask(1)), ("assistant", "rest"))
+    talk = Conversation(messages=tuple(Message(role=role, content=said) for role, said in turns))
+    return Trace(trace_id="t1", session_id="s", agent_name="a", conversation=talk, model_version="m")
+
+
+@pytest.mark.parametrize("state", ["waiting", "refused", "released"])
+def test_what_is_said_about_a_held_exchange_waits_with_it(store: Store, state: str) -> None:
+    given = [chat("My knee hurts."), thumb(1, "rest", True, trace_id="t1"), vote(1, "rest", "run", "a", trace_id="t1")]
+    records.add(store, given, actor="test")
+    with store.write() as conn:
+        quarantine.hold(conn, "t1", "traces", doubt=0.9, reasons=["a name"], actor="test")
+    if state != "waiting":
+        quarantine.decide(store, "t1", state, actor="test")
+    rows = built(store, [thumb(2, "sleep", True)])
+    assert ("My knee hurts." in json.dumps(rows)) == (state == "released")
+    assert {row["completion"] for row in rows["thumbs"]} == ({"sleep", "rest"} if state == "released" else {"sleep"})
+
+
+def test_an_earlier_turn_that_is_doubted_holds_its_exchange(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from medloop.privacy import scrub
+
+    real, doubted = scrub.Scrubber.assess, scrub.Assessment("saw Petrel", (), 0.9, ("a name",))
+    monkeypatch.setattr(scrub.Scrubber, "assess", lambda self, text: doubted if text == "saw Petrel" else real(self, text))
+    rows = built(store, [chat("saw Petrel"), thumb(1, "rest", True, trace_id="t1"), thumb(2, "sleep", True)])
+    assert [row["completion"] for row in rows["thumbs"]] == ["sleep"]
+    assert [(one.record_id, one.kind) for one in quarantine.listed(store)] == [("t1", "traces")]
+    quarantine.decide(store, "t1", "released", actor="test")
+    assert {row["completion"] for row in built(store)["thumbs"]} == {"sleep", "rest"}
+
+
 def test_near_copies_are_dropped_and_held_out_questions_never_learnt(sqlite_settings) -> None:
     long = "Keep the leg up, cool it with a wet cloth, wear wide shoes, walk a little every hour and come back in two weeks if it is not better {}."
     given = [

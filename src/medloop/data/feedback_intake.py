@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -171,12 +171,13 @@ def survey(
 def _sort_out(
     store: Store, found: Survey, number: int, some: Sequence[tuple[int, Said]], rules: _Rules, actor: str
 ) -> None:  # fmt: skip
-    kind, kept, doubtful = KINDS[number], [], list[tuple[Said, Assessment]]()
+    kind, kept, doubtful = KINDS[number], [], dict[str, tuple[Said | Trace, Assessment]]()
+    traces = found.cited.of(one.trace_id for _, one in some)
     for row, one in some:
         name = _id(one)
         fate = _fate(one, name, rules)
-        if fate == "used" and (problem := rules.cleaner.doubt(_spoken(one), looked_at=name in rules.held)):
-            doubtful.append((one, problem))
+        if fate == "used" and (problem := _doubt(one, name, traces.get(one.trace_id or ""), rules)):
+            doubtful.setdefault(records.id_of(problem[0]), problem)
             fate = "phi"
         found.fates[records.TABLES[kind].name][fate] += 1
         if fate == "used":
@@ -184,8 +185,7 @@ def _sort_out(
         if fate in ("used", "superseded", "empty"):
             found.settled.setdefault(kind, []).append(name)
     if doubtful:
-        _hold(store, doubtful, actor)
-    traces = found.cited.of(one.trace_id for _, one in kept)
+        _hold(store, doubtful.values(), actor)
     for row, one in kept:
         found.index.add(_question(_texts(one)[0], traces.get(one.trace_id or "")), number, row)
 
@@ -224,10 +224,22 @@ def _fate(one: Said, name: str, rules: _Rules) -> Fate:
         return "superseded"
     if not rules.register.covers(one, "training"):
         return "no_consent"
-    state = rules.held.get(name, "released")
-    if state != "released":
-        return "refused" if state == "refused" else "quarantined"
+    # What is said about an exchange repeats it, so it waits with it.
+    states = {rules.held.get(one_of, "released") for one_of in (name, one.trace_id or name)}
+    if states != {"released"}:
+        return "refused" if "refused" in states else "quarantined"
     return "used" if all(text.strip() for text in _texts(one)) else "empty"
+
+
+def _doubt(one: Said, name: str, trace: Trace | None, rules: _Rules) -> tuple[Said | Trace, Assessment] | None:
+    """The record whose text is doubted, and why; the earlier turns of a question are its trace's."""
+    if problem := rules.cleaner.doubt(_spoken(one), looked_at=name in rules.held):
+        return one, problem
+    if trace is None:
+        return None
+    turns = [message.content for message in _question(_texts(one)[0], trace).messages[:-1]]
+    problem = rules.cleaner.doubt(turns, looked_at=trace.trace_id in rules.held)
+    return (trace, problem) if problem else None
 
 
 def _texts(one: Said) -> tuple[str, ...]:
@@ -244,11 +256,11 @@ def _spoken(one: Said) -> tuple[str, ...]:
     return (*_texts(one), (one.reason or "") if isinstance(one, Correction) else "")
 
 
-def _hold(store: Store, doubtful: Sequence[tuple[Said, Assessment]], actor: str) -> None:
+def _hold(store: Store, doubtful: Iterable[tuple[Said | Trace, Assessment]], actor: str) -> None:
     with store.write() as conn:
         for one, found in doubtful:
             table = records.TABLES[type(one)].name
-            quarantine.hold(conn, _id(one), table, doubt=found.doubt, reasons=found.reasons, actor=actor)
+            quarantine.hold(conn, records.id_of(one), table, doubt=found.doubt, reasons=found.reasons, actor=actor)
 
 
 def _held(store: Store) -> dict[str, str]:

@@ -151,8 +151,9 @@ class _Draft:
             return frozenset((record.prompt, record.original)) if record.trace_id is not None else frozenset()
         return frozenset()
 
-    def doubt_about_trace(self, record: Contract, taken: frozenset[str]) -> Doubt | None:
-        held = self.known.held(getattr(record, "trace_id", None) or "") if taken else None
+    def doubt_about_trace(self, record: Contract) -> Doubt | None:
+        """What is said about an exchange that is held waits with it: it repeats it, or is read together with it."""
+        held = None if isinstance(record, Trace) else self.known.held(getattr(record, "trace_id", None) or "")
         return None if held is None else Doubt(held.doubt, tuple(held.reasons))
 
     def shared(self, body: FeedbackBody | PreferenceBody | CorrectionBody) -> Json:
@@ -310,7 +311,7 @@ def _held(draft: _Draft, body: Sent, record: Contract) -> Json | None:
     """
     taken = draft.taken(body, record)
     given = [text for text in _texts(record) if text not in taken]
-    doubt = doubt_about(given) or draft.doubt_about_trace(record, taken)
+    doubt = doubt_about(given) or draft.doubt_about_trace(record)
     if doubt is None:
         return None
     kind = records.TABLES[type(record)].name
