@@ -132,10 +132,11 @@ def erase(
     """Finish what was begun, then do what is asked; repeated, it answers with the proof of the first time."""
     check(request)
     with erasing.alone(store) as folder:
-        finished = [_carry_out(store, plan, folder, recard, jobs) for plan in _pending(store, folder)]
+        for begun in _pending(store, folder):
+            _carry_out(store, begun, folder, recard, jobs)
         plan = _plan(store, request, actor)
         if plan is None:
-            return _before(store, request, finished, folder)
+            return _before(store, request, folder)
         _keep(store, plan, folder)
         return _carry_out(store, plan, folder, recard, jobs)
 
@@ -160,10 +161,10 @@ def known(store: Store, request: Request) -> None:
         if not any(_records(store, request).values()) and not erasing.erased_in(store, request.records):
             raise _nothing(request)
         return
-    subject = subject_of(store, request.subject)
-    if any(erasing.about_subject(store, subject).values()) or any(reports(store).glob(f"*{PENDING}")):
+    subject, folder = subject_of(store, request.subject), reports(store)
+    if any(erasing.about_subject(store, subject).values()) or any(one.subject == subject for one in _pending(store, folder)):
         return
-    if not any(Proof.from_json(path.read_text(encoding="utf-8")).subject == subject for path in reports(store).glob("er_*.json")):
+    if not any(Proof.from_json(path.read_text(encoding="utf-8")).subject == subject for path in folder.glob("er_*.json")):
         raise _nothing(request)
 
 
@@ -343,6 +344,8 @@ def _pending(store: Store, folder: Path) -> Iterator[Plan]:
         name = path.name.removesuffix(PENDING)
         try:
             plain = unseal(_cipher(store), base64.b64decode(path.read_bytes()), name.encode())
+        except FileNotFoundError:
+            continue  # finished meanwhile: who only looks does not hold the lock
         except (InvalidTag, ValueError):
             raise IntegrityError(f"{path} cannot be read with this workspace's key", "Restore the key, or the file") from None
         yield Plan.from_json(plain.decode())
@@ -352,7 +355,7 @@ def _cipher(store: Store) -> AESGCM:
     return AESGCM(hmac.new(consents.hashing_key(store), b"medloop erasure journal", "sha256").digest())
 
 
-def _before(store: Store, request: Request, finished: Sequence[Proof], folder: Path) -> Proof:
+def _before(store: Store, request: Request, folder: Path) -> Proof:
     """Nothing is left to erase: the proof of the time when there was."""
     subject = None if request.subject is None else subject_of(store, request.subject)
     known = set(erasing.erased_in(store, request.records).values())
@@ -360,8 +363,6 @@ def _before(store: Store, request: Request, finished: Sequence[Proof], folder: P
         proof = Proof.from_json(path.read_text(encoding="utf-8"))
         if proof.erasure_id in known or (subject is not None and proof.subject == subject):
             return proof
-    if finished:
-        return finished[-1]
     raise _nothing(request)
 
 
