@@ -262,6 +262,16 @@ def test_a_full_server_turns_writes_away_without_a_task_and_the_connection_goes_
         assert app.state.http_counts.requests["POST", "none", 503] == 201
 
 
+def test_a_connection_that_is_turned_away_again_and_again_stays(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(patience, "HEAD_S", 0.3)
+    app = create_app(world.settings, supervise=False, limits=Limits(in_flight=0))
+    with served(app, http=patience.Patient) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+        for _ in range(8):
+            sock.sendall(b"POST /api/v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
+            assert sock.recv(65536).startswith(b"HTTP/1.1 503")
+            time.sleep(0.1)
+
+
 def flood(port: int, most: int) -> int:
     """How many bytes of one header a server takes."""
     sent = 0

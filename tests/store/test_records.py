@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from sqlalchemy import select, text, update
 
@@ -165,3 +167,8 @@ def files_with(needle: bytes, folders: list) -> list[str]:
 
     files = [path for folder in folders for path in Path(str(folder)).rglob("*") if path.is_file()]
     return [str(path) for path in files if needle in path.read_bytes()]
+
+
+def test_an_id_with_a_nul_is_the_askers_mistake_on_either_database(store: Store) -> None:
+    with suppress(InputError):
+        assert records.get(store, Feedback, "a\0b") is None

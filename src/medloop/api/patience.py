@@ -25,6 +25,7 @@ class Patient(HttpToolsProtocol):
     """Closes the connection when a request's head is not whole in time, or too large."""
 
     _reading_head = False
+    _whole = False  # the last request has come to its end, whatever became of it
     _seen = 0
     _deadline: asyncio.TimerHandle | None = None
 
@@ -39,7 +40,7 @@ class Patient(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._whole or (self.cycle is not None and not self.cycle.response_complete):
             self._calm_down()
             return
         self._begin()
@@ -58,8 +59,12 @@ class Patient(HttpToolsProtocol):
         self.on_response_complete()
 
     def on_message_begin(self) -> None:
-        self._reading_head, self._seen = True, 0
+        self._reading_head, self._seen, self._whole = True, 0, False
         super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        self._whole = True
+        super().on_message_complete()
 
     def on_headers_complete(self) -> None:
         self._reading_head = False

@@ -27,6 +27,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from medloop.errors import (
     BusyError,
     ConfigError,
+    InputError,
     IntegrityError,
     KeyUnavailableError,
     MedloopError,
@@ -295,8 +296,10 @@ def _speaking(url: URL) -> Iterator[None]:
         raise BusyError(f"All connections to {shown_url(url)} are in use", "Try again later") from error
 
 
-def _explain(error: DBAPIError, name: str) -> StoreError:
+def _explain(error: DBAPIError, name: str) -> MedloopError:
     said = str(error.orig).lower()
+    if "nul (0x00)" in said:  # PostgreSQL keeps none in a text, and says so even where one is only asked for
+        return InputError("A name or an id holds a NUL character", "Remove it")
     state = getattr(error.orig, "sqlstate", None)
     if state in ("55P03", "40P01", "40001") or "is locked" in said or "is busy" in said:
         return BusyError(f"{name} is in use by another process", "Try again when it has finished")

@@ -3,7 +3,8 @@
     for one in own_records(store, user_id, limit=20): one.kind, one.record, one.fate, one.incident
 
 A fate is `superseded` (by a newer one of theirs), `quarantined` or `refused` (it may name somebody), `dataset` (with its names),
-`no_consent` (kept, used for nothing), `testing` (for tests alone, which no dataset is) or `waiting`. Reading one's own words is a reading, too: it leaves one audit line per page.
+`no_consent` (kept, used for nothing), `testing` (for tests alone, which no dataset is) or `waiting`. Reading one's own words is a
+reading, too: it leaves one audit line per page.
 """
 
 from __future__ import annotations
