@@ -13,14 +13,15 @@ from fastapi.testclient import TestClient
 
 from medloop.api.routes import data
 from medloop.contracts import Feedback, TrainRequest
+from medloop.data import from_feedback
 from medloop.data.from_feedback import FeedbackConfig
-from medloop.jobs import queue
-from medloop.jobs.supervisor import Supervisor
-from medloop.jobs.worker import work
+from medloop.jobs import errands, queue
+from medloop.jobs.supervisor import Supervisor, ready
+from medloop.jobs.worker import AGAIN_S, work
 from medloop.loop import build_from_feedback
 from medloop.privacy.consent import subject_of
 from medloop.settings import Settings
-from medloop.store import audit, records, users
+from medloop.store import audit, erasing, records, users
 from medloop.store.artifacts import verify_artifact
 from medloop.store.db import open_store
 from medloop.testing.canary import CANARY, told, traces_of
@@ -179,6 +180,46 @@ def test_an_admin_erases_and_the_answer_holds_no_text(client: TestClient, settin
 )
 def test_an_erasure_of_nothing_is_refused(stranger: TestClient, settings: Settings, body: dict) -> None:
     assert as_(stranger, settings, "admin").post("/api/v1/erasure", json=body).status_code == 422
+
+
+def filed(client: TestClient, path: str, body: dict[str, Any]) -> str:
+    found = client.post(f"/api/v1/{path}", json=body)
+    assert found.status_code == 202, found.text
+    return str(found.json()["job_id"])
+
+
+@pytest.mark.parametrize(("path", "role"), [("erasure", "admin"), ("data/build", "engineer")])
+def test_what_finds_the_workspace_in_use_is_tried_again_by_itself(
+    stranger: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, path: str, role: str
+) -> None:
+    fill(settings)
+    body = {"subject": "4711", "reason": "asked"} if path == "erasure" else {}
+    job_id = filed(as_(stranger, settings, role), path, body)
+    monkeypatch.setattr(erasing.alone.__wrapped__, "__kwdefaults__", {"wait_s": 0.1})
+    monkeypatch.setattr(from_feedback, "WAIT_S", 0.1)
+    with open_store(settings) as store, erasing.alone(store):
+        row = work(job_id, settings)
+    assert row.state == "queued" and "in use" in str(row.reason) and not ready(row) and row.restarts == 0
+    assert ready(row.model_copy(update={"ready_at": row.ready_at - AGAIN_S}))
+    assert work(job_id, settings).state == "succeeded"
+
+
+def test_a_failure_of_the_server_is_not_the_callers_fault(
+    stranger: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(settings)
+    file_it = errands.file_erasure
+
+    def and_fail(*args: Any, **more: Any) -> str:
+        job_id = file_it(*args, **more)
+        monkeypatch.setattr(errands, "run", lambda *args: 1 / 0)
+        work(job_id, settings)
+        return job_id
+
+    monkeypatch.setattr(errands, "file_erasure", and_fail)
+    body = {"subject": "4711", "reason": "asked"}
+    found = as_(stranger, settings, "admin").post("/api/v1/erasure?wait=5", json=body)
+    assert found.status_code == 200 and found.json()["state"] == "failed" and "an error of its own" in found.json()["message"]
 
 
 class Child:

@@ -50,12 +50,13 @@ class Lease:
         with rows.row_lock(self.folder):
             rows.put_status(self.folder, self.check(), detail)
 
-    def end(self, state: JobState, reason: str | None = None, *, waits_for_space: bool = False) -> Entry:
-        """The last word of this worker about the job; refused when another has it."""
+    def end(self, state: JobState, reason: str | None = None, *, waits_for_space: bool = False, again_in_s: float = 0.0) -> Entry:
+        """The last word of this worker about the job; refused when another has it. A queued one rests for `again_in_s` first."""
 
         def last(row: Entry) -> Entry:
             self._refuse_if_lost(row)
             waits = {"waits_for": "space" if waits_for_space else None, "pauses": row.pauses + waits_for_space}
+            waits |= {"ready_at": time.monotonic() + again_in_s, "boot": boot_id()} if again_in_s else {}
             return row.model_copy(update={"state": state, "reason": reason, **waits, "wish": None, "pid": None, "pid_born": None})
 
         return rows.change(self.folder, last)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medloop.contracts.job import JobState
-from medloop.errors import MedloopError, NoSpaceError
+from medloop.errors import BusyError, MedloopError, NoSpaceError
 from medloop.jobs import queue
 from medloop.jobs.entry import Entry, LostLeaseError
 from medloop.jobs.lease import BEAT_S, LOST, Lease, claim
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from medloop.train.job import Job
 
 DRAIN_S = 8.0  # from the wish for an end to the end; ten seconds are promised
+AGAIN_S = 5.0  # before an errand that found something in use is tried again
 
 log = logging.getLogger("medloop.jobs")
 
@@ -43,6 +44,7 @@ class End:
     state: JobState
     reason: str | None = None
     waits_for_space: bool = False
+    again_in_s: float = 0.0
 
 
 def work(job_id: str, settings: Settings) -> Entry:
@@ -53,7 +55,7 @@ def work(job_id: str, settings: Settings) -> Entry:
         end = _run(lease, settings, stopped)
         log.info("%s%s", end.state, f": {end.reason}" if end.reason else "")
         reason = end.reason and end.reason.replace(f"{settings.home}/", "")  # who asks over HTTP need not know where it lies
-        return lease.end(end.state, reason, waits_for_space=end.waits_for_space)
+        return lease.end(end.state, reason, waits_for_space=end.waits_for_space, again_in_s=end.again_in_s)
 
 
 def _run(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
@@ -91,7 +93,14 @@ def _errand(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> En
         return None
     from medloop.jobs import errands
 
-    return End("succeeded", errands.run(lease, settings, stopped))
+    try:
+        return End("succeeded", errands.run(lease, settings, stopped))
+    except LostLeaseError:
+        raise
+    except BusyError as error:  # an erasure that was asked for is carried out: it waits for as long as it takes
+        if stopped():
+            return stopped_end(lease)
+        return End("queued", f"{error.what}. It is tried again by itself.", again_in_s=AGAIN_S)
 
 
 def _train(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:

@@ -24,6 +24,7 @@ from medloop.data.feedback_intake import KINDS
 from medloop.data.from_feedback import FeedbackConfig
 from medloop.errors import InputError
 from medloop.jobs import errands, queue
+from medloop.jobs.entry import OVER
 from medloop.privacy import consent as consents_of
 from medloop.privacy.erase import LONGEST_REASON, known
 from medloop.privacy.erase import Request as Erasure
@@ -241,10 +242,8 @@ def _said(seen: errands.Seen, where: str) -> dict[str, Any]:
 
 
 def _filed(job: J, response: Response) -> J:
-    """202 while there is something to wait for; the end that was waited for is the answer."""
-    if job.state == "failed":
-        raise InputError(job.message or "The job failed", f"See {job.address}")
-    response.status_code = 202 if job.result is None else 200
+    """202 while there is something to wait for; the end that was waited for is the answer, also a failure, which `state` tells."""
+    response.status_code = 200 if job.state in OVER else 202
     response.headers["Location"] = job.address
     return job
 
