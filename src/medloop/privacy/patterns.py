@@ -38,6 +38,14 @@ def _form(kind: str, digits: int, pattern: str, *signs: str, flags: int = 0, cod
     return Form(kind, compiled, digits, signs, "x" if "x" in compiled.groupindex else 0, code, month)
 
 
+def _by_letter(words: str) -> str:
+    """The same alternatives, those with the same first letter together: at most places one look at a letter is enough."""
+    letters: dict[str, list[str]] = {}
+    for word in words.split("|"):
+        letters.setdefault(word[0].lower(), []).append(word[1:])
+    return "|".join(f"{letter}(?:{'|'.join(rest)})" for letter, rest in letters.items())
+
+
 _ID = r"[A-Za-z0-9][A-Za-z0-9_\-/]{2,29}"
 _WITH_DIGIT = r"(?=[A-Za-z_\-/]{0,12}\d)"
 _NO = r"(?:number|num|no\.?|id|code|#)"
@@ -52,7 +60,7 @@ _ALONE = (  # these need no such word
     "|driver'?s licen[cs]e"
     "|accession|fingerprint|voiceprint|retinal? scan|biometric|VIN|medicare|medicaid|HIC|NHS|device serial|licen[cs]e plate"
 )
-_LABELS_EN = rf"(?:{_NUMBERED}) {_NO}|(?:{_ALONE})(?: {_NO})?"
+_LABELS_EN = rf"(?:{_by_letter(_NUMBERED)}) {_NO}|(?:{_by_letter(_ALONE)})(?: {_NO})?"
 _LABELS_ZH = (
     "病历号|病案号|住院号|门诊号|就诊号|就诊卡号?|登记号|检查号|影像号|标本号|条码号|医保(?:卡|账)?号|医保卡"
     "|医疗保险号|社会保障号|参保号|个人编号|社保卡?号|保单号|保险单号"
@@ -190,7 +198,7 @@ PATTERNS: tuple[Form, ...] = (
     _form(
         "RECORD",
         4,
-        rf"\b(?i:{_CUES})\b\.?(?:(?: [a-z]{{1,12}}){{0,3}}(?: is| was|:| #| no\.?)|(?i:[ :#=]{{1,3}}(?:{_NO}|is|was|of))?)[ :#=\-]{{1,3}}"
+        rf"\b(?i:{_by_letter(_CUES)})\b\.?(?:(?: [a-z]{{1,12}}){{0,3}}(?: is| was|:| #| no\.?)|(?i:[ :#=]{{1,3}}(?:{_NO}|is|was|of))?)[ :#=\-]{{1,3}}"
         rf"(?P<x>{_RANGE}(?:[A-Z]{{1,5}}[ \-/]?)?(?=(?:[A-Z\-/_]{{0,3}}\d){{4}})[A-Z0-9]+(?:[\-/_][A-Z0-9]+){{0,5}}){_NO_UNIT}",
         code=True,
     ),
@@ -272,7 +280,7 @@ PATTERNS: tuple[Form, ...] = (
     _form(
         "DATE",
         1,
-        rf"\b(?:{_DAYS}) (?:the )?(?P<x>{_MONTH} {_D}{_TH})(?![\d.]| ?(?:mg|patients|cases|%|of ))",
+        rf"\b(?:{_by_letter(_DAYS)}) (?:the )?(?P<x>{_MONTH} {_D}{_TH})(?![\d.]| ?(?:mg|patients|cases|%|of ))",
         flags=re.I,
         month=True,
     ),
@@ -280,7 +288,9 @@ PATTERNS: tuple[Form, ...] = (
     _form("DATE", 1, rf"(?<![\d.]){_D}{_TH}(?: of)? {_MONTH}(?:,? {_YEAR})?(?![A-Za-z\d])", month=True),
     _form("DATE", 3, rf"(?<![\d.\-]){_D}([ \-/.]?){_MONTH}\1(?:19|20)?\d{{2}}(?!\d)", flags=re.I, month=True),
     _form("DATE", 6, rf"(?<![\d.]){_D}\.{_M}\.{_YEAR}(?![\d]|\.\d)"),
-    _form("DATE", 2, rf"\b(?:{_DAYS}) (?P<x>{_M}/{_D})(?![\d/]|\.\d| ?(?:mg|tab|of|dose|pain|cup|%))", "/", flags=re.I),
+    _form(
+        "DATE", 2, rf"\b(?:{_by_letter(_DAYS)}) (?P<x>{_M}/{_D})(?![\d/]|\.\d| ?(?:mg|tab|of|dose|pain|cup|%))", "/", flags=re.I
+    ),
     _form("DATE", 0, rf"[一二][〇零○OoQ一二三四五六七八九]{{3}}年{_ZH_M}(?:{_ZH_D})?", "月"),
     _form("DATE", 0, rf"{_ZH_M}{_ZH_D}", "月"),
     _form("DATE", 2, rf"(?<!\d){_M}月{_D}(?=[，。,;；、 ]|$|晚|早|上午|下午|凌晨|来|入|出|因|就|住)", "月"),
@@ -411,8 +421,8 @@ PATTERNS: tuple[Form, ...] = (
         "cell",
         flags=re.I,
     ),
-    _form("PHONE", 5, rf"\b(?:{_CALL})\b[^\d\n]{{0,25}}(?P<x>{_GROUPS}{{1,5}})(?!\d)", flags=re.I),
-    _form("PHONE", 7, rf"\b(?:{_CALL})\b[^\d\n]{{0,25}}(?P<x>\d{{7,8}})(?!\d)", flags=re.I),
+    _form("PHONE", 5, rf"\b(?:{_by_letter(_CALL)})\b[^\d\n]{{0,25}}(?P<x>{_GROUPS}{{1,5}})(?!\d)", flags=re.I),
+    _form("PHONE", 7, rf"\b(?:{_by_letter(_CALL)})\b[^\d\n]{{0,25}}(?P<x>\d{{7,8}})(?!\d)", flags=re.I),
     _form("PHONE", 5, rf"(?<![\d.,/])(?P<x>{_GROUPS}{{1,4}})(?= ?[-(]? ?(?:{'|'.join(_LINES)})\b)", *_LINES, flags=re.I),
     _form("PHONE", 5, r"(?<![\d.,/+\-])(?:\(0?\d{1,4}\)|0\d{1,4})(?:[ \-]\d{2,4}){2,4}(?![\d.,]|\s?(?:mg|ml|%))"),
     _form("PHONE", 6, r"(?<![\d.,/+\-A-Za-z])(?:\(0?\d{1,4}\)|0\d{1,4})[ \-]?\d{5,8}(?![\d.,])"),
