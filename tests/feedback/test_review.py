@@ -82,3 +82,21 @@ def test_a_text_that_is_held_at_the_very_bound_has_a_reason_too(doubting, monkey
     monkeypatch.setattr(review, "assess", lambda text: dataclasses.replace(doubted(text), reasons=()))
     (found,) = review.marks(["uncle zorblax coughs"])
     assert [one.why for one in found] == [review.UNSURE]
+
+
+def test_a_record_of_many_doubts_is_tried_only_so_often_and_the_rest_is_marked_whole(doubting, monkeypatch) -> None:
+    doubting(lambda text: "zorblax" in text)
+    doubted, tried = review.assess, []
+    monkeypatch.setattr(review, "assess", lambda text: tried.append(text) or doubted(text))
+    clause = "my old and rather tired uncle zorblax coughs all night and cannot sleep at all"
+    texts = [f"{clause}. " * 12] * 20
+    found = review.marks(texts)
+    assert len(tried) <= review.MOST_TRIES + 20 * 12 and all(len(marks) == 12 for marks in found)
+    assert {texts[0][one.start : one.end] for one in found[0][:3]} == {"zorblax"}
+    assert {texts[-1][one.start : one.end] for one in found[-1]} == {clause}
+
+
+def test_when_the_time_of_a_record_is_over_what_is_left_is_marked_whole(doubting, monkeypatch) -> None:
+    doubting(lambda text: "zorblax" in text)
+    monkeypatch.setattr(review, "MOST_SECONDS", -1.0)
+    assert marked("Short. My uncle zorblax coughs. End") == ["Short. My uncle zorblax coughs. End"]

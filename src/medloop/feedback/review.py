@@ -4,20 +4,26 @@
 
 The scrubber says that it doubts a text, not where. So the place is found by trying: the clause that is doubted by itself, and in
 it the fewest words without which it would not be. That is where to look first, not a promise that nothing is anywhere else.
+
+Trying has a budget for each record, or one long record would keep everybody's review waiting. What it does not reach is marked whole.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Literal
 
 from medloop.privacy.scrub import Assessment, Found, Scrubber, assess, find
 
 UNSURE = "something the scan is not sure about"
 MOST_CLAUSE = 400  # characters; a longer clause is marked whole
-MOST_CLAUSES = 12  # of one text that are looked into
+MOST_CLAUSES = 12  # of one record that are looked into
+MOST_TRIES = 300  # for one record
+MOST_SECONDS = 1.0
 _CLAUSE = re.compile(r"[^。！？；!?;\n.,，]+(?:[.,](?=\S)[^。！？；!?;\n.,，]+)*")
 _TOKEN = re.compile(
     r"\d(?:[^\w\n]{0,4}\d)+|[零〇一二三四五六七八九幺壹贰叁肆伍陆柒捌玖]{3,}|[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+(?:['’@.\-][^\W_\u3400-\u9fff]+)*"
@@ -37,17 +43,43 @@ class Mark:
     why: str
 
 
+class _SpentError(Exception):
+    """The budget of the record is used up."""
+
+
+@dataclass
+class _Budget:
+    """What may be tried for one record; only looking clause by clause is counted by time alone, for it grows with the text."""
+
+    tries: int = MOST_TRIES
+    clauses: int = MOST_CLAUSES
+    until: float = field(default_factory=lambda: time.monotonic() + MOST_SECONDS)
+
+    def look(self, text: str) -> Assessment:
+        if time.monotonic() > self.until:
+            raise _SpentError
+        return assess(text)
+
+    def tried(self, text: str) -> Assessment:
+        if self.tries <= 0:
+            raise _SpentError
+        self.tries -= 1
+        return self.look(text)
+
+
 def marks(texts: Sequence[str]) -> list[list[Mark]]:
     """The marks of each text of one record, in order and without overlap."""
     scrubber = Scrubber()  # one for the record, as when it was held
-    return [_marks(text, scrubber.assess(text)) for text in texts]
+    seen = [scrubber.assess(text) for text in texts]
+    budget = _Budget()
+    return [_marks(text, one, budget) for text, one in zip(texts, seen, strict=True)]
 
 
-def _marks(text: str, seen: Assessment) -> list[Mark]:
+def _marks(text: str, seen: Assessment, budget: _Budget) -> list[Mark]:
     taken = [Mark(one.start, one.end, "taken_out", one.kind) for one in (seen.spans if seen.cleaned else _found(text))]
     if not seen.quarantined:
         return taken
-    spots = _spots(text)
+    spots = _spots(text, _reason(seen), budget)
     if seen.cleaned:
         spots = [spot for spot in spots if not _meet(spot, taken)]
     else:  # it cannot be scrubbed as a whole: what is only half taken out is a doubt
@@ -67,14 +99,22 @@ def _found(text: str) -> list[Found]:
     return find(text)
 
 
-def _spots(text: str) -> list[Mark]:
+def _spots(text: str, reason: str, budget: _Budget) -> list[Mark]:
     """Where the doubt is: in the clauses that are doubted by themselves, else in those without which the text is not."""
     clauses = [(found.start(), found.end()) for found in _CLAUSE.finditer(text)]
-    alone = [(span, seen) for span in clauses if (seen := assess(text[slice(*span)])).quarantined][:MOST_CLAUSES]
-    if alone:
-        return [mark for span, seen in alone for mark in _inside(text, span, _reason(seen))]
-    reason = _reason(assess(text))
-    without = [span for span in clauses[:MOST_CLAUSES] if not assess(text[: span[0]] + text[span[1] :]).quarantined]
+    found: list[Mark] = []
+    for span in clauses:
+        try:
+            seen = budget.look(text[slice(*span)])
+        except _SpentError:
+            return [*found, Mark(*_trimmed(text, (span[0], clauses[-1][1])), "doubt", reason)]
+        found += _inside(text, span, _reason(seen), budget) if seen.quarantined else []
+    if found:
+        return found
+    try:
+        without = [span for span in clauses[:MOST_CLAUSES] if not budget.tried(text[: span[0]] + text[span[1] :]).quarantined]
+    except _SpentError:
+        without = [(clauses[0][0], clauses[-1][1])]
     return [Mark(*_trimmed(text, span), "doubt", reason) for span in without]
 
 
@@ -83,24 +123,32 @@ def _reason(seen: Assessment) -> str:
     return seen.reasons[0] if seen.reasons else UNSURE
 
 
-def _inside(text: str, span: Span, reason: str) -> list[Mark]:
+def _inside(text: str, span: Span, reason: str, budget: _Budget) -> list[Mark]:
     clause, start = text[slice(*span)], span[0]
-    tokens = [(found.start(), found.end()) for found in _TOKEN.finditer(clause)] if len(clause) <= MOST_CLAUSE else []
-
-    def clears(hidden: Sequence[Span]) -> bool:
-        return not any(assess(text).quarantined for text in _without(clause, hidden))
-
-    # A Chinese name and the signs beside it that make it one: each alone removes the doubt, and together they are the place.
-    single = _joined([token for token in tokens if clears([token])], apart=0)
-    found = _best(clause, single) if single else _joined(_fewest(tokens, clears), apart=1)
+    found: list[Span] = []
+    if len(clause) <= MOST_CLAUSE and budget.clauses > 0:
+        budget.clauses -= 1
+        with suppress(_SpentError):
+            found = _places(clause, budget)
     if not found:
         return [Mark(*_trimmed(text, span), "doubt", reason)]
     return [Mark(start + a, start + b, "doubt", reason) for a, b in found]
 
 
-def _best(clause: str, places: Sequence[Span]) -> list[Span]:
+def _places(clause: str, budget: _Budget) -> list[Span]:
+    tokens = [(found.start(), found.end()) for found in _TOKEN.finditer(clause)]
+
+    def clears(hidden: Sequence[Span]) -> bool:
+        return not any(budget.tried(text).quarantined for text in _without(clause, hidden))
+
+    # A Chinese name and the signs beside it that make it one: each alone removes the doubt, and together they are the place.
+    single = _joined([token for token in tokens if clears([token])], apart=0)
+    return _best(clause, single, budget) if single else _joined(_fewest(tokens, clears), apart=1)
+
+
+def _best(clause: str, places: Sequence[Span], budget: _Budget) -> list[Span]:
     """Those without which least doubt is left; of words the longest, for a name is seldom shorter than what stands beside it."""
-    left = {place: sum(assess(text).doubt for text in _without(clause, [place])) for place in places}
+    left = {place: sum(budget.tried(text).doubt for text in _without(clause, [place])) for place in places}
     best = [place for place in places if left[place] == min(left.values())]
     words = [place for place in best if not _HANZI.match(clause, place[0])]
     return [max(words, key=lambda place: place[1] - place[0])] if words else best
