@@ -249,3 +249,23 @@ def test_so_many_errands_may_wait_and_the_next_is_told_when_to_come_again(client
     fill(settings)
     codes = [client.post("/api/v1/data/build", json={"name": f"d{n}"}).status_code for n in range(settings.jobs_waiting_each + 1)]
     assert codes == [202] * settings.jobs_waiting_each + [429]
+
+
+def test_datasets_that_wait_hold_up_no_erasure(client: TestClient, settings: Settings) -> None:
+    fill(settings)
+    small = settings.model_copy(update={"jobs_waiting": 2})
+    client.app.state.store.settings = small
+    for name in "ab":
+        filed(client, "data/build", {"name": name})
+    assert client.post("/api/v1/data/build", json={"name": "c"}).status_code == 429
+    erasure = filed(as_(client, settings, "admin"), "erasure", {"subject": "4711", "reason": "asked"})
+    started: list[str] = []
+    Supervisor(settings, start=lambda job_id, _: started.append(job_id) or Child()).look()
+    assert started == [erasure]
+
+
+def test_errands_take_no_place_of_a_training_job(client: TestClient, settings: Settings) -> None:
+    fill(settings)
+    for n in range(settings.jobs_waiting_each):
+        filed(client, "data/build", {"name": f"d{n}"})
+    assert client.post("/api/train", json={"stage": "GRPO", "model_id": "embedded:tiny"}).status_code == 200

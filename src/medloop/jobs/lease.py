@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from medloop.contracts import JobDetail
 from medloop.contracts.job import JobState
@@ -55,7 +56,7 @@ class Lease:
 
         def last(row: Entry) -> Entry:
             self._refuse_if_lost(row)
-            waits = {"waits_for": "space" if waits_for_space else None, "pauses": row.pauses + waits_for_space}
+            waits: dict[str, Any] = {"waits_for": "space" if waits_for_space else None, "pauses": row.pauses + waits_for_space}
             waits |= {"ready_at": time.monotonic() + again_in_s, "boot": boot_id()} if again_in_s else {}
             return row.model_copy(update={"state": state, "reason": reason, **waits, "wish": None, "pid": None, "pid_born": None})
 

@@ -77,7 +77,7 @@ class Supervisor:
         """One round over all jobs that are not over; returns them."""
         self._reap()
         places = {False: self.slots, True: 1}  # an erasure must not wait for a training of days, which may learn what is to go
-        waiting: list[tuple[bool, str]] = []
+        waiting: list[tuple[bool, Entry]] = []
         alive = [row for row in queue.entries(self.settings) if row.state not in OVER]
         for row in reversed(alive):  # the oldest first
             folder = queue.folder_of(row.job_id, self.settings)
@@ -91,13 +91,13 @@ class Supervisor:
             if row.state == "running" or row.job_id in self.children:
                 places[errand] -= 1
             elif row.state == "queued" and ready(row):
-                waiting.append((errand, row.job_id))
-        for errand, job_id in waiting:
+                waiting.append((errand, row))
+        for errand, row in sorted(waiting, key=lambda one: one[1].stage != "ERASE"):  # before datasets, which can wait
             if places[errand] <= 0:
                 continue
             places[errand] -= 1
-            log.info("starting a worker for %s", job_id)
-            self.children[job_id] = self.start(job_id, self.settings)
+            log.info("starting a worker for %s", row.job_id)
+            self.children[row.job_id] = self.start(row.job_id, self.settings)
         return alive
 
     def _settle(self, folder: Path, row: Entry) -> Entry:

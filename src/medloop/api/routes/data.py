@@ -148,13 +148,13 @@ class ErasureJob(Job):
 
 
 J = TypeVar("J", BuildJob, ErasureJob)
-FILED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "It has ended within the seconds of 'wait'"},
-    429: {"description": "Too many jobs wait already; Retry-After says when to send it again"},
+FILED: dict[int | str, dict[str, Any]] = {200: {"description": "It has ended within the seconds of 'wait'"}}
+FULL: dict[int | str, dict[str, Any]] = {
+    429: {"description": "Too many jobs wait already; Retry-After says when to send it again"}
 }
 
 
-@router.post("/data/build", status_code=202, responses=FILED)
+@router.post("/data/build", status_code=202, responses=FILED | FULL)
 def build(body: BuildBody, request: Request, response: Response, caller: Engineer, wait: Wait = 0) -> BuildJob:
     """Have training data made of all feedback in the store; the same records give the same hash. 422: nothing to learn from."""
     store = store_of(request)
@@ -203,8 +203,7 @@ def erase(body: ErasureBody, request: Request, response: Response, caller: Admin
     known(store, wish)
     if wish.subject is not None:
         wish = replace(wish, subject=consents_of.subject_of(store, wish.subject))
-    with _place(request, caller):
-        job_id = errands.file_erasure(wish, store.settings, actor=caller.user_id, dry_run=body.dry_run)
+    job_id = errands.file_erasure(wish, store.settings, actor=caller.user_id, dry_run=body.dry_run)
     return _filed(_erasure_job(request, job_id, wait), response)
 
 
@@ -242,16 +241,16 @@ def _said(seen: errands.Seen, where: str) -> dict[str, Any]:
 
 
 def _filed(job: J, response: Response) -> J:
-    """202 while there is something to wait for; the end that was waited for is the answer, also a failure, which `state` tells."""
+    """202 while there is something to wait for; the end that was waited for is the answer, a failure too: `state` tells."""
     response.status_code = 200 if job.state in OVER else 202
     response.headers["Location"] = job.address
     return job
 
 
 def _place(request: Request, caller: Caller) -> AbstractContextManager[None]:
-    """For the job that is queued inside; 429 when too many wait. Training jobs are not counted: errands do not wait for them."""
+    """For the dataset that is queued inside; 429 when too many wait. An erasure is a duty: it is neither counted nor refused."""
     settings = store_of(request).settings
-    waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits and row.stage in queue.ERRANDS)  # noqa: E731
+    waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits and row.stage == "BUILD")  # noqa: E731
     return one_more(caller.user_id, waiting, each=settings.jobs_waiting_each, in_all=settings.jobs_waiting)
 
 

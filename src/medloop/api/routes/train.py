@@ -29,9 +29,9 @@ def settings_of(request: Request) -> Settings:
 
 
 def _place(request: Request, caller: policy.Caller) -> AbstractContextManager[None]:
-    """For the job that is queued inside; 429 when too many wait."""
+    """For the job that is queued inside; 429 when too many wait. Errands are not counted: they have a place of their own."""
     settings = settings_of(request)
-    waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits)  # noqa: E731
+    waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits and row.stage not in queue.ERRANDS)  # noqa: E731
     return one_more(caller.user_id, waiting, each=settings.jobs_waiting_each, in_all=settings.jobs_waiting)
 
 
