@@ -16,6 +16,7 @@ from medloop.contracts import Feedback, TrainRequest
 from medloop.data import from_feedback
 from medloop.data.from_feedback import FeedbackConfig
 from medloop.jobs import errands, queue
+from medloop.jobs.entry import StateError
 from medloop.jobs.supervisor import Supervisor, ready
 from medloop.jobs.worker import AGAIN_S, work
 from medloop.loop import build_from_feedback
@@ -115,7 +116,9 @@ def test_a_cancelled_build_publishes_nothing_and_an_erasure_is_not_cancelled(cli
     job_id = client.post("/api/v1/data/build", json={}).json()["job_id"]
     assert queue.cancel(job_id, settings).state == "cancelled" and not (settings.home / "data/feedback/feedback").exists()
     filed = as_(client, settings, "admin").post("/api/v1/erasure", json={"subject": "4711", "reason": "asked"}).json()
-    assert client.post(f"/api/train/{filed['job_id']}/cancel").status_code == 409
+    assert client.post(f"/api/train/{filed['job_id']}/cancel").status_code == 404
+    with pytest.raises(StateError, match="carried out"):
+        queue.cancel(filed["job_id"], settings)
     assert "4711" not in (settings.workspace.jobs / filed["job_id"] / "request.json").read_text()
 
 
@@ -269,3 +272,23 @@ def test_errands_take_no_place_of_a_training_job(client: TestClient, settings: S
     for n in range(settings.jobs_waiting_each):
         filed(client, "data/build", {"name": f"d{n}"})
     assert client.post("/api/train", json={"stage": "GRPO", "model_id": "embedded:tiny"}).status_code == 200
+
+
+def test_errands_are_no_training_jobs_to_the_routes_of_training(client: TestClient, settings: Settings) -> None:
+    fill(settings)
+    build = filed(client, "data/build", {})
+    erasure = filed(as_(client, settings, "admin"), "erasure", {"subject": "4711", "reason": "asked"})
+    trained = queue.submit(TrainRequest(stage="GRPO", model_id="embedded:tiny"), settings).job_id
+    engineer = as_(client, settings, "engineer")
+    assert [job["job_id"] for job in engineer.get("/api/train").json()["jobs"]] == [trained]
+    for errand in (build, erasure):
+        work(errand, settings)
+        for method, path in (
+            ("GET", f"status/{errand}"),
+            ("GET", f"{errand}/metrics"),
+            ("POST", f"{errand}/resume"),
+            ("POST", f"{errand}/cancel"),
+        ):
+            found = engineer.request(method, f"/api/train/{path}")
+            assert found.status_code == 404 and "er_" not in found.text
+        assert engineer.get("/api/train", params={"after": errand}).status_code == 404

@@ -120,8 +120,12 @@ def folder_of(job_id: str, settings: Settings) -> Path:
         raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z")
     folder = settings.workspace.jobs / job_id
     if not (folder / rows.QUEUE).is_file():
-        raise UnknownJobError(f"There is no job {job_id}", "See the jobs there are with: medloop jobs list")
+        raise unknown(job_id)
     return folder
+
+
+def unknown(job_id: str) -> UnknownJobError:
+    return UnknownJobError(f"There is no job {job_id}", "See the jobs there are with: medloop jobs list")
 
 
 def request_of(folder: Path) -> TrainRequest:
@@ -157,11 +161,13 @@ class Page:
     after: str | None  # hand it in to get the next page; None on the last one
 
 
-def page(settings: Settings, *, limit: int = 20, after: str | None = None) -> Page:
-    """Jobs, newest first; `after` is the last job of the page before."""
-    names = [row.job_id for row in entries(settings)]
+def page(settings: Settings, *, limit: int = 20, after: str | None = None, errands: bool = True) -> Page:
+    """Jobs, newest first, with or without errands; `after` is the last job of the page before."""
+    names = [row.job_id for row in entries(settings) if errands or row.stage not in ERRANDS]
     if after is not None:
         rows.read(folder_of(after, settings))
+        if after not in names:
+            raise unknown(after)
         names = names[names.index(after) + 1 :]
     some = names[:limit]
     return Page([status_of(name, settings) for name in some], some[-1] if len(names) > limit else None)

@@ -35,6 +35,13 @@ def _place(request: Request, caller: policy.Caller) -> AbstractContextManager[No
     return one_more(caller.user_id, waiting, each=settings.jobs_waiting_each, in_all=settings.jobs_waiting)
 
 
+def _training(job_id: str, request: Request) -> str:
+    """The id of a training job. An errand is not found here: who may see a dataset or an erasure, its own address asks."""
+    if queue.status_of(job_id, settings_of(request)).stage in queue.ERRANDS:
+        raise queue.unknown(job_id)
+    return job_id
+
+
 @router.post("", responses=FULL)
 def submit(body: TrainRequest, request: Request, caller: Caller) -> Json:
     """Put a training job into the queue. 422: it does not fit; 409: it cannot work in this workspace as it is."""
@@ -59,30 +66,30 @@ def list_jobs(
     after: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Json:
     """Jobs, newest first; `next` is the `after` of the next page, null on the last one."""
-    found = queue.page(settings_of(request), limit=limit, after=after)
+    found = queue.page(settings_of(request), limit=limit, after=after, errands=False)
     return {"jobs": [shown(job) for job in found.jobs], "next": found.after}
 
 
 @router.get("/status/{job_id}")
 def status(job_id: str, request: Request, caller: Caller) -> Json:
     """Where a job is."""
-    return shown(queue.status_of(job_id, settings_of(request)))
+    return shown(queue.status_of(_training(job_id, request), settings_of(request)))
 
 
 @router.get("/{job_id}/metrics")
 def metrics(job_id: str, request: Request, caller: Caller) -> list[Json]:
     """The lines of metrics.jsonl, in their order."""
-    return queue.metrics_of(job_id, settings_of(request))
+    return queue.metrics_of(_training(job_id, request), settings_of(request))
 
 
 @router.post("/{job_id}/cancel")
 def cancel(job_id: str, request: Request, caller: Caller) -> Json:
     """End a job; one that runs writes a checkpoint first and is cancelled some seconds later."""
-    return shown(queue.cancel(job_id, settings_of(request)))
+    return shown(queue.cancel(_training(job_id, request), settings_of(request)))
 
 
 @router.post("/{job_id}/resume", responses=FULL)
 def resume(job_id: str, request: Request, caller: Caller) -> Json:
     """Put a paused, failed or cancelled job back into the queue; it goes on from its newest checkpoint."""
     with _place(request, caller):
-        return shown(queue.resume(job_id, settings_of(request)))
+        return shown(queue.resume(_training(job_id, request), settings_of(request)))
