@@ -91,11 +91,36 @@ def test_a_single_record_has_its_texts_with_marks_and_is_audited(world, held, at
 def test_the_sender_finds_nothing_to_review(world, held):
     client, who, store, _ = world
     mine = client.get(DOOR, headers=who["sender"]).json()["items"]
-    assert {one["kind"] for one in mine} == {"trace"}  # which nobody sent in person
+    assert {one["kind"] for one in mine} <= {"trace"}  # which other tests sent
     for record_id in held[:3]:
         answers = client.get(f"{DOOR}/{record_id}", headers=who["sender"]), decision(client, record_id, who["sender"])
         assert [one.status_code for one in answers] == [404, 404] and "幺" not in answers[0].text
         assert quarantine.get(store, record_id).state == "waiting"
+
+
+def test_the_sender_of_a_trace_finds_nothing_to_review(world):
+    client, who, store, _ = world
+    body = {"session_id": "s", "agent_name": "x", "model_version": "m"}
+    body["messages"] = [{"role": "user", "content": SPELT}, {"role": "assistant", "content": "Rest."}]
+    sent = client.post("/api/v1/traces", json=body, headers=who["sender"]).json()
+    record_id = sent["trace_id"]
+    assert sent["quarantined"] and client.get(f"{DOOR}/{record_id}", headers=who["sender"]).status_code == 404
+    assert decision(client, record_id, who["sender"]).status_code == 404
+    listed = {name: record_id in client.get(DOOR, params={"limit": 200}, headers=who[name]).text for name in ("sender", "looker")}
+    assert listed == {"sender": False, "looker": True} and quarantine.get(store, record_id).state == "waiting"
+    assert decision(client, record_id, who["looker"]).status_code == 200
+
+
+def test_feedback_on_a_held_trace_is_released_after_it_and_says_so(world, held):
+    client, who, _, _ = world
+    sent = client.post("/api/v1/rlhf/feedback", json={"trace_id": held[3], "rating": 4}, headers=who["sender"]).json()
+    record_id = sent["feedback_id"]
+    assert sent["quarantined"] and client.get(f"{DOOR}/{record_id}", headers=who["looker"]).json()["first"] == held[3]
+    early = decision(client, record_id, who["looker"])
+    assert early.status_code == 409 and held[3] in early.json()["error"]
+    assert decision(client, held[3], who["looker"]).status_code == 200
+    assert client.get(f"{DOOR}/{record_id}", headers=who["looker"]).json()["first"] is None
+    assert decision(client, record_id, who["looker"]).status_code == 200
 
 
 def test_a_decision_counts_and_the_next_one_is_told(world, held):

@@ -68,7 +68,39 @@ def test_every_text_of_a_conversation_is_opened_under_its_own_name(store: Store)
         quarantine.hold(conn, trace.trace_id, "traces", doubt=1.0, reasons=[], actor="test")
     found = quarantine.opened(store, trace.trace_id, actor="usr_1")
     assert found.texts == (("user", "q"), ("assistant", "a"), ("contexts", "c1"), ("contexts", "c2"))
-    assert quarantine.sent_by(store, found.held) is None
+    assert quarantine.sent_by(store, found.held) == "test"  # as the audit log says
+
+
+def held_trace(store: Store, by: str) -> str:
+    talk = Conversation(messages=(Message(role="user", content="q"), Message(role="assistant", content="a")))
+    trace = Trace(session_id="s", agent_name="x", model_version="m", conversation=talk)
+    records.add(store, [trace], actor=by)
+    with store.write() as conn:
+        quarantine.hold(conn, trace.trace_id, "traces", doubt=1.0, reasons=["a name"], actor="test")
+    return trace.trace_id
+
+
+def test_a_trace_is_not_among_what_its_sender_can_decide(store: Store) -> None:
+    mine, theirs = held_trace(store, "usr_1"), held_trace(store, "usr_2")
+    assert [one.record_id for one in quarantine.page(store, not_by="usr_1")] == [theirs] and mine != theirs
+    assert quarantine.count(store, not_by="usr_1") == 1 and quarantine.count(store, not_by="usr_3") == 2
+
+
+def test_what_repeats_a_trace_is_released_after_it(store: Store) -> None:
+    trace = held_trace(store, "usr_1")
+    said = Feedback(session_id="s", agent_name="x", user_query="q", agent_response="a", rating=3, trace_id=trace)
+    records.add(store, [said], actor="test")
+    with store.write() as conn:
+        quarantine.hold(conn, said.feedback_id, "rlhf_feedback", doubt=1.0, reasons=["a name"], actor="test")
+    for state in ("waiting", "refused"):
+        if state == "refused":
+            quarantine.decide(store, trace, "refused", actor="usr_2")
+        with pytest.raises(quarantine.TraceFirstError, match=f"which is {state}"):
+            quarantine.decide(store, said.feedback_id, "released", actor="usr_2")
+        assert quarantine.get(store, said.feedback_id).state == "waiting"
+    quarantine.decide(store, trace, "released", actor="usr_2")
+    assert quarantine.first(store, quarantine.get(store, said.feedback_id)) is None
+    assert quarantine.decide(store, said.feedback_id, "released", actor="usr_2").state == "released"
 
 
 def test_the_command_line_keeps_the_reason_and_takes_none_that_is_not_on_the_list(sqlite_settings) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from web_world import HIDDEN
 
-from medloop.contracts import Feedback
+from medloop.contracts import Conversation, Feedback, Message, Trace
 from medloop.feedback.review import Mark, marks
 from medloop.privacy.scrub import assess
 from medloop.store import audit, quarantine, records, users
@@ -156,3 +156,25 @@ def test_a_record_that_was_erased_meanwhile_is_not_there(browse, hold, store):
         table = records.TABLES[Feedback]
         conn.execute(table.delete().where(table.c.feedback_id == record_id))
     assert browse("clinician").get(f"/web/quarantine?record={record_id}").status_code == 404
+
+
+def test_feedback_on_a_held_trace_leads_to_the_trace_and_cannot_be_released_before(browse, store):
+    talk = Conversation(messages=(Message(role="user", content=SPELT), Message(role="assistant", content="Rest.")))
+    trace = Trace(session_id="s", agent_name="x", model_version="m", conversation=talk)
+    other = users.get_user(store, "other").user_id
+    said = Feedback(
+        session_id="s", agent_name="x", user_query="q", agent_response="a", rating=3, trace_id=trace.trace_id, recorded_by=other
+    )
+    records.add(store, [trace, said], actor=other)
+    with store.write() as conn:
+        for record_id, kind in ((said.feedback_id, "rlhf_feedback"), (trace.trace_id, "traces")):
+            quarantine.hold(conn, record_id, kind, doubt=1.0, reasons=[], actor="test")
+    someone = browse("clinician")
+    page = someone.get(f"/web/quarantine?record={said.feedback_id}").text
+    assert f"/web/quarantine?record={trace.trace_id}" in page and "decision refuse" in page and "decision release" not in page
+    early = someone.post("/web/quarantine", record=said.feedback_id, decision="release", reason="nobody")
+    assert early.status_code == 409 and "Decide about that first" in early.text
+    assert quarantine.get(store, said.feedback_id).state == "waiting"
+    decided(someone, someone.get(f"/web/quarantine?record={trace.trace_id}").text, "release", "nobody")
+    assert "decision release" in someone.get(f"/web/quarantine?record={said.feedback_id}").text
+    assert "Nothing waits" in browse("other").get("/web/quarantine").text  # the sender of both

@@ -5,7 +5,7 @@
 The scrubber says that it doubts a text, not where. So the place is found by trying: the clause that is doubted by itself, and in
 it the fewest words without which it would not be. That is where to look first, not a promise that nothing is anywhere else.
 
-Trying has a budget for each record, or one long record would keep everybody's review waiting. What it does not reach is marked whole.
+Trying has a budget for each record, or one long record would keep everybody waiting. What it does not reach is marked whole.
 """
 
 from __future__ import annotations

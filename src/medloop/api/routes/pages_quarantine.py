@@ -53,6 +53,8 @@ def decide_here(request: Request, caller: Reviewer, form: Fields) -> Response:
     except quarantine.AlreadyDecidedError:
         held = quarantine.get(store, record_id)
         return _next(request, caller, "", 409, problem=t("review_too_late", state=t(f"state_{held.state}")), last=record_id)
+    except quarantine.TraceFirstError:
+        return _draw(request, caller, opened_for_review(store, caller, record_id), 409, problem=t("review_first"))
     request.app.state.measured.clear()  # the dashboard counts what waits
     return go(f"/web/quarantine?done={held.state}&last={held.record_id}")
 
@@ -80,6 +82,7 @@ def _draw(request: Request, caller: Caller, found: Opened, code: int = 200, **mo
     filled: dict[str, Any] = {"held": held, "kind": KIND[held.kind], "reasons": REASONS, "states": STATE}
     filled["parts"] = review.parts(found.texts, scan.marks([text for _, text in found.texts]), t)
     filled["why"] = review.reasons(held.reasons, t)
+    filled["first"] = quarantine.first(store, held)
     filled["left"] = quarantine.count(store, not_by=caller.user_id)
     filled["who"] = next((one.name for one in users.list_users(store) if one.user_id == held.decided_by), held.decided_by)
     return show(request, caller, "quarantine.html", code, found=found, **filled, **_said(more))

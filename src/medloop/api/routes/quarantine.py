@@ -1,7 +1,8 @@
 """`/api/v1/rlhf/quarantine`: records that may still name somebody, for the people who look at them and decide.
 
 Clinicians only: deciding means reading what was written. Nobody decides about what they sent themselves: it needs a second pair
-of eyes. The list has no text. A single record has its texts, and the reading is in the audit log before they leave.
+of eyes. What repeats a trace is released after the trace. The list has no text. A single record has its texts, and the reading is
+in the audit log before they leave.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ class TextOut(BaseModel):
 
 
 class OpenedOut(HeldOut):
+    """`first`: the record repeats this trace, which is not released; decide about the trace first."""
+
     texts: list[TextOut]
+    first: str | None = Field(None, examples=["0199c0de-0000-7000-8000-000000000000"])
 
 
 class DecisionBody(BaseModel):
@@ -147,17 +151,18 @@ def open_held(record_id: RecordId, request: Request, caller: Reviewer) -> Opened
         {"name": name, "text": text, "marks": [asdict(mark) for mark in marks]}
         for (name, text), marks in zip(found.texts, marked, strict=True)
     ]
-    return OpenedOut.model_validate({**shown(found.held), "texts": texts})
+    trace = quarantine.first(store_of(request), found.held)
+    return OpenedOut.model_validate({**shown(found.held), "texts": texts, "first": trace and trace.record_id})
 
 
 @router.post("/quarantine/{record_id}/decision", response_model=HeldOut, responses={**FOUND, 409: {"description": "Decided."}})
 def decide(record_id: RecordId, body: DecisionBody, request: Request, caller: Reviewer) -> Response:
-    """Release a record for datasets, or refuse it. 409: somebody else has decided meanwhile."""
+    """Release a record for datasets, or refuse it. 409: somebody else has decided meanwhile, or its trace is not released."""
     request.app.state.buckets.take(caller.credential)
     store, state = store_of(request), state_of(body.decision, body.reason)
     for_review(store, caller, record_id)
     try:
         held = quarantine.decide(store, record_id, state, actor=caller.user_id, reason=body.reason, was=body.was)
-    except quarantine.AlreadyDecidedError as error:
+    except (quarantine.AlreadyDecidedError, quarantine.TraceFirstError) as error:
         return answer(409, error.what, error.to_do)
     return JSONResponse(HeldOut.model_validate(shown(held)).model_dump(mode="json"))
