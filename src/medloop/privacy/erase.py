@@ -63,6 +63,9 @@ class Jobs(Protocol):
     def on(self, hashes: Collection[str], paths: Collection[str]) -> list[str]:
         """Those not over that learn from these hashes or read these paths of the workspace."""
 
+    def unread(self) -> list[str]:
+        """The folders of jobs that are too damaged to say what they read."""
+
     def stop(self, job_ids: Collection[str], erasure_id: str) -> None:
         """Cancel them and see them end; their records keep the reason."""
 
@@ -150,8 +153,10 @@ def preview(store: Store, request: Request, *, actor: str, jobs: Jobs | None = N
     files = erase_files.look(store, Cutter(_needles(plan), plan.ids), reports(store))
     rows = {name: len(ids) for name, ids in plan.found.items()}
     hashes = {*plan.datasets, *erase_files.hashes_of(store, files.hits)}
-    running = jobs.on(hashes | learnt(store, hashes), files.hits) if jobs else []
-    return Preview(rows, files.hits, len(plan.datasets), plan.shared, files.unsearched, running)
+    tainted, models = learnt(store, hashes)
+    running = jobs.on(hashes | tainted, [*files.hits, *models]) if jobs else []
+    unsearched = [*files.unsearched, *(jobs.unread() if jobs else ())]
+    return Preview(rows, files.hits, len(plan.datasets), plan.shared, unsearched, running)
 
 
 def known(store: Store, request: Request) -> None:
@@ -288,7 +293,8 @@ def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None, jo
         files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
         flagged=tuple(flagged), jobs=tuple(sorted({*begun, *kept})),
         cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=compacted,
-        verified=_verified(last, plan, needles), left=tuple(last.hits), unsearched=tuple(last.unsearched),
+        verified=_verified(last, plan, needles), left=tuple(last.hits),
+        unsearched=(*last.unsearched, *(jobs.unread() if jobs else ())),
     )  # fmt: skip
     _prove(store, proof, folder)
     return proof
@@ -298,7 +304,8 @@ def _learning(store: Store, plan: Plan, log: Path, jobs: Jobs) -> list[str]:
     """Training jobs that learn from what went."""
     changes = erase_files.logged(log)
     hashes = old_hashes(changes, plan.datasets)
-    return jobs.on(hashes | learnt(store, hashes), [change["path"] for change in changes])
+    tainted, models = learnt(store, hashes)
+    return jobs.on(hashes | tainted, [*(change["path"] for change in changes), *models])
 
 
 def _verified(last: Files, plan: Plan, needles: Needles) -> dict[str, int]:

@@ -60,9 +60,10 @@ def old_hashes(changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]) ->
     return {*datasets, *(change["before"] for change in changes), *(one for change in changes for one in change["hashes"])}
 
 
-def learnt(store: Store, old: set[str]) -> set[str]:
-    """The hashes of the models that learnt from these."""
-    return {one["sha256"] for one in _models(store, old)}
+def learnt(store: Store, old: set[str]) -> tuple[set[str], list[str]]:
+    """(hashes, paths) of the models that learnt from these."""
+    found = _models(store, old)
+    return {one["sha256"] for one in found}, [one["path"] for one in found]
 
 
 def _models(store: Store, old: set[str]) -> list[dict[str, str]]:

@@ -94,7 +94,7 @@ def _look(proof: Proof) -> str:
         f"- Database: {STORE.get(proof.store, proof.store)}.",
     ]
     lines += [f"- **Still holds erased text:** `{name}`" for name in proof.left]
-    lines += [f"- Not searched, because it is packed: `{name}`" for name in proof.unsearched]
+    lines += [f"- Not searched, because it is packed or damaged: `{name}`" for name in proof.unsearched]
     return "## The last look\n\n" + "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from medloop.privacy.identifiers import fold, squeeze
 from medloop.privacy.patterns import CODE, MONTH, PATTERNS, left_over
 from medloop.privacy.tagger import MASK
 
-VERSION = "3"
+VERSION = "4"
 QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _DIGIT = re.compile(r"\d")
