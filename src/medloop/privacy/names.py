@@ -19,7 +19,7 @@ _ZH = (
     re.compile(rf"(?<![谢感多致酬任])(?P<x>[{_OFTEN}]|{_DOUBLE})(?=(?:{_TITLE})(?!员|证|室|台|节))"),
     re.compile(rf"(?<![\u4e00-\u9fff])[老小](?P<x>[{_OFTEN}])(?=[,。;、\s说来去，；]|$)"),
 )
-# A form says who: "和平川，男，83岁"; "一助：和平川；".
+# A form says who: "苏平凡，女，45岁"; "一助：苏平凡；".
 _SHEET = re.compile(
     r"(?:^|(?<=[\n。；;：:，, ]))(?P<x>[\u4e00-\u9fff]{2,4})(?=[，,、 ] ?[男女](?:性)?(?:[，,、 ]|\d))"
     r"|(?:姓名|术者|主刀|[一二三]助|助手|联系人|签名|签字|经治医师|主治医师|主管医师|责任护士|记录者?|开嘱|执行人?|核对人?|审核人?|报告人|送检人|申请人|监护人|家属|收件人|户名|陪护)[：:] ?"
@@ -216,7 +216,7 @@ def _name_end(match: re.Match[str], strong: bool) -> int:
 
 
 def _beside(lows: list[str], at: int, strong: bool) -> bool:
-    """A word that is ordinary by itself, beside one that is a name: "Joy L. Torres", "Faith Crohn"."""
+    """A word that is ordinary by itself, beside one that is a name: "Summer L. Ott", "Ivy Paget"."""
     low = lows[at]
     if low in _STOP or _SHORTENED.match(low) or set(_mark(low)) & set("DNK"):
         return False
@@ -274,7 +274,7 @@ _MEDICAL = re.compile(
 
 
 def _small_end(match: re.Match[str]) -> int:
-    """As `_name_end` for small letters: "dr. okafor", "this is yuki garcia". One of two words must be in a list of names."""
+    """As `_name_end` for small letters: "dr. nakamura", "this is kwame boateng". One of two words must be in a list of names."""
     words = list(re.finditer(r"[^ ]+", match["x"]))
     titled = match["s"].lower().rstrip(".") in ("dr", "mr", "mrs", "ms", "nurse", "doctor")
     kept = []
