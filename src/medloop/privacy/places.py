@@ -89,12 +89,12 @@ _GENERAL = frozenset(
 
 
 def _english(folded: str) -> Iterator[Span]:
-    """Hospitals ("Pine Ridge Urgent Care", "St. Luke's") and towns by what stands before or behind them."""
+    """Hospitals ("Willow Creek Urgent Care", "St. Brigid's") and towns by what stands before or behind them."""
     for pattern in (_HOSPITAL_EN, _SHORT_EN):
         for match in pattern.finditer(folded):
             start = match.start("x")
             words = match["own"].split()
-            while words and words[0] in _GENERAL:  # "Please call Pine Ridge Urgent Care"
+            while words and words[0] in _GENERAL:  # "Please call Willow Creek Urgent Care"
                 start += len(words.pop(0)) + 1
             if words and not all(_sort_of(word) for word in words):
                 yield start, match.end("x"), "ORG"
