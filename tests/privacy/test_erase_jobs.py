@@ -19,7 +19,7 @@ from medloop.jobs import entry, queue
 from medloop.jobs.affected import Running
 from medloop.loop import build_from_feedback, erase_records
 from medloop.privacy.consent import subject_of
-from medloop.privacy.erase import Proof, Request
+from medloop.privacy.erase import Proof, Request, preview
 from medloop.settings import Settings
 from medloop.store import records
 from medloop.store.artifacts import new_artifact, verify_artifact
@@ -140,3 +140,31 @@ def test_an_erasure_that_is_taken_up_again_still_names_what_it_cancelled(
             erased(settings)
     assert row(settings, job_id).state == "cancelled"
     assert [one["job"] for one in erased(settings).cancelled] == [job_id]
+
+
+@pytest.mark.parametrize("named", ["model_id", "setting", "path", "name", "deep"])
+def test_a_job_that_waits_for_its_turn_on_such_a_model_is_cancelled(settings: Settings, named: str) -> None:
+    learnt = verify_artifact(settings.home / "data/feedback/feedback").sha256
+    with new_artifact(settings.home / "models/lora/first") as folder:
+        (folder / "card.json").write_text(json.dumps({"inputs": {"preference": learnt}}))
+    path = "models/lora/first"
+    if named == "setting":
+        settings = settings.model_copy(update={"model": path})
+    model = {"model_id": path, "setting": None}.get(named, "embedded:tiny")
+    config = {"path": {"adapter": path}, "name": {"adapter": "first"}, "deep": {"given": {"model": path}}}.get(named, {})
+    request = TrainRequest(stage="GRPO", model_id=model, config=config)
+    job_id = queue.submit(request, settings).job_id
+    other = filed(settings, "GRPO", given={"teacher": ""})
+    assert [one["job"] for one in erased(settings).cancelled] == [job_id] and row(settings, other).state == "queued"
+
+
+@pytest.mark.parametrize("file", ["request.json", "queue.json"])
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b'{"stage": "NONE"}'])
+def test_a_damaged_job_holds_up_no_erasure_and_is_named(settings: Settings, file: str, content: bytes) -> None:
+    damaged, job_id = filed(settings, "DPO"), filed(settings, "DPO")
+    (queue.folder_of(damaged, settings) / file).write_bytes(content)
+    with open_store(settings) as store:
+        assert f"jobs/{damaged}" in preview(store, Request("asked", WHO), actor="test", jobs=Running(settings)).unsearched
+    proof = erased(settings)
+    assert proof.complete and [one["job"] for one in proof.cancelled] == [job_id] and f"jobs/{damaged}" in proof.unsearched
+    assert traces_of(settings.home) == []

@@ -7,9 +7,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from medloop.errors import IntegrityError
+from medloop.jobs import entry as rows
 from medloop.jobs import queue, requests
-from medloop.jobs.entry import OVER
+from medloop.jobs.entry import OVER, UnknownJobError
 from medloop.settings import Settings
+
+DAMAGED = (IntegrityError, OSError, ValueError, RuntimeError)  # RuntimeError: a path of a user who does not exist
 
 
 class Running:
@@ -24,12 +28,16 @@ class Running:
 
     def on(self, hashes: Collection[str], paths: Collection[str]) -> list[str]:
         """Jobs that wait, run or pause, and were begun on one of these hashes or read one of these paths of the workspace."""
-        changed = [self.settings.home / path for path in paths]
+        changed = [(self.settings.home / path).resolve() for path in paths]
         return sorted(
             row.job_id
             for row in queue.entries(self.settings)
             if row.state not in OVER and row.stage not in queue.ERRANDS and self._reads(row.job_id, set(hashes), changed)
         )
+
+    def unread(self) -> list[str]:
+        """Jobs whose files are damaged: nobody can tell what they read. They cannot run either, and hold up no erasure."""
+        return [f"jobs/{job_id}" for job_id in sorted(queue.ids(self.settings)) if self._is_damaged(job_id)]
 
     def stop(self, job_ids: Collection[str], erasure_id: str) -> None:
         reason = f"Cancelled by the erasure {erasure_id}, which changed its data. Submit it again to learn from what is left."
@@ -48,8 +56,22 @@ class Running:
         folder = queue.folder_of(job_id, self.settings)
         if hashes & set(_begun_on(folder)):
             return True
-        read = [folder, *requests.inputs(queue.request_of(folder), self.settings)]
+        try:
+            read = [folder.resolve(), *requests.inputs(queue.request_of(folder), self.settings)]
+        except DAMAGED:
+            return False  # `unread` names it
         return any(one == path or one in path.parents or path in one.parents for one in read for path in changed)
+
+    def _is_damaged(self, job_id: str) -> bool:
+        try:
+            folder = queue.folder_of(job_id, self.settings)
+            if rows.read(folder).state not in OVER:
+                requests.inputs(queue.request_of(folder), self.settings)
+        except UnknownJobError:
+            return False  # it was removed
+        except DAMAGED:
+            return True
+        return False
 
 
 def _begun_on(folder: Path) -> Iterator[str]:

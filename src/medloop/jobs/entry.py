@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from medloop.contracts import JobDetail, JobStatus, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
@@ -81,7 +81,7 @@ def read(folder: Path) -> Entry:
         return Entry.from_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UnknownJobError(f"There is no job {folder.name}", "See the jobs there are with: medloop jobs list") from None
-    except ValidationError:
+    except ValueError:  # not the row, not JSON, or not even text
         raise IntegrityError(f"{file} cannot be read", "Restore it from a copy, or submit the job again") from None
 
 

@@ -58,8 +58,9 @@ def submit(request: TrainRequest, settings: Settings, *, by: str = "", now: date
 def submit_errand(request: ErrandRequest, settings: Settings) -> str:
     """Put an errand into the queue; one that waits already, asked for in the same words, is not asked for twice."""
     for row in entries(settings):
-        if row.stage == request.stage and row.state == "queued" and errand_of(folder_of(row.job_id, settings)) == request:
-            return row.job_id
+        with suppress(ValueError, OSError, UnknownJobError):  # another one that is damaged, or was removed meanwhile
+            if row.stage == request.stage and row.state == "queued" and errand_of(folder_of(row.job_id, settings)) == request:
+                return row.job_id
     now = utc_now()
     row = Entry(job_id="data", stage=request.stage, state="queued", submitted=now, submitter=request.actor, changed=now)
     return _put(request, row, settings)

@@ -7,6 +7,8 @@ what they like.
 from __future__ import annotations
 
 import importlib.util
+import os
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -123,8 +125,21 @@ def inputs(request: TrainRequest, settings: Settings) -> list[Path]:
         **{stage: [workspace.preferences / "preferences.jsonl"] for stage in ("REWARD", "DPO")},
         "KTO": [workspace.preferences],
     }
-    named = [find(text, settings) for text in (request.model_id, *request.config.values()) if isinstance(text, str)]
-    return usual.get(request.stage, [workspace.rl / "training_prompts.jsonl"]) + [path for path in named if path.exists()]
+    named = [request.model_id or settings.model, *_texts(request.config)]
+    # An adapter may be called by its name alone. An empty text, or one that is the whole workspace, names nothing in it.
+    places = [place for text in named if Path(text).parts for place in (find(text, settings), workspace.models / "lora" / text)]
+    found = [path.resolve() for path in places if os.path.exists(path) and not settings.home.is_relative_to(path)]
+    standard = usual.get(request.stage, [workspace.rl / "training_prompts.jsonl"])
+    return [*(path.resolve() for path in standard), *found]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in the settings of a run, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
 
 
 def find(name: str, settings: Settings) -> Path:
