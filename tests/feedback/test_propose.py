@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from medloop.contracts import Conversation, Feedback, Message, Missing, Reward, Score, Trace
+from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.feedback import queue
 from medloop.feedback.lanes import Candidate, Signals, choose, doubt, priority
 from medloop.feedback.novelty import Seen
 from medloop.feedback.propose import answer_key, from_samples, propose, spread
 from medloop.feedback.queue import QueueConfig
 from medloop.settings import Settings
+from medloop.store import quarantine, records
 from medloop.store import queue as rows
-from medloop.store import records
 from medloop.store.db import Store, open_store
 
 KEEN = QueueConfig(explore=0, learn=0)
@@ -159,3 +161,97 @@ def test_answers_of_one_group_become_pairs() -> None:
         [("q", "one", "g", None), ("q", "two", "g", None), ("q", "two", "g", None), ("z", "x", None, None)], pairs=True
     )
     assert [one.answers for one in found if one.kind == "compare"] == [("one", "two")]
+
+
+NAMED = "I am Mary Johnson, call 13800138000 about my chest pain"
+SPELT = "电话是幺三八零零一三八零零零，头晕怎么办"  # cannot be scrubbed
+
+
+def hold(store: Store, record_id: str, kind: str = "traces") -> None:
+    with store.write() as conn:
+        quarantine.hold(conn, record_id, kind, doubt=1.0, reasons=["a name"], actor="t")
+
+
+def shown(store: Store, rater: str = "ann") -> str:
+    """All that the queue shows this rater."""
+    said = []
+    while (held := queue.next_item(store, rater)) is not None:
+        said.append(held.content.model_dump_json())
+        queue.skip(store, held.item_id, rater)
+    return "\n".join(said)
+
+
+def test_the_queue_keeps_and_shows_no_name_and_no_number_but_still_names_the_trace(desk: Store) -> None:
+    given = [trace("t1", NAMED, "Rest, Mary Johnson."), trace("t2", NAMED, "Mary Johnson, call 120.")]
+    records.add(desk, given, actor="t")
+    assert propose(desk, SIGNALS, actor="t").added == 3 and propose(desk, SIGNALS, actor="t").added == 0
+    assert {row.trace_id for row in rows.listed(desk)} == {"t1", "t2"}
+    said = shown(desk)
+    assert "Johnson" not in said and "13800138000" not in said and "Rest, [NAME_1]." in said
+
+
+def test_what_waits_or_was_refused_is_not_proposed_and_what_was_released_is(desk: Store) -> None:
+    records.add(desk, [trace(f"t{n}", f"chest pain word{n}", "rest") for n in range(4)], actor="t")
+    for n in (1, 2, 3):
+        hold(desk, f"t{n}")
+    quarantine.decide(desk, "t2", "refused", actor="u")
+    quarantine.decide(desk, "t3", "released", actor="u")
+    propose(desk, SIGNALS, actor="t")
+    assert {row.trace_id for row in rows.listed(desk)} == {"t0", "t3"}
+
+
+def test_the_trace_of_a_refused_record_is_not_proposed(desk: Store) -> None:
+    said = thumb("t1", "u", up=False)
+    records.add(desk, [trace("t1", "a cold", "tea"), said], actor="t")
+    hold(desk, said.feedback_id, "rlhf_feedback")
+    quarantine.decide(desk, said.feedback_id, "refused", actor="u")
+    assert propose(desk, SIGNALS, actor="t").added == 0
+
+
+def test_what_cannot_be_scrubbed_or_is_doubted_is_not_proposed_unless_somebody_released_it(desk: Store) -> None:
+    odd = "Пациент жалуется на боль в груди"
+    records.add(desk, [trace("t1", SPELT, "rest"), trace("t2", odd, "rest"), trace("t3", odd, "call 120")], actor="t")
+    hold(desk, "t3")
+    quarantine.decide(desk, "t3", "released", actor="u")
+    propose(desk, SIGNALS, extra=from_samples([(odd, "tea", None, None), (SPELT, "tea", None, None)], pairs=False), actor="t")
+    assert [(row.trace_id, row.kind) for row in rows.listed(desk)] == [("t3", "rate")]
+
+
+@pytest.mark.parametrize("gone", ["t1", "t2"])
+def test_an_item_whose_trace_is_held_later_is_handed_to_nobody_and_comes_back_when_it_is_released(desk: Store, gone: str) -> None:
+    records.add(desk, [trace("t1", "chest pain", "rest"), trace("t2", "chest pain", "call 112")], actor="t")
+    propose(desk, SIGNALS, actor="t")
+    pair = queue.next_item(desk, "ann", kinds=["compare"])
+    assert pair is not None
+    hold(desk, gone)
+    assert queue.next_item(desk, "ann", kinds=["compare"]) is None and queue.next_item(desk, "ben", kinds=["compare"]) is None
+    with pytest.raises(rows.UnknownItemError):
+        rows.held(desk, pair.item_id, "ann")
+    left = [queue.next_item(desk, name, kinds=["rate"]) for name in ("ann", "ben")]
+    assert {one.trace_id for one in left if one} == {"t1", "t2"} - {gone} and not rows.was_shown(desk, gone, "ann")
+    quarantine.decide(desk, gone, "released", actor="u")
+    again = queue.next_item(desk, "ann", kinds=["compare"])
+    assert again is not None and again.item_id == pair.item_id
+
+
+def test_items_that_wait_in_vain_leave_their_places_to_others(desk: Store) -> None:
+    records.add(desk, [trace("t1", "a cold", "tea")], actor="t")
+    propose(desk, SIGNALS, config=QueueConfig(size=1), actor="t")
+    hold(desk, "t1")
+    records.add(desk, [trace("t2", "a cough", "honey")], actor="t")
+    assert propose(desk, SIGNALS, config=QueueConfig(size=1), actor="t").added == 1
+
+
+def test_an_item_from_before_is_scrubbed_when_it_is_handed_out(desk: Store) -> None:
+    for text in (SPELT, NAMED):
+        content = QueueContent(prompt=(Message(role="user", content=text),), answers=("Rest, Mary Johnson.",))
+        rows.add_items(desk, [QueueItem(kind="rate", content=content, priority=0.5)], actor="t")
+    held = queue.next_item(desk, "ann")
+    assert held is not None and "Johnson" not in rows.held(desk, held.item_id, "ann").content.model_dump_json()
+    said = shown(desk)
+    assert "[NAME_1]" in said and "Johnson" not in said and "幺" not in said
+
+
+def test_a_person_named_in_full_later_is_taken_out_before_too() -> None:
+    found = queue.scrubbed([Message(role="user", content="Is Zorblatt ill?")], ["Mr. Peter Zorblatt is well."])
+    assert found is not None and "Zorblatt" not in found.prompt[0].content + found.answers[0]

@@ -10,7 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 from queue_desk import fill, item
 
+from medloop import loop
 from medloop.api.app import create_app
+from medloop.feedback.queue import QueueConfig
 from medloop.loop import init_workspace
 from medloop.settings import Settings
 from medloop.store import users
@@ -79,3 +81,19 @@ def test_engineers_see_numbers_and_no_items(people: dict[str, Any]) -> None:
     numbers = people["aud"]("GET", "/rlhf/metrics?days=1").json()
     assert numbers["feedback"] == 1 and numbers["stars"]["4"] == 1
     assert "question 1" not in str(numbers)
+
+
+def test_an_annotator_gets_no_name_no_number_and_nothing_out_of_quarantine(people: dict[str, Any], workspace: Path) -> None:
+    for asked in ("I am Mary Johnson, call 13800138000 about my cough", "电话是幺三八零零一三八零零零，头晕怎么办"):
+        turns = [{"role": "user", "content": asked}, {"role": "assistant", "content": "Rest, Mary Johnson."}]
+        body = {"session_id": "s", "agent_name": "a", "model_version": "m", "messages": turns}
+        assert people["eng"]("POST", "/traces", json=body).status_code == 201
+    settings = Settings(home=workspace, device="cpu", offline=True)
+    with open_store(settings) as store:
+        assert loop.fill_queue(settings, store, config=QueueConfig()).added == 1
+    said = ""
+    while (held := people["ann"]("GET", "/queue/next")).status_code == 200:
+        said += held.text
+        people["ann"]("POST", f"/queue/{held.json()['item_id']}/skip")
+    assert "about my cough" in said and "[NAME_1]" in said
+    assert not any(word in said for word in ("Mary", "Johnson", "13800138000", "幺"))

@@ -3,15 +3,16 @@
     propose(store, Signals(strata_of=strata_of), actor="user:li")          # from the newest traces
     propose(store, signals, extra=candidates, actor=...)                   # and from answers that came by other ways
 
-This collects the candidates and what was judged before; lanes.py chooses among them.
+This collects the candidates and what was judged before; lanes.py chooses among them. What quarantine holds back is no candidate,
+and the texts of the others are scrubbed: who rates is to see no patient's name. Doubtful texts that nobody released are left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from medloop.contracts import Message, Reward, Score, Trace, canonical_json, sha256_id
@@ -19,8 +20,8 @@ from medloop.contracts.queue import QueueItem
 from medloop.feedback.lanes import Candidate, choose, item_id
 from medloop.feedback.lanes import Signals as Signals
 from medloop.feedback.novelty import Seen
-from medloop.feedback.queue import DEFAULT, QueueConfig
-from medloop.store import marks
+from medloop.feedback.queue import DEFAULT, QueueConfig, scrubbed
+from medloop.store import marks, quarantine
 from medloop.store import queue as rows
 from medloop.store.db import Store
 from medloop.store.reads import read_some
@@ -46,7 +47,7 @@ def propose(
     room = _room(store, config)
     if not sum(room.values()):
         return Proposed(0, 0, {}, {}, {})
-    candidates = [*from_traces(store, signals, config, actor=actor), *extra]
+    candidates = [*_scrubbed(store, [*from_traces(store, signals, config, actor=actor), *extra])]
     judged = list(_judged(store, actor))
     asked = [content.answers for content in rows.asked_lately(store, LATEST, actor=actor, purpose=PURPOSE)]
     seen = Seen(question for question, _ in judged)
@@ -102,6 +103,17 @@ def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: s
     for some in by_question.values():
         found += _pairs(some)
     return found
+
+
+def _scrubbed(store: Store, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    named = {name for one in candidates for name in one.traces if name is not None}
+    released = quarantine.released(store, sorted(named))
+    for one in candidates:
+        clean = scrubbed(one.prompt, one.answers)
+        if clean is None or (clean.doubted and not (one.traces and released.issuperset(one.traces))):
+            continue
+        if len(set(clean.answers)) == len(clean.answers):  # two that differ by a name alone leave nothing to compare
+            yield replace(one, prompt=clean.prompt, answers=clean.answers)
 
 
 def _from_trace(trace: Trace, answer: str, complaint: float | None, signals: Signals) -> Candidate:

@@ -7,20 +7,24 @@
 
 Raters settle an item by agreeing (`agreed`); else a senior rater who has not met it decides alone. A critical flag that only one
 of them set is always a dispute, however close the stars are.
+
+Nobody who rates sees a name or a number of a patient: texts are scrubbed before they go in. An item that is older than that, or
+that the scrubber of its time let pass, is scrubbed when it is handed out; what cannot be is handed to nobody.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from medloop.contracts import utc_now
+from medloop.contracts import Message, utc_now
 from medloop.contracts.dataset import Stratum
+from medloop.privacy.scrub import Scrubber
 from medloop.store import queue as rows
 from medloop.store import verdicts
 from medloop.store.db import Store
@@ -102,7 +106,40 @@ def next_item(
         senior=senior,
         kinds=tuple(kinds or ("rate", "compare", "correct")),
     )
-    return rows.lease(store, ask)
+    while (found := rows.lease(store, ask)) is not None:
+        clean = scrubbed(found.content.prompt, found.content.answers)
+        if clean is None:
+            verdicts.skip(store, found.item_id, rater)
+            continue
+        if (clean.prompt, clean.answers) == (found.content.prompt, found.content.answers):
+            return found
+        content = found.content.model_copy(update={"prompt": clean.prompt, "answers": clean.answers})
+        rows.rewrite(store, found.item_id, content, actor=rater)
+        return replace(found, content=content)
+    return None
+
+
+@dataclass(frozen=True)
+class Scrubbed:
+    """The texts of an item with placeholders, one person's the same in all of them; `doubted`: somebody may still be named."""
+
+    prompt: tuple[Message, ...]
+    answers: tuple[str, ...]
+    doubted: bool
+
+
+def scrubbed(prompt: Sequence[Message], answers: Sequence[str]) -> Scrubbed | None:
+    """None where they cannot be scrubbed."""
+    scrubber, texts, doubted = Scrubber(), [*(message.content for message in prompt), *answers], False
+    for _ in range(2):
+        found = [scrubber.assess(text) for text in texts]
+        if any(text and not one.cleaned for text, one in zip(texts, found, strict=True)):
+            return None
+        texts, doubted = [one.cleaned for one in found], any(one.quarantined for one in found)
+        if not scrubber.persons:  # else whoever is named in full later may stand before by one name
+            break
+    said = tuple(message.model_copy(update={"content": text}) for message, text in zip(prompt, texts, strict=False))
+    return Scrubbed(said, tuple(texts[len(said) :]), doubted)
 
 
 def finish(store: Store, item_id: str, rater: str, record_id: str, *, now: datetime | None = None) -> str:

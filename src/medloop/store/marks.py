@@ -19,6 +19,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, Table, case, func, or_, select
 
 from medloop.store.db import Store
+from medloop.store.quarantine import withheld
 from medloop.store.tables import (
     incidents,
     natural_id,
@@ -192,8 +193,10 @@ def sampled_traces(store: Store, *, most: int, span: Span = ALWAYS) -> list[str]
 
 
 def newest_traces(store: Store, most: int) -> list[str]:
+    """Without those that quarantine keeps from people who rate."""
+    query = select(traces.c.trace_id).where(~withheld(traces.c.trace_id)).order_by(traces.c.id.desc()).limit(most)
     with store.read() as conn:
-        return list(conn.execute(select(traces.c.trace_id).order_by(traces.c.id.desc()).limit(most)).scalars())
+        return list(conn.execute(query).scalars())
 
 
 def with_records(store: Store, trace_ids: list[str]) -> set[str]:

@@ -164,6 +164,16 @@ def first(store: Store, held: Held) -> Held | None:
         return _first(conn, held.record_id, held.kind)
 
 
+def released(store: Store, record_ids: Sequence[str]) -> set[str]:
+    """Those of these records that a person has looked at and released."""
+    found: set[str] = set()
+    with store.read() as conn:
+        for at in range(0, len(record_ids), records.PAGE):
+            some = quarantine.c.record_id.in_(record_ids[at : at + records.PAGE])
+            found.update(conn.execute(select(quarantine.c.record_id).where(some, quarantine.c.state == "released")).scalars())
+    return found
+
+
 def _first(conn: Connection, record_id: str, kind: str) -> Held | None:
     table = tables.metadata.tables[kind]
     if table is tables.traces:

@@ -4,6 +4,9 @@ An item has `raters` seats. A turn holds a seat until its lease ends; a finished
 skipped an item never meets it again. One who let a lease lapse has not judged the item and may get it back, but only when nothing
 new is left, and others who are at work have had as long as a lease to take it. How turns end is in verdicts.py.
 
+An item about a trace that quarantine holds back or that was refused is handed to nobody, whenever that was decided; if the trace
+is released, the item is there again.
+
 Which stratum comes next is decided by what was handed out lately: the one furthest behind its quota, so none starves.
 """
 
@@ -12,7 +15,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,10 +26,11 @@ from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.errors import InputError, StoreError
 from medloop.store import audit
 from medloop.store.db import Store
+from medloop.store.quarantine import withheld
 from medloop.store.records import open_row
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
-from medloop.store.tables import rlhf_feedback
+from medloop.store.tables import rlhf_feedback, traces
 
 CHUNK = 400
 RECENT = 200  # turns that count for the quotas
@@ -91,6 +95,7 @@ class Ask:
     quotas: Mapping[str, float]
     senior: bool = False
     kinds: tuple[str, ...] = field(default=("rate", "compare", "correct"))
+    without: tuple[str, ...] = ()  # items that are not for them
 
 
 def add_items(store: Store, wanted: Iterable[QueueItem], *, actor: str) -> int:
@@ -144,32 +149,56 @@ def asked_lately(store: Store, most: int, *, actor: str, purpose: str) -> list[Q
 def lease(store: Store, ask: Ask) -> Leased | None:
     """The item this rater holds, else the next one for them, else None. Reading its text enters the audit log."""
     with store.write() as conn:
-        found = _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)
+        while (found := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)) is not None:
+            content = _opened(store, conn, found)
+            if not _withdrawn(conn, found, content):
+                break
+            ask = replace(ask, without=(*ask.without, found.item_id))
         if found is None:
             return None
         turn = _sit_down(conn, found, ask)
         audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=found.item_id))
-        content = json.loads(open_row(items, found, store.keys.reading(conn, found.key_id))["content"])
     return Leased(
-        item_id=found.item_id, kind=found.kind, content=QueueContent.model_validate(content), reasons=found.reasons,
-        stratum=found.stratum, trace_id=found.trace_id, **turn,
+        item_id=found.item_id, kind=found.kind, content=content, reasons=found.reasons, stratum=found.stratum,
+        trace_id=found.trace_id, **turn,
     )  # fmt: skip
+
+
+def _opened(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
+    return QueueContent.model_validate_json(open_row(items, item, store.keys.reading(conn, item.key_id))["content"])
+
+
+def _withdrawn(conn: Connection, item: Row[Any], content: QueueContent) -> bool:
+    """Whether one of its traces is not to be shown; of two only the first stands in a column of the item."""
+    named = traces.c.trace_id.in_([name for name in (item.trace_id, *content.traces) if name is not None])
+    return conn.execute(select(traces.c.id).where(named, withheld(traces.c.trace_id)).limit(1)).first() is not None
+
+
+def rewrite(store: Store, item_id: str, content: QueueContent, *, actor: str) -> None:
+    """Other texts for an item that keeps its id: one that was put in before texts were scrubbed."""
+    with store.write() as conn:
+        key = store.keys.writing(conn)
+        sealed = key.encrypt(canonical_json(content.model_dump(mode="json")).encode(), items.name, item_id, "content")
+        conn.execute(update(items).where(items.c.item_id == item_id).values(key_id=key.key_id, content=bytes(sealed)))
+        audit.append(conn, AuditEvent(actor=actor, action="queue_items.scrub", subject=item_id))
 
 
 def held(store: Store, item_id: str, rater: str) -> Leased:
     """The item as this rater was shown it, for their verdict; that they read it was noted when it was handed out."""
     with store.read() as conn:
         item, turn = turn_of(conn, item_id, rater)
-        content = json.loads(open_row(items, item, store.keys.reading(conn, item.key_id))["content"])
+        content = _opened(store, conn, item)
+        if _withdrawn(conn, item, content):
+            raise UnknownItemError("You hold no such item", "Ask for the next one")
     return Leased(
-        item_id=item_id, kind=item.kind, content=QueueContent.model_validate(content), reasons=item.reasons, stratum=item.stratum,
-        until=turn.until, trace_id=item.trace_id, shown_first=turn.shown_first, adjudicates=turn.adjudicates,
+        item_id=item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum, until=turn.until,
+        trace_id=item.trace_id, shown_first=turn.shown_first, adjudicates=turn.adjudicates,
     )  # fmt: skip
 
 
 def was_shown(store: Store, trace_id: str, rater: str) -> bool:
-    """Whether this rater has or had a turn at a question about the trace."""
-    query = select(turns.c.id).join(items, turns.c.item_id == items.c.item_id)
+    """Whether this rater has or had a turn at a question about the trace, and the trace may still be shown."""
+    query = select(turns.c.id).join(items, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
     with store.read() as conn:
         return conn.execute(query.where(turns.c.rater == rater, items.c.trace_id == trace_id).limit(1)).first() is not None
 
@@ -189,7 +218,11 @@ def _held(conn: Connection, ask: Ask) -> Row[Any] | None:
 def _own(ask: Ask) -> Any:
     """Items at which this rater has a turn that is neither finished nor skipped; found from the rater's side, which is short."""
     query = select(items).join(turns, turns.c.item_id == items.c.item_id)
-    return query.where(turns.c.rater == ask.rater, turns.c.state == "held", items.c.kind.in_(ask.kinds))
+    return query.where(turns.c.rater == ask.rater, turns.c.state == "held", *_fits(ask))
+
+
+def _fits(ask: Ask) -> tuple[Any, ...]:
+    return items.c.kind.in_(ask.kinds), items.c.item_id.not_in(ask.without), ~withheld(items.c.trace_id)
 
 
 def _dispute(conn: Connection, ask: Ask) -> Row[Any] | None:
@@ -198,14 +231,14 @@ def _dispute(conn: Connection, ask: Ask) -> Row[Any] | None:
         return None
     here = turns.c.item_id == items.c.item_id
     at_work = exists().where(here, turns.c.adjudicates, turns.c.state == "held", turns.c.until > ask.now)
-    query = select(items).where(items.c.state == "disputed", ~_met(ask), ~at_work, items.c.kind.in_(ask.kinds))
+    query = select(items).where(items.c.state == "disputed", ~_met(ask), ~at_work, *_fits(ask))
     return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
 
 
 def _fresh(conn: Connection, ask: Ask) -> Row[Any] | None:
     for stratum in _furthest_behind(conn, ask.quotas):
-        fits = (items.c.state == "open", items.c.stratum == stratum, items.c.kind.in_(ask.kinds))
-        query = select(items).where(*fits, _seat_free(ask), ~_met(ask))
+        here = (items.c.state == "open", items.c.stratum == stratum)
+        query = select(items).where(*here, *_fits(ask), _seat_free(ask), ~_met(ask))
         if found := conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first():
             return found
     return None
@@ -295,7 +328,7 @@ def stats(store: Store) -> QueueStats:
         query = select(column, func.count()).where(*where).group_by(column)
         return {str(name): int(n) for name, n in sorted(conn.execute(query).all())}
 
-    is_open = items.c.state == "open"
+    is_open = and_(items.c.state == "open", ~withheld(items.c.trace_id))
     with store.read() as conn:
         return QueueStats(
             states=tally(conn, items.c.state),
