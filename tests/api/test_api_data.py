@@ -15,10 +15,11 @@ from medloop.api.routes import data
 from medloop.contracts import Feedback, TrainRequest
 from medloop.data import from_feedback
 from medloop.data.from_feedback import FeedbackConfig
-from medloop.jobs import errands, queue
+from medloop.jobs import entry, errands, queue
 from medloop.jobs.entry import StateError
+from medloop.jobs.lease import Lease, claim
 from medloop.jobs.supervisor import Supervisor, ready
-from medloop.jobs.worker import AGAIN_S, work
+from medloop.jobs.worker import AGAIN_S, stopped_end, work
 from medloop.loop import build_from_feedback
 from medloop.privacy.consent import subject_of
 from medloop.settings import Settings
@@ -292,3 +293,29 @@ def test_errands_are_no_training_jobs_to_the_routes_of_training(client: TestClie
             found = engineer.request(method, f"/api/train/{path}")
             assert found.status_code == 404 and "er_" not in found.text
         assert engineer.get("/api/train", params={"after": errand}).status_code == 404
+
+
+def test_words_about_errands_are_not_those_of_training(
+    client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(settings)
+    said = [client.get("/api/v1/data/build/nonsense").json()["hint"]]
+    job_id = filed(client, "data/build", {})
+    folder = queue.folder_of(job_id, settings)
+    with claim(folder):
+        pass
+    said.append(client.get(f"/api/v1/data/build/{job_id}").json()["message"])
+    row = entry.read(folder)
+    for change in ({"wish": "cancel"}, {"restarts": 3}):
+        said.append(str(Supervisor(settings)._restarted(row.model_copy(update=change), "The worker died").reason))
+    entry.change(folder, lambda now: now.model_copy(update={"wish": "cancel"}))
+    said.append(str(stopped_end(Lease(folder, row.token)).reason))
+    entry.change(folder, lambda now: now.model_copy(update={"wish": None}))
+    monkeypatch.setattr(errands, "run", out_of_memory)
+    said.append(str(work(job_id, settings).reason))
+    assert len(said) == 6 and not any(word in one for one in said for word in ("checkpoint", "micro_batch_size", "resume"))
+    assert "data_" in said[0] and "nothing was published" in said[2] and "nothing was published" in said[4]
+
+
+def out_of_memory(*args: Any) -> None:
+    raise MemoryError

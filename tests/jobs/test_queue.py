@@ -48,6 +48,19 @@ def test_jobs_of_one_second_have_names_of_their_own_and_come_newest_first(settin
     assert sorted(ids) == sorted(found) and not [p for p in (settings.home / "jobs").iterdir() if ".tmp-" in p.name]
 
 
+def test_a_sweep_that_takes_the_folder_before_it_is_locked_costs_no_job(settings, monkeypatch):
+    real, swept = queue.os.open, []
+
+    def after_a_sweep(path, *args, **more):
+        if ".tmp-" in str(path) and Path(path).is_dir() and not swept:
+            swept.append(path)
+            Path(path).rmdir()
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(queue.os, "open", after_a_sweep)
+    assert queue.submit(GRPO, settings).job_id in queue.ids(settings) and swept
+
+
 def test_pages_hold_every_job_once(settings):
     made = [queue.submit(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(5)]
     first = queue.page(settings, limit=2)

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from medloop.cli import app
 from medloop.cli import erase as command
 from medloop.contracts import TrainRequest
 from medloop.data.from_feedback import FeedbackConfig
+from medloop.errors import ResultError
 from medloop.jobs import entry, queue
 from medloop.jobs.affected import Running
 from medloop.loop import build_from_feedback, erase_records
@@ -41,6 +44,28 @@ with claim(Path(sys.argv[1])) as lease, listening(lease) as stopped:
     end = stopped_end(lease)
     lease.end(end.state, end.reason)
 """
+
+STUBBORN = """
+import signal, sys, time
+from pathlib import Path
+from medloop.jobs.lease import claim
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with claim(Path(sys.argv[1])):
+    time.sleep(100)
+"""
+
+
+@contextmanager
+def at_work(settings: Settings, job_id: str, code: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, "-c", code, str(queue.folder_of(job_id, settings)), *words])
+    try:
+        while row(settings, job_id).state != "running":
+            assert child.poll() is None
+            time.sleep(0.05)
+        yield child
+    finally:
+        child.kill()
+        child.wait()
 
 
 @pytest.fixture
@@ -84,15 +109,9 @@ def test_jobs_that_wait_on_changed_data_are_cancelled_and_others_are_not(setting
 def test_a_job_that_runs_has_ended_before_the_last_look(settings: Settings) -> None:
     job_id = filed(settings, "DPO")
     said = json.dumps({"id": "1", "answer": told("back")}) + "\n"
-    child = subprocess.Popen([sys.executable, "-c", WORKER, str(queue.folder_of(job_id, settings)), said])
-    try:
-        while row(settings, job_id).state != "running":
-            assert child.poll() is None
-            time.sleep(0.05)
+    with at_work(settings, job_id, WORKER, said) as child:
         proof = erased(settings)
         assert child.wait(10) == 0
-    finally:
-        child.kill()
     assert proof.cancelled[0]["job"] == job_id and proof.cancelled[0]["state"] == "cancelled"
     assert proof.erasure_id in str(row(settings, job_id).reason)
     assert proof.complete and traces_of(settings.home) == []  # also what it wrote down at its end
@@ -168,3 +187,31 @@ def test_a_damaged_job_holds_up_no_erasure_and_is_named(settings: Settings, file
     proof = erased(settings)
     assert proof.complete and [one["job"] for one in proof.cancelled] == [job_id] and f"jobs/{damaged}" in proof.unsearched
     assert traces_of(settings.home) == []
+
+
+def test_a_job_that_does_not_end_is_named_and_the_erasure_is_not_complete(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "ENDS_S", 0.5)
+    job_id = filed(settings, "DPO")
+    with at_work(settings, job_id, STUBBORN):
+        proof = erased(settings)
+        assert not proof.complete and proof.left == () and proof.cancelled == ()
+        assert proof.alive == (job_id,) and proof.jobs == (f"jobs/{job_id}",)
+        page = (settings.workspace.reports / f"erasure/{proof.erasure_id}.md").read_text()
+        assert "**NOT complete**: training jobs on it have not ended" in page and f"job `{job_id}` was told to" in page
+        said = CliRunner().invoke(app, ["--home", str(settings.home), "erase", "--subject", WHO, "--reason", "asked"])
+        assert isinstance(said.exception, ResultError) and job_id in str(said.exception)
+    again = erased(settings)
+    assert again.complete and again.erasure_id == proof.erasure_id and [one["job"] for one in again.cancelled] == [job_id]
+
+
+def test_a_kill_after_the_wish_to_cancel_does_not_lose_its_reason(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = filed(settings, "DPO")
+    with at_work(settings, job_id, WORKER, "") as child, monkeypatch.context() as patch:
+        patch.setattr(queue.lease, "send", lambda *args: 1 / 0)  # the wish is written down, and nothing after it
+        with pytest.raises(ZeroDivisionError):
+            erased(settings)
+        assert child.wait(20) == 0
+    assert row(settings, job_id).state == "cancelled" and "by the erasure er_" in str(row(settings, job_id).reason)
+    assert [one["job"] for one in erased(settings).cancelled] == [job_id]

@@ -53,6 +53,11 @@ def erase(
         path = proof_path(store, proof.erasure_id)
     _print_proof(proof)
     common.say(f"Proof: {common.shown(path)}, and as a page for people {path.with_suffix('.md').name}")
+    if proof.alive and not proof.left:
+        raise ResultError(
+            f"Training jobs on erased data have not ended ({', '.join(proof.alive)}), so the erasure is not finished",
+            "Run the same command again when they have ended",
+        )
     if not proof.complete:
         raise ResultError(
             f"{len(proof.left)} files still hold erased text (named above), so the erasure is not finished",

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -48,6 +48,7 @@ class Entry(Contract):
     token: int = Field(0, ge=0)
     restarts: int = Field(0, ge=0)
     wish: Literal["cancel"] | None = None
+    why: str | None = None  # of the wish: whoever ends the job makes it the reason
     waits_for: Literal["space"] | None = None
     pauses: int = Field(0, ge=0)  # for want of space, since somebody submitted or resumed it
     needs_bytes: int = Field(0, ge=0)
@@ -58,9 +59,18 @@ class Entry(Contract):
     pid_born: int | None = None
 
     @property
+    def is_errand(self) -> bool:
+        """A dataset or an erasure: it has no checkpoints and no settings of a run."""
+        return self.stage in get_args(Errand)
+
+    @property
     def waits(self) -> bool:
         """For its turn, or for space on the disk."""
         return self.state == "queued" or self.waits_for is not None
+
+
+def cancelled_words(row: Entry) -> str:
+    return "Cancelled; nothing was published." if row.is_errand else "Cancelled; the newest checkpoint is kept."
 
 
 class UnknownJobError(InputError):
@@ -118,7 +128,8 @@ def status(folder: Path) -> JobStatus:
     entry = read(folder)
     detail = read_detail(folder) or JobDetail()
     if entry.state == "running" and not is_worked_on(folder) and read(folder) == entry:
-        gone = "Its worker is gone; it goes on from the newest checkpoint with the next: medloop jobs work."
+        how = "the next takes it up" if entry.is_errand else "it goes on from the newest checkpoint with the next"
+        gone = f"Its worker is gone; {how}: medloop jobs work."
         detail = detail.model_copy(update={"message": gone})
     return JobStatus(job_id=entry.job_id, stage=entry.stage, state=entry.state, detail=detail)
 

@@ -58,7 +58,9 @@ class Lease:
             self._refuse_if_lost(row)
             waits: dict[str, Any] = {"waits_for": "space" if waits_for_space else None, "pauses": row.pauses + waits_for_space}
             waits |= {"ready_at": time.monotonic() + again_in_s, "boot": boot_id()} if again_in_s else {}
-            return row.model_copy(update={"state": state, "reason": reason, **waits, "wish": None, "pid": None, "pid_born": None})
+            return row.model_copy(
+                update={"state": state, "reason": reason, **waits, "wish": None, "why": None, "pid": None, "pid_born": None}
+            )
 
         return rows.change(self.folder, last)
 

@@ -79,8 +79,10 @@ def _put(request: TrainRequest | ErrandRequest, row: Entry, settings: Settings) 
 
 
 def _make(path: Path) -> int:
-    path.mkdir(mode=0o700)
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    while True:
+        path.mkdir(mode=0o700)
+        with suppress(FileNotFoundError):  # another's sweep came between: nobody had locked it yet
+            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _publish(temp: Path, home: Path, request: TrainRequest | ErrandRequest, row: Entry, settings: Settings) -> str:
@@ -118,7 +120,7 @@ def has_unsloth() -> bool:
 def folder_of(job_id: str, settings: Settings) -> Path:
     """The folder of a job; a name that is no job id never becomes a path."""
     if not JOB_ID.fullmatch(job_id):
-        raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z")
+        raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z, or data_…")
     folder = settings.workspace.jobs / job_id
     if not (folder / rows.QUEUE).is_file():
         raise unknown(job_id)
@@ -184,8 +186,11 @@ def metrics_of(job_id: str, settings: Settings) -> list[dict[str, Any]]:
     return list(jsonl.read(path)) if path.is_file() else []
 
 
-def cancel(job_id: str, settings: Settings) -> JobStatus:
-    """Ask a job to end: one that waits ends at once, one that runs after a checkpoint, within some seconds."""
+def cancel(job_id: str, settings: Settings, why: str | None = None) -> JobStatus:
+    """Ask a job to end: one that waits ends at once, one that runs after a checkpoint, within some seconds.
+
+    The wish and its reason are one change: whoever is killed after it has lost neither.
+    """
     folder = folder_of(job_id, settings)
 
     def end(row: Entry) -> Entry:
@@ -196,8 +201,10 @@ def cancel(job_id: str, settings: Settings) -> JobStatus:
         if row.state in OVER:
             raise StateError(f"{job_id} is {row.state} already", "Only a job that waits or runs can be cancelled")
         if row.state == "running" and rows.is_worked_on(folder):
-            return row.model_copy(update={"wish": "cancel"})
-        return row.model_copy(update={"state": "cancelled", "reason": None, "waits_for": None, "wish": None})
+            return row.model_copy(update={"wish": "cancel", "why": why or row.why})
+        return row.model_copy(
+            update={"state": "cancelled", "reason": why or row.why, "waits_for": None, "wish": None, "why": None}
+        )
 
     row = rows.change(folder, end)
     if row.wish == "cancel":
@@ -209,14 +216,12 @@ def stop(job_id: str, settings: Settings, reason: str) -> Entry:
     """Cancel a job for a reason that its record keeps, and see it end; one that does not end in time is still `running`."""
     folder, deadline = folder_of(job_id, settings), time.monotonic() + ENDS_S
     with suppress(StateError):  # it ended by itself
-        cancel(job_id, settings)
-    while rows.read(folder).state == "running" and rows.is_worked_on(folder) and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-    def say(row: Entry) -> Entry:
-        return row.model_copy(update={"reason": reason}) if row.state == "cancelled" else row
-
-    return rows.change(folder, say)
+        cancel(job_id, settings, reason)
+        while rows.read(folder).state == "running" and rows.is_worked_on(folder) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if rows.read(folder).state == "running" and not rows.is_worked_on(folder):
+            cancel(job_id, settings, reason)  # its worker died of it
+    return rows.read(folder)
 
 
 def resume(job_id: str, settings: Settings) -> JobStatus:
@@ -226,8 +231,9 @@ def resume(job_id: str, settings: Settings) -> JobStatus:
     def again(row: Entry) -> Entry:
         if row.state in ("queued", "running", "succeeded"):
             raise StateError(f"{job_id} is {row.state}", "Only a paused, failed or cancelled job can be resumed")
-        fresh = {"state": "queued", "reason": None, "waits_for": None, "wish": None, "restarts": 0, "pauses": 0, "ready_at": 0.0}
-        return row.model_copy(update=fresh)
+        fresh = {"state": "queued", "reason": None, "waits_for": None, "wish": None, "why": None}
+        counts = {"restarts": 0, "pauses": 0, "ready_at": 0.0}
+        return row.model_copy(update={**fresh, **counts})
 
     rows.change(folder, again)
     return rows.status(folder)

@@ -26,7 +26,7 @@ from pathlib import Path
 from medloop.errors import BusyError, MedloopError, NoSpaceError, speaking_of
 from medloop.jobs import entry as rows
 from medloop.jobs import lease, queue
-from medloop.jobs.entry import OVER, Entry
+from medloop.jobs.entry import OVER, Entry, cancelled_words
 from medloop.jobs.lease import LOST
 from medloop.settings import ENV_PREFIX, Settings
 from medloop.store.files import locked
@@ -151,11 +151,12 @@ class Supervisor:
 
     def _restarted(self, row: Entry, why: str) -> Entry:
         """Back into the queue after a pause that grows, at most three times; a job that was to be cancelled is cancelled."""
-        gone = {"pid": None, "pid_born": None, "wish": None}
+        gone = {"pid": None, "pid_born": None, "wish": None, "why": None}
         if row.wish == "cancel":
-            return row.model_copy(update={**gone, "state": "cancelled", "reason": "Cancelled; the newest checkpoint is kept."})
+            return row.model_copy(update={**gone, "state": "cancelled", "reason": row.why or cancelled_words(row)})
         if row.restarts >= MAX_RESTARTS:
             often = "Often memory ran out: lower micro_batch_size, read train.log, then resume"
+            often = "Often memory ran out: end other programs, read train.log, then ask for it again" if row.is_errand else often
             reason = f"{why}, {row.restarts + 1} times in all. {often}."
             return row.model_copy(update={**gone, "state": "failed", "reason": reason})
         pause = self.backoff_s * 4**row.restarts * random.uniform(0.75, 1.25)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from medloop.contracts.job import JobState
 from medloop.errors import BusyError, MedloopError, NoSpaceError
 from medloop.jobs import queue
-from medloop.jobs.entry import Entry, LostLeaseError
+from medloop.jobs.entry import Entry, LostLeaseError, cancelled_words
 from medloop.jobs.lease import BEAT_S, LOST, Lease, claim
 from medloop.settings import Settings
 from medloop.store.files import raise_if_full
@@ -71,7 +71,8 @@ def _run(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
     except MedloopError as error:
         return End("failed", str(error))
     except MemoryError:
-        return End("failed", "There is not enough memory. Lower micro_batch_size or max_new_tokens, or take a smaller model.")
+        train = "Lower micro_batch_size or max_new_tokens, or take a smaller model"
+        return End("failed", f"There is not enough memory. {'End other programs' if lease.check().is_errand else train}.")
     except Exception as error:
         try:
             raise_if_full(error, lease.folder)  # libraries hide a full disk in a text
@@ -142,8 +143,9 @@ def _paused(error: NoSpaceError) -> End:
 
 def stopped_end(lease: Lease) -> End:
     """The state after a wish for an end: whose wish it was decides."""
-    if lease.check().wish == "cancel":
-        return End("cancelled", "Cancelled; the newest checkpoint is kept.")
+    row = lease.check()
+    if row.wish == "cancel":
+        return End("cancelled", row.why or cancelled_words(row))
     return End("queued", "Stopped by a signal; it goes on when a worker is free.")
 
 

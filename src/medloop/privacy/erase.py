@@ -87,7 +87,7 @@ class Case(Contract):
 
 
 class Proof(Case):
-    """What an erasure did. No erased word is in it; `complete` says that the last look found none in the workspace either."""
+    """What an erasure did. No erased word is in it; `complete`: the last look found none either, and no job goes on with them."""
 
     finished: Timestamp
     complete: bool
@@ -95,7 +95,8 @@ class Proof(Case):
     tombstones: tuple[dict[str, str], ...] = ()
     files: tuple[dict[str, Any], ...] = ()  # what was rewritten or removed, with its hash before and after
     flagged: tuple[dict[str, str], ...] = ()  # models that learnt from what went
-    jobs: tuple[Text, ...] = ()  # runs that were begun on the old data, and jobs that were kept
+    jobs: tuple[Text, ...] = ()  # runs that were begun on the old data, and jobs that were kept or did not end
+    alive: tuple[Text, ...] = ()  # jobs that were to be stopped for it and have not ended
     cancelled: tuple[dict[str, str], ...] = ()  # training jobs that were stopped for it
     elsewhere: tuple[Text, ...] = ()  # files outside the workspace that were made of it
     store: str = ""
@@ -275,23 +276,24 @@ def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None, jo
     erasing.remove(store, {name: set(ids) for name, ids in plan.found.items()}, order)
     needles, log = _needles(plan), folder / f"{plan.erasure_id}.files.jsonl"
     erase_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
-    learning = _learning(store, plan, log, jobs) if jobs else []
+    learning, alive = _learning(store, plan, log, jobs) if jobs else [], set[str]()
     if jobs and learning and not plan.keep_jobs:
         jobs.stop(learning, plan.erasure_id)
+        alive = set(learning) & set(_learning(store, plan, log, jobs))
         # What a job wrote down between the rewriting and its end.
         erase_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
     changes = erase_files.logged(log)
-    kept = {f"jobs/{one}" for one in learning} if plan.keep_jobs else set()
+    kept = {f"jobs/{one}" for one in (learning if plan.keep_jobs else alive)}
     flagged, begun, elsewhere = settle(store, plan.erasure_id, plan.actor, changes, plan.datasets)
     marks = [bytes.fromhex(mark) for mark in plan.marks]
     compacted = erasing.compact(store, list(plan.found), lambda: erase_files.still_there(store, marks))
     last = erase_files.look(store, Cutter(needles, plan.ids), folder)
     stones = erasing.tombstones_of(store, plan.erasure_id)
     proof = Proof(
-        **{name: getattr(plan, name) for name in Case.model_fields}, finished=utc_now(), complete=not last.hits,
+        **{name: getattr(plan, name) for name in Case.model_fields}, finished=utc_now(), complete=not last.hits and not alive,
         rows=_counted(stones), tombstones=tuple(stones),
         files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
-        flagged=tuple(flagged), jobs=tuple(sorted({*begun, *kept})),
+        flagged=tuple(flagged), jobs=tuple(sorted({*begun, *kept})), alive=tuple(sorted(alive)),
         cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=compacted,
         verified=_verified(last, plan, needles), left=tuple(last.hits),
         unsearched=(*last.unsearched, *(jobs.unread() if jobs else ())),
@@ -314,7 +316,7 @@ def _verified(last: Files, plan: Plan, needles: Needles) -> dict[str, int]:
 
 
 def _prove(store: Store, proof: Proof, folder: Path) -> None:
-    """The proof is on the disk before the journal goes; an erasure that left something keeps its journal, to be tried again."""
+    """The proof is on the disk before the journal goes; one that is not complete keeps its journal, to be tried again."""
     path = proof_path(store, proof.erasure_id)
     atomic_write(path.with_suffix(".md"), render(proof), mode=0o600)
     text = json.dumps(proof.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"

@@ -32,11 +32,10 @@ def render(proof: Proof) -> str:
 
 def _head(proof: Proof) -> str:
     whom = f"the person known here as `{proof.subject}`" if proof.subject else f"the records {_listed(proof.asked)}"
-    verdict = (
-        "**Complete**: the last look through the workspace found nothing of it."
-        if proof.complete
-        else "**NOT complete**: files still hold erased text, see below. The same command finishes it."
-    )
+    verdict = "**Complete**: the last look through the workspace found nothing of it."
+    if not proof.complete:
+        why = ["files still hold erased text"] * bool(proof.left) + ["training jobs on it have not ended"] * bool(proof.alive)
+        verdict = f"**NOT complete**: {' and '.join(why)}, see below. The same command finishes it."
     return f"""# Erasure {proof.erasure_id}
 
 {verdict}
@@ -77,7 +76,8 @@ def _learnt(proof: Proof) -> str:
         f"- `{one['path']}` is a model that learnt from it and is flagged `tainted`: train it again." for one in proof.flagged
     ]
     said += [f"- The training job `{one['job']}` is {one['state']}: it was learning from it." for one in proof.cancelled]
-    done = {f"jobs/{one['job']}" for one in proof.cancelled}
+    said += [f"- **Has not ended:** the training job `{name}` was told to, for it learns from it." for name in proof.alive]
+    done = {f"jobs/{one}" for one in (*proof.alive, *(one["job"] for one in proof.cancelled))}
     said += [f"- The run `{name}` learns from it; begun before, it refuses to go on." for name in proof.jobs if name not in done]
     if proof.keep_jobs:
         said.append("- Training jobs were left alone, as was asked for (`--keep-jobs`).")
