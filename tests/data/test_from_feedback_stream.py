@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from medloop.contracts import Contract
-from medloop.data import feedback_intake, feedback_rows
+from medloop.data import feedback_intake, feedback_rows, from_feedback
 from medloop.data.feedback_scrub import Cleaner
 from medloop.data.from_feedback import FeedbackConfig, build
 from medloop.errors import BusyError
@@ -21,7 +22,8 @@ from medloop.loop import erase_records
 from medloop.privacy.erase import Request
 from medloop.privacy.scrub import Scrubber
 from medloop.settings import Settings
-from medloop.store import jsonl, lineage, records
+from medloop.store import erasing, jsonl, lineage, records
+from medloop.store.artifacts import verify_artifact
 from medloop.store.db import Store, open_store
 from medloop.testing.feedback import fix, thumb, vote
 
@@ -109,6 +111,40 @@ def test_what_is_erased_meanwhile_is_not_published(sqlite_settings: Settings, ph
         assert not (sqlite_settings.home / "data/feedback/feedback").exists()
         again = build(store, FeedbackConfig(), seed=7, actor="test")
         assert "fb_1" not in lineage.records_of(store, again.sha256)
+
+
+def test_an_erasure_that_comes_after_the_last_check_waits_for_the_dataset(
+    sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would look for copies, find none, and the dataset with the record would be put in place after it."""
+    check, began, proofs = from_feedback._check_none_erased, threading.Event(), []
+    remove = erasing.remove
+
+    def erase() -> None:
+        with open_store(sqlite_settings) as other:
+            proofs.append(erase_records(other, Request("asked", records=("fb_1",)), actor="test"))
+
+    thread = threading.Thread(target=erase)
+
+    def last_check(store: Store, made: Any) -> None:
+        check(store, made)
+        thread.start()
+        assert not began.wait(1.0), "the erasure did not wait"
+
+    monkeypatch.setattr(from_feedback, "_check_none_erased", last_check)
+    monkeypatch.setattr(erasing, "remove", lambda *args: began.set() or remove(*args))
+    with open_store(sqlite_settings) as store:
+        records.add(store, given(), actor="test")
+        made = build(store, FeedbackConfig(), seed=7, actor="test")
+        thread.join()
+        assert began.is_set() and proofs[0].complete and "data/feedback/feedback" in {one["path"] for one in proofs[0].files}
+        assert "fb_1" not in lineage.records_of(store, verify_artifact(made.folder).sha256)
+
+
+def test_the_most_pairs_of_a_question_have_a_bound() -> None:
+    assert FeedbackConfig(max_pairs=10_000_000).max_pairs == 10_000_000
+    with pytest.raises(ValueError, match="max_pairs"):
+        FeedbackConfig(max_pairs=10_000_001)
 
 
 def at(wanted: str, do: Callable[[], object]) -> Any:

@@ -17,6 +17,7 @@ from medloop.data import prepare as stage
 from medloop.embedded.corpus import generate
 from medloop.privacy import scrub
 from medloop.privacy.scrub import Assessment
+from medloop.store import artifacts
 
 NAMED = {"question": "患者王芳，手机13800138000，膝盖疼了三天怎么办？", "answer": "王芳女士，请先休息，需要时拨打13800138000。"}
 DOUBTFUL = "A sentence that the scrubber is made to doubt, about a sore heel."
@@ -97,3 +98,31 @@ def test_a_run_that_fails_leaves_data_and_side_file_as_they_were(filled: Desk, m
         filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
     assert (everything(filled), side_file(filled).read_bytes()) == before
     assert not [path.name for path in (filled.home / "data").iterdir() if path.name.startswith(".")]
+
+
+class Killed(BaseException):
+    """What a kill is to the lines after it."""
+
+
+@pytest.mark.parametrize("doubt", [True, False])
+def test_a_kill_before_the_dataset_is_in_place_leaves_a_side_file_for_whichever_is_there(
+    filled: Desk, monkeypatch: pytest.MonkeyPatch, doubt: bool
+) -> None:
+    """With a row in doubt the new file is there; without one the file of the old dataset still is."""
+    filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
+    before = side_file(filled).read_bytes()
+    if doubt:
+        side_file(filled).unlink()
+    else:
+        monkeypatch.setattr(scrub.Scrubber, "assess", lambda self, text: Assessment(text, (), 0.0, ()))
+    with monkeypatch.context() as patch:
+        patch.setattr(artifacts, "_publish", killed)
+        with pytest.raises(Killed):
+            filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
+    assert side_file(filled).read_bytes() == before
+    filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
+    assert side_file(filled).exists() == doubt
+
+
+def killed(*args: Any) -> None:
+    raise Killed

@@ -64,7 +64,7 @@ class FeedbackConfig(BaseModel):
         0.2, ge=0, le=0.5, description="Share of the questions that is held out; near-copies stay together."
     )
     liked_answers: bool = Field(False, description="Also learn from answers that most raters liked, beside experts' answers.")
-    max_pairs: int = Field(8, ge=1, description="Most preference pairs of one question.")
+    max_pairs: int = Field(8, ge=1, le=10_000_000, description="Most preference pairs of one question.")
     text_threshold: float = Field(0.8, gt=0.5, le=1, description="Jaccard similarity from which two answers are near-copies.")
     question_threshold: float = Field(0.75, gt=0.5, le=1, description="Share of words from which two questions are near-copies.")
     hold_out_critical: bool = Field(True, description="Questions with a critical failure go to the test side, to be measured by.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def prepare(
     if not sources:
         raise InputError("There is no data to prepare", "Import some first: medloop data import FILE --name NAME")
     sweep(workspace.processed.parent)
-    with _scrubbing(workspace, config) as scrub, new_artifact(workspace.processed, replace=True) as folder:
+    with new_artifact(workspace.processed, replace=True) as folder, _scrubbing(workspace, config) as scrub:
         built = _build(folder, sources, workspace.raw, config, scrub, seed, progress)
         if not built.files["train"].rows:
             raise InputError(
@@ -132,6 +132,8 @@ def prepare(
         card = make_card(facts)
         (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
         (folder / READABLE).write_text(render_card(card, facts), encoding="utf-8")
+    if scrub is None or not scrub.held:
+        held_back(workspace).unlink(missing_ok=True)
     return card
 
 
@@ -142,16 +144,22 @@ def held_back(workspace: Workspace) -> Path:
 
 @contextmanager
 def _scrubbing(workspace: Workspace, config: PrepareConfig) -> Iterator[Scrubbing | None]:
-    """The side file comes with the dataset or not at all; without a row in doubt there is none."""
-    path, scrub = held_back(workspace), None
-    if config.scrub:
-        with atomic_open(path, mode=0o600) as aside:
-            scrub = Scrubbing(aside)
-            yield scrub
-    else:
+    """The side file is in place just before the dataset: a kill between leaves no dataset without the rows it held back.
+
+    Without a row in doubt there is none, and that of the dataset before goes only after that dataset.
+    """
+    if not config.scrub:
         yield None
-    if scrub is None or not scrub.held:
-        path.unlink(missing_ok=True)
+        return
+    with suppress(_NoneInDoubt), atomic_open(held_back(workspace), mode=0o600) as aside:
+        scrub = Scrubbing(aside)
+        yield scrub
+        if not scrub.held:
+            raise _NoneInDoubt
+
+
+class _NoneInDoubt(Exception):
+    """The side file is not wanted."""
 
 
 def read_card(workspace: Workspace) -> DatasetCard:
