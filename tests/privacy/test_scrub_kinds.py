@@ -34,6 +34,8 @@ def left_of(text: str, secret: str) -> str:
         ("门诊号 MZ 882013", "MZ 882013"),
         ("病理2023-11827提示", "2023-11827"),
         ("住院号（二次）：88213", "88213"),
+        ("住院号（1002345）的患者", "1002345"),
+        ("她的住院号我记得是1002345", "1002345"),
         ("银行卡尾号4471", "4471"),
         ("lives on 4100 W. 15th St", "4100 W. 15th St"),
         ("pick-up at 690 N. Adams Ave, Apt 3B, Salem OR", "690 N. Adams Ave, Apt 3B, Salem OR"),
@@ -117,6 +119,8 @@ def test_chinese_dates_are_found_in_every_notation(text: str) -> None:
         ("转入博爱康复医院继续治疗", "博爱康复医院"),
         ("请到青山湖医院取报告", "青山湖医院"),
         ("随后去湘雅三医院复查", "湘雅三医院"),
+        ("回答不错，但彭龙觉得剂量偏大", "彭龙"),
+        ("和田刚一起去的急诊", "田刚"),
     ],
 )
 def test_a_name_is_known_by_the_place_it_stands_in(text: str, secret: str) -> None:
@@ -156,7 +160,7 @@ def test_the_prompts_and_answers_we_make_ourselves_are_not_held_back() -> None:
 def test_a_comment_without_a_possible_name_spares_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     names = hanzi.load()
     monkeypatch.setattr(names, "scores", lambda ids: pytest.fail("the network was asked"))
-    assert names.find("回答太长了，没有说明用药的剂量，希望能改进一下。") == ([], 0.0)
+    assert names.find("看不懂，太啰嗦了。") == ([], 0.0)
     with pytest.raises(pytest.fail.Exception):
         names.find("问了赵一凡才知道")
 

@@ -184,12 +184,16 @@ def _whole(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _needed(text: str, start: int, end: int, record: bool) -> float:
     """How sure the network must be: less in a record, more for what is no surname or part of an ordinary word."""
+    role = start > 1 and _ROLE.search(text, max(0, start - 4), start) is not None
     if _never(text, start) or _WITHIN.match(text[max(0, start - 1) : start + 1]):
         # 何时雨 stands alone between signs, 何时去 does not.
         alone = end - start == 3 and text[end : end + 1] in _SIGNS
         alone = alone and (text[max(0, start - 1) : start] in _SIGNS or text[max(0, start - 2) : start] in _PATIENT)
-        return 0.9 if alone and not _never(text, start, 3) else _NEVER
-    role = start > 1 and _ROLE.search(text, max(0, start - 4), start) is not None
+        if _never(text, start, 3):
+            return _NEVER
+        if role or _SAYS.match(text, end) or _TITLE.match(text, end):  # 高敏护士 is somebody, 高敏体质 is not
+            return _WORDY
+        return 0.9 if alone or record else _NEVER
     if not _surname(text, start):
         inner = any(_never(text, at) or _WITHIN.match(text[at - 1 : at + 1]) for at in range(start + 1, end))
         return _NEVER if inner else 0.6 if record else 0.85
@@ -202,21 +206,26 @@ def _needed(text: str, start: int, end: int, record: bool) -> float:
         return 0.97
     if text[start:end] in words():
         return (0.15 if role else 0.8 if record else 0.95) if end - start < 3 else 0.97
+    if _SAYS.match(text, end) and not _cut(text, start, end):
+        return 0.06
     if role:
         return 0.12
     if _cut(text, start, end):
         return 0.5 if record else 0.93
-    return 0.2 if record else 0.6
+    return 0.2 if record else 0.5
 
 
 _SIGNS = "，。：；、,:;（）() \n"
 _PATIENT = frozenset(("患者", "病人", "患儿", "产妇", "家属", "死者", "伤者"))
+_WORDY = 0.3
 _NEVER = 2.0  # no network is as sure as that
 # Who somebody is, said right before the name.
 _ROLE = re.compile(
-    "(?:[弟妹哥姐姑舅]{2}|姨妈|伯母|婶婶|丈夫|妻子|爱人|老公|老婆|儿子|女儿|同事|朋友|同学|护工|家属|邻居|保姆|男友|女友|助手|术者|一助|二助|陪护|访者|询者"
+    "(?:姓名|[弟妹哥姐姑舅]{2}|姨妈|伯母|婶婶|丈夫|妻子|爱人|老公|老婆|儿子|女儿|同事|朋友|同学|护工|家属|邻居|保姆|男友|女友|助手|术者|一助|二助|陪护|访者|询者"
     "|申请人|投诉人|联系人|监护人|代理人|侄子|外甥|孙子|孙女|儿媳|女婿|母亲|父亲|妈妈|爸爸|奶奶|爷爷|外婆|外公|老师|叫|名叫|叫做|死者|伤者|房东|司机|工友|战友|室友|队友|[：:] ?)$"
 )
+# What persons do, said right behind the name.
+_SAYS = re.compile("觉得|认为|说|表示|讲|反映|提到|问|告诉|要求|希望|担心|建议|反馈|来电|打来|诉|称")
 _CHILD = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))
 # A week, a company, a speaker's own: the surname belongs to the character before it.
 _WITHIN = re.compile(
@@ -236,7 +245,7 @@ def _possible(text: str) -> bool:
     for at in range(len(text) - 1):
         if text[at] in single or text[at : at + 2] in double:
             pair = text[at : at + 2] in known and (text[at + 1 : at + 3] in known or text[at + 2 : at + 3] < "\u3400")
-            if not (text[at + 1] < "\u3400" or pair or text[at - 1 : at + 1] in known or _never(text, at)):
+            if not (text[at + 1] < "\u3400" or pair):
                 return True
     return False
 
@@ -244,7 +253,7 @@ def _possible(text: str) -> bool:
 def _never(text: str, start: int, least: int = 2) -> bool:
     """Herbs, drugs, diseases and everyday words that begin with a surname: 葛根素, 马来酸, 高热, 尚未."""
     held = _blocked()
-    return any(text[start : start + size] in held for size in range(least, 5))
+    return any(text[start : start + size] in held for size in range(least, min(4, len(text) - start) + 1))
 
 
 @lru_cache(maxsize=1)

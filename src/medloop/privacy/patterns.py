@@ -79,7 +79,7 @@ _CUES = (  # whatever has a number of its own, said before that number
 )
 _RANGE = r"(?!\d{1,4}[\-/]\d{1,4}(?![\w\-/])|(?:19|20)\d{2}(?![\w\-/]))"  # 135-145, 120/80: values, not numbers of something
 _NO_UNIT = r"(?![A-Za-z0-9%]|[.,]\d| ?(?:mg|mcg|ml|mL|g|kg|units?|IU|U|mmol|patients|cases|copies|cells|steps|calories|kcal|dollars|people|women|men|years|bpm|participants|children|adults|samples)\b)"
-_ZH_GAP = r"(?:是|为|系|:|#|No\.?|NO\.?|no\.?|[ =\-]){0,5}"
+_ZH_GAP = r"(?:我记得|应该|好像|大概|可能|写的|写着|显示|是|为|系|:|#|No\.?|NO\.?|no\.?|[ =\-(]){0,5}"
 _ZH_CODE = r"(?:[A-Za-z]{1,6}[ \-]?)?(?=(?:[A-Za-z_\-/]{0,4}\d){3})[A-Za-z0-9]+(?:[_\-/][A-Za-z0-9]+){0,5}"
 _THINGS_ZH = (
     "住院|门诊|急诊|病案|病历|病理|标本|样本|检验|检查|影像|内镜|超声|核磁|放射|医保|社保|保单|报案|案件|理赔|工单|订单|处方|票据|发票|挂号|就诊|登记"
