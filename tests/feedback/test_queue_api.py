@@ -97,3 +97,21 @@ def test_an_annotator_gets_no_name_no_number_and_nothing_out_of_quarantine(peopl
         people["ann"]("POST", f"/queue/{held.json()['item_id']}/skip")
     assert "about my cough" in said and "[NAME_1]" in said
     assert not any(word in said for word in ("Mary", "Johnson", "13800138000", "幺"))
+
+
+def test_what_an_annotator_says_of_a_trace_brings_them_no_more_of_it_than_they_saw(
+    people: dict[str, Any], workspace: Path
+) -> None:
+    turns = [{"role": "user", "content": "I am Mary Johnson, my chest hurts"}, {"role": "assistant", "content": "Rest."}]
+    body = {"session_id": "s", "agent_name": "a", "model_version": "m", "messages": turns}
+    trace_id = people["eng"]("POST", "/traces", json=body).json()["trace_id"]
+    settings = Settings(home=workspace, device="cpu", offline=True)
+    with open_store(settings) as store:
+        loop.fill_queue(settings, store, config=QueueConfig())
+    while (held := people["ann"]("GET", "/queue/next").json())["trace_id"] != trace_id:
+        people["ann"]("POST", f"/queue/{held['item_id']}/skip")
+    sent = [("feedback", {"rating": 1}), ("correction", {"golden": "Call 112, [NAME_1]."})]
+    for kind, said in sent:
+        made = people["ann"]("POST", f"/rlhf/{kind}", json={"trace_id": trace_id, **said}).json()[f"{kind}_id"]
+        own = people["ann"]("GET", f"/rlhf/{kind}/{made}").json()
+        assert "Johnson" not in str(own) and "I am [NAME_1], my chest hurts" in str(own) and own["trace_id"] == trace_id

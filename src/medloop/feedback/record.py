@@ -205,7 +205,7 @@ def _feedback(draft: _Draft, body: FeedbackBody) -> list[Contract]:
     if trace is not None:
         given: Json = {"session_id": trace.session_id, "agent_name": trace.agent_name, "model_version": trace.model_version}
         if body.user_query is None:
-            given |= _exchange(trace, "user_query", "agent_response") | {"trace_id": trace.trace_id}
+            given |= _exchange(draft, trace, "user_query", "agent_response") | {"trace_id": trace.trace_id}
         said = given | {name: value for name, value in said.items() if value is not None}
     elif body.user_query is None:
         raise InputError("This session has no trace", "Log it with POST /api/v1/traces, or send user_query and agent_response")
@@ -243,7 +243,7 @@ def _correction(draft: _Draft, body: CorrectionBody) -> list[Contract]:
     texts: Json = {"prompt": body.prompt, "original": body.original}
     trace = draft.trace(body)
     if body.prompt is None and trace is not None:
-        texts = _exchange(trace, "prompt", "original")
+        texts = _exchange(draft, trace, "prompt", "original")
     elif body.prompt is None:
         assert body.feedback_id is not None
         rated = draft.known.record(Feedback, Need(Feedback, body.feedback_id))
@@ -271,11 +271,17 @@ _MAKERS: dict[type[Sent], Callable[[_Draft, Any], list[Contract]]] = {
 }
 
 
-def _exchange(trace: Trace, question: str, answer: str) -> Json:
-    said = trace.conversation.answer
+def _exchange(draft: _Draft, trace: Trace, question: str, answer: str) -> Json:
+    talk = trace.conversation
+    if draft.sender.by_queue:  # what is stored is theirs to read: no more than the queue has shown them
+        shown = queue.as_shown(draft.store, trace.trace_id, draft.sender.user_id)
+        if shown is None:
+            raise InputError("There is no trace with this trace_id", "Take what is to be rated from the queue")
+        talk = Conversation(messages=(*shown.prompt, Message(role="assistant", content=shown.answers[0])))
+    said = talk.answer
     if said is None:
         raise InputError("This trace has no answer yet", "Send the texts themselves, or log the trace with the answer")
-    return {question: trace.conversation.question, answer: said}
+    return {question: talk.question, answer: said}
 
 
 def _needs(body: Sent) -> tuple[Need, ...]:

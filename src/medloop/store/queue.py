@@ -196,6 +196,15 @@ def held(store: Store, item_id: str, rater: str) -> Leased:
     )  # fmt: skip
 
 
+def as_shown(store: Store, trace_id: str, rater: str) -> QueueContent | None:
+    """What this rater saw of the trace, without names; None where they may not see it. `answers[0]` is the trace's own."""
+    query = select(items).join(turns, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
+    mine = (turns.c.rater == rater, items.c.trace_id == trace_id)
+    with store.read() as conn:
+        row = conn.execute(query.where(*mine).order_by(turns.c.id.desc()).limit(1)).first()
+        return None if row is None else _opened(store, conn, row)
+
+
 def was_shown(store: Store, trace_id: str, rater: str) -> bool:
     """Whether this rater has or had a turn at a question about the trace, and the trace may still be shown."""
     query = select(turns.c.id).join(items, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
