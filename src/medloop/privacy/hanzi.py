@@ -191,9 +191,10 @@ def _needed(text: str, start: int, end: int, record: bool) -> float:
         alone = alone and (text[max(0, start - 1) : start] in _SIGNS or text[max(0, start - 2) : start] in _PATIENT)
         if _never(text, start, 3):
             return _NEVER
-        if role or _SAYS.match(text, end) or _TITLE.match(text, end):  # 高敏护士 is somebody, 高敏体质 is not
+        ends = text[end : end + 1] in _SIGNS  # also at the end of the text
+        if (role and (ends or text[start - 1] not in ":：")) or _DOES.match(text, end):  # 高敏护士 is somebody, 高敏体质 is not
             return _WORDY
-        return 0.9 if alone or record else _NEVER
+        return 0.9 if alone else _NEVER
     if not _surname(text, start):
         inner = any(_never(text, at) or _WITHIN.match(text[at - 1 : at + 1]) for at in range(start + 1, end))
         return _NEVER if inner else 0.6 if record else 0.85
@@ -226,6 +227,7 @@ _ROLE = re.compile(
 )
 # What persons do, said right behind the name.
 _SAYS = re.compile("觉得|认为|说|表示|讲|反映|提到|问|告诉|要求|希望|担心|建议|反馈|来电|打来|诉|称")
+_DOES = re.compile(rf"{_SAYS.pattern}|{_TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?\d{{1,3}}岁")
 _CHILD = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))
 # A week, a company, a speaker's own: the surname belongs to the character before it.
 _WITHIN = re.compile(
