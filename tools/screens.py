@@ -59,7 +59,7 @@ DOSE_BAD = "可以，布洛芬是常用止痛药，按说明书服用即可。"
 DOSE_GOOD = "不建议自行服用。华法林与布洛芬同用会明显增加出血风险，请先联系您的医生，可询问对乙酰氨基酚是否适合您。"
 FEVER = "孩子两岁，发烧39度，精神还好，怎么办？"
 FEVER_BAD = "多喝水，睡一觉就好了。"
-HELD_EN = "Grandpa quillfeather fell again and bruxton thinks it is the pills. Can he take codeine? Call +1 212 555 0142."
+HELD_EN = "We saw Petrel at work today and he looked pale. Can he take codeine? Call +1 212 555 0142."
 HELD_ZH = "我邻居的电话是幺三八零零一三八零零零，家属慕容说他吃了布洛芬，最近总是头晕，怎么办？"
 # name in the docs -> (who, page, size, language)
 DOCS = {
