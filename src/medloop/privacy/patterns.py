@@ -79,11 +79,11 @@ _CUES = (  # whatever has a number of its own, said before that number
 )
 _RANGE = r"(?!\d{1,4}[\-/]\d{1,4}(?![\w\-/])|(?:19|20)\d{2}(?![\w\-/]))"  # 135-145, 120/80: values, not numbers of something
 _NO_UNIT = r"(?![A-Za-z0-9%]|[.,]\d| ?(?:mg|mcg|ml|mL|g|kg|units?|IU|U|mmol|patients|cases|copies|cells|steps|calories|kcal|dollars|people|women|men|years|bpm|participants|children|adults|samples)\b)"
-_ZH_GAP = r"(?:我记得|应该|好像|大概|可能|写的|写着|显示|是|为|系|:|#|No\.?|NO\.?|no\.?|[ =\-(]){0,5}"
+_ZH_GAP = r"(?:我记得|应该|好像|大概|可能|写的|写着|显示|查到了?|是|为|系|:|#|No\.?|NO\.?|no\.?|[ =\-(\[【\"“\n]){0,5}"
 _ZH_CODE = r"(?:[A-Za-z]{1,6}[ \-]?)?(?=(?:[A-Za-z_\-/]{0,4}\d){3})[A-Za-z0-9]+(?:[_\-/][A-Za-z0-9]+){0,5}"
 _THINGS_ZH = (
     "住院|门诊|急诊|病案|病历|病理|标本|样本|检验|检查|影像|内镜|超声|核磁|放射|医保|社保|保单|报案|案件|理赔|工单|订单|处方|票据|发票|挂号|就诊|登记"
-    "|受理|投诉|档案|体检|单据|条码|申请单|报告单|缴费单|收据"
+    "|受理|投诉|档案|体检|单据|条码|申请单?|报告单|缴费单|收据|送检单|报销单|会诊单|随访卡|登记证|流水|单子上是|系统里查"
 )
 _PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
@@ -234,8 +234,9 @@ PATTERNS: tuple[Form, ...] = (
         rf"(?:{_THINGS_ZH})[ :#]{{0,3}}(?:[Nn][Oo][.:]? ?)?(?P<x>(?=(?:[A-Za-z\-/]{{0,3}}\d){{5}}){_ZH_CODE})(?![例人份个元次年月万%])",
         code=True,
     ),
-    _form("RECORD", 3, r"(?:尾号|后[三四五六]位)(?:数字?)?[是为 :]{0,3}(?P<x>\d{3,6})(?!\d)", "尾号", "位"),
+    _form("RECORD", 3, r"(?:尾号|后[三四五六3-6]位)(?:数字?)?[是为 :]{0,3}(?P<x>\d{3,6})(?!\d)", "尾号", "位"),
     _form("RECORD", 5, r"[\u4e00-\u9fff]字第(?P<x>\d{5,9})号", "字第"),
+    _form("RECORD", 6, r"(?<![A-Za-z0-9])(?P<x>[A-Z]{1,4}\d{6,14})号", "号"),
     _form("ADDRESS", 6, r"(?:邮编|邮政编码)[ :是为]{0,3}(?P<x>\d{6})(?!\d)", "邮"),
     _form(
         "ADDRESS",
@@ -342,7 +343,7 @@ PATTERNS: tuple[Form, ...] = (
     _form(
         "AGE",
         2,
-        rf"(?:[A-Z][a-z]{{2,20}}|\b(?:{_ELDER})),? \(?(?P<x>{_OLD})(?=\)|, (?:was|is|has|had|who|lives|presents|presented|came|fell|of|from|a|an|with|admitted|died|f|m|F|M|female|male)\b)",
+        rf"(?:[A-Z][a-z]{{2,20}}|\b(?:{_ELDER})),? \(?(?P<x>{_OLD})(?=\)|, (?:was|is|has|had|who|lives|presents|presented|came|fell|of|from|a|an|with|admitted|died|reports|reported|takes|needs|complains|still|f|m|F|M|female|male)\b)",
     ),
     _form(
         "AGE",
@@ -350,6 +351,29 @@ PATTERNS: tuple[Form, ...] = (
         rf"(?:^|[.;:\n] ?|\b(?:[Pp]t|[Pp]atient|[Tt]his|[Aa]n?|is) )(?P<x>{_OLD}) ?/?(?=(?:[MF]|[Mm]ale|[Ff]emale|[Ww]oman|[Mm]an|[Ll]ady|[Gg]entleman)\b(?:[ ,]|$))",
     ),
     _form("AGE", 2, rf"(?<![\d.]){_OLD}(?=(?:th|st|nd|rd) (?:birthday|year)\b)", "th", "st", "nd", "rd"),
+    _form(
+        "AGE",
+        2,
+        rf"\b(?:I am|I['’]m|s?he['’]ll be|(?:is|was) also)(?: now| already)? (?P<x>{_OLD})"
+        r"(?=[,.;!?]?(?: (?:and|in|on|this|next|but|with|years?|so|now)\b|\s*$)|[.,!?] )",
+        " am ",
+        "'m",
+        "’m",
+        "ll be",
+        "also",
+        flags=re.I,
+    ),
+    _form("AGE", 2, rf"\b(?:wom[ae]n|m[ae]n|lady|gentleman|veteran|widow|widower) of (?P<x>{_OLD})\b(?! ?%)", " of "),
+    _form("AGE", 2, rf"\b[Aa]t (?P<x>{_OLD})(?=,? (?:she|he|I|my|they)\b)", "t 9", "t 1"),
+    _form(
+        "AGE",
+        2,
+        rf"(?:爷|奶|外公|外婆|姥姥|姥爷|父亲|母亲|爸|妈|老人|老伴|患者)(?:家|今年|已经|都|快|现在){{0,2}}(?P<x>{_OLD})(?=了|[,，。])",
+        "了",
+        "，",
+        ",",
+        "。",
+    ),
     _form("AGE", 2, rf"(?<![\d.]){_OLD}(?=[- ](?:years?|yrs?)\b,? ?(?:[,.;)]|\b(?:f|m|female|male|woman|man|F|M)\b))", "y"),
     _form(
         "AGE",
