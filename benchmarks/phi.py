@@ -60,6 +60,15 @@ HOSTILE = (
     "张医院",
     "省市县区",
     "John Smith ",
+    "MRN ",
+    "Dr. ",
+    "Call Ann ",
+    "St. ",
+    "号码",
+    "Mercy General ",
+    "九十",
+    "A1-",
+    "my wife, ",
 )
 
 

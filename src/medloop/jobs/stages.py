@@ -50,13 +50,9 @@ class HeldJob(Job):
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a run will take, roughly."""
+class Cost(estimate.Cost):
+    """With the bytes on the disk."""
 
-    device: str
-    seconds: float
-    memory: int
-    free: int
     disk: int
 
     def sentence(self) -> str:

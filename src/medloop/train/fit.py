@@ -1,6 +1,8 @@
 """What SFT, preference training and the reward model do alike: count steps, fit into memory, end whole, sum up.
 
-trainer, began = fitted(plan, lambda found, micro: trainer_of(found, micro), unit="pair", advice="Lower max_length")
+    trainer, began = fitted(plan, trainer_of, unit="pair", advice="Lower max_length")
+
+`trainer_of` makes a trainer from a checkpoint (or none) and a number of rows at once.
 """
 
 from __future__ import annotations
