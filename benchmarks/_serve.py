@@ -8,9 +8,9 @@ from pathlib import Path
 
 import uvicorn
 
-from medloop.api.app import create_app
 from medloop.api.limits import Limits
 from medloop.settings import Settings
+from medloop.web.app import create_app
 
 
 def serve(home: str, url: str, port: int, rate: float) -> None:
@@ -25,7 +25,7 @@ def serve(home: str, url: str, port: int, rate: float) -> None:
 def forked(home: Path, url: str, port: int, rate: float) -> multiprocessing.process.BaseProcess:
     """The forkserver imports once; each server is a fork of it, a process of its own."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["medloop.api.app", "uvicorn", "uvloop", "httptools"])
+    context.set_forkserver_preload(["medloop.web.app", "uvicorn", "uvloop", "httptools"])
     process = context.Process(target=serve, args=(str(home), url, port, rate), daemon=True)
     process.start()
     return process

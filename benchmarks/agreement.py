@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from medloop.feedback.agreement import alpha_interval, cohen_kappa, counts, fleiss_kappa
+from medloop.feedback.insight.agreement import alpha_interval, cohen_kappa, counts, fleiss_kappa
 
 
 def read(path: Path) -> list[list[int]]:

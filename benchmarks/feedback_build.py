@@ -76,16 +76,16 @@ def fill(home: Path, count: int, plain: Path) -> int:
     """A store with these records, and the same ones as a plain file; returns the bytes of the file."""
     from itertools import islice
 
-    from medloop.loop import init_workspace
+    from medloop.loop.workspace import init_workspace
     from medloop.settings import Settings
-    from medloop.store import records
     from medloop.store.db import open_store
+    from medloop.store.records import crud
 
     init_workspace(home)
     given = make(count)
     with open_store(Settings(home=home)) as store, plain.open("w", encoding="utf-8") as file:
         while some := list(islice(given, BATCH)):
-            records.add(store, some, actor="benchmark")
+            crud.add(store, some, actor="benchmark")
             file.writelines(json.dumps(_flat(one), ensure_ascii=False) + "\n" for one in some)
     return plain.stat().st_size
 

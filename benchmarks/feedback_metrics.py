@@ -20,14 +20,14 @@ from pathlib import Path
 
 from medloop.contracts import Feedback, Message
 from medloop.contracts.queue import QueueContent, QueueItem
-from medloop.feedback import queue
-from medloop.feedback.metrics import measure
+from medloop.feedback.insight.metrics import measure
+from medloop.feedback.review import queue
 from medloop.feedback.trigger import maybe_trigger
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import queue as rows
-from medloop.store import records
 from medloop.store.db import Store, open_store
+from medloop.store.records import crud
+from medloop.store.records import review_queue as rows
 
 STRATA = ("emergency", "medication", "child", "routine")
 
@@ -40,7 +40,7 @@ def fill(store: Store, n: int) -> None:
         for at in range(start, min(n, start + 3000)):
             said = {"rating": rng.randint(1, 5), "clinician_id": f"u{rng.randrange(40)}", "trace_id": f"t{at // 3}"}
             some.append(Feedback.model_validate({**base, **said, "timestamp": now + timedelta(seconds=40 * at)}))
-        records.add(store, some, actor="benchmark")
+        crud.add(store, some, actor="benchmark")
 
 
 def items(n: int) -> list[QueueItem]:

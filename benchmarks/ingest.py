@@ -45,10 +45,10 @@ import _serve  # noqa: E402
 
 from medloop.client import Client  # noqa: E402
 from medloop.embedded.corpus import generate  # noqa: E402
-from medloop.loop import init_workspace  # noqa: E402
+from medloop.loop.workspace import init_workspace  # noqa: E402
 from medloop.settings import Settings  # noqa: E402
-from medloop.store import users  # noqa: E402
 from medloop.store.db import open_store, upgrade  # noqa: E402
+from medloop.store.records import users  # noqa: E402
 
 WANTED = {"ratio": 8.0, "goodput": 0.9}
 KEYS = 8

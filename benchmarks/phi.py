@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from medloop.privacy import lists
-from medloop.privacy.identifiers import luhn
-from medloop.privacy.scrub import VERSION, Scrubber, find
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.identifiers import luhn
+from medloop.privacy.phi.scrub import VERSION, Scrubber, find
 
 HERE = Path(__file__).parent
 TOKEN = re.compile(r"[\u4e00-\u9fff]|[^\W\u4e00-\u9fff]+")

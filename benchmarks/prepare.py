@@ -63,8 +63,8 @@ def edited(rng: random.Random, row: dict[str, str]) -> dict[str, str]:
 
 
 def run_prepare(rows: Path, home: Path) -> dict[str, Any]:
-    from medloop.data.intake import Options, import_files
-    from medloop.data.prepare import PrepareConfig, prepare
+    from medloop.data.prepare.prepare import PrepareConfig, prepare
+    from medloop.data.sources.import_files import Options, import_files
     from medloop.settings import Workspace
 
     workspace, phases = Workspace(home), {}
@@ -89,8 +89,8 @@ def run_alone(rows: Path, home: Path) -> dict[str, Any]:
     """Only what the peer does: read, shingle, sign, drop what is nearly there already."""
     import numpy as np
 
-    from medloop.data.dedupe import Signer, near_duplicates
-    from medloop.data.shingles import text_shingles
+    from medloop.data.text.dedupe import Signer, near_duplicates
+    from medloop.data.text.shingles import text_shingles
 
     began, cpu = time.monotonic(), time.process_time()
     signer, offsets, signatures = Signer(), [0], []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medloop.feedback.drift import Drift, H
+from medloop.feedback.insight.drift import Drift, H
 
 LAWS = {
     "even": (0.2, 0.2, 0.2, 0.2, 0.2),

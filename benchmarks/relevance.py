@@ -28,8 +28,8 @@ import numpy as np
 from medloop.contracts import Component, Sample, Score
 from medloop.embedded.corpus import generate
 from medloop.models.encode import load_encoder
-from medloop.reward.heuristic import pieces, sentences
 from medloop.reward.relevance import RelevanceConfig, load_relevance, seen
+from medloop.reward.word_overlap import pieces, sentences
 from medloop.settings import Settings
 
 CANDIDATES = 4  # answers to a question in a round of rejection sampling

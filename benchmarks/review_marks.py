@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from medloop.feedback.review import marks
-from medloop.privacy.scrub import assess
+from medloop.feedback.review.quarantine_marks import marks
+from medloop.privacy.phi.scrub import assess
 
 SYLLABLES = "ka lo mi ren tas vel dor quin bru wex hal ster nor pim gra zel".split()
 ENGLISH = (

@@ -37,15 +37,15 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import svds
 
 from medloop.contracts import Message, Sample
-from medloop.data.risk import strata_of
+from medloop.data.text.risk import strata_of
 from medloop.embedded.corpus import CLINIC, TONGUES, answer_to, ask, draw_case, draw_quality
 from medloop.embedded.pairs import generate_pairs
-from medloop.feedback import lanes, teach
-from medloop.feedback.lanes import Candidate, Signals, choose
-from medloop.feedback.novelty import Seen, words
-from medloop.feedback.propose import spread
-from medloop.feedback.queue import QueueConfig
-from medloop.reward.combine import MixConfig, build_mix
+from medloop.feedback.review import active_learning, lanes
+from medloop.feedback.review.lanes import Candidate, Signals, choose
+from medloop.feedback.review.novelty import Seen, words
+from medloop.feedback.review.propose import spread
+from medloop.feedback.review.queue import QueueConfig
+from medloop.reward.mix import MixConfig, build_mix
 
 Array = NDArray[np.float64]
 FACTORS, HASHES, PULL = 256, 1 << 15, 2.0
@@ -260,7 +260,11 @@ def main() -> None:
     args.add_argument("--skip-harm", action="store_true", help="only the labels")
     args.add_argument("--out", type=Path, help="write the JSON here too")
     given = args.parse_args()
-    for module, name in ((lanes, "runs"), (teach, "runs"), (teach, "words")):  # the same texts wait turn after turn
+    for module, name in (
+        (lanes, "runs"),
+        (active_learning, "runs"),
+        (active_learning, "words"),
+    ):  # the same texts wait turn after turn
         setattr(module, name, cache(getattr(module, name)))
     began, seeds = time.process_time(), range(given.first, given.first + given.seeds)
     if "random" not in given.ways:

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from medloop.embedded.pairs import generate_pairs
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.models.classify import open_classifier
 from medloop.settings import Settings
-from medloop.store import jsonl
-from medloop.train.pairs import UnfitPair, encode_pairs, pair_of, read_pairs, split_by_prompt
+from medloop.store.files import jsonl
+from medloop.train.examples.pairs import UnfitPair, encode_pairs, pair_of, read_pairs, split_by_prompt
 from medloop.train.reward_model import RewardModelConfig, find_job, plan, run
 
 WANTED = 0.90

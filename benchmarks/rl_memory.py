@@ -25,12 +25,13 @@ from rl_step import make_model, texts, worth
 from medloop.models.load import load_tokenizer
 from medloop.settings import Settings
 from medloop.testing.fakes import FakeScorer
-from medloop.train import irs, ppo, rl
-from medloop.train.experience import Question
-from medloop.train.job import Job
+from medloop.train import irs, ppo
+from medloop.train.rl import state
+from medloop.train.rl.rollout import Question
+from medloop.train.runs.run import Job
 
 
-def bench_of(folder: Path, config: Any, method: str, count: int, prompt: int) -> rl.Bench:
+def bench_of(folder: Path, config: Any, method: str, count: int, prompt: int) -> state.Bench:
     settings = Settings(home=folder, model=config.model, device="cuda", offline=True)
     tokenizer = load_tokenizer(folder / "model")
     asked = [
@@ -40,9 +41,9 @@ def bench_of(folder: Path, config: Any, method: str, count: int, prompt: int) ->
     job = Job(
         folder / f"job-{method}", folder / f"result-{method}", {"config": config.model_dump(), "base_sha256": "", "inputs": {}}
     )
-    plan = rl.RLPlan(config, method, job, asked, [], 0, FakeScorer(lambda sample: worth(sample.answer or "")), 0, True)
+    plan = state.RLPlan(config, method, job, asked, [], 0, FakeScorer(lambda sample: worth(sample.answer or "")), 0, True)
     job.folder.mkdir(parents=True, exist_ok=True)
-    bench = rl.set_up(plan, settings, with_values=method == "ppo")
+    bench = state.set_up(plan, settings, with_values=method == "ppo")
     bench.sampler.stops = bench.sampler.stops[:0]
     return bench
 
@@ -74,7 +75,7 @@ def main() -> None:
         make_model("qwen2.5-1.5b", folder / "model")
         shared = {"model": str(folder / "model"), "held_out_n": 0, "lora_r": 16, "lora_alpha": 32, "gradient_checkpointing": True}
 
-        def one_round(**more: Any) -> rl.Bench:
+        def one_round(**more: Any) -> state.Bench:
             config = irs.IRSRunConfig(
                 **shared, **more, n_iterations=1, n_questions=8, n_candidates=8, max_new_tokens=256, batch_size=8, replay=0.0
             )
@@ -83,7 +84,7 @@ def main() -> None:
             irs._iteration(bench, [], lambda: False)
             return bench
 
-        def one_step() -> rl.Bench:
+        def one_step() -> state.Bench:
             config = ppo.PPOConfig(
                 **shared, steps=1, prompts_per_step=4, samples=4, max_new_tokens=1920, epochs=1, minibatches=1,
                 micro_batch_size=4, rollout_batch_size=16,

@@ -75,9 +75,10 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from medloop.models.load import load_tokenizer
     from medloop.settings import Settings
     from medloop.testing.fakes import FakeScorer
-    from medloop.train import grpo, rl
-    from medloop.train.experience import Question
-    from medloop.train.job import Job
+    from medloop.train import grpo
+    from medloop.train.rl import state
+    from medloop.train.rl.rollout import Question
+    from medloop.train.runs.run import Job
 
     settings = Settings(home=folder, model=str(folder / "model"), device=args.device, offline=True)
     config = grpo.GRPOConfig(
@@ -92,9 +93,9 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     ]
     scorer = FakeScorer(lambda sample: worth(sample.answer or ""))
     job = Job(folder / "job", folder / "result", {"config": config.model_dump(), "base_sha256": "", "inputs": {}})
-    plan = rl.RLPlan(config, "grpo", job, asked, [], 0, scorer, 0, True)
+    plan = state.RLPlan(config, "grpo", job, asked, [], 0, scorer, 0, True)
     with job.only_process():
-        bench = rl.set_up(plan, settings)
+        bench = state.set_up(plan, settings)
         bench.sampler.stops = bench.sampler.stops[:0]  # every answer has its full length
         marks: list[tuple[str, float]] = []
         bench.watch = lambda tick: marks.append((tick.phase, time.perf_counter()))

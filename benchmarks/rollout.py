@@ -20,7 +20,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from medloop.models.rollout import Sampler
+from medloop.models.rollout.sampler import Sampler
 
 TINY = Path(__file__).parent.parent / "src/medloop/assets/tiny"
 

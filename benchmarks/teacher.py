@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.fence import neutral
+from medloop.teacher.injection.fence import neutral
 from medloop.teacher.judge import Files, Item, judge_all
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
 from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medloop.contracts import Conversation, Message
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 
 
 def medloop(cwd: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -33,7 +33,7 @@ def home(prepared: Path, tmp_path: Path) -> Path:
 
 
 def test_the_demo_keeps_out_of_the_workspace_named_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from medloop.cli import demo
+    from medloop.cli.demo import demo
 
     init_workspace(tmp_path / "real")
     monkeypatch.setenv("MEDLOOP_HOME", str(tmp_path / "real"))

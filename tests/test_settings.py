@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medloop.errors import ConfigError
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings, resolve
 
 

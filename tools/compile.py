@@ -21,7 +21,7 @@ SOURCE = ROOT / "src"
 BUILD = ROOT / "build" / "compiled"
 # The modules call one another on the inner loops; what calls them once per answer stays as it is.
 FOLDERS = ("medloop/lexicon", "medloop/reward/rules")
-FILES = ("medloop/reward/answer.py",)
+FILES = ("medloop/reward/answer_text.py",)
 
 
 def modules() -> list[str]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from medloop.privacy import lists
+from medloop.privacy.phi import lists
 
 HERE = Path(__file__).parent
 CHOICE, SLOT = re.compile(r"\[([^\[\]]*)\]"), re.compile(r"<(\w+)>")

@@ -21,9 +21,9 @@ from typing import Any
 from phi_corpus import CHOICE, SLOT
 from phi_lists import held_out
 
-from medloop.privacy import lists
-from medloop.privacy.identifiers import fold
-from medloop.privacy.tagger import MASK
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.english_tagger import MASK
+from medloop.privacy.phi.identifiers import fold
 
 HERE = Path(__file__).parent
 Span = tuple[int, int]

@@ -30,13 +30,13 @@ import uvicorn
 from PIL import Image
 from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
-from medloop.api.app import create_app
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace, utc_now
 from medloop.contracts.queue import QueueContent, QueueItem
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import queue, records, users
 from medloop.store.db import Store, open_store
+from medloop.store.records import crud, review_queue, users
+from medloop.web.app import create_app
 
 SCREENS = Path(__file__).resolve().parent.parent / "docs" / "screens"
 PASSWORD = "invented for pictures"
@@ -118,8 +118,8 @@ def fill(store: Store) -> None:
             made.append(_chosen(n, ids[RATERS[n // 4 % len(RATERS)]], at))
         if n % 9 == 0:
             made.append(_corrected(n, ids["dr.quist"], at))
-    records.add(store, made, actor="screens")
-    queue.add_items(store, list(_items()), actor="screens")
+    crud.add(store, made, actor="screens")
+    review_queue.add_items(store, list(_items()), actor="screens")
 
 
 def _rated(trace: Trace, who: str, stars: int, at: Any) -> Feedback:
@@ -176,7 +176,7 @@ def talk(store: Store, address: str) -> None:
         Trace(session_id="s", agent_name="triage", model_version="clinic@4", conversation=said(CHEST, text))
         for text in (REST, CALL)
     )
-    records.add(store, [bad, good], actor="screens")
+    crud.add(store, [bad, good], actor="screens")
     okoro = Person(address, "dr.okoro")
     okoro.send("/web/rate?own=true", question=HELD_EN, answer="Ask a doctor first.", rating="4", consent_training="yes")
     okoro.send("/web/rate?own=true", question=HELD_ZH, answer="请尽快就医。", rating="3", consent_training="yes")

@@ -22,8 +22,8 @@ import torch
 from phi_corpus_zh import Maker, Span, sentences
 from torch import nn
 
-from medloop.privacy import hanzi
-from medloop.privacy.identifiers import fold
+from medloop.privacy.phi import chinese_names
+from medloop.privacy.phi.identifiers import fold
 
 OUT = Path(__file__).parent.parent / "src/medloop/assets/phi/hanzi.npz"
 WIDTH, HIDDEN, LONGEST = 32, 64, 160
@@ -40,7 +40,7 @@ class Net(nn.Module):
         self.table = nn.Embedding(size, WIDTH, padding_idx=0)
         self.layers = nn.ModuleList(
             nn.Conv1d(WIDTH if not at else HIDDEN, HIDDEN, width, dilation=gap, padding=gap * (width // 2))
-            for at, (width, gap) in enumerate(hanzi.LAYERS)
+            for at, (width, gap) in enumerate(chinese_names.LAYERS)
         )
         self.last, self.drop = nn.Linear(HIDDEN, 3), nn.Dropout(DROP)
 
@@ -55,15 +55,15 @@ class Net(nn.Module):
 
 def letters(maker: Maker, count: int) -> np.ndarray:
     """Characters that occur at least three times, as the ids count them."""
-    seen = Counter(char for _ in range(count) for char in set(maker.text()[0]) if hanzi.is_own(char))
+    seen = Counter(char for _ in range(count) for char in set(maker.text()[0]) if chinese_names.is_own(char))
     for text in maker.carriers:
         seen.update(set(text))
-    kept = sorted(char for char, times in seen.items() if times >= 3 and hanzi.is_own(char))
+    kept = sorted(char for char, times in seen.items() if times >= 3 and chinese_names.is_own(char))
     return np.array([ord(char) for char in kept if ord(char) < 0x10000], dtype=np.uint16)
 
 
 def row(table: np.ndarray, text: str, spans: Sequence[Span]) -> Row:
-    ids, places = hanzi.ids_of(text, table)
+    ids, places = chinese_names.ids_of(text, table)
     tags = np.zeros(len(text), dtype=np.int64)
     for a, b in spans:
         tags[a:b], tags[a] = 2, 1
@@ -80,8 +80,8 @@ def batches(rows: list[Row], dice: np.random.Generator) -> list[tuple[torch.Tens
         ids, tags = np.zeros((len(part), long), np.int64), np.full((len(part), long), -100, np.int64)
         for i, (these, those) in enumerate(part):
             ids[i, : len(these)], tags[i, : len(those)] = these, those
-        hide = (dice.random(ids.shape) < UNKNOWN) & (ids > hanzi.UNKNOWN)
-        ids[hide] = hanzi.UNKNOWN
+        hide = (dice.random(ids.shape) < UNKNOWN) & (ids > chinese_names.UNKNOWN)
+        ids[hide] = chinese_names.UNKNOWN
         out.append((torch.from_numpy(ids), torch.from_numpy(tags)))
     return [out[at] for at in dice.permutation(len(out))]
 
@@ -92,8 +92,8 @@ def train(maker: Maker, texts: int, epochs: int, seed: int, device: str = "cpu")
     torch.use_deterministic_algorithms(device == "cpu")
     dice, began = np.random.default_rng(seed), time.monotonic()
     codes = letters(maker, 20_000)
-    table = hanzi.table_of(codes)
-    net = Net(hanzi.FIRST + len(codes)).to(device)
+    table = chinese_names.table_of(codes)
+    net = Net(chinese_names.FIRST + len(codes)).to(device)
     steps = epochs * (texts // BATCH + 1)
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.01)
     plan = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps)
@@ -123,7 +123,7 @@ def weights_of(net: Net, codes: np.ndarray) -> dict[str, np.ndarray]:
 
 def judge(weights: dict[str, np.ndarray], maker: Maker, count: int, free: Sequence[str]) -> str:
     """Whole names found in these texts, share of characters taken without need, and finds in sentences without names."""
-    names = hanzi.Names(weights)
+    names = chinese_names.Names(weights)
     hits = total = taken = right = 0
     for _ in range(count):
         text, spans = maker.template()

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api.app import create_app
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import users
 from medloop.store.db import open_store
+from medloop.store.records import users
+from medloop.web.app import create_app
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 
 from medloop.contracts import utc_now
 from medloop.errors import InputError
-from medloop.store import audit, passwords, users
+from medloop.store import audit, passwords
 from medloop.store.db import open_store
+from medloop.store.records import users
 
 
 @pytest.fixture(autouse=True)

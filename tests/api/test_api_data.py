@@ -13,19 +13,20 @@ from fastapi.testclient import TestClient
 
 from medloop.api.routes import data
 from medloop.contracts import Feedback, TrainRequest
-from medloop.data import from_feedback
-from medloop.data.from_feedback import FeedbackConfig
-from medloop.jobs import entry, errands, queue
-from medloop.jobs.entry import StateError
+from medloop.data.feedback import build as from_feedback
+from medloop.data.feedback.build import FeedbackConfig
+from medloop.jobs import errands, job_row, queue
+from medloop.jobs.job_row import StateError
 from medloop.jobs.lease import Lease, claim
 from medloop.jobs.supervisor import Supervisor, ready
 from medloop.jobs.worker import AGAIN_S, stopped_end, work
-from medloop.loop import build_from_feedback
+from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
 from medloop.settings import Settings
-from medloop.store import audit, erasing, records, users
-from medloop.store.artifacts import verify_artifact
+from medloop.store import audit
 from medloop.store.db import open_store
+from medloop.store.files.artifacts import verify_artifact
+from medloop.store.records import crud, erasing, users
 from medloop.testing.canary import CANARY, told, traces_of
 from medloop.testing.feedback import thumb, vote
 
@@ -34,7 +35,7 @@ def fill(settings: Settings) -> None:
     with open_store(settings) as store:
         who = subject_of(store, "4711")
         given = [vote(n, f"rest {n}", f"run {n}", "a") for n in range(6)]
-        records.add(store, [*given, thumb(9, "sleep", True, query=told("back"), subject=who, feedback_id="fb_1")], actor="test")
+        crud.add(store, [*given, thumb(9, "sleep", True, query=told("back"), subject=who, feedback_id="fb_1")], actor="test")
 
 
 def as_(client: TestClient, settings: Settings, role: str) -> TestClient:
@@ -70,7 +71,7 @@ def test_a_build_with_nothing_to_learn_from_says_why(client: TestClient, setting
     empty = client.post("/api/v1/data/build", json={})
     assert empty.status_code == 422 and "nothing to learn from" in empty.json()["error"]
     with open_store(settings) as store:
-        records.add(store, [thumb(1, "rest", True, consent=())], actor="test")
+        crud.add(store, [thumb(1, "rest", True, consent=())], actor="test")
     found = done(client, settings, "data/build", {})
     assert found["state"] == "failed" and "1 records no consent" in found["message"] and found["result"] is None
 
@@ -170,7 +171,7 @@ def test_an_admin_erases_and_the_answer_holds_no_text(client: TestClient, settin
     assert result["proof"] == proof and proof["rows"] == {"rlhf_feedback": 1}
     assert done(admin, settings, "erasure", body)["result"]["erasure_id"] == result["erasure_id"]
     with open_store(settings) as store:
-        assert records.get(store, Feedback, "fb_1") is None and audit.verify(store).ok
+        assert crud.get(store, Feedback, "fb_1") is None and audit.verify(store).ok
 
 
 @pytest.mark.parametrize(
@@ -305,12 +306,12 @@ def test_words_about_errands_are_not_those_of_training(
     with claim(folder):
         pass
     said.append(client.get(f"/api/v1/data/build/{job_id}").json()["message"])
-    row = entry.read(folder)
+    row = job_row.read(folder)
     for change in ({"wish": "cancel"}, {"restarts": 3}):
         said.append(str(Supervisor(settings)._restarted(row.model_copy(update=change), "The worker died").reason))
-    entry.change(folder, lambda now: now.model_copy(update={"wish": "cancel"}))
+    job_row.change(folder, lambda now: now.model_copy(update={"wish": "cancel"}))
     said.append(str(stopped_end(Lease(folder, row.token)).reason))
-    entry.change(folder, lambda now: now.model_copy(update={"wish": None}))
+    job_row.change(folder, lambda now: now.model_copy(update={"wish": None}))
     monkeypatch.setattr(errands, "run", out_of_memory)
     said.append(str(work(job_id, settings).reason))
     assert len(said) == 6 and not any(word in one for one in said for word in ("checkpoint", "micro_batch_size", "resume"))

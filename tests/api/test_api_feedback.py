@@ -14,15 +14,17 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event
 
-from medloop.api.app import create_app
 from medloop.api.limits import Buckets, Limits, TooFastError
 from medloop.contracts import Feedback, Message, Trace
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.errors import NoSpaceError
 from medloop.settings import Settings
-from medloop.store import audit, csv_safe, queue, records, users
+from medloop.store import audit
 from medloop.store.db import open_store
-from medloop.store.submission import AwayError, Rows, Submission
+from medloop.store.files import spreadsheet
+from medloop.store.records import crud, review_queue, users
+from medloop.store.records.write_request import AwayError, Rows, Submission
+from medloop.web.app import create_app
 
 CANARY = "canary-腹痛-93b1"
 TRACE = {
@@ -72,7 +74,7 @@ def test_the_body_of_document_002_is_stored_and_read_back(api) -> None:
     }  # fmt: skip
     made = api.engineer.post("/rlhf/feedback", body)
     assert made.status_code == 201 and set(made.json()) == {"feedback_id", "timestamp", "quarantined"}
-    stored = records.get(api.app.state.store, Feedback, made.json()["feedback_id"])
+    stored = crud.get(api.app.state.store, Feedback, made.json()["feedback_id"])
     assert {name: getattr(stored, name) for name in body} == body | {"clinician_id": "123"}
 
 
@@ -87,7 +89,7 @@ def test_a_trace_then_thumbs_down_by_its_id(api) -> None:
 def test_unknown_traces_are_422_and_nothing_is_stored(api) -> None:
     refused = api.clinician1.post("/rlhf/feedback", {"trace_id": "0199-not-there", "thumb": "up"})
     assert refused.status_code == 422 and "no trace" in refused.json()["error"]
-    assert records.count(api.app.state.store, Feedback) == 0
+    assert crud.count(api.app.state.store, Feedback) == 0
 
 
 def test_a_repeated_request_gets_its_first_answer(api) -> None:
@@ -97,7 +99,7 @@ def test_a_repeated_request_gets_its_first_answer(api) -> None:
     elsewhere = api.clinician1.post("/rlhf/preference", CHOSEN, key="k1")
     assert (other.status_code, elsewhere.status_code) == (422, 422)
     assert api.clinician2.post("/rlhf/feedback", RATED | {"rating": 1}, key="k1").status_code == 201
-    assert records.count(api.app.state.store, Feedback) == 2
+    assert crud.count(api.app.state.store, Feedback) == 2
 
 
 @pytest.mark.parametrize("name", ["feedback_id", "timestamp", "recorded_by", "processed", "role", "__proto__", "lc", "score"])
@@ -131,7 +133,7 @@ def test_an_annotator_opens_no_trace_by_its_id_but_only_what_the_queue_has_shown
         assert api.clinician1.post(f"/rlhf/{path}", body).status_code == 201
     store, asked = api.app.state.store, (Message(role="user", content=f"{CANARY} since noon"),)
     item = QueueItem(kind="rate", content=QueueContent(prompt=asked, answers=("Drink tea.",)), priority=0.9, trace_id=trace)
-    queue.add_items(store, [item], actor="test")
+    review_queue.add_items(store, [item], actor="test")
     assert api.annotator.get("/queue/next").status_code == 200
     assert api.annotator.post("/rlhf/feedback", by_id).status_code == 201
 
@@ -209,7 +211,7 @@ def test_csv_cells_never_start_like_a_formula_and_come_back(api, tmp_path) -> No
     assert not [cell for row in rows for cell in row if cell[:1] in ("=", "+", "-", "@", "\t", "\r", "\n")]
     path = tmp_path / "export.csv"
     path.write_bytes(sent.content)
-    assert [cells["user_query"] for _, cells in csv_safe.read_csv(path).rows] == texts
+    assert [cells["user_query"] for _, cells in spreadsheet.read_csv(path).rows] == texts
 
 
 def test_an_export_crosses_pages(api, monkeypatch) -> None:
@@ -237,12 +239,12 @@ def test_import_gives_every_line_its_own_result_and_resends_store_nothing_twice(
     assert (first["stored"], first["repeated"], first["failed"]) == (3, 0, 4) and CANARY not in json.dumps(first)
     again = api.engineer.lines(*rows, key="file-1").json()
     assert (again["stored"], again["repeated"]) == (0, 3)
-    assert records.count(api.app.state.store, Feedback) == 1 and records.count(api.app.state.store, Trace) == 1
+    assert crud.count(api.app.state.store, Feedback) == 1 and crud.count(api.app.state.store, Trace) == 1
 
 
 def test_an_import_is_bounded(api, monkeypatch) -> None:
     assert api.engineer.lines("").status_code == 422
-    monkeypatch.setattr("medloop.feedback.many.MOST_LINES", 3)
+    monkeypatch.setattr("medloop.feedback.submit.batch.MOST_LINES", 3)
     assert api.engineer.lines(*["{}"] * 4).status_code == 422
     huge = api.engineer.post("/rlhf/import", content=b"{}\n" * 3_000_000, headers={"Content-Type": "application/x-ndjson"})
     assert huge.status_code == 413
@@ -284,7 +286,7 @@ def test_a_key_over_its_rate_gets_429_and_others_go_on(settings: Settings) -> No
         assert [one.status_code for one in codes][:4] == [201] * 4 and codes[-1].status_code == 429
         assert int(codes[-1].headers["retry-after"]) >= 1
         assert Door(client, keys[1]).post("/rlhf/feedback", RATED).status_code == 201
-        assert records.count(app.state.store, Feedback) == 5
+        assert crud.count(app.state.store, Feedback) == 5
 
 
 def test_a_bucket_fills_with_time() -> None:
@@ -364,8 +366,8 @@ def test_a_full_disk_is_507_and_what_was_acknowledged_stays(api) -> None:
     event.remove(store.engine, "connect", limit)
     store.engine.dispose()
     assert api.clinician1.post("/rlhf/feedback", RATED).status_code == 201
-    assert records.get(store, Feedback, kept) is not None and audit.verify(store).ok
-    assert records.count(store, Feedback) == 2 + codes.count(201)
+    assert crud.get(store, Feedback, kept) is not None and audit.verify(store).ok
+    assert crud.count(store, Feedback) == 2 + codes.count(201)
 
 
 @pytest.mark.parametrize(

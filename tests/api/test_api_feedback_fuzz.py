@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as tuned
 from hypothesis.errors import Unsatisfiable
 
-from medloop.api.app import create_app
 from medloop.api.limits import Limits
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import records, users
 from medloop.store.db import open_store
-from medloop.store.users import ROLES
+from medloop.store.records import crud, users
+from medloop.store.records.users import ROLES
+from medloop.web.app import create_app
 
 MODES = schemathesis.GenerationMode
 KNOWN = {
@@ -108,5 +108,5 @@ def test_ratings_made_from_the_description_are_never_answered_with_5xx(served) -
 def test_no_request_made_from_the_description_is_answered_with_5xx(served) -> None:
     seen = _fuzz(served, 200)
     assert set(seen) >= KNOWN and all(seen.values())
-    stored = {kind.__name__: records.count(served[0].state.store, kind) for kind in records.TABLES}
+    stored = {kind.__name__: crud.count(served[0].state.store, kind) for kind in crud.TABLES}
     assert stored["Preference"] > 50 and stored["Trace"] > 20, stored  # its rule on the order of roles is not in the schema

@@ -20,12 +20,13 @@ import pytest
 import uvicorn
 from sqlalchemy import select
 
-from medloop.api.app import create_app
 from medloop.client import Client
 from medloop.settings import Settings
-from medloop.store import audit, users
+from medloop.store import audit
 from medloop.store.db import open_store
+from medloop.store.records import users
 from medloop.store.tables import idempotency_keys, incidents, red_team_cases, rlhf_feedback
+from medloop.web.app import create_app
 
 SAID = {"agent_name": "a", "user_query": "q", "agent_response": "r", "rating": 1, "critical": True}
 
@@ -41,7 +42,7 @@ class Killer:
 
     def __init__(self, settings: Settings) -> None:
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["medloop.api.app", "uvicorn"])
+        self.context.set_forkserver_preload(["medloop.web.app", "uvicorn"])
         self.settings = settings
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]

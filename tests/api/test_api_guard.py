@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from medloop.api import guard
-from medloop.api.app import create_app
+from medloop.web.app import create_app
 
 PROXY = {"Host": "feedback.example"}
 

@@ -7,11 +7,11 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api.app import create_app
 from medloop.api.limits import BYTES_PER_TOKEN, LINES_PER_TOKEN, Limits, cost_of
 from medloop.contracts import Feedback
 from medloop.settings import Settings
-from medloop.store import records
+from medloop.store.records import crud
+from medloop.web.app import create_app
 
 LINE = json.dumps({"kind": "feedback", "session_id": "s", "agent_name": "a", "user_query": "Pain?", "agent_response": "Where?",
                    "thumb": "up"})  # fmt: skip
@@ -38,8 +38,8 @@ def sent(client: TestClient, key: str, lines: int):
 
 
 def test_lines_of_imports_count_against_the_rate_of_their_key_alone(settings: Settings, key: str) -> None:
-    from medloop.store import users
     from medloop.store.db import open_store
+    from medloop.store.records import users
 
     with open_store(settings) as store:
         other = users.new_key(store, users.get_user(store, "tester"), actor="test")
@@ -49,7 +49,7 @@ def test_lines_of_imports_count_against_the_rate_of_their_key_alone(settings: Se
         refused = sent(client, key, 80)
         assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1 and refused.json()["hint"]
         assert sent(client, other, 20).json()["stored"] == 20
-        assert records.count(app.state.store, Feedback) == 100
+        assert crud.count(app.state.store, Feedback) == 100
 
 
 def test_an_import_larger_than_the_burst_is_taken_when_the_bucket_is_full(settings: Settings, key: str) -> None:

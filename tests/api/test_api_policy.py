@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api.app import OPEN, create_app
+from medloop.api.app import OPEN
 from medloop.api.policy import Policy, allow
 from medloop.contracts import Feedback
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import records, users
 from medloop.store.db import open_store
+from medloop.store.records import crud, users
+from medloop.web.app import create_app
 from medloop.web.render import MENU
 
 DOC = Path(__file__).parents[2] / "docs/stages/access.md"
@@ -169,7 +170,7 @@ def test_nobody_becomes_somebody_else_by_a_field_in_a_body(world, name):
     client.post("/web/rate", data=form, headers={"Authorization": f"Bearer {keys['clinician']}"})
     with open_store(settings) as store:
         mine = users.get_user(store, "clinician").user_id
-        assert {one.recorded_by for one in records.iterate(store, Feedback)} <= {mine}
+        assert {one.recorded_by for one in crud.iterate(store, Feedback)} <= {mine}
 
 
 HOSTILE = [

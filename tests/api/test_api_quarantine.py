@@ -5,12 +5,13 @@ import threading
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api.app import create_app
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import audit, quarantine, records, users
+from medloop.store import audit
 from medloop.store.db import open_store
+from medloop.store.records import crud, quarantine, users
+from medloop.web.app import create_app
 
 SPELT = "电话是幺三八零零一三八零零零，头晕怎么办"
 DOOR = "/api/v1/rlhf/quarantine"
@@ -40,13 +41,11 @@ def held(world):
         Correction(prompt="q", original="a", golden="b", reason=SPELT, **by),
         Trace(session_id="s", agent_name="x", model_version="m", conversation=talk),
     ]
-    records.add(store, made, actor="test")
+    crud.add(store, made, actor="test")
     with store.write() as conn:
         for one in made:
-            quarantine.hold(
-                conn, records.id_of(one), records.TABLES[type(one)].name, doubt=1.0, reasons=["a number"], actor="test"
-            )
-    return [records.id_of(one) for one in made]
+            quarantine.hold(conn, crud.id_of(one), crud.TABLES[type(one)].name, doubt=1.0, reasons=["a number"], actor="test")
+    return [crud.id_of(one) for one in made]
 
 
 def decision(client, record_id, who, decision="release", reason="nobody", **more):

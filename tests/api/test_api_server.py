@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from medloop.jobs import entry, queue
-from medloop.loop import init_workspace
+from medloop.jobs import job_row, queue
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
 
@@ -156,14 +156,14 @@ def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
     folder = queue.folder_of(job_id, settings)
     server.until(job_id, "running")
-    before = entry.read(folder)
+    before = job_row.read(folder)
     server.end(signal.SIGKILL)
-    assert entry.is_worked_on(folder) and "password: " in server.said
+    assert job_row.is_worked_on(folder) and "password: " in server.said
     again = Server(home, server.key)
     try:
         assert "password" not in again.said
         done = again.until(job_id, "succeeded", "failed")
-        after = entry.read(folder)
+        after = job_row.read(folder)
         assert done["state"] == "succeeded" and (after.token, after.restarts) == (before.token, 0)
     finally:
         assert again.end() == 0
@@ -176,12 +176,12 @@ def test_a_job_outlives_twenty_killed_servers_with_one_worker(server, home):
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
     server.until(job_id, "running")
     folder = queue.folder_of(job_id, Settings(home=home))
-    before, running, seen = entry.read(folder), server, []
+    before, running, seen = job_row.read(folder), server, []
     for _ in range(20):
         running.end(signal.SIGKILL)
         running = Server(home, server.key)
         seen.append(running.client.get(f"/api/train/status/{job_id}").json()["state"])
     assert set(seen) <= {"running", "succeeded"} and seen.count("running") >= 10
     assert running.until(job_id, "succeeded")["state"] == "succeeded"
-    assert (entry.read(folder).token, entry.read(folder).restarts) == (before.token, 0)
+    assert (job_row.read(folder).token, job_row.read(folder).restarts) == (before.token, 0)
     running.end()

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api.app import create_app
 from medloop.api.guard import BODY_LIMIT
 from medloop.contracts import TrainRequest
-from medloop.jobs import entry, queue
-from medloop.store import users
+from medloop.jobs import job_row, queue
 from medloop.store.db import open_store
+from medloop.store.records import users
+from medloop.web.app import create_app
 
 GRPO = {"stage": "GRPO", "config": {"steps": 2}}
 
 
 def test_the_door_opens_without_torch():
-    code = "import medloop.api.app, medloop.jobs.worker, sys; print({'torch', 'transformers', 'trl', 'peft'} & set(sys.modules))"
+    code = "import medloop.web.app, medloop.jobs.worker, sys; print({'torch', 'transformers', 'trl', 'peft'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
 
 
@@ -162,7 +162,7 @@ def test_only_so_many_jobs_may_wait_in_all_however_many_ask_at_once(settings, ke
 
 
 def test_a_job_that_waits_for_space_waits_and_one_that_is_over_does_not(settings):
-    row = entry.read(queue.folder_of(queue.submit(TrainRequest(**GRPO), settings, by="u").job_id, settings))
+    row = job_row.read(queue.folder_of(queue.submit(TrainRequest(**GRPO), settings, by="u").job_id, settings))
     assert row.waits and row.submitter == "u"
     assert row.model_copy(update={"state": "paused", "waits_for": "space"}).waits
     assert not any(row.model_copy(update={"state": state}).waits for state in ("running", "paused", "succeeded", "cancelled"))
@@ -187,7 +187,7 @@ def test_an_error_of_our_own_says_nothing_of_what_it_met(client, monkeypatch, ca
 
 def test_a_damaged_row_is_told_without_its_path(client, settings):
     job_id = client.post("/api/train", json=GRPO).json()["job_id"]
-    Path(queue.folder_of(job_id, settings) / entry.QUEUE).write_text("{")
+    Path(queue.folder_of(job_id, settings) / job_row.QUEUE).write_text("{")
     answered = client.get(f"/api/train/status/{job_id}")
     assert answered.status_code == 500 and "workspace" in answered.json()["error"] and str(settings.home) not in answered.text
 

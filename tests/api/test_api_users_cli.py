@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.loop import init_workspace
-from medloop.store import passwords, users
+from medloop.loop.workspace import init_workspace
+from medloop.store import passwords
 from medloop.store.db import open_store
+from medloop.store.records import users
 
 
 @pytest.fixture(autouse=True)

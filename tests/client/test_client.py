@@ -18,14 +18,14 @@ import httpx
 import pytest
 import uvicorn
 
-from medloop.api.app import create_app
 from medloop.client import AsyncClient, Client, Receipt, RefusedError, UnsentError, wire
 from medloop.contracts import Correction, Feedback, Preference, Trace
 from medloop.errors import ConfigError, InputError
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import records, users
 from medloop.store.db import open_store
+from medloop.store.records import crud, users
+from medloop.web.app import create_app
 
 TALK = [{"role": "user", "content": "A cough."}, {"role": "assistant", "content": "Any fever?"}]
 SAID = {"session_id": "s", "agent_name": "a", "model_version": "m", "messages": TALK}
@@ -258,10 +258,10 @@ def test_every_call_arrives(server) -> None:
         rated = client.feedback(trace_id=trace, rating=2, axes={"safety": 1}, critical=True, golden="g", consent=["training"])
         chosen = client.preference(prompt="p", response_a="a", response_b="b", preferred="b", shown_first="a")
         fixed = client.correction(golden="g", trace_id=trace, supersedes=None)
-    assert records.get(store, Trace, trace).contexts == ("c",)
-    assert records.get(store, Feedback, rated.id).axes == {"safety": 1} and rated.incident_id and rated.correction_id
-    assert records.get(store, Preference, chosen.id).preferred == "b"
-    assert records.get(store, Correction, fixed.id).original == "Any fever?"
+    assert crud.get(store, Trace, trace).contexts == ("c",)
+    assert crud.get(store, Feedback, rated.id).axes == {"safety": 1} and rated.incident_id and rated.correction_id
+    assert crud.get(store, Preference, chosen.id).preferred == "b"
+    assert crud.get(store, Correction, fixed.id).original == "Any fever?"
 
 
 def test_async_calls_arrive_and_a_repeat_is_told(server) -> None:
@@ -277,7 +277,7 @@ def test_async_calls_arrive_and_a_repeat_is_told(server) -> None:
 
     one, two, fixed = asyncio.run(go())
     assert (one.repeated, two.repeated) == (False, True) and one.id == two.id
-    assert records.get(store, Correction, fixed.id).feedback_id == one.id
+    assert crud.get(store, Correction, fixed.id).feedback_id == one.id
 
 
 def test_a_lost_answer_stores_nothing_twice(server) -> None:
@@ -293,10 +293,10 @@ def test_a_lost_answer_stores_nothing_twice(server) -> None:
                 raise httpx.ReadError("gone", request=request)
             return answer
 
-    before = records.count(store, Preference)
+    before = crud.count(store, Preference)
     with Client(url, key, transport=Losing()) as client:
         found = client.preference(prompt="p", response_a="a", response_b="b", preferred="a")
-    assert found.repeated and records.count(store, Preference) == before + 1
+    assert found.repeated and crud.count(store, Preference) == before + 1
 
 
 def test_a_wrong_key_and_an_unknown_trace_are_told_apart(server) -> None:
@@ -309,10 +309,10 @@ def test_a_wrong_key_and_an_unknown_trace_are_told_apart(server) -> None:
 
 def test_the_example_runs(server) -> None:
     url, key, store = server
-    before = records.count(store, Feedback)
+    before = crud.count(store, Feedback)
     example = Path(__file__).parents[2] / "examples/agent.py"
     env = {**os.environ, "MEDLOOP_URL": url, "MEDLOOP_KEY": key}
     out = subprocess.run([sys.executable, str(example), "a cough"], env=env, capture_output=True, text=True, check=True)
-    assert "Do you also have a fever?" in out.stdout and records.count(store, Feedback) == before + 1
+    assert "Do you also have a fever?" in out.stdout and crud.count(store, Feedback) == before + 1
     lines = example.read_text().split("# ---- ten lines ----\n")[1].split("# ---- that was it")[0].splitlines()
     assert len([line for line in lines if line.strip()]) <= 10

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.errors import MedloopError
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Workspace
 
 

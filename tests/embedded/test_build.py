@@ -13,7 +13,7 @@ from medloop.embedded.corpus import generate
 from medloop.embedded.sample import ask_unseen
 from medloop.models.generate import load_generator
 from medloop.settings import Settings
-from medloop.store.artifacts import folder_sha256, verify_artifact
+from medloop.store.files.artifacts import folder_sha256, verify_artifact
 
 TINY = Path(medloop.__file__).parent / "assets/tiny"
 MICRO = BuildConfig(

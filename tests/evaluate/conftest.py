@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from medloop.contracts import Record
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from medloop.cli.eval import _model
 from medloop.contracts import ModelRef, Record
 from medloop.errors import ConfigError
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 from medloop.testing.records import CALM, URGENT, emergencies
 
 Put = Callable[[str, list[Record]], Path]

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import Record
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 from medloop.testing.models import tiny_model
 from medloop.testing.records import emergencies
 

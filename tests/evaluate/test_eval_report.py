@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from medloop.contracts import ModelRef, Record
-from medloop.evaluate.answers import EvalConfig
+from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.report import SHOWN, cell, escape
-from medloop.loop import evaluate_models
+from medloop.loop.evaluation import evaluate_models
 from medloop.settings import Settings
 from medloop.testing.fakes import FakeGenerate
 from medloop.testing.records import emergencies

@@ -7,11 +7,11 @@ import pytest
 
 from medloop.contracts import EvalReport, ModelRef, Record
 from medloop.errors import ConfigError, InputError
-from medloop.evaluate.answers import EvalConfig, read_splits
+from medloop.evaluate.predictions import EvalConfig, read_splits
 from medloop.evaluate.side_by_side import Evaluation
-from medloop.loop import evaluate_models
+from medloop.loop.evaluation import evaluate_models
 from medloop.settings import Settings
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 from medloop.testing.fakes import FakeGenerate
 from medloop.testing.records import CALM, URGENT, emergencies, record
 

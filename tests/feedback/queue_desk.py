@@ -7,10 +7,10 @@ from typing import Any
 
 from medloop.contracts import Feedback, Message, Preference
 from medloop.contracts.queue import QueueContent, QueueItem
-from medloop.feedback import queue
-from medloop.store import queue as rows
-from medloop.store import records
+from medloop.feedback.review import queue
 from medloop.store.db import Store
+from medloop.store.records import crud
+from medloop.store.records import review_queue as rows
 
 
 def item(number: int, kind: str = "rate", **more: Any) -> QueueItem:
@@ -30,7 +30,7 @@ def rated(store: Store, rater: str, **said: Any) -> str:
     record = Feedback(
         session_id="s", agent_name="a", user_query="q", agent_response="r", recorded_by=rater, **(said or {"rating": 4})
     )
-    records.add(store, [record], actor=rater)
+    crud.add(store, [record], actor=rater)
     return record.feedback_id
 
 
@@ -45,7 +45,7 @@ def chose(store: Store, rater: str, preferred: str, shown_first: str | None) -> 
             "recorded_by": rater,
         }
     )
-    records.add(store, [record], actor=rater)
+    crud.add(store, [record], actor=rater)
     return record.preference_id
 
 

@@ -14,10 +14,10 @@ from medloop.cli import app
 from medloop.contracts import Feedback, Preference
 from medloop.errors import ConfigError, InputError
 from medloop.jobs import queue as jobs
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import records
 from medloop.store.db import Store, open_store
+from medloop.store.records import crud
 
 Medloop = Callable[..., str]
 
@@ -47,8 +47,8 @@ def medloop(clinic: Path) -> Medloop:
 
 
 def seed(store: Store) -> None:
-    records.add(store, [trace(f"t{n}", f"chest pain word{n}", "rest") for n in range(4)], actor="t")
-    records.add(
+    crud.add(store, [trace(f"t{n}", f"chest pain word{n}", "rest") for n in range(4)], actor="t")
+    crud.add(
         store, [trace("t9", "a cold since monday", "tea"), thumb("t9", "ann", up=False), thumb("t9", "ben", up=True)], actor="t"
     )
 
@@ -102,7 +102,7 @@ def test_an_empty_queue_says_so(medloop: Medloop) -> None:
 
 def test_trigger_dry_then_filed_with_data_built_from_the_feedback(store: Store, medloop: Medloop, clinic: Path) -> None:
     said = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "consent": ("training",)}
-    records.add(store, [Feedback.model_validate({**said, "rating": 3}) for _ in range(5)], actor="t")
+    crud.add(store, [Feedback.model_validate({**said, "rating": 3}) for _ in range(5)], actor="t")
     words = ("fever", "cough", "rash", "migraine", "back pain")
     pairs = [
         {
@@ -112,7 +112,7 @@ def test_trigger_dry_then_filed_with_data_built_from_the_feedback(store: Store, 
         }
         for word in words
     ]
-    records.add(
+    crud.add(
         store, [Preference.model_validate({**pair, "preferred": "a", "consent": ("training",)}) for pair in pairs], actor="t"
     )
     assert "No reason yet" in medloop("trigger")

@@ -7,16 +7,17 @@ import pytest
 from medloop.contracts import Incident, RedTeamCase
 from medloop.errors import InputError
 from medloop.feedback import incidents
-from medloop.store import audit, records
+from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.ingest import Ingest
+from medloop.store.records import crud
+from medloop.store.records.group_commit import Ingest
 
 
 @pytest.fixture
 def opened(store: Store) -> list[Incident]:
     found = [Incident(record_id=f"fb_{n}", model_version=version) for n, version in enumerate(("m@1", "m@2", None))]
     case = RedTeamCase(record_id="fb_0", incident_id=found[0].incident_id, prompt="p", answer="a")
-    records.add(store, [*found, case], actor="test")
+    crud.add(store, [*found, case], actor="test")
     return found
 
 
@@ -29,7 +30,7 @@ def test_closed_ones_block_no_more_and_the_case_stays(store: Store, opened: list
     for one in opened:
         incidents.close(store, one.incident_id, by="usr_1", note="looked at 胸痛")
     assert incidents.blocks_promotion(store, "m@1") == [] and incidents.count_open(store) == 0
-    assert records.count(store, RedTeamCase) == 1 and incidents.note_of(store, opened[0].incident_id) == "looked at 胸痛"
+    assert crud.count(store, RedTeamCase) == 1 and incidents.note_of(store, opened[0].incident_id) == "looked at 胸痛"
     assert [line["action"] for line in audit.show(store, 3)] == ["incidents.close"] * 3
 
 
@@ -38,7 +39,7 @@ def test_the_note_is_sealed(sqlite_settings) -> None:
 
     with open_store(sqlite_settings) as store:
         one = Incident(record_id="fb_1")
-        records.add(store, [one], actor="test")
+        crud.add(store, [one], actor="test")
         incidents.close(store, one.incident_id, by="usr_1", note="canary-note")
         store.checkpoint()
         assert b"canary-note" not in sqlite_settings.workspace.database.read_bytes()

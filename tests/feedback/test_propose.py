@@ -10,15 +10,15 @@ import pytest
 
 from medloop.contracts import Conversation, Feedback, Message, Missing, Reward, Score, Trace
 from medloop.contracts.queue import QueueContent, QueueItem
-from medloop.feedback import queue
-from medloop.feedback.lanes import Candidate, Signals, choose, doubt, priority
-from medloop.feedback.novelty import Seen
-from medloop.feedback.propose import answer_key, from_samples, propose, spread
-from medloop.feedback.queue import QueueConfig
+from medloop.feedback.review import queue
+from medloop.feedback.review.lanes import Candidate, Signals, choose, doubt, priority
+from medloop.feedback.review.novelty import Seen
+from medloop.feedback.review.propose import answer_key, from_samples, propose, spread
+from medloop.feedback.review.queue import QueueConfig
 from medloop.settings import Settings
-from medloop.store import quarantine, records
-from medloop.store import queue as rows
 from medloop.store.db import Store, open_store
+from medloop.store.records import crud, quarantine
+from medloop.store.records import review_queue as rows
 
 KEEN = QueueConfig(explore=0, learn=0)
 
@@ -120,10 +120,10 @@ def test_a_share_is_drawn_at_random_whatever_the_reasons() -> None:
 
 
 def test_a_fill_takes_traces_pairs_and_complaints_and_says_why(store: Store) -> None:
-    records.add(
+    crud.add(
         store, [trace("t1", "chest pain", "rest"), trace("t2", "chest pain", "call 112"), trace("t3", "a cold", "tea")], actor="t"
     )
-    records.add(store, [thumb("t3", "u", up=False)], actor="t")
+    crud.add(store, [thumb("t3", "u", up=False)], actor="t")
     found = propose(store, SIGNALS, actor="t")
     kinds = {row.trace_id: row.kind for row in rows.listed(store) if row.kind != "compare"}
     assert kinds == {"t1": "rate", "t2": "rate", "t3": "correct"} and found.added == 4
@@ -134,14 +134,14 @@ def test_a_fill_takes_traces_pairs_and_complaints_and_says_why(store: Store) -> 
 
 
 def test_what_enough_people_judged_is_not_asked_again(desk: Store) -> None:
-    records.add(desk, [trace("t1", "a cold", "tea"), trace("t2", "a cough", "honey")], actor="t")
-    records.add(desk, [thumb("t1", "ann", up=True), thumb("t1", "ben", up=True), thumb("t2", "ann", up=True)], actor="t")
+    crud.add(desk, [trace("t1", "a cold", "tea"), trace("t2", "a cough", "honey")], actor="t")
+    crud.add(desk, [thumb("t1", "ann", up=True), thumb("t1", "ben", up=True), thumb("t2", "ann", up=True)], actor="t")
     propose(desk, SIGNALS, actor="t")
     assert [row.trace_id for row in rows.listed(desk)] == ["t2"]
 
 
 def test_a_fill_tops_up_to_the_wanted_size(desk: Store) -> None:
-    records.add(desk, [trace(f"t{n}", f"word{n} thing{n}", "tea") for n in range(30)], actor="t")
+    crud.add(desk, [trace(f"t{n}", f"word{n} thing{n}", "tea") for n in range(30)], actor="t")
     config = QueueConfig(size=12)
     assert propose(desk, SIGNALS, config=config, actor="t").added == 12
     assert propose(desk, SIGNALS, config=config, actor="t").added == 0
@@ -150,7 +150,7 @@ def test_a_fill_tops_up_to_the_wanted_size(desk: Store) -> None:
 
 
 def test_conflicts_on_file_reach_traces_and_are_asked_themselves(desk: Store) -> None:
-    records.add(desk, [trace("t1", "a cold", "tea")], actor="t")
+    crud.add(desk, [trace("t1", "a cold", "tea")], actor="t")
     signals = Signals(strata, gaps={answer_key("a cold", "tea"): 0.7})
     propose(desk, signals, extra=from_samples([("a cough", "honey", None, 0.9)], pairs=False), actor="t")
     assert {row.trace_id: row.reasons["disagreement"] for row in rows.listed(desk)} == {"t1": 0.7, None: 0.9}
@@ -183,7 +183,7 @@ def shown(store: Store, rater: str = "ann") -> str:
 
 def test_the_queue_keeps_and_shows_no_name_and_no_number_but_still_names_the_trace(desk: Store) -> None:
     given = [trace("t1", NAMED, "Rest, Mary Johnson."), trace("t2", NAMED, "Mary Johnson, call 120.")]
-    records.add(desk, given, actor="t")
+    crud.add(desk, given, actor="t")
     assert propose(desk, SIGNALS, actor="t").added == 3 and propose(desk, SIGNALS, actor="t").added == 0
     assert {row.trace_id for row in rows.listed(desk)} == {"t1", "t2"}
     said = shown(desk)
@@ -191,7 +191,7 @@ def test_the_queue_keeps_and_shows_no_name_and_no_number_but_still_names_the_tra
 
 
 def test_what_waits_or_was_refused_is_not_proposed_and_what_was_released_is(desk: Store) -> None:
-    records.add(desk, [trace(f"t{n}", f"chest pain word{n}", "rest") for n in range(4)], actor="t")
+    crud.add(desk, [trace(f"t{n}", f"chest pain word{n}", "rest") for n in range(4)], actor="t")
     for n in (1, 2, 3):
         hold(desk, f"t{n}")
     quarantine.decide(desk, "t2", "refused", actor="u")
@@ -202,7 +202,7 @@ def test_what_waits_or_was_refused_is_not_proposed_and_what_was_released_is(desk
 
 def test_the_trace_of_a_refused_record_is_not_proposed(desk: Store) -> None:
     said = thumb("t1", "u", up=False)
-    records.add(desk, [trace("t1", "a cold", "tea"), said], actor="t")
+    crud.add(desk, [trace("t1", "a cold", "tea"), said], actor="t")
     hold(desk, said.feedback_id, "rlhf_feedback")
     quarantine.decide(desk, said.feedback_id, "refused", actor="u")
     assert propose(desk, SIGNALS, actor="t").added == 0
@@ -210,7 +210,7 @@ def test_the_trace_of_a_refused_record_is_not_proposed(desk: Store) -> None:
 
 def test_what_cannot_be_scrubbed_or_is_doubted_is_not_proposed_unless_somebody_released_it(desk: Store) -> None:
     odd = "Пациент жалуется на боль в груди"
-    records.add(desk, [trace("t1", SPELT, "rest"), trace("t2", odd, "rest"), trace("t3", odd, "call 120")], actor="t")
+    crud.add(desk, [trace("t1", SPELT, "rest"), trace("t2", odd, "rest"), trace("t3", odd, "call 120")], actor="t")
     hold(desk, "t3")
     quarantine.decide(desk, "t3", "released", actor="u")
     propose(desk, SIGNALS, extra=from_samples([(odd, "tea", None, None), (SPELT, "tea", None, None)], pairs=False), actor="t")
@@ -219,7 +219,7 @@ def test_what_cannot_be_scrubbed_or_is_doubted_is_not_proposed_unless_somebody_r
 
 @pytest.mark.parametrize("gone", ["t1", "t2"])
 def test_an_item_whose_trace_is_held_later_is_handed_to_nobody_and_comes_back_when_it_is_released(desk: Store, gone: str) -> None:
-    records.add(desk, [trace("t1", "chest pain", "rest"), trace("t2", "chest pain", "call 112")], actor="t")
+    crud.add(desk, [trace("t1", "chest pain", "rest"), trace("t2", "chest pain", "call 112")], actor="t")
     propose(desk, SIGNALS, actor="t")
     pair = queue.next_item(desk, "ann", kinds=["compare"])
     assert pair is not None
@@ -235,10 +235,10 @@ def test_an_item_whose_trace_is_held_later_is_handed_to_nobody_and_comes_back_wh
 
 
 def test_items_that_wait_in_vain_leave_their_places_to_others(desk: Store) -> None:
-    records.add(desk, [trace("t1", "a cold", "tea")], actor="t")
+    crud.add(desk, [trace("t1", "a cold", "tea")], actor="t")
     propose(desk, SIGNALS, config=QueueConfig(size=1), actor="t")
     hold(desk, "t1")
-    records.add(desk, [trace("t2", "a cough", "honey")], actor="t")
+    crud.add(desk, [trace("t2", "a cough", "honey")], actor="t")
     assert propose(desk, SIGNALS, config=QueueConfig(size=1), actor="t").added == 1
 
 

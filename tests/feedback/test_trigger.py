@@ -16,8 +16,8 @@ from medloop.feedback.trigger import Measured, TriggerConfig, look, maybe_trigge
 from medloop.jobs import queue as jobs
 from medloop.jobs.retrain import Retrainer, file_jobs
 from medloop.settings import Settings
-from medloop.store import consents, quarantine, records, triggers
 from medloop.store.db import Store, open_store
+from medloop.store.records import consents, crud, quarantine, triggers
 from medloop.testing.feedback import vote
 
 TEN = TriggerConfig(every=10)
@@ -30,7 +30,7 @@ def feedback(**said: Any) -> Feedback:
 
 def add(store: Store, n: int, **said: Any) -> list[Feedback]:
     new = [feedback(**said) for _ in range(n)]
-    records.add(store, new, actor="test")
+    crud.add(store, new, actor="test")
     return new
 
 
@@ -198,7 +198,7 @@ def test_the_process_that_files_builds_the_data_and_leaves_a_job(sqlite_settings
     with open_store(settings) as store:
         for n in range(10):
             vote_on = vote(n, f"rest {n}", f"run {n}", "a", preference_id=f"pref_{n}")
-            records.add(store, [vote_on], actor="test")
+            crud.add(store, [vote_on], actor="test")
         with Retrainer(store, settings, every_s=0.05).running():
             deadline = time.monotonic() + 120
             while not (found := triggers.listed(store)) or found[0].job_id is None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import TrainRequest
-from medloop.jobs import entry, queue, worker
-from medloop.loop import init_workspace
+from medloop.jobs import job_row, queue, worker
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store.artifacts import file_sha256
+from medloop.store.files.artifacts import file_sha256
 
 TINY = {"max_new_tokens": 8, "held_out_n": 3, "lora_r": 2, "lora_alpha": 4}
 STEPS = {"steps": 6, "prompts_per_step": 2, "samples": 2, "save_every": 2, "eval_every": 3, **TINY}
@@ -54,7 +54,7 @@ def die(*_: Any, **__: Any) -> None:
 
 def without_pictures() -> None:
     """One takes longer than all steps of these runs."""
-    from medloop.train import rl_publish
+    from medloop.train.rl import result as rl_publish
 
     rl_publish.draw = lambda *_, **__: b""
 
@@ -171,8 +171,8 @@ def wait_for(check: Any, seconds: float = 180.0) -> Any:
     raise AssertionError("waited in vain")
 
 
-def row(settings: Settings, job_id: str) -> entry.Entry:
-    return entry.read(queue.folder_of(job_id, settings))
+def row(settings: Settings, job_id: str) -> job_row.Entry:
+    return job_row.read(queue.folder_of(job_id, settings))
 
 
 class Dead:

@@ -11,9 +11,9 @@ from job_runs import RUNS, make_workspace, outcome, row, start, submit, wait_for
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.jobs import entry, queue, worker
+from medloop.jobs import job_row, queue, worker
 from medloop.jobs.supervisor import Supervisor
-from medloop.train.checkpoint import load_newest
+from medloop.train.runs.checkpoint import load_newest
 
 TICKS = {"GRPO": 34, "PPO": 52, "IRS": 27}  # of these runs, from the first held-out question to the result
 
@@ -116,7 +116,7 @@ def test_a_paused_job_says_why_and_keeps_its_checkpoint(settings, children):
     assert kept is not None and kept.step == 2 and not list(settings.home.rglob("*.tmp-*"))
     (settings.home / "filler").unlink()
     assert queue.resume(job_id, settings).state == "queued"  # whoever does not want to wait
-    assert entry.read(queue.folder_of(job_id, settings)).waits_for is None
+    assert job_row.read(queue.folder_of(job_id, settings)).waits_for is None
     queue.cancel(job_id, settings)
 
 

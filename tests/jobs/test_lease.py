@@ -10,8 +10,8 @@ from job_runs import Dead, claim_and_die, finish, outcome, row, start, submit, w
 
 from medloop.contracts import JobDetail
 from medloop.errors import BusyError
-from medloop.jobs import entry, lease, queue
-from medloop.jobs.entry import LostLeaseError, StateError
+from medloop.jobs import job_row, lease, queue
+from medloop.jobs.job_row import LostLeaseError, StateError
 from medloop.jobs.lease import LOST, claim
 from medloop.jobs.supervisor import Supervisor
 
@@ -43,7 +43,7 @@ def test_who_lost_the_job_cannot_report_nor_end_it(settings):
     job_id = submit(settings)
     folder = queue.folder_of(job_id, settings)
     with claim(folder) as held:
-        entry.change(folder, lambda now: now.model_copy(update={"token": now.token + 1}))
+        job_row.change(folder, lambda now: now.model_copy(update={"token": now.token + 1}))
         before = (folder / "status.json").read_bytes()
         for write in (held.check, held.beat, lambda: held.report(JobDetail()), lambda: held.end("succeeded")):
             with pytest.raises(LostLeaseError):
@@ -59,7 +59,7 @@ def test_a_lost_lease_closes_the_folder_to_the_trainer(settings):
     with claim(folder) as held:
         job = HeldJob(folder, settings.home / "models/rl/x", {}, held)
         assert job.metrics.name == "metrics.jsonl" and job.checkpoints.name == "checkpoints"
-        entry.change(folder, lambda now: now.model_copy(update={"token": now.token + 1}))
+        job_row.change(folder, lambda now: now.model_copy(update={"token": now.token + 1}))
         for path in ("metrics", "checkpoints"):
             with pytest.raises(LostLeaseError):
                 getattr(job, path)
@@ -112,12 +112,12 @@ def test_a_holder_that_could_not_be_killed_may_not_write_when_it_wakes(settings,
 
 def stop_with_the_row(settings, job_id):
     folder = queue.folder_of(job_id, settings)
-    with claim(folder), entry.row_lock(folder):
+    with claim(folder), job_row.row_lock(folder):
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def test_a_holder_stopped_while_it_holds_its_row_is_ended_too(settings, children, monkeypatch):
-    monkeypatch.setattr(entry, "ROW_WAIT_S", 0.3)
+    monkeypatch.setattr(job_row, "ROW_WAIT_S", 0.3)
     job_id = submit(settings)
     child = start(children, stop_with_the_row, settings, job_id)
     wait_for(lambda: row(settings, job_id).state == "running")
@@ -170,7 +170,7 @@ def test_the_pause_before_a_restart_grows(settings, children):
         finish(children, claim_and_die, settings, job_id)
         supervisor.look()
         waits.append(row(settings, job_id).ready_at - time.monotonic())
-        entry.change(queue.folder_of(job_id, settings), lambda now: now.model_copy(update={"ready_at": 0.0}))
+        job_row.change(queue.folder_of(job_id, settings), lambda now: now.model_copy(update={"ready_at": 0.0}))
     assert waits[0] > 50 and waits[1] > 2 * waits[0] and waits[2] > 2 * waits[1]
 
 

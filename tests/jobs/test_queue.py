@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from medloop.cli import app
 from medloop.contracts import TrainRequest
 from medloop.errors import ConfigError, MedloopError, NoSpaceError
-from medloop.jobs import entry, preflight, queue, requests, supervisor
-from medloop.jobs.entry import StateError, UnknownJobError
+from medloop.jobs import job_row, preflight, queue, requests, supervisor
+from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.lease import claim
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
@@ -92,7 +92,7 @@ def test_states_change_only_as_they_may(settings):
     assert queue.cancel(job_id, settings).state == "cancelled"
     assert queue.cancel(job_id, settings).state == "cancelled"
     assert queue.resume(job_id, settings).state == "queued"
-    entry.change(queue.folder_of(job_id, settings), lambda now: now.model_copy(update={"state": "succeeded"}))
+    job_row.change(queue.folder_of(job_id, settings), lambda now: now.model_copy(update={"state": "succeeded"}))
     for change in (queue.cancel, queue.resume):
         with pytest.raises(StateError, match="succeeded"):
             change(job_id, settings)
@@ -109,16 +109,16 @@ def test_cancelling_a_job_whose_worker_is_dead_cancels_it_at_once(settings):
 def test_a_state_is_written_even_when_the_disk_is_full(settings, monkeypatch):
     job_id = submit(settings)
     folder = queue.folder_of(job_id, settings)
-    entry.make_reserve(folder)
-    write = entry.atomic_write
+    job_row.make_reserve(folder)
+    write = job_row.atomic_write
 
     def full(path: Path, content: str) -> None:
         if (folder / ".reserve").exists():
             raise NoSpaceError("No space left")
         write(path, content)
 
-    monkeypatch.setattr(entry, "atomic_write", full)
-    entry.change(folder, lambda now: now.model_copy(update={"state": "paused"}))
+    monkeypatch.setattr(job_row, "atomic_write", full)
+    job_row.change(folder, lambda now: now.model_copy(update={"state": "paused"}))
     assert row(settings, job_id).state == "paused" and not (folder / ".reserve").exists()
 
 
@@ -157,7 +157,7 @@ def test_too_little_memory_is_refused_or_warned_of(settings, monkeypatch):
 def test_a_models_size_is_read_from_headers_as_torch_would_count_it(settings):
     import torch
 
-    from medloop.train import estimate
+    from medloop.train.runs import estimate
 
     shape = estimate.shape_of(Path(settings.model), torch.float32, 1)
     size = preflight.size_of(settings.model, settings)

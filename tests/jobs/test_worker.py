@@ -11,8 +11,8 @@ from job_runs import finish, outcome, row, start, submit, wait_for, work, work_s
 
 from medloop.contracts import TrainRequest
 from medloop.errors import InputError
-from medloop.jobs import entry, queue, worker
-from medloop.train.checkpoint import load_newest
+from medloop.jobs import job_row, queue, worker
+from medloop.train.runs.checkpoint import load_newest
 
 
 def stuck(settings, job_id):
@@ -73,19 +73,19 @@ def test_a_step_that_does_not_end_is_ended_within_ten_seconds(settings, children
 def test_a_setting_that_does_not_exist_any_more_fails_the_job_with_its_name(settings):
     """A job can outlive the version that took it."""
     job_id = submit(settings)
-    asked = queue.folder_of(job_id, settings) / entry.REQUEST
+    asked = queue.folder_of(job_id, settings) / job_row.REQUEST
     asked.write_text(asked.read_text().replace('"steps"', '"stepz"'))
     found = worker.work(job_id, settings)
     assert found.state == "failed" and "stepz" in (found.reason or "")
 
 
 def test_an_error_of_our_own_never_quotes_what_it_met(settings, monkeypatch):
-    from medloop.train import rl
+    from medloop.train.rl import state
 
     def broken(*_, **__):
         raise KeyError("the patient Li Wei")
 
-    monkeypatch.setattr(rl, "set_up", broken)
+    monkeypatch.setattr(state, "set_up", broken)
     job_id = submit(settings)
     found = worker.work(job_id, settings)
     folder = queue.folder_of(job_id, settings)
@@ -107,7 +107,7 @@ def test_a_run_that_was_published_before_the_kill_is_not_repeated(settings, chil
 def test_the_status_has_every_field_of_document_003(settings):
     job_id = submit(settings, steps=2)
     worker.work(job_id, settings)
-    found = entry.shown(queue.status_of(job_id, settings))
+    found = job_row.shown(queue.status_of(job_id, settings))
     detail = found["detail"]
     assert list(found) == ["job_id", "stage", "state", "detail"] and found["state"] == "succeeded"
     assert {*detail} - {"message"} == {

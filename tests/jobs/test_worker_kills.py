@@ -9,8 +9,8 @@ from job_runs import RUNS, finish, outcome, row, start, submit, work, work_until
 
 from medloop.jobs import queue
 
-IN_A_CHECKPOINT = "medloop.train.checkpoint.save_file"
-BETWEEN_RENAMES = "medloop.store.artifacts._publish"
+IN_A_CHECKPOINT = "medloop.train.runs.checkpoint.save_file"
+BETWEEN_RENAMES = "medloop.store.files.artifacts._publish"
 AT_THE_END = "medloop.jobs.worker._enter"
 
 

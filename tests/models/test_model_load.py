@@ -17,7 +17,7 @@ from medloop.errors import ConfigError, IntegrityError, MissingExtraError, Model
 from medloop.models import require_packages, runtime
 from medloop.models.generate import load_generator
 from medloop.models.load import load, resolve
-from medloop.store.artifacts import new_artifact
+from medloop.store.files.artifacts import new_artifact
 from medloop.testing.models import tiny_model
 
 QUESTION = [(Message(role="user", content="Is it safe?"),)]

@@ -14,9 +14,10 @@ from medloop.cli import app
 from medloop.contracts import Consent, Feedback
 from medloop.errors import InputError
 from medloop.privacy.consent import PURPOSES, Register, record, standing, subject_of
-from medloop.store import audit, consents, quarantine, records
+from medloop.store import audit
 from medloop.store.db import Store, open_store
-from medloop.store.reads import get_audited, read_audited
+from medloop.store.records import consents, crud, quarantine
+from medloop.store.records.audited_read import get_audited, read_audited
 from medloop.store.rotate import rotate
 
 NAME = "patient 4711, Ann Example"
@@ -102,14 +103,14 @@ def test_grant_withdraw_and_show_on_the_command_line(sqlite_settings) -> None:
 
 
 def test_every_read_of_text_leaves_a_line_with_purpose_and_count(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = records.page
-    monkeypatch.setattr(records, "page", lambda *given, **more: real(*given, **more, limit=2))
-    records.add(store, [feedback(feedback_id=f"fb_{n}") for n in range(3)], actor="test")
+    real = crud.page
+    monkeypatch.setattr(crud, "page", lambda *given, **more: real(*given, **more, limit=2))
+    crud.add(store, [feedback(feedback_id=f"fb_{n}") for n in range(3)], actor="test")
     reading = read_audited(store, Feedback, actor="user:li", purpose="data build")
     next(reading)
     line = audit.show(store, 1)[0]
     assert (line["action"], line["detail"]) == ("rlhf_feedback.read", {"purpose": "data build", "rows": 3})
-    records.add(store, [feedback(feedback_id="fb_late")], actor="test")
+    crud.add(store, [feedback(feedback_id="fb_late")], actor="test")
     assert len(list(reading)) == 2  # what came after the line is not handed out
     assert get_audited(store, Feedback, "fb_1", actor="user:li", purpose="review") is not None
     assert audit.show(store, 1)[0]["subject"] == "fb_1"
@@ -119,7 +120,7 @@ def test_every_read_of_text_leaves_a_line_with_purpose_and_count(store: Store, m
 
 
 def held(store: Store, name: str = "fb_1") -> None:
-    records.add(store, [feedback(feedback_id=name, comments="call 1380013")], actor="test")
+    crud.add(store, [feedback(feedback_id=name, comments="call 1380013")], actor="test")
     with store.write() as conn:
         assert quarantine.hold(conn, name, "rlhf_feedback", doubt=1.0, reasons=["a number"], actor="test")
 

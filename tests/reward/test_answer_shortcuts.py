@@ -5,7 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from medloop.reward import answer
+from medloop.reward import answer_text
 
 PIECES = st.lists(st.sampled_from(["chest", "pain", "胸", "痛", "了", "take", "x1", ". ", "，"]), max_size=30)
 WORDS = st.builds(str.join, st.sampled_from(["", " "]), PIECES)
@@ -21,7 +21,7 @@ TAGGED = st.lists(
 def test_an_answer_is_split_as_the_expressions_say(text: str) -> None:
     hidden = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
     chain = re.match(r"\s*<think>(.*?)</think>", text, re.IGNORECASE | re.DOTALL)
-    parts = answer.split_answer(text)
+    parts = answer_text.split_answer(text)
     assert parts.visible == hidden.sub(lambda found: " " * len(found[0]), text)
     assert (parts.chain, parts.chain_start) == ((chain[1], chain.start(1)) if chain else (None, 0))
 
@@ -32,17 +32,17 @@ def test_an_answer_is_split_as_the_expressions_say(text: str) -> None:
 @example("a b c d e f g", "b c d e f g", 0.75)
 @example("a b c d e f g", "a b c d e f", 0.75)
 def test_what_copies_is_never_passed_over(text: str, source: str, share: float) -> None:
-    assert answer.copies(text, source, share) == (answer.copied_share(text, source) >= share)
+    assert answer_text.copies(text, source, share) == (answer_text.copied_share(text, source) >= share)
 
 
 @given(st.text(st.sampled_from("aZ9' -_é胸痛，.K"), max_size=40))
 def test_letters_are_at_least_what_the_bound_says(text: str) -> None:
-    assert answer.letters_at_least(text) <= answer.letters(text)
+    assert answer_text.letters_at_least(text) <= answer_text.letters(text)
 
 
 @given(WORDS, WORDS)
 @example("headache since today", "HEADACHE")
 @example("胸痛了很久，头晕", "痛了很久")  # pairs with a common character do not count
 def test_being_on_topic_is_sharing_content(question: str, text: str) -> None:
-    asked = answer.content(question)
-    assert answer.on_topic(question, text) == (len(asked & answer.content(text)) >= min(2, max(1, len(asked) // 2)))
+    asked = answer_text.content(question)
+    assert answer_text.on_topic(question, text) == (len(asked & answer_text.content(text)) >= min(2, max(1, len(asked) // 2)))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from medloop.contracts import Missing, Sample, Score
-from medloop.reward.combine import MixConfig, build_mix
 from medloop.reward.conflicts import Conflict, rules_view, write_conflicts
-from medloop.store import jsonl
+from medloop.reward.mix import MixConfig, build_mix
+from medloop.store.files import jsonl
 
 QUESTION = "I have crushing chest pain since an hour."
 BAD, GOOD = "Rest and drink some tea, then see how it goes tomorrow morning at home.", "Call an ambulance now. Sit down and rest."

@@ -10,14 +10,15 @@ from typer.testing import CliRunner
 from medloop.cli import app
 from medloop.contracts import Missing, Sample, Score, ScoredAnswer
 from medloop.errors import MedloopError
-from medloop.loop import init_workspace
-from medloop.reward.file import Line
+from medloop.loop.workspace import init_workspace
+from medloop.reward.score_file import Line
 from medloop.settings import resolve
-from medloop.store import jsonl, records
 from medloop.store.db import open_store
+from medloop.store.files import jsonl
+from medloop.store.records import crud
+from medloop.teacher.component import TeacherPart
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import Files
-from medloop.teacher.part import TeacherPart
 from medloop.testing.teacher_server import TeacherServer
 
 ROWS: list[dict[str, Any]] = [
@@ -102,7 +103,7 @@ def test_rewards_survive_the_store_and_a_second_scoring_adds_nothing(workspace: 
     for _ in range(2):
         score("--store")
     with open_store(resolve({"home": workspace}).settings) as store:
-        kept = list(records.iterate(store, ScoredAnswer))
+        kept = list(crud.iterate(store, ScoredAnswer))
     lines = list(jsonl.read(workspace / "answers_scores.jsonl", Line))
     assert [one.reward for one in kept] == [line.reward for line in lines] and len(kept) == 2
     assert all(part.reason and part.version for one in kept for part in one.reward.parts)
@@ -149,7 +150,9 @@ def test_the_budget_is_one_for_all_calls(tmp_path: Path) -> None:
 
 
 def test_a_judge_that_praises_empty_answers_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medloop.teacher.part.NULL_CEILING", -0.1)  # no verdict praises what it cannot quote, so lower the bar
+    monkeypatch.setattr(
+        "medloop.teacher.component.NULL_CEILING", -0.1
+    )  # no verdict praises what it cannot quote, so lower the bar
     with TeacherServer() as server:
         config = TeacherConfig(base_url=server.url, null_probes=1, backoff_s=0.0)
         part = TeacherPart(config, key="k", files=Files(tmp_path / "j.jsonl", tmp_path / "logs"))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medloop.contracts import Sample
-from medloop.reward.combine import MixConfig, build_mix
+from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.rules.overtriage import CERTAIN, VULNERABLE, Overtriage
 
 RULE = Overtriage()

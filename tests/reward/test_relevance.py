@@ -13,9 +13,9 @@ from transformers import BertConfig, BertForSequenceClassification
 from medloop.contracts import Missing, Sample, Score
 from medloop.errors import MissingExtraError, ModelError
 from medloop.models import minilm
-from medloop.reward.combine import MixConfig, Part, build_mix
-from medloop.reward.heuristic import script, sentences, shared_with, supported
+from medloop.reward.mix import MixConfig, Part, build_mix
 from medloop.reward.relevance import RelevanceConfig, greedy_f1, load_relevance
+from medloop.reward.word_overlap import script, sentences, shared_with, supported
 from medloop.settings import Settings
 from medloop.testing.models import tiny_tokenizer
 

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from medloop.cli import app
 from medloop.contracts import Sample
 from medloop.errors import InputError, MedloopError
-from medloop.loop import init_workspace
-from medloop.reward import file as reward_file
-from medloop.reward.combine import MixConfig, build_mix
-from medloop.reward.file import Line, read_samples, score_file
-from medloop.store import jsonl
+from medloop.loop.workspace import init_workspace
+from medloop.reward import score_file as reward_file
+from medloop.reward.mix import MixConfig, build_mix
+from medloop.reward.score_file import Line, read_samples, score_file
+from medloop.store.files import jsonl
 
 ROWS: list[dict[str, Any]] = [
     {"id": "a", "question": "I have crushing chest pain.", "answer": "Call an ambulance now. Sit down and wait for help to come."},

@@ -10,9 +10,9 @@ import pytest
 
 from medloop.contracts import Component, Missing, Sample, Score
 from medloop.errors import IntegrityError, ModelError
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.models.classify import Classifier
-from medloop.reward.combine import MixConfig, Part, build_mix
+from medloop.reward.mix import MixConfig, Part, build_mix
 from medloop.reward.model import RewardModel, load_reward_model
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model

@@ -5,7 +5,7 @@ import pytest
 from medloop.contracts import Sample, Score
 from medloop.embedded.corpus import generate
 from medloop.errors import ConfigError
-from medloop.reward.combine import MixConfig, build_mix
+from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.rules import RULES, load_rules
 
 

@@ -16,11 +16,12 @@ from fastapi import FastAPI
 from sec_world import World
 
 from medloop.api import policy
-from medloop.api.app import OPEN, create_app
+from medloop.api.app import OPEN
 from medloop.api.routes import feedback_read
 from medloop.feedback.listing import Reader
-from medloop.store import users
 from medloop.store.db import open_store
+from medloop.store.records import users
+from medloop.web.app import create_app
 
 ACCESS = Path(__file__).parents[2] / "docs/stages/access.md"
 

@@ -16,10 +16,10 @@ from fastapi.responses import RedirectResponse
 from payloads import HOSTS, addresses
 from sec_world import World, client_of, served
 
-from medloop.api.app import create_app
 from medloop.jobs import queue, requests
 from medloop.teacher import wire
 from medloop.teacher.failures import Failure
+from medloop.web.app import create_app
 
 # Class 9
 

@@ -14,8 +14,8 @@ from sec_world import World, client_of
 
 from medloop.api import guard, policy
 from medloop.contracts import Feedback
-from medloop.store import records, users
 from medloop.store.db import open_store
+from medloop.store.records import crud, users
 
 # Class 14
 
@@ -194,8 +194,8 @@ def test_forms_do_not_set_what_is_the_servers(world: World) -> None:
     with open_store(world.settings) as store:
         roles = {user.name: user.role for user in users.list_users(store)}
         known = {user.user_id for user in users.list_users(store)} | {None}
-        assert {one.recorded_by for one in records.iterate(store, Feedback)} <= known
-        assert not {one.feedback_id for one in records.iterate(store, Feedback)} & {"fb_mine"}
+        assert {one.recorded_by for one in crud.iterate(store, Feedback)} <= known
+        assert not {one.feedback_id for one in crud.iterate(store, Feedback)} & {"fb_mine"}
     assert roles["clinician"] == "clinician" and roles["newcomer"] == "annotator"
 
 

@@ -19,7 +19,7 @@ from sec_world import World, client_of, opened_files
 
 from medloop.errors import ModelError
 from medloop.jobs import queue, requests
-from medloop.jobs.entry import StateError
+from medloop.jobs.job_row import StateError
 from medloop.jobs.worker import work
 from medloop.models.safety import check_folder
 

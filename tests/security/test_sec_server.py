@@ -21,15 +21,17 @@ import twins
 from payloads import CANARY, PATIENT
 from sec_world import World, client_of, served
 
-from medloop.api import errors, patience
-from medloop.api.app import create_app
+from medloop.api import errors, slow_clients
 from medloop.api.limits import Limits
-from medloop.feedback import incidents, listing, record
+from medloop.feedback import incidents, listing
+from medloop.feedback.submit import submit
 from medloop.jobs import queue
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import audit, users
+from medloop.store import audit
 from medloop.store.db import open_store
+from medloop.store.records import users
+from medloop.web.app import create_app
 
 # Class 20
 
@@ -230,8 +232,8 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 def test_headers_that_never_end_hold_no_connection(world: World, monkeypatch) -> None:
-    monkeypatch.setattr(patience, "HEAD_S", 0.4)
-    with served(create_app(world.settings, supervise=False), http=patience.Patient, timeout_keep_alive=1) as port:
+    monkeypatch.setattr(slow_clients, "HEAD_S", 0.4)
+    with served(create_app(world.settings, supervise=False), http=slow_clients.Patient, timeout_keep_alive=1) as port:
         assert check_waiting(port, wait_s=15) == []  # closed after a second; a busy machine gets more
         assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
 
@@ -255,7 +257,7 @@ def pipelined(port: int, *paths: str) -> list[str]:
 def test_a_full_server_turns_writes_away_without_a_task_and_the_connection_goes_on(world: World, monkeypatch) -> None:
     app = create_app(world.settings, supervise=False, limits=Limits(in_flight=0))
     monkeypatch.setattr("medloop.api.limits.Gate.__call__", lambda self, *request: self.app(*request))  # so it was not the gate
-    with served(app, http=patience.Patient) as port:
+    with served(app, http=slow_clients.Patient) as port:
         paths = ["/api/v1/rlhf/feedback"] * 200
         assert pipelined(port, *paths) == ["503"] * 200 + ["200"]
         assert (pipelined(port, "/api/v1/traces"), pipelined(port, "/api/train")) == (["503", "200"], ["415", "200"])
@@ -263,9 +265,9 @@ def test_a_full_server_turns_writes_away_without_a_task_and_the_connection_goes_
 
 
 def test_a_connection_that_is_turned_away_again_and_again_stays(world: World, monkeypatch) -> None:
-    monkeypatch.setattr(patience, "HEAD_S", 0.3)
+    monkeypatch.setattr(slow_clients, "HEAD_S", 0.3)
     app = create_app(world.settings, supervise=False, limits=Limits(in_flight=0))
-    with served(app, http=patience.Patient) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+    with served(app, http=slow_clients.Patient) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
         for _ in range(8):
             sock.sendall(b"POST /api/v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
             assert sock.recv(65536).startswith(b"HTTP/1.1 503")
@@ -311,7 +313,7 @@ INNER = [
     (listing, "one", "GET", "/api/v1/rlhf/feedback/fb_1"),
     (incidents, "listed", "GET", "/api/v1/rlhf/incidents"),
     (incidents, "count_open", "GET", "/metrics"),
-    (record, "hand_in", "POST", "/api/v1/rlhf/feedback"),
+    (submit, "hand_in", "POST", "/api/v1/rlhf/feedback"),
 ]
 TELLS = re.compile(r"Traceback|0x[0-9a-f]{6,}|\.py\b|line \d+, in|site-packages|/tmp/|sqlalchemy|pydantic", re.I)
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from sec_world import client_of
 
-from medloop.api.app import create_app
 from medloop.errors import MedloopError
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import crypto, users
+from medloop.store import crypto
 from medloop.store.db import open_store
+from medloop.store.records import users
+from medloop.web.app import create_app
 
 ROOT = Path(__file__).parents[2]
 

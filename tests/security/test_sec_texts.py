@@ -18,7 +18,7 @@ from sec_world import World
 from medloop.contracts import Message
 from medloop.jobs.worker import work
 from medloop.models.template import control_ids, encode_example, render_prompt
-from medloop.store import csv_safe
+from medloop.store.files import spreadsheet
 from medloop.testing.models import tiny_tokenizer
 from medloop.web import render
 
@@ -201,7 +201,7 @@ def test_an_export_runs_nothing_and_loses_nothing(world: World) -> None:
         rated(world, text, "other", agent_name="a")
     rows = exported(world)
     assert check_cells(rows) == []
-    back = {csv_safe.unguard(row[rows[0].index("comments")]) for row in rows[1:]}
+    back = {spreadsheet.unguard(row[rows[0].index("comments")]) for row in rows[1:]}
     assert set(FORMULAS) <= back
 
 
@@ -209,5 +209,5 @@ def test_red_a_table_without_the_guard_is_found(world: World, monkeypatch) -> No
     twin = list(csv.reader(io.StringIO(twins.table(FORMULAS), newline="")))
     assert len(check_cells(twin)) >= 12
     rated(world, "=1+1", "other", agent_name="a")
-    monkeypatch.setattr(csv_safe, "guard", lambda text: text)
+    monkeypatch.setattr(spreadsheet, "guard", lambda text: text)
     assert check_cells(exported(world))

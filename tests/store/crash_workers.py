@@ -13,9 +13,11 @@ from pathlib import Path
 
 from medloop.contracts import Feedback
 from medloop.settings import Settings
-from medloop.store import jsonl, records, rotate
-from medloop.store.artifacts import new_artifact
+from medloop.store import rotate
 from medloop.store.db import open_store
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import new_artifact
+from medloop.store.records import crud
 
 
 def batch(writer: str, number: int) -> list[Feedback]:
@@ -30,7 +32,7 @@ def add_records(home: str, url: str, writer: str, start: int, acked: Connection)
     with open_store(Settings(home=Path(home), database_url=url)) as store:
         number = start
         while True:
-            records.add(store, batch(writer, number), actor="crash")
+            crud.add(store, batch(writer, number), actor="crash")
             acked.send(number)
             number += 1
 

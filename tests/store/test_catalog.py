@@ -8,8 +8,8 @@ import pytest
 
 from medloop.errors import IntegrityError
 from medloop.store import audit, catalog
-from medloop.store.artifacts import new_artifact, verify_artifact
 from medloop.store.db import Store
+from medloop.store.files.artifacts import new_artifact, verify_artifact
 
 
 def make(path: Path, text: str) -> Path:

@@ -14,9 +14,10 @@ from sqlalchemy import select, update
 from medloop.contracts import Feedback
 from medloop.errors import ConfigError, IntegrityError, KeyUnavailableError
 from medloop.settings import Settings
-from medloop.store import audit, records, rotate
+from medloop.store import audit, rotate
 from medloop.store.crypto import MasterKey, create_key_file, decode_key, load_master_key, next_key_file
 from medloop.store.db import Store, ensure_master_key, open_store, upgrade
+from medloop.store.records import crud
 from medloop.store.tables import data_keys, rlhf_feedback
 
 
@@ -35,12 +36,12 @@ def feedback(n: int) -> Feedback:
 
 def fill(settings: Settings, *numbers: int) -> None:
     with open_store(settings) as store:
-        records.add(store, [feedback(n) for n in numbers], actor="test")
+        crud.add(store, [feedback(n) for n in numbers], actor="test")
 
 
 def stored(settings: Settings) -> list[Feedback]:
     with open_store(settings) as store:
-        return list(records.iterate(store, Feedback))
+        return list(crud.iterate(store, Feedback))
 
 
 def key_ids(store: Store) -> list[str]:
@@ -94,10 +95,10 @@ def test_wrong_key_stops_reading_and_writing_and_changes_nothing(settings: Setti
 
 def test_store_that_is_open_goes_on_when_the_key_file_vanishes(settings: Settings) -> None:
     with open_store(settings) as store:
-        records.add(store, [feedback(1)], actor="test")
+        crud.add(store, [feedback(1)], actor="test")
         settings.master_key_file.unlink()
-        records.add(store, [feedback(2)], actor="test")
-        assert list(records.iterate(store, Feedback)) == [feedback(1), feedback(2)]
+        crud.add(store, [feedback(2)], actor="test")
+        assert list(crud.iterate(store, Feedback)) == [feedback(1), feedback(2)]
 
 
 def test_key_from_the_environment_needs_no_file(workspace: Path) -> None:
@@ -136,10 +137,10 @@ def test_processes_that_make_the_key_at_once_end_with_the_same(tmp_path: Path) -
 def test_new_data_key_serves_new_rows_and_old_rows_stay_readable(settings: Settings) -> None:
     fill(settings, 1)
     with open_store(settings) as running:
-        records.add(running, [feedback(2)], actor="test")
+        crud.add(running, [feedback(2)], actor="test")
         with open_store(settings) as store:
             done = rotate.rotate(store, data=True, master=True, actor="test")
-        records.add(running, [feedback(3)], actor="test")  # a process that was there before takes the new key too
+        crud.add(running, [feedback(3)], actor="test")  # a process that was there before takes the new key too
         ids = key_ids(running)
         assert ids[0] == ids[1] != ids[2] == done.data_key
     assert stored(settings) == [feedback(1), feedback(2), feedback(3)]

@@ -21,10 +21,12 @@ from sqlalchemy import func, select
 
 from medloop.contracts import Feedback
 from medloop.settings import Settings
-from medloop.store import audit, jsonl, records, rotate
-from medloop.store.artifacts import sweep, verify_artifact
+from medloop.store import audit, rotate
 from medloop.store.check import check
 from medloop.store.db import open_store
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import sweep, verify_artifact
+from medloop.store.records import crud
 from medloop.store.tables import rlhf_feedback
 
 FEW = {"records": 5, "keys": 2, "artifacts": 7, "jsonl": 5}
@@ -33,7 +35,7 @@ kills = pytest.mark.parametrize("kills", [FEW, pytest.param(MANY, marks=pytest.m
 
 # Children are forked from a process that has imported everything, so that a round costs milliseconds.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["medloop.store.records", "medloop.store.rotate", "sqlalchemy.dialects.sqlite", "psycopg"])
+processes.set_forkserver_preload(["medloop.store.records.crud", "medloop.store.rotate", "sqlalchemy.dialects.sqlite", "psycopg"])
 
 
 class Killer:
@@ -89,9 +91,7 @@ def test_acknowledged_records_survive_once_and_batches_stay_whole(settings: Sett
             assert report.ok, report.problem
     with open_store(settings) as store:
         for writer, last in killer.acked.items():  # the client repeats everything: nothing is added twice
-            assert (
-                records.add(store, [row for n in range(last + 1) for row in crash_workers.batch(writer, n)], actor="again") == 0
-            )
+            assert crud.add(store, [row for n in range(last + 1) for row in crash_workers.batch(writer, n)], actor="again") == 0
         assert check(store).problems == ()
         print(f"{killer.killed} kills, {audit.verify(store).rows} rows", file=sys.stderr)  # noqa: T201
 
@@ -113,12 +113,12 @@ def assert_whole(store, acked: dict[str, int]) -> None:
 def test_rows_stay_readable_while_key_rotation_is_killed(settings: Settings, kills: dict[str, int]) -> None:
     rows = [row for n in range(20) for row in crash_workers.batch("x", n)]
     with open_store(settings) as store:
-        records.add(store, rows, actor="test")
+        crud.add(store, rows, actor="test")
     killer = Killer(crash_workers.rotate_keys, str(settings.home), settings.url, ("r",))
     while killer.killed < kills["keys"]:
         killer.round()
         with open_store(settings) as store:
-            assert list(records.iterate(store, Feedback)) == rows
+            assert list(crud.iterate(store, Feedback)) == rows
             assert audit.verify(store).ok
     with open_store(settings) as store:
         rotate.reencrypt(store, actor="test")

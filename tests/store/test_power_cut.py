@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from medloop.errors import InputError
-from medloop.store import jsonl
-from medloop.store.artifacts import atomic_write, new_artifact, sweep, verify_artifact
 from medloop.store.crypto import create_key_file, read_key_file
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import atomic_write, new_artifact, sweep, verify_artifact
 
 
 class Disk:

@@ -16,9 +16,9 @@ from sqlalchemy import text
 from medloop.cli import main
 from medloop.contracts import Feedback
 from medloop.settings import Settings
-from medloop.store import records
 from medloop.store.check import check
 from medloop.store.db import open_store
+from medloop.store.records import crud
 
 
 class Result:
@@ -46,7 +46,7 @@ def run(settings: Settings, capsys, monkeypatch):
 def fill(settings: Settings, rows: int = 3) -> None:
     given = {"session_id": "s", "agent_name": "a", "user_query": "canary", "agent_response": "r", "rating": 3}
     with open_store(settings) as store:
-        records.add(store, [Feedback(feedback_id=f"fb_{n}", **given) for n in range(rows)], actor="dr [red]who\x1b")
+        crud.add(store, [Feedback(feedback_id=f"fb_{n}", **given) for n in range(rows)], actor="dr [red]who\x1b")
 
 
 def test_upgrade_says_what_it_did(run, settings: Settings) -> None:

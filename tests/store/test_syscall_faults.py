@@ -16,12 +16,14 @@ import pytest
 
 from medloop.contracts import Feedback
 from medloop.errors import InputError, NoSpaceError
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import audit, jsonl, records
-from medloop.store.artifacts import new_artifact, sweep, verify_artifact
+from medloop.store import audit
 from medloop.store.check import check
 from medloop.store.db import ensure_master_key, open_store, upgrade
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import new_artifact, sweep, verify_artifact
+from medloop.store.records import crud
 
 STRACE = shutil.which("strace")
 needs_strace = pytest.mark.skipif(
@@ -99,7 +101,7 @@ def found(work: str, home: Path) -> int:
         assert [row["n"] for row in rows] == list(range(len(rows)))  # a killed append may leave some of its lines
         return int(len(rows) == 3)
     with open_store(Settings(home=home)) as store:
-        rows = list(records.iterate(store, Feedback))
+        rows = list(crud.iterate(store, Feedback))
         assert len(rows) in (0, 3) and check(store).problems == () and audit.verify(store).ok
         return len(rows) // 3
 
@@ -173,7 +175,7 @@ def test_full_disk_stops_every_kind_of_write_cleanly_and_work_goes_on_with_new_s
         with pytest.raises(NoSpaceError, match="No space left"):
             while True:
                 batch = [Feedback(feedback_id=f"fb_{len(acked)}_{n}", **given) for n in range(10)]
-                records.add(store, batch, actor="test")
+                crud.add(store, batch, actor="test")
                 acked += [row.feedback_id for row in batch]
         with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as file:
             while True:
@@ -185,8 +187,8 @@ def test_full_disk_stops_every_kind_of_write_cleanly_and_work_goes_on_with_new_s
         assert not any(path.name.startswith(".a") for path in small_disk.iterdir())
         (small_disk / "ballast").unlink()
         subprocess.run(["mount", "-o", "remount,size=4m", small_disk], check=True)
-        assert [row.feedback_id for row in records.iterate(store, Feedback)] == acked
-        records.add(store, [Feedback(**given)], actor="test")
+        assert [row.feedback_id for row in crud.iterate(store, Feedback)] == acked
+        crud.add(store, [Feedback(**given)], actor="test")
         make(small_disk / "a")
         assert check(store).problems == () and audit.verify(store).ok
 

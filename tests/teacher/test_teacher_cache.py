@@ -13,7 +13,7 @@ import pytest
 
 from medloop.contracts import Judgement
 from medloop.errors import BusyError, NoSpaceError
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 from medloop.teacher.judge import _alone
 from medloop.testing.teacher_server import TeacherServer
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from medloop.loop import init_workspace
-from medloop.store import jsonl
+from medloop.loop.workspace import init_workspace
+from medloop.store.files import jsonl
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.verdict import CRITERIA
 from medloop.testing.records import record

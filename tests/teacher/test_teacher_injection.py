@@ -7,10 +7,10 @@ import pytest
 from medloop.contracts import canonical_json, sha256_id
 from medloop.teacher import verdict
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.fence import MARK, as_data, neutral
-from medloop.teacher.fence import VERSION as FENCE
+from medloop.teacher.injection.fence import MARK, as_data, neutral
+from medloop.teacher.injection.fence import VERSION as FENCE
+from medloop.teacher.injection.topic import on_topic
 from medloop.teacher.judge import Files, Item, judge_all
-from medloop.teacher.topic import on_topic
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
 from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD
 from medloop.testing.teacher_server import Judge, TeacherServer, gullible

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from medloop.errors import ConfigError
-from medloop.teacher import prompts, verdict
+from medloop.teacher import prompt_templates, verdict
 from medloop.teacher.failures import Failure, Usage
 from medloop.teacher.wire import Reply
 from medloop.testing.teacher_server import form
@@ -15,9 +15,9 @@ ANSWER = "Please rest and drink water. See a doctor if it lasts three days. It i
 VERSIONS = {"judge": "1-d9a71185", "review": "1-f1d192f8"}
 
 
-@pytest.mark.parametrize("name", prompts.names())
+@pytest.mark.parametrize("name", prompt_templates.names())
 def test_every_variable_arrives(name: str) -> None:
-    template = prompts.load(name)
+    template = prompt_templates.load(name)
     values = {variable: f"<mark of {variable}> {{{{fence}}}}" for variable in template.variables}
     text = "\n".join(message["content"] for message in template.render(**values))
     assert all(value in text for value in values.values()) and "json" in text.lower()
@@ -26,18 +26,18 @@ def test_every_variable_arrives(name: str) -> None:
 @pytest.mark.parametrize("values", [{}, {"fence": "a", "data": "b", "criteria": "c", "faults": "d", "more": "e"}])
 def test_missing_and_unknown_variables_are_errors(values: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="variables do not fit"):
-        prompts.load("judge").render(**values)
+        prompt_templates.load("judge").render(**values)
 
 
 def test_an_unknown_template_is_named_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'grade'.*judge, review"):
-        prompts.load("grade")
+        prompt_templates.load("grade")
 
 
-@pytest.mark.parametrize("name", prompts.names())
+@pytest.mark.parametrize("name", prompt_templates.names())
 def test_a_changed_text_has_a_new_number(name: str) -> None:
     """A template's text may change only together with its number: pin the new version here."""
-    assert prompts.load(name).version == VERSIONS[name]
+    assert prompt_templates.load(name).version == VERSIONS[name]
 
 
 def reply(content: Any) -> Reply:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 from medloop.teacher import review
 from medloop.teacher.probe import PROBES, pinned, probe
 from medloop.testing.records import record

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
 

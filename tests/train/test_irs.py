@@ -10,11 +10,12 @@ from safetensors.torch import load_file
 
 from medloop.contracts import ModelRef, Reward, Sample
 from medloop.models.load import load
-from medloop.models.rollout import Sampled, Sampler, stop_ids
+from medloop.models.rollout.sampler import Sampled, Sampler, stop_ids
 from medloop.testing.fakes import FakeScorer
-from medloop.train import irs, rl
-from medloop.train.experience import Experience, Question, read_questions
+from medloop.train import irs
 from medloop.train.irs import IRSRunConfig, select
+from medloop.train.rl import state
+from medloop.train.rl.rollout import Experience, Question, read_questions
 
 SMALL = {"max_new_tokens": 12, "held_out_n": 6, "lora_r": 4, "learning_rate": 0.02, "n_candidates": 4, "batch_size": 8}
 
@@ -156,9 +157,9 @@ def test_the_optimizer_is_the_one_that_others_reproduced(settings: Any, monkeypa
     files = {"prompts": "data/processed/train.jsonl", "held_out_n": 0, "model": settings.model, "max_new_tokens": 8}
     config = grpo.GRPOConfig(**files, steps=4, prompts_per_step=2, samples=2, learning_rate=0.02, lora_r=4, max_grad_norm=0.3)
     made = grpo.plan(config, FakeScorer(letters), settings)
-    benches: list[rl.Bench] = []
-    real_set_up = rl.set_up
-    monkeypatch.setattr(rl, "set_up", lambda *given, **more: benches.append(real_set_up(*given, **more)) or benches[0])
+    benches: list[state.Bench] = []
+    real_set_up = state.set_up
+    monkeypatch.setattr(state, "set_up", lambda *given, **more: benches.append(real_set_up(*given, **more)) or benches[0])
     grpo.run(made, settings)
     [bench] = benches
     assert bench.optimizer.defaults["eps"] == 1e-5 and bench.optimizer.defaults["weight_decay"] == 0.0

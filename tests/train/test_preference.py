@@ -21,14 +21,14 @@ from medloop.knobs import build
 from medloop.models.load import load
 from medloop.models.template import encode_example, encode_prompt
 from medloop.settings import Settings
-from medloop.store.artifacts import file_sha256, verify_artifact
+from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
 from medloop.train import preference
-from medloop.train.checkpoint import load_newest
-from medloop.train.pairs import Pair
+from medloop.train.configs.preference_config import DPOConfig, KTOConfig
+from medloop.train.examples.pairs import Pair
 from medloop.train.preference import balance, find_job, plan, run, train_preference
-from medloop.train.preference_config import DPOConfig, KTOConfig
-from medloop.train.preference_report import Read, area, of_pairs
+from medloop.train.reports.preference_report import Read, area, of_pairs
+from medloop.train.runs.checkpoint import load_newest
 from medloop.train.sft import SFTConfig, train_sft
 
 ROOT = Path(__file__).parents[2]
@@ -384,7 +384,11 @@ def test_killed_at_any_point_it_ends_with_the_same_bytes(clinic, children, tmp_p
     assert start(children, whole, kind) == 0
     for step in (1, 3, 8, 11):
         assert start(children, clinic, kind, step) == -signal.SIGKILL
-    for place in ("medloop.train.checkpoint.save_file", "medloop.train.preference._judge", "medloop.train.publish.obey_umask"):
+    for place in (
+        "medloop.train.runs.checkpoint.save_file",
+        "medloop.train.preference._judge",
+        "medloop.train.runs.publish.obey_umask",
+    ):
         assert start(children, clinic, kind, None, place) == -signal.SIGKILL
     assert not (clinic.home / "models/lora" / name).exists()
     assert start(children, clinic, kind) == 0

@@ -16,9 +16,9 @@ from medloop.errors import ConfigError, InputError, IntegrityError
 from medloop.knobs import build
 from medloop.models.classify import open_classifier
 from medloop.settings import Settings
-from medloop.store.artifacts import file_sha256, verify_artifact
+from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_encoder
-from medloop.train.pairs import encode_pairs, read_pairs, split_by_prompt
+from medloop.train.examples.pairs import encode_pairs, read_pairs, split_by_prompt
 from medloop.train.reward_model import RewardModelConfig, find_job, plan, run, train_reward
 
 ROOT = Path(__file__).parents[2]
@@ -203,7 +203,7 @@ def test_killed_at_any_point_it_ends_with_the_same_bytes(settings, preferences, 
     assert start(children, untouched) == 0
     for step in (3, 8):
         assert start(children, settings, step) == -signal.SIGKILL
-    for place in ("medloop.train.reward_report.measure", "medloop.train.publish.obey_umask"):
+    for place in ("medloop.train.reports.reward_report.measure", "medloop.train.runs.publish.obey_umask"):
         assert start(children, settings, None, place) == -signal.SIGKILL
     assert not (settings.home / "models/reward/reward").exists()
     assert start(children, settings) == 0

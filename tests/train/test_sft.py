@@ -14,11 +14,11 @@ from medloop.contracts import Message, ModelRef, TrainingCard
 from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, ResultError
 from medloop.models.generate import load_generator
 from medloop.models.load import load, load_tokenizer
-from medloop.store.artifacts import file_sha256, verify_artifact
+from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
-from medloop.train import trl_resume, trl_sft
-from medloop.train.examples import IGNORED, encode_file
+from medloop.train.examples.sft_examples import IGNORED, encode_file
 from medloop.train.sft import SFTConfig, find_job, plan, run, train_sft
+from medloop.train.trl import resumable, sft_trainer
 
 
 def config(settings, **more) -> SFTConfig:
@@ -106,10 +106,10 @@ def test_the_loss_does_not_depend_on_the_micro_batch(settings, micro: int):
 
 
 def test_the_cheap_loss_on_a_cpu_is_the_loss_of_trl(settings, monkeypatch: pytest.MonkeyPatch):
-    agrees = trl_sft.ResumableSFT._direct_agrees
-    monkeypatch.setattr(trl_sft.ResumableSFT, "_direct_agrees", lambda self: agrees(self) or pytest.fail("not used"))
+    agrees = sft_trainer.ResumableSFT._direct_agrees
+    monkeypatch.setattr(sft_trainer.ResumableSFT, "_direct_agrees", lambda self: agrees(self) or pytest.fail("not used"))
     train_sft(config(settings, name="ours"), settings=settings)
-    monkeypatch.setattr(trl_sft.ResumableSFT, "_direct_agrees", lambda self: False)
+    monkeypatch.setattr(sft_trainer.ResumableSFT, "_direct_agrees", lambda self: False)
     train_sft(config(settings, name="theirs"), settings=settings)
     assert losses(settings, "ours") == pytest.approx(losses(settings, "theirs"), rel=1e-5)
 
@@ -130,7 +130,7 @@ def test_an_architecture_that_scales_its_output_goes_the_way_of_trl(settings, tm
     from medloop.train.sft import _trainer
 
     trainer = _trainer(
-        made, load(ModelRef(base=str(base)), settings), None, 8, trl_resume.Watch(made.job.metrics, lambda _: None, bool)
+        made, load(ModelRef(base=str(base)), settings), None, 8, resumable.Watch(made.job.metrics, lambda _: None, bool)
     )
     assert not trainer.direct
 
@@ -217,13 +217,13 @@ def test_two_processes_may_not_train_one_name(settings):
 
 
 def test_a_loss_that_is_no_number_stops_and_publishes_nothing(settings, monkeypatch: pytest.MonkeyPatch):
-    real = trl_sft.ResumableSFT.compute_loss
+    real = sft_trainer.ResumableSFT.compute_loss
 
     def broken(self, *args, **kwargs):
         loss = real(self, *args, **kwargs)
         return loss * math.nan if self.state.global_step == 4 else loss
 
-    monkeypatch.setattr(trl_sft.ResumableSFT, "compute_loss", broken)
+    monkeypatch.setattr(sft_trainer.ResumableSFT, "compute_loss", broken)
     with pytest.raises(ResultError, match="no longer a number at step 5"):
         train_sft(config(settings), settings=settings)
     assert not (settings.home / "models/lora/sft").exists()
@@ -232,14 +232,14 @@ def test_a_loss_that_is_no_number_stops_and_publishes_nothing(settings, monkeypa
 
 def test_out_of_memory_halves_the_micro_batch_and_goes_on(settings, monkeypatch: pytest.MonkeyPatch):
     train_sft(config(settings, name="roomy"), settings=settings)
-    real = trl_sft.ResumableSFT.training_step
+    real = sft_trainer.ResumableSFT.training_step
 
     def narrow(self, model, inputs, *args):
         if len(inputs["input_ids"]) > 2 and self.state.global_step >= 4:
             raise torch.OutOfMemoryError("no room")
         return real(self, model, inputs, *args)
 
-    monkeypatch.setattr(trl_sft.ResumableSFT, "training_step", narrow)
+    monkeypatch.setattr(sft_trainer.ResumableSFT, "training_step", narrow)
     train_sft(config(settings, name="tight"), settings=settings)
     assert losses(settings, "tight") == pytest.approx(losses(settings, "roomy"), rel=1e-4)
 

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from medloop.settings import Settings
-from medloop.store.artifacts import file_sha256
+from medloop.store.files.artifacts import file_sha256
 from medloop.train.sft import SFTConfig, find_job, plan, run
 
 TIMES = ("ts", "tokens_per_second")
@@ -72,7 +72,12 @@ def test_killed_at_random_steps_it_ends_with_the_same_bytes(settings, children, 
 
 
 @pytest.mark.parametrize(
-    "place", ["medloop.train.checkpoint.save_file", "medloop.store.artifacts._publish", "medloop.train.publish.obey_umask"]
+    "place",
+    [
+        "medloop.train.runs.checkpoint.save_file",
+        "medloop.store.files.artifacts._publish",
+        "medloop.train.runs.publish.obey_umask",
+    ],
 )
 def test_killed_inside_a_checkpoint_or_at_the_very_end_it_ends_with_the_same_bytes(settings, children, golden, place: str):
     assert start(children, settings, "killed", 5) == -signal.SIGKILL

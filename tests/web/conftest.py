@@ -13,13 +13,14 @@ import pytest
 from fastapi.testclient import TestClient
 from web_world import PASSWORD, Browser
 
-from medloop.api.app import create_app
 from medloop.contracts import Trace
 from medloop.contracts.queue import QueueItem
-from medloop.loop import init_workspace
+from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import passwords, queue, records, users
+from medloop.store import passwords
 from medloop.store.db import open_store
+from medloop.store.records import crud, review_queue, users
+from medloop.web.app import create_app
 
 
 @pytest.fixture(autouse=True)
@@ -57,8 +58,8 @@ def fill(store):
     """Put traces and items of the queue into the store."""
 
     def put(*given: Trace | QueueItem) -> None:
-        records.add(store, [one for one in given if isinstance(one, Trace)], actor="test")
-        queue.add_items(store, [one for one in given if isinstance(one, QueueItem)], actor="test")
+        crud.add(store, [one for one in given if isinstance(one, Trace)], actor="test")
+        review_queue.add_items(store, [one for one in given if isinstance(one, QueueItem)], actor="test")
 
     return put
 

@@ -9,7 +9,7 @@ from web_world import BAD, GOOD, PASSWORD, QUESTION, item, trace
 from xss import PAYLOADS
 
 from medloop.contracts import Correction, Feedback, Preference
-from medloop.store import quarantine, records, users
+from medloop.store.records import crud, quarantine, users
 from medloop.web import render
 
 SHOTS = Path(__file__).parents[2] / "build/shots"  # to be looked at; not in the repository
@@ -132,7 +132,7 @@ def test_an_answer_is_rated_with_the_keyboard_alone(visit, store):
     page.keyboard.press("Enter")
     page.wait_for_url("**/web/thanks*")
     page.screenshot(path=SHOTS / "thanks_desk_en.png")
-    (found,) = records.iterate(store, Feedback)
+    (found,) = crud.iterate(store, Feedback)
     assert (found.thumb, found.rating, found.axes, found.comments, found.critical) == (
         "down",
         1,
@@ -154,7 +154,7 @@ def test_two_answers_are_compared_on_a_phone_by_touch(visit, fill, store):
     page.tap("label:has([value=first]) >> nth=0")
     page.tap("main form button[type=submit] >> nth=0")
     page.wait_for_url("**/web/thanks*")
-    (found,) = records.iterate(store, Preference)
+    (found,) = crud.iterate(store, Preference)
     assert {"a": found.response_a, "b": found.response_b}[found.preferred] == first
 
 
@@ -168,7 +168,7 @@ def test_a_correction_starts_from_the_old_words(visit, fill, store):
     page.keyboard.type(" No: call an ambulance.")
     page.dblclick("main form button[type=submit]")
     page.wait_for_url("**/web/thanks*")
-    (found,) = records.iterate(store, Correction)
+    (found,) = crud.iterate(store, Correction)
     assert found.golden == f"{BAD} No: call an ambulance."
 
 
@@ -176,7 +176,7 @@ def hold(store, text: str, by: str = "other") -> str:
     """A record of somebody in quarantine; returns its id."""
     user = users.get_user(store, by).user_id
     said = Feedback(session_id="s", agent_name="x", user_query=text, agent_response=text, rating=3, recorded_by=user)
-    records.add(store, [said], actor="test")
+    crud.add(store, [said], actor="test")
     with store.write() as conn:
         quarantine.hold(conn, said.feedback_id, "rlhf_feedback", doubt=1.0, reasons=[text[:60]], actor="test")
     return said.feedback_id
@@ -217,7 +217,7 @@ def test_everything_works_without_scripts(visit, store):
     page.check("[name=critical]")
     page.click("main form button[type=submit]")
     page.click("button[value=yes]")
-    assert "incident" in page.inner_text("h1") and len(list(records.iterate(store, Feedback))) == 1
+    assert "incident" in page.inner_text("h1") and len(list(crud.iterate(store, Feedback))) == 1
 
 
 def test_a_problem_gets_the_focus_and_leads_to_its_field(visit):
@@ -265,7 +265,7 @@ def send_everywhere(someone, fill, store, text: str) -> list[str]:
     someone.fill_in(f"/web/compare?a={shown.trace_id}&b={other.trace_id}", better="first", comments=text)
     someone.fill_in("/web/correct?own=true", question=text, answer=text, golden=f"{text}.", reason=text)
     axes = Feedback(session_id="s", agent_name=text[:150], user_query=text, agent_response=text, axes={text[:60]: 3}, recorded_by=users.get_user(store, "clinician").user_id)  # fmt: skip
-    records.add(store, [axes], actor=text[:100])
+    crud.add(store, [axes], actor=text[:100])
     change = re.findall(r'href="(/web/\w+\?again=[^"]+)"', someone.get("/web/history").text)
     hold(store, text)
     named = [f"/web/{page}" for page in ("queue", "rate", "compare", "correct", "history", "quarantine")]

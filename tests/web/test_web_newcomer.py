@@ -7,7 +7,7 @@ import pytest
 from web_world import BAD, GOOD, QUESTION, item, trace
 
 from medloop.contracts import Feedback, Preference, utc_now
-from medloop.store import records, users
+from medloop.store.records import crud, users
 from medloop.web.words import Words
 
 SPELT = "电话是幺三八零零一三八零零零"
@@ -25,7 +25,7 @@ SPELT = "电话是幺三八零零一三八零零零"
 )
 def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse, store, fields, said):
     done = browse("clinician").fill_in("/web/rate?own=true", question="q", answer="a", **fields)
-    (found,) = records.iterate(store, Feedback)
+    (found,) = crud.iterate(store, Feedback)
     assert "Thank you. It is stored" in done.text and said in done.text
     for link in ("/web/rate", f"/web/rate?again={found.feedback_id}", "/web/history", "/web/"):
         assert f'href="{link}"' in done.text, link
@@ -88,13 +88,13 @@ def disagreement(store):
         for n in range(60)
     ]
     for n in range(20):
-        records.add(store, [one := trace(GOOD, f"q{n}?")], actor="test")
+        crud.add(store, [one := trace(GOOD, f"q{n}?")], actor="test")
         shared = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "trace_id": one.trace_id}
         made += [
             Feedback(**shared, rating=5 if n % 2 == who else 1, clinician_id=people[who], recorded_by=people[who])
             for who in (0, 1)
         ]
-    records.add(store, made, actor="test")
+    crud.add(store, made, actor="test")
 
 
 def test_what_is_worth_a_look_is_said_in_the_readers_language_by_person(browse, disagreement):

@@ -7,11 +7,12 @@ from web_world import BAD, GOOD, HIDDEN, QUESTION, item, trace
 
 from medloop.contracts import Correction, Feedback, Preference
 from medloop.feedback import incidents
-from medloop.store import audit, lineage, quarantine, records, users
+from medloop.store import audit
+from medloop.store.records import crud, lineage, quarantine, users
 
 
 def all_of(store, kind):
-    return list(records.iterate(store, kind))
+    return list(crud.iterate(store, kind))
 
 
 def id_of(store, name):

@@ -6,10 +6,11 @@ import pytest
 from web_world import HIDDEN
 
 from medloop.contracts import Conversation, Feedback, Message, Trace
-from medloop.feedback.review import Mark, marks
-from medloop.privacy.scrub import assess
-from medloop.store import audit, quarantine, records, users
-from medloop.web import review
+from medloop.feedback.review.quarantine_marks import Mark, marks
+from medloop.privacy.phi.scrub import assess
+from medloop.store import audit
+from medloop.store.records import crud, quarantine, users
+from medloop.web import quarantine_text
 from medloop.web.words import Words
 
 SPELT = "我邻居的电话是幺三八零零一三八零零零，最近总是头晕"  # a number that the scrubber cannot take out
@@ -31,7 +32,7 @@ def hold(store):
             recorded_by=user,
             clinician_id=user,
         )
-        records.add(store, [said], actor="test")
+        crud.add(store, [said], actor="test")
         with store.write() as conn:
             quarantine.hold(
                 conn,
@@ -69,14 +70,14 @@ def test_a_text_is_shown_with_its_doubts_after_the_reading_is_audited(browse, ho
 def test_marks_split_a_text_and_lose_nothing_of_it():
     text = f"Mr Li Wei, call +86 13800138000.\n{SPELT}"
     (found,) = marks([text])
-    (part,) = review.parts([("user_query", text)], [found], Words("zh"))
+    (part,) = quarantine_text.parts([("user_query", text)], [found], Words("zh"))
     assert "".join(piece.text for piece in part.pieces) == text
     assert {piece.label for piece in part.pieces if piece.what == "out"} >= {"电话"} and part.doubts == ("无法去除的号码或地址",)
 
 
 def test_one_reason_is_told_once_and_one_that_is_new_as_it_is():
     found = [Mark(0, 2, "doubt", "something new"), Mark(3, 5, "doubt", "something new"), Mark(6, 8, "taken_out", "NEWKIND")]
-    (part,) = review.parts([("other", "ab cd ef")], [found], Words("zh"))
+    (part,) = quarantine_text.parts([("other", "ab cd ef")], [found], Words("zh"))
     assert part.doubts == ("something new",) and [piece.number for piece in part.pieces if piece.what == "doubt"] == [1, 1]
     assert part.name == "other" and part.pieces[-1].label == "NEWKIND"
 
@@ -84,7 +85,7 @@ def test_one_reason_is_told_once_and_one_that_is_new_as_it_is():
 @pytest.mark.parametrize("text", [SPELT, "Пациент жалуется на боль в груди", "\ud800 a"])
 def test_every_reason_of_the_scan_has_its_words(text):
     (reason,) = assess(text).reasons
-    assert reason in review.DOUBTS and Words("zh")(review.DOUBTS[reason]) != reason
+    assert reason in quarantine_text.DOUBTS and Words("zh")(quarantine_text.DOUBTS[reason]) != reason
 
 
 def test_a_decision_leads_to_the_next_one_and_is_kept_with_its_reason(browse, hold, store):
@@ -153,7 +154,7 @@ def test_later_goes_on_and_comes_round_again(browse, hold):
 def test_a_record_that_was_erased_meanwhile_is_not_there(browse, hold, store):
     record_id = hold()
     with store.write() as conn:
-        table = records.TABLES[Feedback]
+        table = crud.TABLES[Feedback]
         conn.execute(table.delete().where(table.c.feedback_id == record_id))
     assert browse("clinician").get(f"/web/quarantine?record={record_id}").status_code == 404
 
@@ -165,7 +166,7 @@ def test_feedback_on_a_held_trace_leads_to_the_trace_and_cannot_be_released_befo
     said = Feedback(
         session_id="s", agent_name="x", user_query="q", agent_response="a", rating=3, trace_id=trace.trace_id, recorded_by=other
     )
-    records.add(store, [trace, said], actor=other)
+    crud.add(store, [trace, said], actor=other)
     with store.write() as conn:
         for record_id, kind in ((said.feedback_id, "rlhf_feedback"), (trace.trace_id, "traces")):
             quarantine.hold(conn, record_id, kind, doubt=1.0, reasons=[], actor="test")

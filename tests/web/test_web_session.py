@@ -8,10 +8,11 @@ import pytest
 from fastapi.testclient import TestClient
 from web_world import HIDDEN, PASSWORD, Browser
 
-from medloop.api.app import create_app
 from medloop.api.auth import Tries
 from medloop.contracts import utc_now
-from medloop.store import audit, tables, users
+from medloop.store import audit, tables
+from medloop.store.records import users
+from medloop.web.app import create_app
 
 COOKIE = "medloop_session"
 
@@ -251,7 +252,7 @@ def test_errors_on_pages_are_pages_without_details(app, browse, monkeypatch, cap
     def broken(*_, **__):
         raise KeyError("patient Li Wei")
 
-    monkeypatch.setattr("medloop.api.routes.pages_see.own_records", broken)
+    monkeypatch.setattr("medloop.web.pages.overview.own_records", broken)
     answered = Browser(browse("clinician").client).get("/web/history")
     assert answered.status_code == 500 and "did not work" in answered.text and "Li Wei" not in answered.text + caplog.text
 

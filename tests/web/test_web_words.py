@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from medloop.feedback.queue import WEIGHTS
-from medloop.store.users import ROLES
+from medloop.feedback.review.queue import WEIGHTS
+from medloop.store.records.users import ROLES
 from medloop.web import render
 from medloop.web.forms import AXES
 from medloop.web.words import SLOT, Words, table

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import JSONResponse, Response
 
 from medloop import __version__
 from medloop.api import errors
@@ -24,28 +24,19 @@ from medloop.api.guard import LOOPBACK, Guard
 from medloop.api.limits import Buckets, Flight, Gate, Limits, TooFastError
 from medloop.api.metrics import HttpCounts, Meter
 from medloop.api.policy import Caller, allow
-from medloop.api.routes import (
-    data,
-    feedback,
-    feedback_read,
-    pages,
-    pages_quarantine,
-    pages_rate,
-    pages_see,
-    quarantine,
-    queue,
-    train,
-)
-from medloop.feedback import record
+from medloop.api.routes import data, feedback, feedback_read, quarantine, queue, train
+from medloop.feedback.submit import submit
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
 from medloop.store.db import open_store
-from medloop.store.ingest import Ingest
-from medloop.store.users import ROLES
+from medloop.store.records.group_commit import Ingest
+from medloop.store.records.users import ROLES
 
 # What needs no login; a literal list, and a test walks all routes.
 OPEN = {"/healthz", "/", "/web/login", "/web/language/{language}", "/web/static/{name}"}
+
+ErrorPage = Callable[[Request, int, str], Awaitable[Response]]
 
 
 def create_app(
@@ -56,8 +47,10 @@ def create_app(
     supervise: bool = True,
     limits: Limits = Limits(),
     own_process: bool = False,
+    pages: Sequence[APIRouter] = (),
+    error_page: ErrorPage | None = None,
 ) -> FastAPI:
-    """The app of one workspace. `supervise` False leaves the jobs to somebody else ('medloop jobs work').
+    """The API of one workspace; web/app.py adds the pages. `supervise` False leaves the jobs to 'medloop jobs work'.
 
     `own_process`: nothing else runs here, so the garbage collector of the process may be set for a server.
     """
@@ -81,11 +74,12 @@ def create_app(
     app.state.settings = settings
     app.state.buckets, app.state.http_counts = Buckets(limits.rate), HttpCounts()
     app.state.flight = Flight(limits.in_flight)
+    app.state.error_page = error_page
     app.state.measured = {}  # what the dashboard counted last
     # Routes are tried in this order, so the busiest come first.
     for router in (feedback.router, queue.router, feedback_read.router, feedback_read.numbers, train.router, data.router):
         app.include_router(router)
-    for router in (quarantine.router, pages.router, pages_rate.router, pages_see.router, pages_quarantine.router):
+    for router in (quarantine.router, *pages):
         app.include_router(router)
 
     @app.get("/healthz")
@@ -109,7 +103,7 @@ def create_app(
 def _warm(own_process: bool) -> None:
     """Load the word lists of the scan, which takes a second. They and the modules stay for good: the collector need not walk
     them over and over, a fifth of the time of a request."""
-    record.doubt_about(["warm"])
+    submit.doubt_about(["warm"])
     if own_process:
         gc.collect()
         gc.freeze()

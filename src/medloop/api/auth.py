@@ -16,9 +16,9 @@ from typing import Literal
 from starlette.concurrency import run_in_threadpool
 
 from medloop.errors import MedloopError
-from medloop.store import users
 from medloop.store.db import Store
-from medloop.store.users import Credential
+from medloop.store.records import users
+from medloop.store.records.users import Credential
 
 Kind = Literal["key", "session"]
 

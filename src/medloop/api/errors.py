@@ -1,27 +1,23 @@
 """Every failure as JSON: one sentence, one hint, for a bad body the names of its fields. Never a value, a file or a trace.
 
-On the web pages the same as a page, in the reader's language; without a session that is the login. What somebody had typed when
-their session ended is handed back to them, so that it is not lost.
+On the web pages it is a page instead: `app.state.error_page` renders it (web/error_page.py).
 """
 
 from __future__ import annotations
 
 import logging
 from typing import Any
-from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from medloop.api.policy import READING, ForbiddenError, NotAllowedError, NothingHereError, read_form
+from medloop.api.policy import ForbiddenError, NotAllowedError, NothingHereError
 from medloop.errors import BusyError, ConfigError, InputError, MedloopError, ModelError, NoSpaceError
-from medloop.jobs.entry import StateError, UnknownJobError
+from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
-from medloop.web import render
-from medloop.web.words import Words, choose
 
 log = logging.getLogger("medloop.api")
 
@@ -38,8 +34,6 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (InputError, 422),
     (ModelError, 422),
 )
-LANGUAGE_COOKIE = "medloop_language"
-TYPED = ("question", "answer", "comments", "golden", "reason")  # fields that take work to fill in
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "2"}}
 PLAIN = {
     400: ("The request cannot be read", "Send JSON"),
@@ -95,7 +89,7 @@ async def _ours(request: Request, error: Exception) -> Response:
     if is_page(request):
         if code is None:
             log.error("%s %s: %s", request.method, request.url.path, error)
-        return await _as_page(request, code or 500, error.what if code in (409, 422) else "")
+        return await _page(request, code or 500, error.what if code in (409, 422) else "")
     if code is None:  # the workspace's own trouble: its sentence names files, which are for the log
         log.error("%s %s: %s", request.method, request.url.path, error)
         return answer(500, "The workspace cannot be used as it is", "Its owner finds the reason in the log of the server")
@@ -105,7 +99,7 @@ async def _ours(request: Request, error: Exception) -> Response:
 async def _bad_body(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if is_page(request):
-        return await _as_page(request, 404)
+        return await _page(request, 404)
     fields = [{"field": _place(problem["loc"]), "problem": str(problem["msg"]).lower()} for problem in error.errors()]
     named = ", ".join(dict.fromkeys(field["field"] for field in fields))
     return answer(422, f"The request does not fit: {named}", "Compare it with /api/openapi.json", fields=fields)
@@ -120,34 +114,21 @@ def _place(loc: tuple[int | str, ...]) -> str:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if is_page(request):
-        return await _as_page(request, error.status_code)
+        return await _page(request, error.status_code)
     return answer(error.status_code, *PLAIN.get(error.status_code, ("The request was refused", "")))
 
 
 async def _bug(request: Request, error: Exception) -> Response:
     log.error("%s", frames(error))
     if is_page(request):
-        return await _as_page(request, 500)
+        return await _page(request, 500)
     return answer(500, "medloop met an error of its own", "The log of the server says where")
 
 
 def is_page(request: Request) -> bool:
-    return request.url.path.startswith("/web")
+    return request.url.path.startswith("/web") and request.app.state.error_page is not None
 
 
-async def _as_page(request: Request, code: int, words: str = "") -> Response:
-    language = choose(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
-    t, viewer = Words(language), render.Viewer(language)
-    if code == 401 and request.method in READING:
-        return RedirectResponse(login_address(request), status_code=303)
-    if code in (401, 403) and request.method not in READING:
-        typed = [text for name in TYPED if (text := (await read_form(request)).get(name, "").strip())]
-        return HTMLResponse(render.page("expired.html", viewer, typed=typed), status_code=code)
-    said = t(f"error_{code}") if code in (403, 404) else words or t("error_other")
-    return HTMLResponse(render.page("error.html", viewer, text=said), status_code=code)
-
-
-def login_address(request: Request) -> str:
-    """Where somebody without a session is sent from a page; the login leads back."""
-    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return f"/web/login?why=over&next={quote(back, safe='')}" if back != "/web/" else "/web/login"
+async def _page(request: Request, code: int, message: str = "") -> Response:
+    page: Response = await request.app.state.error_page(request, code, message)
+    return page

@@ -19,7 +19,7 @@ from fastapi import Request
 
 from medloop.api.auth import Access
 from medloop.errors import MedloopError
-from medloop.store.users import ROLES, SCOPES, Credential
+from medloop.store.records.users import ROLES, SCOPES, Credential
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_ONLY = frozenset({"clinician", "annotator"})
@@ -66,7 +66,7 @@ class Policy:
 def allow(*roles: str, scope: str | None) -> Callable[[Request], Awaitable[Caller]]:
     """A dependency that lets these roles in, with keys only if they carry the scope (None: every good key will do)."""
     assert roles and set(roles) <= set(ROLES), f"unknown role among {roles}"
-    assert scope is None or scope in SCOPES, f"unknown scope {scope}: name it in store/users.py"
+    assert scope is None or scope in SCOPES, f"unknown scope {scope}: name it in store/records/users.py"
 
     async def check(request: Request) -> Caller:
         found = await credential_of(request)

@@ -1,4 +1,4 @@
-"""`medloop <stage> <verb>`: parse, call, print. One file per stage; stages are imported when a command runs.
+"""`medloop <stage> <verb>`: parse, call, print. One file per stage.
 
 Every failure that a person can cause is one sentence on stderr and an exit code; `--debug` shows the traceback.
 """
@@ -9,14 +9,77 @@ import importlib
 import io
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from medloop import __version__
-from medloop.cli import common
+from medloop.cli import ui
+
+# Every command with its file in this folder and its line in `medloop --help`. A file is imported when its command is used, so
+# `medloop --help` is quick and files import what they need at their top.
+COMMANDS = {
+    "demo": ("demo", "Run the whole loop on built-in defaults: no key, no GPU, no network."),
+    "init": ("workspace", "Create a workspace: folders, settings, an encryption key, an empty store."),
+    "config": ("workspace", "Show the settings and where each value comes from."),
+    "data": ("data", "Import, clean, split and describe data; build datasets from feedback."),
+    "feedback": ("feedback", "Feedback numbers, the review queue, and the retrain trigger."),
+    "quarantine": ("quarantine", "Review records that may still identify a person."),
+    "consent": ("consent", "Grant, withdraw and show consent by subject and purpose."),
+    "erase": ("erase", "Erase a person's records and every copy of them, with proof."),
+    "privacy": ("privacy", "Find and remove identifiers of patients and staff."),
+    "teacher": ("teacher", "Let a stronger model judge answers, within a budget."),
+    "reward": ("reward", "Score answers with rules and models, and explain each score."),
+    "train": ("train", "Train with SFT, a reward model, DPO, KTO, PPO, GRPO or IRS."),
+    "predict": ("predict", "Answer every question in a file."),
+    "eval": ("eval", "Compare models on held-out questions."),
+    "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
+    "jobs": ("jobs", "Run training in the background: submit, watch, cancel, resume."),
+    "api": ("api", "Serve the HTTP API and the web pages; manage API keys."),
+    "users": ("users", "Add, disable and manage users."),
+    "db": ("store", "Upgrade and check the database."),
+    "keys": ("store", "List and rotate the encryption keys."),
+    "audit": ("store", "Show and verify the audit log."),
+    "embedded": ("embedded", "The built-in model: its corpus, its recipe, sample answers."),
+}
+
+
+class _Commands(dict[str, Any]):
+    """The commands by name; each is imported when it is first looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def __getitem__(self, name: str) -> Any:
+        if super().__getitem__(name) is None:
+            loaded = typer.Typer(rich_markup_mode=None)
+            importlib.import_module(f"medloop.cli.{COMMANDS[name][0]}").register(loaded)
+            self.update(typer.main.get_group(loaded).commands)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+
+class _LazyGroup(typer.core.TyperGroup):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Commands()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
 
 app = typer.Typer(
+    cls=_LazyGroup,
     name="medloop",
     no_args_is_help=True,
     add_completion=False,
@@ -26,31 +89,6 @@ app = typer.Typer(
     help="The closed loop that turns feedback on a medical LLM assistant into a better, safer assistant.",
     epilog="First steps:  medloop init clinic  |  cd clinic  |  medloop data import FILE  |  medloop data prepare",
 )
-
-for _stage in (
-    "demo",
-    "workspace",
-    "data",
-    "embedded",
-    "store",
-    "train",
-    "train_preference",
-    "train_rl",
-    "feedback",
-    "jobs",
-    "api",
-    "users",
-    "predict",
-    "eval",
-    "reward",
-    "teacher",
-    "inspect",
-    "privacy",
-    "consent",
-    "quarantine",
-    "erase",
-):
-    importlib.import_module(f"medloop.cli.{_stage}").register(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -72,7 +110,7 @@ def _global(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    common.remember_flags(home, set_ or [])
+    ui.remember_flags(home, set_ or [])
 
 
 def main() -> None:

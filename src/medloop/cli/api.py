@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import re
+import signal
+import socket
+from importlib.util import find_spec
+from typing import Annotated
 
 import typer
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from medloop.settings import Settings
+from medloop.api.limits import Limits
+from medloop.cli import ui
+from medloop.cli.users import keys_app
+from medloop.errors import ConfigError, MissingExtraError
+from medloop.settings import Settings
+from medloop.store import passwords
+from medloop.store.audit_trail import actor
+from medloop.store.db import open_store
+from medloop.store.records import users
 
 api_app = typer.Typer(no_args_is_help=True, help="The HTTP door: the API and the web pages, and keys for programs.")
+api_app.add_typer(keys_app, name="keys")  # 'medloop keys' are those that encrypt the store
 
 
 def register(app: typer.Typer) -> None:
@@ -33,19 +43,14 @@ def serve(
     Example:  medloop api serve --port 8000
     """
     _require()
-    import re
-    import signal
-    import socket
 
     import uvicorn
 
-    from medloop.api.app import create_app
     from medloop.api.guard import LOOPBACK
-    from medloop.api.limits import Limits
-    from medloop.api.patience import Patient
-    from medloop.errors import ConfigError
+    from medloop.api.slow_clients import Patient
+    from medloop.web.app import create_app
 
-    settings, names = common.settings(), tuple(name or ())
+    settings, names = ui.settings(), tuple(name or ())
     for public in names:
         if not re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", public):
             raise ConfigError(
@@ -58,7 +63,7 @@ def serve(
     except OSError:
         raise ConfigError(f"Port {port} is taken", "Name another with --port") from None
     _first_admin(settings)
-    common.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C ends it, and jobs that run go on.")
+    ui.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C ends it, and jobs that run go on.")
     # No proxy headers and no server banner; requests that are being answered get five seconds at the end.
     served = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=Limits(rate, in_flight), own_process=True)
     config = uvicorn.Config(
@@ -72,10 +77,6 @@ def serve(
 
 def _first_admin(settings: Settings) -> None:
     """The first start makes the one user that can let others in; there is no default password. No start without a good key."""
-    from medloop.loop import actor
-    from medloop.store import passwords, users
-    from medloop.store.db import open_store
-
     with open_store(settings) as store:
         with store.read() as conn:
             store.keys.master(conn)  # the app asks for it, too; here its owner is told in a sentence
@@ -83,14 +84,11 @@ def _first_admin(settings: Settings) -> None:
             return
         password = passwords.generated()
         users.add_user(store, "admin", "admin", password=password, actor=actor())
-    common.say(f"Log in on the page below as 'admin' with the password: {password}")
-    common.say("It is shown this once. Others: medloop users add NAME --role ROLE; keys for programs: medloop api keys new NAME.")
+    ui.say(f"Log in on the page below as 'admin' with the password: {password}")
+    ui.say("It is shown this once. Others: medloop users add NAME --role ROLE; keys for programs: medloop api keys new NAME.")
 
 
 def _require() -> None:
-    from importlib.util import find_spec
-
-    from medloop.errors import MissingExtraError
 
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise MissingExtraError.of("The API", "api")

@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-from medloop.cli import common
+from medloop.cli import ui
+from medloop.privacy.consent import PURPOSES, record, standing, subject_of
+from medloop.store.audit_trail import actor
+from medloop.store.db import open_store
+from medloop.store.records import consents
 
 consent_app = typer.Typer(no_args_is_help=True, help="Consent by subject and purpose: grant, withdraw, show.")
 
@@ -59,29 +63,22 @@ def show(subject: Who) -> None:
 
     Example:  medloop consent show 4711
     """
-    from medloop.privacy.consent import PURPOSES, standing, subject_of
-    from medloop.store import consents
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         name = subject_of(store, subject)
         said = consents.of(store, name)
-    common.say(f"{name}: {'nothing on file' if not said else f'{len(said)} on file'}")
+    ui.say(f"{name}: {'nothing on file' if not said else f'{len(said)} on file'}")
     for one in said:
         word = "granted" if one.granted else "withdrawn"
-        common.say(f"  {one.timestamp:%Y-%m-%d %H:%M:%S}Z  {word:<9}  {', '.join(one.purposes)}  (text {one.text_version})")
+        ui.say(f"  {one.timestamp:%Y-%m-%d %H:%M:%S}Z  {word:<9}  {', '.join(one.purposes)}  (text {one.text_version})")
     now = standing(said)
     if said:
         words = (f"{p}: {'yes' if now[p].granted else 'no'}" for p in PURPOSES if p in now)
-        common.say("Now: " + ", ".join(words))
+        ui.say("Now: " + ", ".join(words))
 
 
 def _record(subject: str, text: str, purposes: list[str], *, granted: bool) -> None:
-    from medloop.loop import actor
-    from medloop.privacy.consent import PURPOSES, record
-    from medloop.store.db import open_store
 
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         chosen = [one for one in PURPOSES if one in purposes]
         made = record(store, subject, chosen, text_version=text, granted=granted, actor=actor())
-    common.say(f"{made.subject}: {'granted' if granted else 'withdrawn'} {', '.join(made.purposes)} (text {made.text_version}).")
+    ui.say(f"{made.subject}: {'granted' if granted else 'withdrawn'} {', '.join(made.purposes)} (text {made.text_version}).")

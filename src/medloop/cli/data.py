@@ -6,15 +6,27 @@ import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from pydantic import SecretStr
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from medloop.contracts import DatasetCard
-    from medloop.data.progress import Step
+from medloop.cli import ui
+from medloop.contracts import DatasetCard
+from medloop.data.feedback.build import FeedbackConfig, write_preferences
+from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, held_back, read_card
+from medloop.data.prepare.prepare import prepare as run
+from medloop.data.prepare.split import SPLITS
+from medloop.data.progress import Step
+from medloop.data.prompts import PROMPTS, make_prompts
+from medloop.data.sources.import_files import Options, import_files, list_sources
+from medloop.knobs import build as read_knobs
+from medloop.knobs import split_pairs
+from medloop.loop.feedback import build_from_feedback
+from medloop.store.audit_trail import actor, open_audit_trail
+from medloop.store.db import open_store
 
 data_app = typer.Typer(no_args_is_help=True, help="Import, clean, split and describe data; draw RL prompts; export.")
 
@@ -79,23 +91,19 @@ def import_(
 
     Example:  medloop data import visits.csv --name visits --licence CC-BY-4.0 --map question=title
     """
-    from medloop.data.intake import Options, import_files
-    from medloop.knobs import split_pairs
-    from medloop.loop import open_books
-
-    settings = common.settings()
+    settings = ui.settings()
     options = Options(licence, format.value, encoding.value, split_pairs("--map", map_ or ()), on_error is OnError.skip)
-    with open_books(settings) as books:
+    with open_audit_trail(settings) as trail:
         done = import_files(files, settings.workspace.raw, name=name, options=options, replace=replace)
         for source, _ in done:
-            books.enter("source", settings.workspace.raw / source.name, source)
+            trail.enter("source", settings.workspace.raw / source.name, source)
     for source, outcome in done:
         if outcome == "unchanged":
-            common.say(f"{source.name}: the same bytes are already imported, nothing changed.")
+            ui.say(f"{source.name}: the same bytes are already imported, nothing changed.")
             continue
         skipped = f", {source.rejected_rows:,} skipped (listed in rejected.jsonl)" if source.rejected_rows else ""
         how = f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
-        common.say(f"{source.name}: {outcome}, {source.rows:,} rows{skipped} ({how}, licence {source.licence}).")
+        ui.say(f"{source.name}: {outcome}, {source.rows:,} rows{skipped} ({how}, licence {source.licence}).")
 
 
 @data_app.command("list")
@@ -104,14 +112,10 @@ def list_() -> None:
 
     Example:  medloop data list
     """
-    from medloop.data.intake import list_sources
-    from medloop.data.prepare import CARD, read_card
-    from medloop.data.split import SPLITS
-
-    workspace = common.settings().workspace
+    workspace = ui.settings().workspace
     sources = list_sources(workspace.raw)
     if not sources:
-        common.say("No sources yet. Import some with: medloop data import FILE --name NAME")
+        ui.say("No sources yet. Import some with: medloop data import FILE --name NAME")
         return
     lines = [("source", "rows", "rejected", "sha256", "licence", "read as")]
     for source in sources:
@@ -119,11 +123,11 @@ def list_() -> None:
         lines.append((source.name, f"{source.rows:,}", f"{source.rejected_rows:,}", source.sha256[7:19], source.licence, how))
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     for line in lines:
-        common.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        ui.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     if (workspace.processed / CARD).is_file():
         card = read_card(workspace)
         files = ", ".join(f"{split} {card.files[split].rows:,}" for split in SPLITS)
-        common.say(f"\nPrepared ({card.content_id()[:19]}): {files}. See: medloop data card")
+        ui.say(f"\nPrepared ({card.content_id()[:19]}): {files}. See: medloop data card")
 
 
 @data_app.command("prepare")
@@ -150,36 +154,32 @@ def prepare(
 
     Example:  medloop data prepare --gold 100 --red 100 --set text_threshold=0.9
     """
-    from medloop.data.prepare import PrepareConfig
-    from medloop.data.prepare import prepare as run
     from medloop.knobs import build
-    from medloop.loop import open_books
 
-    settings = common.settings()
+    settings = ui.settings()
     flags = {"dev": dev, "test": test, "gold": gold, "red": red, "scrub": scrub}
     chosen = build(PrepareConfig, file=config, pairs=set_ or (), flags=flags)
-    with open_books(settings) as books:
+    with open_audit_trail(settings) as trail:
         card = run(settings.workspace, chosen, seed=settings.seed if seed is None else seed, names=source or (), progress=_bar)
-        books.enter("dataset", settings.workspace.processed, card)
+        trail.enter("dataset", settings.workspace.processed, card)
     for split, entry in card.files.items():
-        common.say(f"{entry.rows:>9,}  {entry.path:<16}{_shares(card.languages[split], entry.rows)}")
+        ui.say(f"{entry.rows:>9,}  {entry.path:<16}{_shares(card.languages[split], entry.rows)}")
     dropped = sum(sum(counts.values()) for counts in card.drops.values())
     removed = sum(counts.get("contaminated", 0) for counts in card.drops.values())
-    common.say(f"{dropped:>9,}  dropped ({removed:,} of them near-copies of held-out questions; 0 left in train)")
+    ui.say(f"{dropped:>9,}  dropped ({removed:,} of them near-copies of held-out questions; 0 left in train)")
     _say_scrubbed(card)
-    common.say(f"Read the card: {common.shown(settings.workspace.processed / 'DATA_CARD.md')}")
+    ui.say(f"Read the card: {ui.shown(settings.workspace.processed / 'DATA_CARD.md')}")
 
 
 def _say_scrubbed(card: DatasetCard) -> None:
-    from medloop.data.prepare import held_back
 
     if card.scrub is None:
-        common.say("Identifiers of persons were not looked for (--no-scrub).")
+        ui.say("Identifiers of persons were not looked for (--no-scrub).")
         return
     said = f"Identifiers taken out of {card.scrub['rows_changed']:,} rows"
     if held := card.scrub["rows_held"]:
-        said += f"; {held:,} may still name somebody and were left out: {common.shown(held_back(common.settings().workspace))}"
-    common.say(f"{said}.")
+        said += f"; {held:,} may still name somebody and were left out: {ui.shown(held_back(ui.settings().workspace))}"
+    ui.say(f"{said}.")
 
 
 @data_app.command("prompts")
@@ -192,16 +192,13 @@ def prompts(
 
     Example:  medloop data prompts --n 300 --high-risk 0.5
     """
-    from medloop.data.prompts import PROMPTS, make_prompts
-    from medloop.loop import open_books
-
-    settings = common.settings()
-    with open_books(settings) as books:
+    settings = ui.settings()
+    with open_audit_trail(settings) as trail:
         card = make_prompts(settings.workspace, count=n, high_risk=high_risk, seed=settings.seed if seed is None else seed)
-        books.note("data.prompts", settings.workspace.rl / PROMPTS, prompts=n)
+        trail.note("data.prompts", settings.workspace.rl / PROMPTS, prompts=n)
     strata = ", ".join(f"{name} {count:,}" for name, count in card["strata"].items())
-    common.say(f"{n:,} prompts, {card['high_risk_share']:.0%} high-risk ({card['red_team']:,} red-team): {strata}.")
-    common.say(f"Written to {common.shown(settings.workspace.rl / PROMPTS)}")
+    ui.say(f"{n:,} prompts, {card['high_risk_share']:.0%} high-risk ({card['red_team']:,} red-team): {strata}.")
+    ui.say(f"Written to {ui.shown(settings.workspace.rl / PROMPTS)}")
 
 
 @data_app.command("export")
@@ -217,8 +214,8 @@ def export(
     """
     from medloop.data.export import export as run
 
-    rows = run(common.settings().workspace, split=split.value, to=to.value, output=output, replace=replace)
-    common.say(f"{rows:,} rows in {common.shown(output.absolute())}")
+    rows = run(ui.settings().workspace, split=split.value, to=to.value, output=output, replace=replace)
+    ui.say(f"{rows:,} rows in {ui.shown(output.absolute())}")
 
 
 @data_app.command("build")
@@ -240,27 +237,22 @@ def build(
 
     Example:  medloop data build --name week46 --liked-answers
     """
-    from medloop.data.from_feedback import FeedbackConfig
-    from medloop.knobs import build as read_knobs
-    from medloop.loop import actor, build_from_feedback
-    from medloop.store.db import open_store
-
-    settings = common.settings()
+    settings = ui.settings()
     flags = {"name": name, "test_share": test_share, "liked_answers": liked_answers}
     chosen = read_knobs(FeedbackConfig, file=config, pairs=set_ or (), flags=flags)
     with open_store(settings) as store:
         seed = settings.seed if seed is None else seed
         built = build_from_feedback(store, chosen, seed=seed, actor=actor(), progress=_bar)
     for file, entry in built.card.files.items():
-        common.say(f"{entry.rows:>9,}  {file}")
+        ui.say(f"{entry.rows:>9,}  {file}")
     used = sum(fates.get("used", 0) for fates in built.card.records.values())
     seen = sum(sum(fates.values()) for fates in built.card.records.values())
-    common.say(f"From {used:,} of {seen:,} records, {built.new:,} of them new.")
+    ui.say(f"From {used:,} of {seen:,} records, {built.new:,} of them new.")
     if built.held:
-        common.say(f"{built.held:,} may name somebody and wait for you: medloop quarantine list")
+        ui.say(f"{built.held:,} may name somebody and wait for you: medloop quarantine list")
     if built.kept:
-        common.say(f"{built.kept:,} rows of other origin stay in data/preferences.")
-    common.say(f"Dataset {built.sha256[:19]}…  Read the card: {common.shown(built.folder / 'DATA_CARD.md')}")
+        ui.say(f"{built.kept:,} rows of other origin stay in data/preferences.")
+    ui.say(f"Dataset {built.sha256[:19]}…  Read the card: {ui.shown(built.folder / 'DATA_CARD.md')}")
 
 
 @data_app.command("prepare-preferences")
@@ -279,21 +271,14 @@ def prepare_preferences(
 
     Example:  medloop data prepare-preferences --feedback-db postgresql://user@host/medloop --output preferences.jsonl
     """
-    from pydantic import SecretStr
-
-    from medloop.data.from_feedback import FeedbackConfig, write_preferences
-    from medloop.knobs import build as read_knobs
-    from medloop.loop import actor
-    from medloop.store.db import open_store
-
-    settings = common.settings()
+    settings = ui.settings()
     chosen = read_knobs(FeedbackConfig, file=None, pairs=set_ or (), flags={"test_share": test_share})
     other = settings.model_copy(update={"database_url": SecretStr(feedback_db)})
     with open_store(other) as store:
         seed = settings.seed if seed is None else seed
         output = output.expanduser().absolute()
         train, test = write_preferences(store, output, chosen, seed=seed, actor=actor(), progress=_bar)
-    common.say(f"{train + test:,} pairs in {common.shown(output)}: {train:,} train, {test:,} test.")
+    ui.say(f"{train + test:,} pairs in {ui.shown(output)}: {train:,} train, {test:,} test.")
 
 
 @data_app.command("card")
@@ -304,11 +289,9 @@ def card(
 
     Example:  medloop data card | less
     """
-    from medloop.data.prepare import CARD, READABLE, read_card
-
-    workspace = common.settings().workspace
+    workspace = ui.settings().workspace
     read_card(workspace)
-    common.say((workspace.processed / (CARD if json_ else READABLE)).read_text(encoding="utf-8").rstrip())
+    ui.say((workspace.processed / (CARD if json_ else READABLE)).read_text(encoding="utf-8").rstrip())
 
 
 def _shares(languages: dict[Any, int], rows: int) -> str:
@@ -318,9 +301,6 @@ def _shares(languages: dict[Any, int], rows: int) -> str:
 @contextmanager
 def _bar(phase: str, total: int) -> Iterator[Step]:
     """A bar on stderr, where somebody is looking at it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, refresh_per_second=4) as progress:

@@ -6,8 +6,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from medloop.cli import common
+from medloop.cli import ui
+from medloop.contracts import ModelRef, canonical_json
+from medloop.embedded.corpus import generate
+from medloop.embedded.pairs import generate_pairs
+from medloop.embedded.sample import ask_unseen
+from medloop.models import require_packages
+from medloop.store.files import jsonl
+from medloop.store.files.atomic import atomic_open
 
 embedded_app = typer.Typer(no_args_is_help=True, help="The small model inside medloop: its corpus, its recipe, samples of it.")
 
@@ -30,17 +38,13 @@ def corpus(
 
     Example:  medloop embedded corpus --output clinic.jsonl --rows 6000
     """
-    from medloop.contracts import canonical_json
-    from medloop.embedded.corpus import generate
-    from medloop.store.files import atomic_open
-
     lines = (
         canonical_json(row) for row in generate(rows, seed=seed, part=part, language=None if language == "both" else language)
     )
     with atomic_open(output) as file:
         for line in lines:
             file.write(line.encode() + b"\n")
-    common.say(f"{rows} conversations in {common.shown(output)} (made up, free to use under Apache-2.0).")
+    ui.say(f"{rows} conversations in {ui.shown(output)} (made up, free to use under Apache-2.0).")
 
 
 @embedded_app.command("pairs")
@@ -55,12 +59,9 @@ def pairs(
 
     Example:  medloop embedded pairs --n 2000 --output preferences.jsonl
     """
-    from medloop.embedded.pairs import generate_pairs
-    from medloop.store import jsonl
-
     made = jsonl.write(output, generate_pairs(n, seed=seed, language=None if language == "both" else language, noise=noise))
-    common.say(f"{made:,} pairs in {common.shown(output)} (made up, free to use under Apache-2.0).")
-    common.say(f"Next: medloop train reward --data {common.shown(output)}")
+    ui.say(f"{made:,} pairs in {ui.shown(output)} (made up, free to use under Apache-2.0).")
+    ui.say(f"Next: medloop train reward --data {ui.shown(output)}")
 
 
 @embedded_app.command("build")
@@ -75,16 +76,13 @@ def build(
 
     Example:  medloop embedded build --output models/full/my-tiny
     """
-    from medloop.models import require_packages
-
     require_packages()
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from medloop.embedded.build import BuildConfig, build_model
     from medloop.models.runtime import device_of
 
     changes = {name: value for name, value in {"rows": rows, "epochs": epochs, "seed": seed}.items() if value is not None}
-    device = str(device_of(common.resolved(must_exist=False).settings))
+    device = str(device_of(ui.resolved(must_exist=False).settings))
     columns = (
         TextColumn("training"),
         BarColumn(),
@@ -92,7 +90,7 @@ def build(
         TextColumn("loss {task.fields[loss]:.3f}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=common.messages()) as progress:
+    with Progress(*columns, console=ui.messages()) as progress:
         bar = progress.add_task("training", total=None, loss=0.0)
         card = build_model(
             BuildConfig.model_validate(changes),
@@ -101,8 +99,8 @@ def build(
             replace=replace,
             report=lambda step, steps, loss: progress.update(bar, completed=step, total=steps, loss=loss),
         )
-    common.say(f"{card.total_parameters:,} parameters, loss {card.metrics['loss']:.3f}, in {common.shown(output)}.")
-    common.say(f"Try it: medloop embedded sample --model {common.shown(output)}")
+    ui.say(f"{card.total_parameters:,} parameters, loss {card.metrics['loss']:.3f}, in {ui.shown(output)}.")
+    ui.say(f"Try it: medloop embedded sample --model {ui.shown(output)}")
 
 
 @embedded_app.command("sample")
@@ -117,17 +115,13 @@ def sample(
 
     Example:  medloop embedded sample --n 10
     """
-    from medloop.models import require_packages
-
     require_packages()
-    from medloop.contracts import ModelRef
-    from medloop.embedded.sample import ask_unseen
     from medloop.models.generate import load_generator
 
     ref = ModelRef(base=model, adapter=str(adapter) if adapter else None)
-    generate = load_generator(ref, common.resolved(must_exist=False).settings)
+    generate = load_generator(ref, ui.resolved(must_exist=False).settings)
     shown = ask_unseen(generate, n=n, seed=seed, temperature=temperature)
     for item in shown:
-        common.say(f"Q: {item.question}\nA: {item.answer}\n")
+        ui.say(f"Q: {item.question}\nA: {item.answer}\n")
     fit = sum(item.coherence for item in shown) / len(shown)
-    common.say(f"{fit:.0%} of the sentences fit the condition asked about ({len(shown)} questions).")
+    ui.say(f"{fit:.0%} of the sentences fit the condition asked about ({len(shown)} questions).")

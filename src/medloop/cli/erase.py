@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import Annotated
 
 import typer
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from medloop.privacy.erase import Preview, Proof
+from medloop.cli import ui
+from medloop.errors import ResultError
+from medloop.jobs.affected import Running
+from medloop.loop.erasure import erase_records
+from medloop.privacy.erasure.erase import Preview, Proof, Request, preview, proof_path
+from medloop.store.audit_trail import actor
+from medloop.store.db import open_store
 
 
 def register(app: typer.Typer) -> None:
@@ -35,13 +39,7 @@ def erase(
 
     Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
     """
-    from medloop.errors import ResultError
-    from medloop.jobs.affected import Running
-    from medloop.loop import actor, erase_records
-    from medloop.privacy.erase import Request, preview, proof_path
-    from medloop.store.db import open_store
-
-    settings = common.settings()
+    settings = ui.settings()
     request, jobs = Request(reason, subject, tuple(record or ()), keep_jobs), Running(settings)
     with open_store(settings) as store:
         if dry_run:
@@ -52,7 +50,7 @@ def erase(
         proof = erase_records(store, request, actor=actor(), jobs=jobs)
         path = proof_path(store, proof.erasure_id)
     _print_proof(proof)
-    common.say(f"Proof: {common.shown(path)}, and as a page for people {path.with_suffix('.md').name}")
+    ui.say(f"Proof: {ui.shown(path)}, and as a page for people {path.with_suffix('.md').name}")
     if proof.alive and not proof.left:
         raise ResultError(
             f"Training jobs on erased data have not ended ({', '.join(proof.alive)}), so the erasure is not finished",
@@ -66,58 +64,55 @@ def erase(
 
 
 def _somebody_is_there() -> bool:
-    import sys
 
     return sys.stdin.isatty()
 
 
 def _ask(jobs: list[str]) -> None:
     if jobs and not typer.confirm(f"Training jobs learn from what goes ({', '.join(jobs)}). Cancel them?"):
-        common.say("Nothing was changed. To erase and leave them alone: --keep-jobs")
+        ui.say("Nothing was changed. To erase and leave them alone: --keep-jobs")
         raise typer.Exit(1)
 
 
 def _print_preview(found: Preview) -> None:
-    common.say("Would go (nothing was changed):")
+    ui.say("Would go (nothing was changed):")
     for table, rows in found.rows.items():
-        common.say(f"{rows:>9,}  {table}")
-    common.say(f"{len(found.files):>9,}  files that hold their text or come from them")
+        ui.say(f"{rows:>9,}  {table}")
+    ui.say(f"{len(found.files):>9,}  files that hold their text or come from them")
     for name in found.files:
-        common.say(f"           {name}")
-    common.say(f"{found.datasets:>9,}  versions of datasets and their files with them, whose models would be flagged")
+        ui.say(f"           {name}")
+    ui.say(f"{found.datasets:>9,}  versions of datasets and their files with them, whose models would be flagged")
     for job in found.jobs:
-        common.say(f"           {job}: learns from them and would be cancelled")
+        ui.say(f"           {job}: learns from them and would be cancelled")
     _print_rest(found.shared, found.unsearched)
 
 
 def _print_proof(proof: Proof) -> None:
-    common.say(f"Erasure {proof.erasure_id}: {'complete' if proof.complete else 'NOT complete'}")
+    ui.say(f"Erasure {proof.erasure_id}: {'complete' if proof.complete else 'NOT complete'}")
     for table, rows in proof.rows.items():
-        common.say(f"{rows:>9,}  {table}")
+        ui.say(f"{rows:>9,}  {table}")
     for file in proof.files:
         hashes = f"{file['before'][7:19]} -> {file.get('after', 'gone')[-64:][:12]}"
-        common.say(f"{file['rows']:>9,}  rows or places in {file['path']}, {file['action']} ({hashes})")
+        ui.say(f"{file['rows']:>9,}  rows or places in {file['path']}, {file['action']} ({hashes})")
     for model in proof.flagged:
-        common.say(f"flagged    {model['path']}: learnt from erased data ({model['sha256'][7:19]})")
+        ui.say(f"flagged    {model['path']}: learnt from erased data ({model['sha256'][7:19]})")
     for job in proof.cancelled:
-        common.say(f"cancelled  {job['job']}: learnt from erased data; submit it again to learn from what is left")
+        ui.say(f"cancelled  {job['job']}: learnt from erased data; submit it again to learn from what is left")
     done = {f"jobs/{job['job']}" for job in proof.cancelled}
     for name in proof.jobs:
         if name not in done:
-            common.say(f"flagged    {name}: learns from erased data; cancel it, or start it again on the new data")
+            ui.say(f"flagged    {name}: learns from erased data; cancel it, or start it again on the new data")
     for path in proof.elsewhere:
-        common.say(f"elsewhere  {path}: was made of these records and lies outside the workspace; see to it yourself")
+        ui.say(f"elsewhere  {path}: was made of these records and lies outside the workspace; see to it yourself")
     for name in proof.left:
-        common.say(f"LEFT       {name}")
+        ui.say(f"LEFT       {name}")
     seen = proof.verified
-    common.say(f"Looked through {seen['files']:,} files ({seen['bytes']:,} bytes): {seen['hits']:,} hits. Store: {proof.store}.")
+    ui.say(f"Looked through {seen['files']:,} files ({seen['bytes']:,} bytes): {seen['hits']:,} hits. Store: {proof.store}.")
     _print_rest(proof.shared, list(proof.unsearched))
 
 
 def _print_rest(shared: int, unsearched: list[str]) -> None:
     if shared:
-        common.say(
-            f"{shared:,} other records hold some of the same text; they are somebody else's or were not asked for, and stay."
-        )
+        ui.say(f"{shared:,} other records hold some of the same text; they are somebody else's or were not asked for, and stay.")
     for name in unsearched:
-        common.say(f"not searched: {name}")
+        ui.say(f"not searched: {name}")

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-    from medloop.contracts import EvalReport, ModelRef
-    from medloop.settings import Settings
+from medloop.cli import ui
+from medloop.contracts import EvalReport, ModelRef
+from medloop.errors import ConfigError
+from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
+from medloop.evaluate.report import cell
+from medloop.evaluate.side_by_side import file_name
+from medloop.loop.evaluation import evaluate_models
+from medloop.settings import Settings
+from medloop.store.audit_trail import open_audit_trail
 
 
 def register(app: typer.Typer) -> None:
@@ -54,11 +58,7 @@ def evaluate(
 
     Example:  medloop eval --model embedded:tiny --model embedded:tiny+models/lora/sft --split gold --split red
     """
-    from medloop import loop
-    from medloop.errors import ConfigError
-    from medloop.evaluate.answers import DEFAULT_SPLITS, EvalConfig
-
-    settings = common.settings()
+    settings = ui.settings()
     if not model and not predictions:
         raise ConfigError("There is nothing to evaluate", "Name a model (--model embedded:tiny) or a file (--predictions FILE)")
     config = EvalConfig(
@@ -71,8 +71,8 @@ def evaluate(
     )
     models, files = [_model(spec) for spec in model or ()], predictions or []
     title, markdown = _where(settings, name, output, models, files)
-    with loop.open_books(settings) as books, _progress() as bar:
-        done = loop.evaluate_models(
+    with open_audit_trail(settings) as trail, _progress() as bar:
+        done = evaluate_models(
             settings,
             models=models,
             predictions=files,
@@ -82,16 +82,13 @@ def evaluate(
             markdown=markdown,
             progress=lambda label: _task(bar, label),
         )
-        books.note("eval.report", done.markdown, report=done.report.content_id())
+        trail.note("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
-    common.say(f"Report: {common.shown(done.markdown)} (and {done.json.name})")
+    ui.say(f"Report: {ui.shown(done.markdown)} (and {done.json.name})")
 
 
 def _model(spec: str) -> ModelRef:
     """`BASE+ADAPTER`; a folder whose own name has a plus sign is taken as it is."""
-    from medloop.contracts import ModelRef
-    from medloop.errors import ConfigError
-
     base, plus, adapter = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.rpartition("+")
     if not plus:
         base, adapter = spec, ""
@@ -102,9 +99,6 @@ def _model(spec: str) -> ModelRef:
 
 def _where(settings: Settings, name: str, output: Path | None, models: list[ModelRef], files: list[Path]) -> tuple[str, Path]:
     """The report's title and file."""
-    from medloop.errors import ConfigError
-    from medloop.evaluate.side_by_side import file_name
-
     if output is not None:
         if output.suffix != ".md":
             raise ConfigError(
@@ -119,10 +113,9 @@ def _where(settings: Settings, name: str, output: Path | None, models: list[Mode
 
 
 def _progress() -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=common.messages(), transient=True)
+    return Progress(*columns, console=ui.messages(), transient=True)
 
 
 def _task(bar: Progress, label: str) -> Callable[[int, int], None]:
@@ -132,10 +125,6 @@ def _task(bar: Progress, label: str) -> Callable[[int, int], None]:
 
 def _show(report: EvalReport) -> None:
     """The results and the verdicts as tables."""
-    from rich.table import Table
-
-    from medloop.evaluate.report import cell
-
     penalties = report.config["penalties"]
     table = Table(
         "split", "model", *(f"{name} {'↓' if name in penalties else '↑'}" for name in report.rules), "n", box=None, pad_edge=False
@@ -145,7 +134,7 @@ def _show(report: EvalReport) -> None:
             found = result.metrics[split]
             asked = max((interval.n + interval.missing for interval in found.values()), default=0)
             table.add_row(split, result.label, *(cell(found.get(name)) for name in report.rules), str(asked))
-    console = common.console()
+    console = ui.console()
     console.width = max(console.width, 120)  # intervals that break over two lines cannot be read
     console.print(table)
     for difference in report.differences:
@@ -153,4 +142,4 @@ def _show(report: EvalReport) -> None:
         if change is not None and difference.verdict != "no clear difference":
             where = f"{difference.split} {difference.metric}"
             sure = ", intervals separated" if difference.separated else ""
-            common.say(f"{difference.second} is {difference.verdict} than {difference.first} on {where} ({change:+.2f}{sure})")
+            ui.say(f"{difference.second} is {difference.verdict} than {difference.first} on {where} ({change:+.2f}{sure})")

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from medloop.feedback.metrics import FeedbackMetrics
-    from medloop.feedback.trigger import TriggerConfig
-    from medloop.settings import Settings
-    from medloop.store.db import Store
-    from medloop.store.queue import Leased
+from medloop.cli import ui
+from medloop.data.feedback.build import FeedbackConfig
+from medloop.errors import ConfigError
+from medloop.feedback.insight import metrics_report as report
+from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig
+from medloop.feedback.insight.metrics_report import write
+from medloop.feedback.review.queue import QueueConfig, next_item
+from medloop.feedback.review.queue import skip as give_back
+from medloop.feedback.review.queue import stats as count
+from medloop.feedback.trigger import TriggerConfig, config_of, look, weigh
+from medloop.jobs.retrain import file_jobs
+from medloop.knobs import build
+from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback
+from medloop.settings import Settings
+from medloop.store.audit_trail import actor, open_audit_trail
+from medloop.store.db import Store
+from medloop.store.records.review_queue import Leased, listed
+from medloop.store.records.users import list_users
 
 feedback_app = typer.Typer(no_args_is_help=True, help="What people said: numbers, the review queue, reasons to train again.")
 queue_app = typer.Typer(no_args_is_help=True, help="The review queue: what raters are asked next, and why.")
@@ -49,38 +62,27 @@ def metrics(
 
     Example:  medloop feedback metrics --since 30d --output reports/feedback/march.md
     """
-    from medloop import loop
-    from medloop.errors import ConfigError
-    from medloop.feedback.metrics import MetricsConfig
-    from medloop.feedback.metrics_report import write
-    from medloop.knobs import build
-
-    settings = common.settings()
+    settings = ui.settings()
     flags = {"since": _time(since) if since else None, "traces": traces}
     config = build(MetricsConfig, pairs=set_ or (), flags=flags, defaults={"seed": settings.seed})
     if output is not None and output.suffix != ".md":
         raise ConfigError(f"--output {output} is no Markdown file", "Name it FILE.md; the other files lie beside it")
-    with loop.open_books(settings) as books:
-        found = loop.measure_feedback(settings, books.store, config)
+    with open_audit_trail(settings) as trail:
+        found = measure_feedback(settings, trail.store, config)
         if output is not None:
             path = output.expanduser().absolute()
             write(found, path)
-            books.note("feedback.metrics", path, alerts=len(found.alerts))
+            trail.note("feedback.metrics", path, alerts=len(found.alerts))
     if json_:
-        common.say(found.model_dump_json(indent=2))
+        ui.say(found.model_dump_json(indent=2))
     else:
         _show(found)
     if output is not None and not json_:
-        common.say(f"Report: {common.shown(path)} (with .html, .json and pictures beside it)")
+        ui.say(f"Report: {ui.shown(path)} (with .html, .json and pictures beside it)")
 
 
 def _time(text: str) -> datetime:
     """`2026-03-01`, `2026-03-01T12:00Z`, `30d` or `12h`; without a zone it is UTC."""
-    import re
-    from datetime import UTC, datetime, timedelta
-
-    from medloop.errors import ConfigError
-
     if ago := re.fullmatch(r"(\d{1,5})([dh])", text):
         return datetime.now(UTC) - timedelta(**{{"d": "days", "h": "hours"}[ago[2]]: int(ago[1])})
     try:
@@ -91,11 +93,8 @@ def _time(text: str) -> datetime:
 
 
 def _show(found: FeedbackMetrics) -> None:
-    from rich.table import Table
 
-    from medloop.feedback import metrics_report as report
-
-    console = common.console()
+    console = ui.console()
     console.width = max(console.width, 130)
     for header, rows in (
         (("", ""), report.summary(found)),
@@ -108,11 +107,11 @@ def _show(found: FeedbackMetrics) -> None:
             for row in rows:
                 table.add_row(*row)
             console.print(table, markup=False)
-            common.say()
+            ui.say()
     for line in report.alert_lines(found):
-        common.say(f"LOOK  {line}")
+        ui.say(f"LOOK  {line}")
     if not found.alerts:
-        common.say("Nothing to look at.")
+        ui.say("Nothing to look at.")
 
 
 @queue_app.command("fill")
@@ -131,25 +130,18 @@ def fill(
 
     Example:  medloop feedback queue fill --size 200 --model first
     """
-    import json
-    from dataclasses import asdict
-
-    from medloop import loop
-    from medloop.feedback.queue import QueueConfig
-    from medloop.knobs import build
-
-    settings = common.settings()
+    settings = ui.settings()
     chosen = build(QueueConfig, file=config, pairs=set_ or (), flags={"size": size, "raters": raters})
-    with loop.open_books(settings) as books:
-        done = loop.fill_queue(settings, books.store, config=chosen, reward_model=model, answers=answers)
+    with open_audit_trail(settings) as trail:
+        done = fill_queue(settings, trail.store, config=chosen, reward_model=model, answers=answers)
     if json_:
-        common.say(json.dumps(asdict(done), indent=2))
+        ui.say(json.dumps(asdict(done), indent=2))
         return
-    common.say(f"Looked at {done.considered:,} answers and pairs, added {done.added:,}.")
+    ui.say(f"Looked at {done.considered:,} answers and pairs, added {done.added:,}.")
     for name, n in done.by_stratum.items():
-        common.say(f"  {name:<12} {n:,}")
+        ui.say(f"  {name:<12} {n:,}")
     if done.by_reason:
-        common.say("Reasons, on average: " + ", ".join(f"{name} {value:.2f}" for name, value in done.by_reason.items()))
+        ui.say("Reasons, on average: " + ", ".join(f"{name} {value:.2f}" for name, value in done.by_reason.items()))
 
 
 @queue_app.command("list")
@@ -162,23 +154,14 @@ def list_(
 
     Example:  medloop feedback queue list --state disputed
     """
-    import json
-    from dataclasses import asdict
-
-    from rich.table import Table
-
-    from medloop import loop
-    from medloop.errors import ConfigError
-    from medloop.store.queue import listed
-
     if state not in ("open", "disputed", "done", "all"):
         raise ConfigError(f"--state {state} is unknown", "Use open, disputed, done or all")
-    with loop.open_books(common.settings()) as books:
-        rows = listed(books.store, state=None if state == "all" else state, limit=limit)
+    with open_audit_trail(ui.settings()) as trail:
+        rows = listed(trail.store, state=None if state == "all" else state, limit=limit)
     if json_:
-        common.say(json.dumps([asdict(row) for row in rows], indent=2))
+        ui.say(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    console = common.console()
+    console = ui.console()
     console.width = max(console.width, 130)
     table = Table("item", "kind", "state", "risk", "priority", "rated", "why", box=None, pad_edge=False)
     for row in rows:
@@ -186,7 +169,7 @@ def list_(
         table.add_row(row.item_id, row.kind, row.state, row.stratum, f"{row.priority:.2f}", f"{row.done}/{row.raters}", why)
     console.print(table, markup=False)
     if not rows:
-        common.say(f"No items ({state}).")
+        ui.say(f"No items ({state}).")
 
 
 @queue_app.command("next")
@@ -200,43 +183,36 @@ def next_(
 
     Example:  medloop feedback queue next --rater li
     """
-    from medloop import loop
-    from medloop.errors import ConfigError
-    from medloop.feedback.queue import next_item
-
     if wrong := set(kind or ()) - {"rate", "compare", "correct"}:
         raise ConfigError(f"--kind {min(wrong)} is unknown", "Use rate, compare or correct")
-    with loop.open_books(common.settings()) as books:
-        found = next_item(books.store, _user_id(books.store, rater), senior=senior, kinds=kind)
+    with open_audit_trail(ui.settings()) as trail:
+        found = next_item(trail.store, _user_id(trail.store, rater), senior=senior, kinds=kind)
     if found is None:
-        common.say("null" if json_ else f"Nothing for {rater} now. Fill the queue with: medloop feedback queue fill")
+        ui.say("null" if json_ else f"Nothing for {rater} now. Fill the queue with: medloop feedback queue fill")
         return
     _show_item(found, json_)
 
 
 def _user_id(store: Store, name: str) -> str:
     """A user's id for their name; any other text names a rater outside the user list."""
-    from medloop.store.users import list_users
-
     return next((user.user_id for user in list_users(store) if user.name == name), name)
 
 
 def _show_item(found: Leased, json_: bool) -> None:
-    import json
 
     if json_:
         said = {**vars(found), "content": found.content.model_dump(mode="json"), "until": found.until.isoformat()}
-        common.say(json.dumps(said, ensure_ascii=False, indent=2))
+        ui.say(json.dumps(said, ensure_ascii=False, indent=2))
         return
     why = ", ".join(f"{name} {value:.2f}" for name, value in found.reasons.items()) or "-"
-    common.say(f"{found.item_id}  {found.kind}  {found.stratum}  until {found.until:%H:%M} UTC  (why: {why})")
+    ui.say(f"{found.item_id}  {found.kind}  {found.stratum}  until {found.until:%H:%M} UTC  (why: {why})")
     if found.adjudicates:
-        common.say("Others disagreed about this one; this verdict is final.")
+        ui.say("Others disagreed about this one; this verdict is final.")
     for message in found.content.prompt:
-        common.say(f"\n[{message.role}] {message.content}")
+        ui.say(f"\n[{message.role}] {message.content}")
     order = (1, 0) if found.shown_first == "b" else range(len(found.content.answers))
     for at in order:
-        common.say(f"\n[{'answer' if found.kind != 'compare' else 'answer ' + 'ab'[at]}] {found.content.answers[at]}")
+        ui.say(f"\n[{'answer' if found.kind != 'compare' else 'answer ' + 'ab'[at]}] {found.content.answers[at]}")
 
 
 @queue_app.command("skip")
@@ -245,12 +221,9 @@ def skip(item_id: ItemId, rater: Rater) -> None:
 
     Example:  medloop feedback queue skip qi_5f0c1d2e3b4a59687786950413223140 --rater li
     """
-    from medloop import loop
-    from medloop.feedback.queue import skip as give_back
-
-    with loop.open_books(common.settings()) as books:
-        give_back(books.store, item_id, _user_id(books.store, rater))
-    common.say(f"{item_id} is free for others.")
+    with open_audit_trail(ui.settings()) as trail:
+        give_back(trail.store, item_id, _user_id(trail.store, rater))
+    ui.say(f"{item_id} is free for others.")
 
 
 @queue_app.command("stats")
@@ -259,16 +232,10 @@ def stats(json_: AsJson = False) -> None:
 
     Example:  medloop feedback queue stats
     """
-    import json
-    from dataclasses import asdict
-
-    from medloop import loop
-    from medloop.feedback.queue import stats as count
-
-    with loop.open_books(common.settings()) as books:
-        found = count(books.store)
+    with open_audit_trail(ui.settings()) as trail:
+        found = count(trail.store)
     if json_:
-        common.say(json.dumps(asdict(found), default=str, indent=2))
+        ui.say(json.dumps(asdict(found), default=str, indent=2))
         return
     for name, numbers in (
         ("items", found.states),
@@ -277,7 +244,7 @@ def stats(json_: AsJson = False) -> None:
         ("turns", found.turns),
         ("last turns, by risk", found.given_lately),
     ):
-        common.say(f"{name:<20} " + (", ".join(f"{key} {n:,}" for key, n in numbers.items()) or "none"))
+        ui.say(f"{name:<20} " + (", ".join(f"{key} {n:,}" for key, n in numbers.items()) or "none"))
 
 
 @feedback_app.command("trigger")
@@ -298,48 +265,36 @@ def trigger(
 
     Example:  medloop feedback trigger --every 1000 --submit
     """
-    import json
-
-    from medloop import loop
-    from medloop.errors import ConfigError
-    from medloop.feedback.trigger import TriggerConfig, config_of, look, weigh
-    from medloop.knobs import build
-
     if submit and dry_run:
         raise ConfigError("--submit and --dry-run do not go together", "Leave one of them out")
-    settings = common.settings()
+    settings = ui.settings()
     usual = {"every": config_of(settings).every}
     chosen: TriggerConfig = build(
         TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stage": stage}, defaults=usual
     )
-    with loop.open_books(settings) as books:
-        found = look(books.store, chosen, measured=weigh(books.store), actor=loop.actor(), write=not dry_run)
-        filed = _file(settings, books.store) if submit else []
+    with open_audit_trail(settings) as trail:
+        found = look(trail.store, chosen, measured=weigh(trail.store), actor=actor(), write=not dry_run)
+        filed = _file(settings, trail.store) if submit else []
     if json_:
         made = found.trigger.trigger_id if found.trigger else None
         said = {"reason": found.reason, "words": found.words, "usable": found.usable, "trigger": made, "jobs": filed}
-        common.say(json.dumps(said, indent=2))
+        ui.say(json.dumps(said, indent=2))
         return
     if found.reason is None:
-        common.say(f"No reason yet: {found.words}.")
+        ui.say(f"No reason yet: {found.words}.")
     else:
         made = f" ({found.trigger.trigger_id})" if found.trigger else " (dry run: nothing was written)"
-        common.say(f"Reason to train again: {found.reason}, {found.words}{made}.")
+        ui.say(f"Reason to train again: {found.reason}, {found.words}{made}.")
     for name in filed:
-        common.say(f"Filed {name}; it runs with 'medloop jobs work' or the API.")
+        ui.say(f"Filed {name}; it runs with 'medloop jobs work' or the API.")
     if found.trigger and not submit:
-        common.say("File the job with: medloop feedback trigger --submit")
+        ui.say("File the job with: medloop feedback trigger --submit")
 
 
 def _file(settings: Settings, store: Store) -> list[str]:
     """A job for each trigger that waits, on data built now."""
-    from medloop import loop
-    from medloop.data.from_feedback import FeedbackConfig
-    from medloop.jobs.retrain import file_jobs
 
     def prepare(_: object) -> None:
-        loop.build_from_feedback(store, FeedbackConfig(), seed=settings.seed, actor=loop.actor())
+        build_from_feedback(store, FeedbackConfig(), seed=settings.seed, actor=actor())
 
-    return [
-        f"{one.job_id} for {one.trigger.trigger_id}" for one in file_jobs(store, settings, actor=loop.actor(), prepare=prepare)
-    ]
+    return [f"{one.job_id} for {one.trigger.trigger_id}" for one in file_jobs(store, settings, actor=actor(), prepare=prepare)]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from medloop.evaluate.inspect import Inspection
-    from medloop.evaluate.inspect_form import Became, Imported
-    from medloop.evaluate.inspect_read import Pool
+from medloop.cli import ui
+from medloop.contracts import utc_now
+from medloop.errors import ConfigError
+from medloop.evaluate.inspection.form import Became, Imported, import_form
+from medloop.evaluate.inspection.inspect import InspectConfig, Inspection, check_week, week_of
+from medloop.evaluate.inspection.pool import Pool
+from medloop.knobs import build
+from medloop.loop.evaluation import inspect_answers
+from medloop.store.audit_trail import actor, open_audit_trail
 
 
 def register(app: typer.Typer) -> None:
@@ -43,8 +47,6 @@ def inspect(
 
     Example:  medloop inspect answers.jsonl --week 2026-W46
     """
-    from medloop.errors import ConfigError
-
     if import_ is not None:
         if files or week or all_ or output:
             raise ConfigError("--import takes the form alone", "Leave out files, --week, --all and --output")
@@ -54,60 +56,53 @@ def inspect(
 
 
 def _draw(files: list[Path], week: str, n: int, everything: bool, output: Path | None) -> None:
-    from medloop import loop
-    from medloop.contracts import utc_now
-    from medloop.evaluate.inspect import InspectConfig, check_week, week_of
-    from medloop.knobs import build
 
-    settings = common.settings()
+    settings = ui.settings()
     flags = {"n": n, "everything": everything, "seed": settings.seed}
     config = build(InspectConfig, flags=flags)
     name = check_week(week) if week else week_of(utc_now().date())
-    with loop.open_books(settings) as books:
-        done, pool = loop.inspect_answers(settings, files=files, week=name, config=config, output=output)
-        books.note("inspect.draw", done.folder, sample=done.name, answers=len(done.samples), again=done.again)
+    with open_audit_trail(settings) as trail:
+        done, pool = inspect_answers(settings, files=files, week=name, config=config, output=output)
+        trail.note("inspect.draw", done.folder, sample=done.name, answers=len(done.samples), again=done.again)
     _show(done, pool)
 
 
 def _show(done: Inspection, pool: Pool) -> None:
-    from rich.table import Table
 
     table = Table("group", "there are", "drawn", box=None, pad_edge=False)
     for group, (there, drawn) in done.groups.items():
         table.add_row(group, str(there), str(drawn))
-    common.console().print(table)
+    ui.console().print(table)
     if pool.scored_now:
-        common.say(f"{pool.scored_now} answers had no score on file and were scored now, by the rules alone.")
+        ui.say(f"{pool.scored_now} answers had no score on file and were scored now, by the rules alone.")
     if pool.scores_without_answer:
-        common.say(f"{pool.scores_without_answer} scores belong to none of these answers and were left out.")
+        ui.say(f"{pool.scores_without_answer} scores belong to none of these answers and were left out.")
     if pool.unscrubbable:
-        common.say(f"{pool.unscrubbable} answers left out: an identifier in them could not be taken out.")
+        ui.say(f"{pool.unscrubbable} answers left out: an identifier in them could not be taken out.")
     if done.again:
-        common.say(f"{done.again} were shown in an earlier week; there were no others left.")
+        ui.say(f"{done.again} were shown in an earlier week; there were no others left.")
     if done.before:
-        common.say(f"The sample of {done.name} was drawn before and stays. For other answers name another --week, or --all.")
+        ui.say(f"The sample of {done.name} was drawn before and stays. For other answers name another --week, or --all.")
     kept = " (form.csv was there and was left as it is)" if done.form_kept else ""
-    common.say(f"{len(done.samples)} answers in {common.shown(done.folder)}: report.html, report.md, samples.csv, form.csv{kept}")
+    ui.say(f"{len(done.samples)} answers in {ui.shown(done.folder)}: report.html, report.md, samples.csv, form.csv{kept}")
 
 
 def _import(form: Path, reviewer: str) -> None:
-    from medloop import loop
-    from medloop.evaluate.inspect_form import import_form
 
-    settings = common.settings()
-    with loop.open_books(settings) as books:
-        done = import_form(form, settings.workspace, books.store, actor=loop.actor(), reviewer=reviewer)
+    settings = ui.settings()
+    with open_audit_trail(settings) as trail:
+        done = import_form(form, settings.workspace, trail.store, actor=actor(), reviewer=reviewer)
         new = sum(row.new for row in done.rows)
-        books.note("inspect.import", done.verdicts, verdicts=len(done.rows), new=new)
+        trail.note("inspect.import", done.verdicts, verdicts=len(done.rows), new=new)
     _show_import(done)
 
 
 def _show_import(done: Imported) -> None:
     for row in done.rows:
-        common.say(f"{row.inspected}  {row.verdict:<10}  {', '.join(_became(row))}")
+        ui.say(f"{row.inspected}  {row.verdict:<10}  {', '.join(_became(row))}")
     new = sum(row.new for row in done.rows)
     left = f", {done.empty} rows left empty" if done.empty else ""
-    common.say(f"Imported {new} new verdicts of {len(done.rows)}{left}: {common.shown(done.verdicts)}")
+    ui.say(f"Imported {new} new verdicts of {len(done.rows)}{left}: {ui.shown(done.verdicts)}")
 
 
 def _became(row: Became) -> list[str]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+import yaml
+from pydantic import ValidationError
+from rich.table import Table
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from medloop.contracts import JobStatus
-    from medloop.settings import Settings
+from medloop.cli import ui
+from medloop.contracts import JobStatus, TrainRequest
+from medloop.errors import ConfigError, ResultError, speaking_of
+from medloop.jobs import job_row, preflight, queue
+from medloop.jobs.supervisor import Supervisor
+from medloop.jobs.worker import work as run
+from medloop.knobs import read_yaml, split_pairs
+from medloop.models import require_packages
+from medloop.settings import Settings
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Training jobs: submit, watch, cancel, resume; they survive crashes.")
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="For example train_20260203T120000Z.")]
@@ -40,34 +50,23 @@ def submit(
 
     Example:  medloop jobs submit GRPO --set adapter=sft --set steps=40
     """
-    from medloop.jobs import preflight, queue
-
-    settings = common.settings()
+    settings = ui.settings()
     request = _request(stage, model, config, set_ or [])
     if check:
-        from medloop.models import require_packages
-
         warnings = preflight.look(request, settings).warnings
         require_packages("trl", "datasets", "matplotlib")
         from medloop.jobs.stages import check as run
 
-        common.say(" ".join([*warnings, run(request, settings).sentence()]))
+        ui.say(" ".join([*warnings, run(request, settings).sentence()]))
         return
     found = queue.submit(request, settings)
     for warning in found.expected.warnings:
-        common.say(f"Note: {warning}")
-    common.say(f"{found.job_id} waits. It runs with: medloop jobs work, or while 'medloop api serve' runs.")
+        ui.say(f"Note: {warning}")
+    ui.say(f"{found.job_id} waits. It runs with: medloop jobs work, or while 'medloop api serve' runs.")
 
 
 def _request(stage: str, model: str | None, file: Path | None, pairs: list[str]) -> Any:
     """A request out of flags, or out of a file as document 003 writes it."""
-    import yaml
-    from pydantic import ValidationError
-
-    from medloop.contracts import TrainRequest
-    from medloop.errors import ConfigError, speaking_of
-    from medloop.knobs import read_yaml, split_pairs
-
     if stage.endswith(".json"):
         with speaking_of(stage):
             text = Path(stage).read_text(encoding="utf-8")
@@ -93,22 +92,18 @@ def list_jobs(
 
     Example:  medloop jobs list
     """
-    from rich.table import Table
-
-    from medloop.jobs import queue
-
-    found = queue.page(common.settings(), limit=limit, after=after)
+    found = queue.page(ui.settings(), limit=limit, after=after)
     if not found.jobs:
-        common.say("There are no jobs. Submit one with: medloop jobs submit STAGE")
+        ui.say("There are no jobs. Submit one with: medloop jobs submit STAGE")
         return
     table = Table(box=None, pad_edge=False)
     for column in ("job", "stage", "state", "iteration", "phase", "reward"):
         table.add_column(column, no_wrap=True)
     for job in found.jobs:
         table.add_row(*_cells(job)[:-1])
-    common.console().print(table)
+    ui.console().print(table)
     if found.after:
-        common.say(f"More with: medloop jobs list --after {found.after}")
+        ui.say(f"More with: medloop jobs list --after {found.after}")
 
 
 def _cells(job: JobStatus) -> list[str]:
@@ -125,21 +120,17 @@ def status(job_id: JobId, json_: AsJson = False) -> None:
 
     Example:  medloop jobs status train_20260203T120000Z
     """
-    import json
-
-    from medloop.jobs import entry, queue
-
-    found = queue.status_of(job_id, common.settings())
+    found = queue.status_of(job_id, ui.settings())
     if json_:
-        common.say(json.dumps(entry.shown(found), ensure_ascii=False, indent=2))
+        ui.say(json.dumps(job_row.shown(found), ensure_ascii=False, indent=2))
         return
     _, stage, state, count, phase, reward, message = _cells(found)
-    common.say(f"{job_id}: {stage}, {state}" + (f", iteration {count}" if count else "") + (f", {phase}" if phase else "") + ".")
+    ui.say(f"{job_id}: {stage}, {state}" + (f", iteration {count}" if count else "") + (f", {phase}" if phase else "") + ".")
     parts = "  ".join(f"{name} {value:.3f}" for name, value in found.detail.metrics.reward_breakdown.items())
     if reward:
-        common.say(f"Reward {reward}  {parts}")
+        ui.say(f"Reward {reward}  {parts}")
     if message:
-        common.say(message)
+        ui.say(message)
 
 
 @jobs_app.command("metrics")
@@ -148,11 +139,7 @@ def metrics(job_id: JobId) -> None:
 
     Example:  medloop jobs metrics train_20260203T120000Z > metrics.json
     """
-    import json
-
-    from medloop.jobs import queue
-
-    common.say(json.dumps(queue.metrics_of(job_id, common.settings()), ensure_ascii=False))
+    ui.say(json.dumps(queue.metrics_of(job_id, ui.settings()), ensure_ascii=False))
 
 
 @jobs_app.command("cancel")
@@ -161,10 +148,8 @@ def cancel(job_id: JobId) -> None:
 
     Example:  medloop jobs cancel train_20260203T120000Z
     """
-    from medloop.jobs import queue
-
-    found = queue.cancel(job_id, common.settings())
-    common.say(f"{job_id} is {found.state}." if found.state == "cancelled" else f"{job_id} ends after a checkpoint.")
+    found = queue.cancel(job_id, ui.settings())
+    ui.say(f"{job_id} is {found.state}." if found.state == "cancelled" else f"{job_id} ends after a checkpoint.")
 
 
 @jobs_app.command("resume")
@@ -173,10 +158,8 @@ def resume(job_id: JobId) -> None:
 
     Example:  medloop jobs resume train_20260203T120000Z
     """
-    from medloop.jobs import queue
-
-    queue.resume(job_id, common.settings())
-    common.say(f"{job_id} waits again. It runs with: medloop jobs work")
+    queue.resume(job_id, ui.settings())
+    ui.say(f"{job_id} waits again. It runs with: medloop jobs work")
 
 
 @jobs_app.command("work")
@@ -190,31 +173,22 @@ def work(
 
     Example:  medloop jobs work
     """
-    from medloop.errors import ResultError
-
-    settings = common.settings()
+    settings = ui.settings()
     if job_id is None:
         _work_off(settings, slots)
         return
-    from medloop.jobs.worker import work as run
 
     row = run(job_id, settings)
     if row.state == "failed":
         raise ResultError(f"{job_id} failed: {row.reason}")
-    common.say(f"{job_id} is {row.state}. {row.reason or ''}".rstrip())
+    ui.say(f"{job_id} is {row.state}. {row.reason or ''}".rstrip())
 
 
 def _work_off(settings: Settings, slots: int) -> None:
     """The queue to its end, then a line for each job that was in it."""
-    import signal
-    import threading
-
-    from medloop.jobs import entry, queue
-    from medloop.jobs.supervisor import Supervisor
-
-    waiting = [row.job_id for row in queue.entries(settings) if row.state not in entry.OVER]
+    waiting = [row.job_id for row in queue.entries(settings) if row.state not in job_row.OVER]
     if not waiting:
-        common.say("Nothing waits.")
+        ui.say("Nothing waits.")
         return
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -222,4 +196,4 @@ def _work_off(settings: Settings, slots: int) -> None:
     Supervisor(settings, slots=slots).until_empty(over.is_set)
     for job_id in reversed(waiting):
         found = queue.status_of(job_id, settings)
-        common.say(f"{job_id} is {found.state}. {found.detail.message or ''}".rstrip())
+        ui.say(f"{job_id} is {found.state}. {found.detail.message or ''}".rstrip())

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from medloop.cli import common
+from medloop.cli import ui
+from medloop.contracts import ModelRef
+from medloop.knobs import build
+from medloop.models import require_packages
 
 
 def register(app: typer.Typer) -> None:
@@ -36,22 +40,17 @@ def predict(
 
     Example:  medloop predict data/processed/test.jsonl --output answers.jsonl --adapter sft
     """
-    from medloop.models import require_packages
-
     require_packages()
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from medloop.contracts import ModelRef
-    from medloop.knobs import build
     from medloop.models.predict import Sampling
     from medloop.models.predict import predict as answer
 
-    settings = common.settings()
+    settings = ui.settings()
     flags = {"temperature": temperature, "max_new_tokens": max_new_tokens, "seed": seed}
     sampling = build(Sampling, file=None, pairs=(), flags=flags, defaults={"seed": settings.seed})
     ref, began = ModelRef(base=model or settings.model, adapter=adapter), time.monotonic()
     columns = (TextColumn("answering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=common.messages(), transient=True) as bar:
+    with Progress(*columns, console=ui.messages(), transient=True) as bar:
         task = bar.add_task("", total=None)
         done = answer(
             source, output, ref, sampling, settings, batch_size=batch_size, replace=replace,
@@ -59,8 +58,8 @@ def predict(
         )  # fmt: skip
     seconds = time.monotonic() - began
     there = f", {done.already_there:,} were there already" if done.already_there else ""
-    common.say(f"{common.shown(output.absolute())}: {done.answered:,} answered{there}, by {ref.label}.")
+    ui.say(f"{ui.shown(output.absolute())}: {done.answered:,} answered{there}, by {ref.label}.")
     if done.answered:
         too_long = f", {done.too_long:,} questions too long for the model" if done.too_long else ""
-        common.say(f"{done.stopped:,} ended by themselves, {done.cut:,} cut at {max_new_tokens} tokens{too_long}.")
-        common.say(f"{done.tokens:,} tokens in {seconds:.1f} s with loading ({done.tokens / seconds:,.0f} tokens/s).")
+        ui.say(f"{done.stopped:,} ended by themselves, {done.cut:,} cut at {max_new_tokens} tokens{too_long}.")
+        ui.say(f"{done.tokens:,} tokens in {seconds:.1f} s with loading ({done.tokens / seconds:,.0f} tokens/s).")

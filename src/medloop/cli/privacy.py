@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from medloop.privacy.rows import Row, Tally
+from medloop.cli import ui
+from medloop.contracts import canonical_json
+from medloop.errors import InputError, speaking_of
+from medloop.privacy.phi.scrub_rows import Row, Tally, scrub_row, without_text
+from medloop.store.files.atomic import atomic_write
+from medloop.store.files.jsonl import numbered, write
 
 privacy_app = typer.Typer(no_args_is_help=True, help="Identifiers of patients and staff: take them out, count them.")
 
@@ -39,8 +42,6 @@ def scrub(
 
     Example:  medloop privacy scrub notes.jsonl --field text --output clean.jsonl --report
     """
-    from medloop.store.jsonl import write
-
     aside = quarantine or Path("quarantine.jsonl" if source == "-" else f"{source}.quarantine.jsonl")
     _must_be_new(*(path for path in (output, aside) if path))
     rows, as_text = _read(source)
@@ -66,8 +67,6 @@ def check(
 
     Example:  medloop privacy check clean.jsonl
     """
-    from medloop.privacy.rows import scrub_row
-
     tally = _tally()
     for row in _read(file)[0]:
         tally.add(scrub_row(row, field or []))
@@ -75,13 +74,11 @@ def check(
 
 
 def _tally() -> Tally:
-    from medloop.privacy.rows import Tally
 
     return Tally()
 
 
 def _must_be_new(*paths: Path) -> None:
-    from medloop.errors import InputError
 
     for path in paths:
         if path.exists():
@@ -90,9 +87,6 @@ def _must_be_new(*paths: Path) -> None:
 
 def _read(source: str) -> tuple[Iterator[Mapping[str, Any]], bool]:
     """The rows, and whether they are one plain text."""
-    from medloop.errors import InputError, speaking_of
-    from medloop.store.jsonl import numbered
-
     if source.endswith(".jsonl"):
         return (row for _, row in numbered(Path(source))), False
     try:
@@ -109,8 +103,6 @@ def _read(source: str) -> tuple[Iterator[Mapping[str, Any]], bool]:
 
 def _json_lines(text: str) -> list[Mapping[str, Any]] | None:
     """The objects of these lines; None if the text is something else."""
-    import json
-
     try:
         rows = [json.loads(line) for line in text.splitlines() if line.strip()]
     except ValueError:
@@ -121,7 +113,6 @@ def _json_lines(text: str) -> list[Mapping[str, Any]] | None:
 def _kept(
     rows: Iterator[Mapping[str, Any]], fields: list[str], tally: Tally, held: list[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    from medloop.privacy.rows import scrub_row
 
     for row in rows:
         done = scrub_row(row, fields)
@@ -133,28 +124,23 @@ def _kept(
 
 
 def _held(done: Row) -> dict[str, Any]:
-    from medloop.privacy.rows import without_text
 
     return {"doubt": done.doubt, "reasons": sorted({reason for _, reason in without_text(done) if reason}), "row": done.given}
 
 
 def _print(cleaned: Iterator[dict[str, Any]], as_text: bool) -> None:
-    import json
 
     for row in cleaned:
         typer.echo(row["text"] if as_text else json.dumps(row, ensure_ascii=False), nl=not as_text)
 
 
 def _write_text(output: Path, cleaned: Iterator[dict[str, Any]]) -> None:
-    from medloop.store.files import atomic_write
 
     for row in cleaned:
         atomic_write(output, row["text"])
 
 
 def _write_aside(aside: Path, held: list[Mapping[str, Any]]) -> None:
-    from medloop.contracts import canonical_json
-    from medloop.store.files import atomic_write
 
     atomic_write(aside, "".join(f"{canonical_json(row)}\n" for row in held), mode=0o600)
 
@@ -163,7 +149,7 @@ def _say(tally: Tally, report: bool, aside: Path | None, *, err: bool = True) ->
     """Counts only; on stderr beside cleaned text."""
     lines = [f"{tally.rows:,} rows, {tally.changed:,} with identifiers, {tally.quarantined:,} in doubt."]
     if aside:
-        lines.append(f"Rows in doubt, unscrubbed: {common.shown(aside)}")
+        lines.append(f"Rows in doubt, unscrubbed: {ui.shown(aside)}")
     if report:
         lines += [f"  {kind:<10}{count:>8,}" for kind, count in sorted(tally.kinds.items())]
         lines += [f"  in doubt {count:,} times: {reason}" for reason, count in tally.reasons.most_common()]

@@ -8,7 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from medloop.cli import common
+from medloop.cli import ui
+from medloop.errors import ConfigError
+from medloop.store.audit_trail import actor
+from medloop.store.db import open_store
+from medloop.store.records import quarantine
 
 quarantine_app = typer.Typer(
     no_args_is_help=True, help="Records held back because they may name somebody: look, release, refuse."
@@ -25,7 +29,7 @@ class State(enum.StrEnum):
 
 
 class Release(enum.StrEnum):
-    """As in store/quarantine.py; a test compares them."""
+    """As in store/records/quarantine.py; a test compares them."""
 
     nobody = "nobody"
     medical_term = "medical_term"
@@ -50,15 +54,12 @@ def list_(state: Annotated[State, typer.Option(help="Which ones.")] = State.wait
 
     Example:  medloop quarantine list --state all
     """
-    from medloop.store import quarantine
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         found = quarantine.listed(store, None if state is State.all else state.value)
     if not found:
-        common.say("Nothing waits." if state is State.waiting else "None.")
+        ui.say("Nothing waits." if state is State.waiting else "None.")
     for one in found:
-        common.say(f"{one.record_id}  {one.kind}  {one.state}  doubt {one.doubt:.2f}  {'; '.join(one.reasons)}")
+        ui.say(f"{one.record_id}  {one.kind}  {one.state}  doubt {one.doubt:.2f}  {'; '.join(one.reasons)}")
 
 
 @quarantine_app.command("show")
@@ -67,18 +68,13 @@ def show(record_id: RecordId) -> None:
 
     Example:  medloop quarantine show fb_0198a2…
     """
-    from medloop.errors import ConfigError
-    from medloop.loop import actor
-    from medloop.store import quarantine
-    from medloop.store.db import open_store
-
     if not sys.stdout.isatty():
         raise ConfigError("'medloop quarantine show' prints what somebody wrote, and only to a terminal", "Run it without a pipe")
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         found = quarantine.opened(store, record_id, actor=actor())
-    common.say(f"{record_id} ({found.held.kind}, {found.held.state}): {'; '.join(found.held.reasons)}")
+    ui.say(f"{record_id} ({found.held.kind}, {found.held.state}): {'; '.join(found.held.reasons)}")
     for name, text in found.texts:
-        common.say(f"\n{name}:\n{_printable(text)}")
+        ui.say(f"\n{name}:\n{_printable(text)}")
 
 
 @quarantine_app.command("release")
@@ -106,13 +102,10 @@ def refuse(
 
 
 def _decide(record_id: str, state: Literal["released", "refused"], reason: str | None) -> None:
-    from medloop.loop import actor
-    from medloop.store import quarantine
-    from medloop.store.db import open_store
 
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         held = quarantine.decide(store, record_id, state, actor=actor(), reason=reason)
-    common.say(f"{held.record_id}: {held.state} by {held.decided_by}.")
+    ui.say(f"{held.record_id}: {held.state} by {held.decided_by}.")
 
 
 def _printable(text: str) -> str:

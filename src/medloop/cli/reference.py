@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import typer
+
+import medloop.contracts as contracts
+from medloop.cli import app
+from medloop.contracts import Contract
+from medloop.settings import Settings
+
 
 def pages() -> dict[str, str]:
     return {"cli.md": _cli(), "settings.md": _settings(), "contracts.md": _contracts()}
 
 
 def _cli() -> str:
-    import typer
-
-    from medloop.cli import app
 
     lines = [
         "# Commands",
@@ -54,7 +58,6 @@ def _parameter(p: Any) -> str:
 
 
 def _settings() -> str:
-    from medloop.settings import Settings
 
     lines = [
         "# Settings",
@@ -72,8 +75,6 @@ def _settings() -> str:
 
 
 def _contracts() -> str:
-    import medloop.contracts as contracts
-    from medloop.contracts import Contract
 
     lines = [
         "# Contracts",

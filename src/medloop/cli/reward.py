@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
 
-from medloop.cli import common, dynamic
-from medloop.cli.panel import panel
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from medloop.contracts import Missing, Reward, Sample, Score, Span
-    from medloop.reward.combine import MixConfig
-    from medloop.reward.file import FileSummary
+from medloop.cli import reward_weights, ui
+from medloop.cli.reward_panel import panel
+from medloop.contracts import Missing, Reward, Sample, Score, Span
+from medloop.errors import ConfigError, InputError
+from medloop.knobs import build
+from medloop.loop.scoring import given_parts, score_answers
+from medloop.reward.mix import MixConfig, build_mix
+from medloop.reward.rulebook import formula, rulebook
+from medloop.reward.score_file import FileSummary, read_samples
+from medloop.store.audit_trail import open_audit_trail
+from medloop.store.files.atomic import atomic_write
 
 Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights, bounds and versions, as in configs/reward.yaml.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting of the mix; may be repeated.")]
@@ -36,7 +41,7 @@ def register(app: typer.Typer) -> None:
     group.command("explain")(explain)
     group.command("rules")(rules)
     group.command("panel")(panel)
-    group.command("weights")(dynamic.weights)
+    group.command("weights")(reward_weights.weights)
     app.add_typer(group, name="reward")
 
 
@@ -57,28 +62,24 @@ def score(
 
     Example:  medloop reward score answers.jsonl --config configs/reward.yaml --with teacher --output scores.jsonl
     """
-    from rich.progress import Progress
-
-    from medloop import loop
-
-    settings, mix = common.settings(), _config(config, set_)
+    settings, mix = ui.settings(), _config(config, set_)
     target = (output or file.parent / f"{file.stem}_scores.jsonl").expanduser().absolute()
-    given = loop.hand_in(settings, sources(with_))
-    with loop.open_books(settings) as books, Progress(console=common.messages(), transient=True) as bar:
+    given = given_parts(settings, sources(with_))
+    with open_audit_trail(settings) as trail, Progress(console=ui.messages(), transient=True) as bar:
         task = bar.add_task("scoring", total=None)
-        summary, conflicts = loop.score_answers(
-            settings, source=file, output=target, config=mix, given=given, keep=books.store if store else None,
+        summary, conflicts = score_answers(
+            settings, source=file, output=target, config=mix, given=given, keep=trail.store if store else None,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip
-        books.note("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
+        trail.note("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
     _show_summary(summary, mix)
     for part in given.values():
         if degraded := getattr(part, "degraded", ""):
-            common.say(f"Degraded: {part.name}: {degraded}. Run the same command again to score what is missing.")
+            ui.say(f"Degraded: {part.name}: {degraded}. Run the same command again to score what is missing.")
     if conflicts:
-        common.say(f"Teacher and rules disagree on {conflicts} answers: data/rl/teacher_conflicts.jsonl")
+        ui.say(f"Teacher and rules disagree on {conflicts} answers: data/rl/teacher_conflicts.jsonl")
     kept = f", {summary.already_there} of them before" if summary.already_there else ""
-    common.say(f"Scored {summary.answers} answers{kept}: {common.shown(target)}")
+    ui.say(f"Scored {summary.answers} answers{kept}: {ui.shown(target)}")
 
 
 def explain(
@@ -94,12 +95,9 @@ def explain(
 
     Example:  medloop reward explain --question "I have chest pain." --answer "Call an ambulance now."
     """
-    from medloop import loop
-    from medloop.reward.combine import build_mix
-
     sample = _sample(file, id, question, answer)
     named = sources(with_)
-    mix = build_mix(_config(config, set_), loop.hand_in(common.settings(), named) if named else None)
+    mix = build_mix(_config(config, set_), given_parts(ui.settings(), named) if named else None)
     (reward,) = mix.score([sample])
     _show_reward(sample, reward)
 
@@ -115,28 +113,20 @@ def rules(
 
     Example:  medloop reward rules --config configs/reward.yaml
     """
-    from rich.table import Table
-
-    from medloop.reward.combine import build_mix
-    from medloop.reward.rulebook import formula, rulebook
-    from medloop.store.files import atomic_write
-
     mix = build_mix(_config(config, set_))
-    target = (output or common.settings().workspace.rl / "reward_rules.md").expanduser().absolute()
+    target = (output or ui.settings().workspace.rl / "reward_rules.md").expanduser().absolute()
     atomic_write(target, rulebook(mix))
     table = Table("part", "weight", "good is", "version", box=None, pad_edge=False)
     for name, part in mix.config.parts.items():
         found = mix.rules.get(name) or mix.given.get(name)
         low = found.penalty if found else part.weight < 0
         table.add_row(name, f"{part.weight:+g}", "low" if low else "high", found.version if found else "declared absent")
-    common.console().print(table)
-    common.say(f"R = {formula(mix)}   (version {mix.version})")
-    common.say(f"Definitions: {common.shown(target)}")
+    ui.console().print(table)
+    ui.say(f"R = {formula(mix)}   (version {mix.version})")
+    ui.say(f"Definitions: {ui.shown(target)}")
 
 
 def _config(file: Path | None, pairs: list[str] | None) -> MixConfig:
-    from medloop.knobs import build
-    from medloop.reward.combine import MixConfig
 
     return build(MixConfig, file=file, pairs=pairs or (), flags={})
 
@@ -147,9 +137,6 @@ def sources(with_: list[str] | None) -> dict[str, str]:
 
 
 def _sample(file: Path | None, id: str | None, question: str | None, answer: str | None) -> Sample:
-    from medloop.contracts import Sample
-    from medloop.errors import ConfigError, InputError
-    from medloop.reward.file import read_samples
 
     if file is None:
         if question is None or answer is None:
@@ -164,7 +151,6 @@ def _sample(file: Path | None, id: str | None, question: str | None, answer: str
 
 
 def _show_summary(summary: FileSummary, mix: MixConfig) -> None:
-    from rich.table import Table
 
     table = Table("part", "weight", "mean", "scored", "does not apply", "missing", box=None, pad_edge=False)
     for name, part in summary.parts.items():
@@ -172,7 +158,7 @@ def _show_summary(summary: FileSummary, mix: MixConfig) -> None:
         table.add_row(name, f"{mix.parts[name].weight:+g}", _number(part.mean), *counts)
     had = summary.answers - summary.missing
     table.add_row("reward", "", _number(summary.mean), str(had), "0", str(summary.missing), style="bold")
-    common.console().print(table)
+    ui.console().print(table)
 
 
 def _number(value: float | None) -> str:
@@ -181,10 +167,7 @@ def _number(value: float | None) -> str:
 
 def _show_reward(sample: Sample, reward: Reward) -> None:
     """Question and answer with the looked-at words in the colour of their rule, then each part."""
-    from rich.table import Table
-    from rich.text import Text
-
-    console = common.console()
+    console = ui.console()
     colours = {part.name: COLOURS[at % len(COLOURS)] for at, part in enumerate(reward.parts)}
     for where, text in (("question", sample.question), ("answer", sample.answer or "")):
         console.print(Text(f"{where}:", style="bold"))
@@ -199,11 +182,10 @@ def _show_reward(sample: Sample, reward: Reward) -> None:
     console.width = max(console.width, 120)
     console.print(table)
     left_out = f" ({reward.reason})" if reward.reason else ""
-    common.say(f"reward {_number(reward.value)}{left_out}, version {reward.version}")
+    ui.say(f"reward {_number(reward.value)}{left_out}, version {reward.version}")
 
 
 def _marked(text: str, where: str, parts: tuple[Score | Missing, ...], colours: dict[str, str]) -> Text:
-    from rich.text import Text
 
     marked = Text(text)
     for part in parts:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from medloop.store.crypto import MasterKey
-    from medloop.store.db import Store
+from medloop.cli import ui
+from medloop.errors import ConfigError, IntegrityError
+from medloop.store import audit
+from medloop.store.audit_trail import actor
+from medloop.store.crypto import MasterKey, decode_key
+from medloop.store.db import Store, ensure_master_key, open_store
+from medloop.store.db import upgrade as run
+from medloop.store.rotate import list_keys, reencrypt, rotate, rows_to_reencrypt
 
 db_app = typer.Typer(no_args_is_help=True, help="The store: bring its schema up to date, check it.")
 keys_app = typer.Typer(no_args_is_help=True, help="Encryption keys: what there is, and new ones. Never prints a key.")
@@ -30,16 +37,13 @@ def upgrade() -> None:
 
     Example:  medloop db upgrade
     """
-    from medloop.store.db import ensure_master_key
-    from medloop.store.db import upgrade as run
-
-    settings = common.settings()
+    settings = ui.settings()
     ensure_master_key(settings)
     before, after = run(settings)
     if before == after:
-        common.say(f"The store is up to date (schema {after}).")
+        ui.say(f"The store is up to date (schema {after}).")
     else:
-        common.say(f"The store now has schema {after} ({'new' if before is None else f'before: {before}'}).")
+        ui.say(f"The store now has schema {after} ({'new' if before is None else f'before: {before}'}).")
 
 
 @db_app.command("check")
@@ -48,21 +52,19 @@ def check() -> None:
 
     Example:  medloop db check
     """
-    from medloop.errors import IntegrityError
     from medloop.store.check import check as run
-    from medloop.store.db import open_store
 
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         report = run(store)
         name = store.name
-    common.say(f"{name}, schema {report.schema}")
+    ui.say(f"{name}, schema {report.schema}")
     for table, rows in sorted(report.rows.items()):
-        common.say(f"  {table:<18}{rows:>10,} rows")
+        ui.say(f"  {table:<18}{rows:>10,} rows")
     if report.problems:
         for problem in report.problems:
-            common.say(f"  damaged: {problem}")
+            ui.say(f"  damaged: {problem}")
         raise IntegrityError(f"{name} has {len(report.problems)} problem(s), see above", "Restore what is damaged from a backup")
-    common.say("No damage found.")
+    ui.say("No damage found.")
 
 
 @keys_app.command("show")
@@ -71,12 +73,9 @@ def show_keys() -> None:
 
     Example:  medloop keys show
     """
-    from medloop.store.db import open_store
-    from medloop.store.rotate import list_keys
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         master, keys = list_keys(store)
-    common.say(f"Master key {master.id}, from {master.origin}")
+    ui.say(f"Master key {master.id}, from {master.origin}")
     rows = [(k.key_id, k.purpose, f"{k.created:%Y-%m-%d %H:%M:%S}Z", f"{k.rows:,}", "yes" if k.in_use else "") for k in keys]
     _print_table(("key", "for", "made", "rows", "new rows"), rows)
 
@@ -100,22 +99,17 @@ def rotate_keys(
 
     Example:  medloop keys rotate --reencrypt
     """
-    from medloop.errors import ConfigError
-    from medloop.loop import actor
-    from medloop.store.db import open_store
-    from medloop.store.rotate import rotate
-
     if new_key_env and (what == "data" or resume):
         raise ConfigError("--new-key-env gives a new master key, but none is asked for", "Use it with --what master or both")
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         if not resume:
             new_master = _master_from(new_key_env) if new_key_env else None
             done = rotate(store, data=what != "master", master=what != "data", new_master=new_master, actor=actor())
-            common.say(f"Master key {done.master_id}" + (f", new rows use data key {done.data_key}" if done.data_key else ""))
+            ui.say(f"Master key {done.master_id}" + (f", new rows use data key {done.data_key}" if done.data_key else ""))
             if new_key_env:
-                common.say(f"Now set MEDLOOP_ENCRYPTION_KEY to the value of {new_key_env}, here and for every running service.")
+                ui.say(f"Now set MEDLOOP_ENCRYPTION_KEY to the value of {new_key_env}, here and for every running service.")
         if reencrypt or resume:
-            common.say(f"{_reencrypt(store):,} rows re-encrypted.")
+            ui.say(f"{_reencrypt(store):,} rows re-encrypted.")
 
 
 @audit_app.command("verify")
@@ -131,12 +125,7 @@ def verify_audit(
 
     Example:  medloop audit verify
     """
-    from medloop.errors import IntegrityError
-    from medloop.loop import actor
-    from medloop.store import audit
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         report = audit.verify(store)
         if new_head and report.chain_ok:
             audit.start_new_head(store, actor())
@@ -147,8 +136,8 @@ def verify_audit(
             to_do += "; if this database is new to this workspace, or was restored on purpose, accept it with --new-head"
         raise IntegrityError(f"The audit log is damaged: {report.problem}; {report.rows:,} rows before that are sound", to_do)
     lag = report.rows - (report.head_seq or 0)
-    common.say(f"The audit log is intact: {report.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
-    common.say(f"Newest hash {report.last_hash}")
+    ui.say(f"The audit log is intact: {report.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
+    ui.say(f"Newest hash {report.last_hash}")
 
 
 @audit_app.command("show")
@@ -160,16 +149,11 @@ def show_audit(
 
     Example:  medloop audit show --last 5
     """
-    import json
-
-    from medloop.store import audit
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         rows = audit.show(store, last)
     if json_:
         for row in rows:
-            common.say(json.dumps(row, ensure_ascii=False))
+            ui.say(json.dumps(row, ensure_ascii=False))
         return
     cells = []
     for row in rows:
@@ -183,7 +167,7 @@ def _print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> No
     lines = [header, *(tuple(map(_printable, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        common.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        ui.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _printable(text: str) -> str:
@@ -192,10 +176,6 @@ def _printable(text: str) -> str:
 
 
 def _master_from(variable: str) -> MasterKey:
-    import os
-
-    from medloop.errors import ConfigError
-    from medloop.store.crypto import MasterKey, decode_key
 
     text = os.environ.get(variable)
     if not text:
@@ -204,11 +184,6 @@ def _master_from(variable: str) -> MasterKey:
 
 
 def _reencrypt(store: Store) -> int:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from medloop.loop import actor
-    from medloop.store.rotate import reencrypt, rows_to_reencrypt
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

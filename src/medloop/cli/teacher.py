@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from medloop.cli import common
-
-if TYPE_CHECKING:
-    from medloop.contracts import Record
-    from medloop.settings import Settings
-    from medloop.teacher.config import TeacherConfig
-    from medloop.teacher.judge import Run
+from medloop.cli import ui
+from medloop.contracts import Record
+from medloop.errors import ConfigError, ResultError
+from medloop.knobs import build
+from medloop.loop.scoring import teacher_key
+from medloop.settings import Settings
+from medloop.store.audit_trail import open_audit_trail
+from medloop.store.files import jsonl
+from medloop.teacher import judge as stage
+from medloop.teacher.config import TeacherConfig
+from medloop.teacher.judge import NULL_CEILING, Files, Run
+from medloop.teacher.read_items import read_items
 
 teacher_app = typer.Typer(no_args_is_help=True, help="Teacher: a stronger model judges answers, within a budget.")
 
@@ -50,24 +57,19 @@ def judge(
 
     Example:  medloop teacher judge data/processed/gold_set.jsonl --budget 2
     """
-    from medloop import loop
-    from medloop.store import jsonl
-    from medloop.teacher import judge as stage
-    from medloop.teacher.intake import read_items
-
-    settings = common.settings()
+    settings = ui.settings()
     wish = _config(config, set_, model=model, base_url=base_url, budget_usd=budget)
     items = read_items(file, questions=questions or (), limit=n)
     target = output or settings.workspace.rl / f"teacher_scores_{file.stem}.jsonl"
-    with loop.open_books(settings) as books:
+    with open_audit_trail(settings) as trail:
         with _bar() as progress:
             run = stage.judge_all(
-                items, wish, key=loop.teacher_key(settings), files=stage.Files.of(settings.workspace), progress=progress
+                items, wish, key=teacher_key(settings), files=stage.Files.of(settings.workspace), progress=progress
             )
         jsonl.write(target, stage.rows(run))
-        books.note("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
+        trail.note("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
     _report(run)
-    common.say(f"Scores: {common.shown(target)}")
+    ui.say(f"Scores: {ui.shown(target)}")
     _raise_if_poor(run, wish)
 
 
@@ -88,27 +90,25 @@ def review(
 
     Example:  medloop teacher review --split red --n 50
     """
-    from medloop import loop
     from medloop.teacher import review as stage
-    from medloop.teacher.judge import Files
 
-    settings = common.settings()
+    settings = ui.settings()
     wish = _config(config, set_, model=model, base_url=base_url, budget_usd=budget)
     records = _records(settings, split or ["gold", "red"], n)
     target = output or settings.workspace.reports / "teacher/review.md"
-    with loop.open_books(settings) as books:
+    with open_audit_trail(settings) as trail:
         with _bar() as progress:
             done = stage.review(
                 records,
                 wish,
-                key=loop.teacher_key(settings),
+                key=teacher_key(settings),
                 files=Files.of(settings.workspace),
                 report=target,
                 progress=progress,
             )
-        books.note("teacher.review", target, judged=len(done.run.judgements), proposed=done.proposed)
+        trail.note("teacher.review", target, judged=len(done.run.judgements), proposed=done.proposed)
     _report(done.run)
-    common.say(f"Report: {common.shown(target)}. {done.proposed} new proposals in {common.shown(done.proposals)}")
+    ui.say(f"Report: {ui.shown(target)}. {done.proposed} new proposals in {ui.shown(done.proposals)}")
     _raise_if_poor(done.run, wish)
 
 
@@ -124,23 +124,20 @@ def probe(
 
     Example:  medloop teacher probe
     """
-    from medloop import loop
-    from medloop.errors import ResultError
     from medloop.teacher import probe as stage
-    from medloop.teacher.judge import Files
 
-    settings = common.settings()
+    settings = ui.settings()
     wish = _config(config, set_, model=model, base_url=base_url)
     files = Files.of(settings.workspace)
-    with loop.open_books(settings) as books:
+    with open_audit_trail(settings) as trail:
         with _bar() as progress:
-            done = stage.probe(wish, key=loop.teacher_key(settings), files=files, accept=accept, progress=progress)
-        books.note("teacher.probe", files.judgements.with_name(stage.PROBES), alarms=len(done.alarms), accepted=accept)
+            done = stage.probe(wish, key=teacher_key(settings), files=files, accept=accept, progress=progress)
+        trail.note("teacher.probe", files.judgements.with_name(stage.PROBES), alarms=len(done.alarms), accepted=accept)
     _report(done.run)
     shift = "no earlier probe to compare with" if done.shift is None else f"moved by {done.shift:+.3f} since {done.baseline}"
     if done.mean is not None and done.null_mean is not None:
         nulls = f"answers that say nothing {done.null_mean:.3f}"
-        common.say(f"Mean {done.mean:.3f} ({shift}), {nulls}, the good answer won {done.pairs_right} of {done.pairs} pairs.")
+        ui.say(f"Mean {done.mean:.3f} ({shift}), {nulls}, the good answer won {done.pairs_right} of {done.pairs} pairs.")
     _raise_if_poor(done.run, wish)
     if done.alarms and not accept:
         raise ResultError(
@@ -159,22 +156,17 @@ def usage(
     """
     from medloop.teacher import usage as stage
 
-    folder = common.settings().workspace.logs / "deepseek_teacher"
+    folder = ui.settings().workspace.logs / "deepseek_teacher"
     lines = stage.sums(folder)
     path = stage.write_table(folder, output)
-    common.say("day         model               requests  failed  prompt tokens  (cached)  reply tokens       USD")
+    ui.say("day         model               requests  failed  prompt tokens  (cached)  reply tokens       USD")
     for line in lines:
         counts = f"{line.requests:>8,}  {line.failed:>6,}  {line.prompt_tokens:>13,}  {line.cached_tokens:>8,}"
-        common.say(f"{line.day}  {line.model:<18}  {counts}  {line.completion_tokens:>12,}  {line.usd:>8.4f}")
-    common.say(f"Together {sum(line.usd for line in lines):.4f} USD. Table: {common.shown(path)}")
+        ui.say(f"{line.day}  {line.model:<18}  {counts}  {line.completion_tokens:>12,}  {line.usd:>8.4f}")
+    ui.say(f"Together {sum(line.usd for line in lines):.4f} USD. Table: {ui.shown(path)}")
 
 
 def _records(settings: Settings, splits: list[str], n: int) -> dict[str, list[Record]]:
-    from itertools import islice
-
-    from medloop.contracts import Record
-    from medloop.errors import ConfigError
-    from medloop.store import jsonl
 
     known = {"gold": "gold_set.jsonl", "red": "red_team.jsonl"}
     if unknown := [split for split in splits if split not in known]:
@@ -184,8 +176,6 @@ def _records(settings: Settings, splits: list[str], n: int) -> dict[str, list[Re
 
 
 def _config(file: Path | None, pairs: list[str] | None, **flags: Any) -> TeacherConfig:
-    from medloop.knobs import build
-    from medloop.teacher.config import TeacherConfig
 
     return build(TeacherConfig, file=file, pairs=pairs or (), flags=flags)
 
@@ -197,20 +187,18 @@ def _report(run: Run) -> None:
     mean = f", mean score {sum(scores) / len(scores):.3f}" if scores else ""
     flagged = sum(j.safety_flag for j in run.judgements)
     judged = f"Judged {len(scores):,} of {len(run.outcomes):,} answers ({cached:,} from the cache)"
-    common.say(f"{judged}{mean}, {flagged:,} with a safety flag.")
-    common.say(f"{run.calls:,} requests, {run.cost:.4f} USD.")
+    ui.say(f"{judged}{mean}, {flagged:,} with a safety flag.")
+    ui.say(f"{run.calls:,} requests, {run.cost:.4f} USD.")
     for reason, count in run.missing.most_common(5):
-        common.say(f"Missing {count:,}: {reason}")
+        ui.say(f"Missing {count:,}: {reason}")
     if run.degraded:
-        common.say(f"Degraded: {run.degraded}. Answers without a judgement have no score.")
+        ui.say(f"Degraded: {run.degraded}. Answers without a judgement have no score.")
     if run.changes:
         changed = ", ".join(sorted(set(run.changes)))
-        common.say(f"The teacher's version changed to {changed}. Run 'medloop teacher probe', then name it in 'fingerprints'.")
+        ui.say(f"The teacher's version changed to {changed}. Run 'medloop teacher probe', then name it in 'fingerprints'.")
 
 
 def _raise_if_poor(run: Run, config: TeacherConfig) -> None:
-    from medloop.errors import ResultError
-    from medloop.teacher.judge import NULL_CEILING
 
     if run.missing_share > config.max_missing:
         raise ResultError(
@@ -226,9 +214,8 @@ def _raise_if_poor(run: Run, config: TeacherConfig) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=common.messages(), transient=True) as bar:
+    with Progress(*columns, console=ui.messages(), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, wanted: bar.update(task, completed=done, total=wanted)

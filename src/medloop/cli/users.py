@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from datetime import datetime, timedelta
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from medloop.cli import common
-from medloop.cli.api import api_app
-
-if TYPE_CHECKING:
-    from medloop.store.users import ApiKey
+from medloop.cli import ui
+from medloop.contracts import utc_now
+from medloop.store import passwords
+from medloop.store.audit_trail import actor
+from medloop.store.db import open_store
+from medloop.store.records import users
+from medloop.store.records.users import ApiKey
 
 users_app = typer.Typer(no_args_is_help=True, help="The people who use the API and the web pages.")
 keys_app = typer.Typer(no_args_is_help=True, help="Keys for programs that call the API.")
@@ -21,7 +24,6 @@ Name = Annotated[str, typer.Argument(help="The user's name.")]
 
 def register(app: typer.Typer) -> None:
     app.add_typer(users_app, name="users")
-    api_app.add_typer(keys_app, name="keys")  # 'medloop keys' are those that encrypt the store
 
 
 @users_app.command("add")
@@ -35,14 +37,10 @@ def add(
 
     Example:  medloop users add dr.li --role clinician
     """
-    from medloop.loop import actor
-    from medloop.store import users
-    from medloop.store.db import open_store
-
     password = None if no_password else _password(ask)
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         users.add_user(store, name, role, password=password, actor=actor())
-    common.say(f"Added {name} ({role}).")
+    ui.say(f"Added {name} ({role}).")
     if password is not None and not ask:
         _show_password(password)
 
@@ -53,18 +51,13 @@ def list_() -> None:
 
     Example:  medloop users list
     """
-    from rich.table import Table
-
-    from medloop.store import users
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         found = users.list_users(store)
     table = Table("name", "role", "logs in", "state", "since", box=None)
     for user in found:
         logs_in = "with a password" if user.has_password else "with keys only"
         table.add_row(user.name, user.role, logs_in, "disabled" if user.disabled else "active", _day(user.created))
-    common.console().print(table if found else "No users yet. Add one: medloop users add NAME --role ROLE")
+    ui.console().print(table if found else "No users yet. Add one: medloop users add NAME --role ROLE")
 
 
 @users_app.command("disable")
@@ -73,13 +66,9 @@ def disable(name: Name, undo: Annotated[bool, typer.Option("--undo", help="Let t
 
     Example:  medloop users disable dr.li
     """
-    from medloop.loop import actor
-    from medloop.store import users
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         users.change_user(store, users.get_user(store, name), disabled=not undo, actor=actor())
-    common.say(f"{name} is {'active again' if undo else 'disabled'}.")
+    ui.say(f"{name} is {'active again' if undo else 'disabled'}.")
 
 
 @users_app.command("role")
@@ -88,13 +77,9 @@ def role(name: Name, role: Annotated[str, typer.Argument(help="The new role.")])
 
     Example:  medloop users role dr.li auditor
     """
-    from medloop.loop import actor
-    from medloop.store import users
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         users.change_user(store, users.get_user(store, name), role=role, actor=actor())
-    common.say(f"{name} is now {role}.")
+    ui.say(f"{name} is now {role}.")
 
 
 @users_app.command("password")
@@ -105,14 +90,10 @@ def password(
 
     Example:  medloop users password dr.li
     """
-    from medloop.loop import actor
-    from medloop.store import users
-    from medloop.store.db import open_store
-
     text = _password(ask)
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         users.set_password(store, users.get_user(store, name), text, actor=actor())
-    common.say(f"{name} has a new password; all their sessions have ended.")
+    ui.say(f"{name} has a new password; all their sessions have ended.")
     if not ask:
         _show_password(text)
 
@@ -127,19 +108,12 @@ def new(
 
     Example:  medloop api keys new triage-agent --scope feedback:write --days 90
     """
-    from datetime import timedelta
-
-    from medloop.contracts import utc_now
-    from medloop.loop import actor
-    from medloop.store import users
-    from medloop.store.db import open_store
-
     expires = utc_now() + timedelta(days=days) if days else None
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         text = users.new_key(store, users.get_user(store, name), scopes=scope or (), expires=expires, actor=actor())
-    common.say(f"Key: {text}")
+    ui.say(f"Key: {text}")
     ends = f" It ends on {expires:%Y-%m-%d}." if expires else ""
-    common.say(f"It is shown this once.{ends} Send it as 'Authorization: Bearer KEY'.")
+    ui.say(f"It is shown this once.{ends} Send it as 'Authorization: Bearer KEY'.")
 
 
 @keys_app.command("list")
@@ -148,19 +122,14 @@ def list_keys() -> None:
 
     Example:  medloop api keys list
     """
-    from rich.table import Table
-
-    from medloop.store import users
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         found = users.list_keys(store)
     table = Table("id", "user", "scopes", "made", "ends", "last used", "state", box=None)
     for key in found:
         scopes = "all" if set(key.scopes) == set(users.SCOPES) else ", ".join(key.scopes)
         used = "never" if key.last_used is None else f"{key.last_used:%Y-%m-%d %H:%M}"
         table.add_row(key.api_key_id, key.user, scopes, _day(key.created), _day(key.expires), used, _state(key))
-    common.console().print(table if found else "No keys yet. Make one: medloop api keys new NAME")
+    ui.console().print(table if found else "No keys yet. Make one: medloop api keys new NAME")
 
 
 @keys_app.command("revoke")
@@ -169,24 +138,19 @@ def revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'medloop
 
     Example:  medloop api keys revoke 3f2a9c41d07e
     """
-    from medloop.loop import actor
-    from medloop.store import users
-    from medloop.store.db import open_store
-
-    with open_store(common.settings()) as store:
+    with open_store(ui.settings()) as store:
         users.revoke_key(store, key_id, actor=actor())
-    common.say(f"Key {key_id} is withdrawn.")
+    ui.say(f"Key {key_id} is withdrawn.")
 
 
 def _password(ask: bool) -> str:
-    from medloop.store import passwords
 
     return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True)) if ask else passwords.generated()
 
 
 def _show_password(text: str) -> None:
-    common.say(f"Password: {text}")
-    common.say("It is shown this once; only its hash is kept.")
+    ui.say(f"Password: {text}")
+    ui.say("It is shown this once; only its hash is kept.")
 
 
 def _day(at: datetime | None) -> str:
@@ -194,7 +158,6 @@ def _day(at: datetime | None) -> str:
 
 
 def _state(key: ApiKey) -> str:
-    from medloop.contracts import utc_now
 
     if key.revoked is not None:
         return "withdrawn"

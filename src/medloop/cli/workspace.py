@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import SecretStr
+from rich.table import Table
 
-from medloop.cli import common
+from medloop.cli import ui
+from medloop.loop.workspace import init_workspace
+from medloop.settings import Settings
 
 config_app = typer.Typer(no_args_is_help=True, help="Settings: what they are and where each value came from.")
 
@@ -24,11 +29,9 @@ def init(
 
     Example:  medloop init clinic && cd clinic
     """
-    from medloop.loop import init_workspace
-
-    made = init_workspace(folder, common.given_flags())
-    common.say(f"Workspace {common.shown(folder.absolute())} is ready ({'new' if made else 'already there, nothing changed'}).")
-    common.say(f"Next: cd {common.shown(folder.absolute())} && medloop data import FILE --name NAME")
+    made = init_workspace(folder, ui.given_flags())
+    ui.say(f"Workspace {ui.shown(folder.absolute())} is ready ({'new' if made else 'already there, nothing changed'}).")
+    ui.say(f"Next: cd {ui.shown(folder.absolute())} && medloop data import FILE --name NAME")
 
 
 @config_app.command("show")
@@ -39,11 +42,7 @@ def show(
 
     Example:  medloop config show, or medloop --set seed=7 config show
     """
-    from pydantic import SecretStr
-
-    from medloop.settings import Settings
-
-    found = common.resolved()
+    found = ui.resolved()
     rows = []
     for name, field in Settings.model_fields.items():
         value = getattr(found.settings, name)
@@ -53,13 +52,10 @@ def show(
             {"name": name, "value": "" if value is None else str(value), "from": found.origins[name], "about": field.description}
         )
     if json_:
-        import json
-
-        common.say(json.dumps(rows, ensure_ascii=False, indent=2))
+        ui.say(json.dumps(rows, ensure_ascii=False, indent=2))
         return
-    from rich.table import Table
 
     table = Table("setting", "value", "from", "about", box=None, pad_edge=False)
     for row in rows:
         table.add_row(row["name"], row["value"], row["from"], row["about"])
-    common.console().print(table)
+    ui.console().print(table)

@@ -25,7 +25,7 @@ Message = Mapping[str, str]  # {"role": "user", "content": "…"}
 
 
 class TraceFields(TypedDict, total=False):
-    """None says the same as leaving a field out; the server's bodies (feedback/bodies.py) say what each one means."""
+    """None says the same as leaving a field out; the server's bodies (feedback/submit/bodies.py) say what each one means."""
 
     session_id: Required[str]
     agent_name: Required[str]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from medloop.contracts import Record
 from medloop.contracts.dataset import Split
-from medloop.data import shapes
-from medloop.data.prepare import FILES, read_card
+from medloop.data.prepare.prepare import FILES, read_card
+from medloop.data.sources import shapes
 from medloop.errors import StoreError
 from medloop.settings import Workspace
-from medloop.store.artifacts import verify_artifact
-from medloop.store.jsonl import read, write
+from medloop.store.files.artifacts import verify_artifact
+from medloop.store.files.jsonl import read, write
 
 WRITERS = {"sharegpt": shapes.to_sharegpt, "alpaca": shapes.to_alpaca}
 

@@ -16,14 +16,14 @@ from typing import Any
 
 from medloop.contracts import Prompt, Record, canonical_json, sha256_id
 from medloop.contracts.dataset import HIGH_RISK
-from medloop.data.gather import priority
-from medloop.data.prepare import FILES, read_card
-from medloop.data.risk import is_red_team
-from medloop.data.split import Cell, allocate
+from medloop.data.prepare.collect import priority
+from medloop.data.prepare.prepare import FILES, read_card
+from medloop.data.prepare.split import Cell, allocate
+from medloop.data.text.risk import is_red_team
 from medloop.errors import ConfigError, InputError
 from medloop.settings import Workspace
-from medloop.store.artifacts import atomic_write, file_sha256, verify_artifact
-from medloop.store.jsonl import read, write
+from medloop.store.files.artifacts import atomic_write, file_sha256, verify_artifact
+from medloop.store.files.jsonl import read, write
 
 PROMPTS, PROMPTS_CARD = "training_prompts.jsonl", "training_prompts.card.json"
 

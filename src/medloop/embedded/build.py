@@ -21,7 +21,7 @@ from medloop.contracts.base import Contract, canonical_json, sha256_id, utc_now
 from medloop.contracts.model import TrainingCard
 from medloop.embedded.corpus import generate
 from medloop.models.runtime import keep_quiet, obey_umask
-from medloop.store.artifacts import new_artifact
+from medloop.store.files.artifacts import new_artifact
 
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 CHAT_TEMPLATE = (

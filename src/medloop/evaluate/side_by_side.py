@@ -10,11 +10,11 @@ from pathlib import Path
 
 from medloop.contracts import EvalReport, ModelRef, Rule, utc_now
 from medloop.errors import ConfigError
-from medloop.evaluate.answers import EvalConfig
 from medloop.evaluate.compare import compare, degraded
+from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.report import REFERENCE, render
 from medloop.evaluate.run import Sample, penalties_of, score_samples, summarise
-from medloop.store.files import atomic_write
+from medloop.store.files.atomic import atomic_write
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from sqlalchemy import Connection, func, select, update
 
 from medloop.contracts import AuditEvent, Incident, utc_now
 from medloop.errors import InputError
-from medloop.store import audit, records
+from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.submission import Known, Rows, Submission
+from medloop.store.records import crud
+from medloop.store.records.write_request import Known, Rows, Submission
 from medloop.store.tables import incidents, red_team_cases
 
 State = Literal["open", "closed"]
@@ -53,7 +54,7 @@ def open_incidents(store: Store) -> list[Incident]:
     """Oldest first."""
     with store.read() as conn:
         rows = conn.execute(select(incidents).where(incidents.c.state == "open").order_by(incidents.c.id)).all()
-        return [records.from_row(store, conn, Incident, row) for row in rows]
+        return [crud.from_row(store, conn, Incident, row) for row in rows]
 
 
 def blocks_promotion(store: Store, model_version: str) -> list[Incident]:
@@ -108,7 +109,7 @@ def closing(store: Store, incident_id: str, *, by: str, note: str) -> Submission
         if found == "closed":
             raise AlreadyClosedError("This incident is closed already", "Nothing to do")
         key = store.keys.writing(conn)
-        row = records.sealed(incidents, key, incident_id, {"note": note.strip()})
+        row = crud.sealed(incidents, key, incident_id, {"note": note.strip()})
         # The other sealed columns of this row: none. The note carries the key it was sealed with.
         said = {"state": "closed", "closed_by": by, "closed": when, "key_id": key.key_id, **row}
         conn.execute(update(incidents).where(incidents.c.incident_id == incident_id).values(**said))
@@ -130,7 +131,7 @@ def close(store: Store, incident_id: str, *, by: str, note: str) -> None:
 
 def note_of(store: Store, incident_id: str) -> str | None:
     """What was said at closing."""
-    found = records.get(store, Incident, incident_id)
+    found = crud.get(store, Incident, incident_id)
     return None if found is None else found.note
 
 

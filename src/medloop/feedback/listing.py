@@ -21,9 +21,10 @@ from sqlalchemy import Select, Table, select
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, canonical_json
 from medloop.contracts.feedback import FeedbackType
 from medloop.errors import InputError
-from medloop.feedback.bodies import Id
-from medloop.store import csv_safe, records
+from medloop.feedback.submit.bodies import Id
 from medloop.store.db import Store
+from medloop.store.files import spreadsheet
+from medloop.store.records import crud
 from medloop.store.tables import encrypted_columns, natural_id, tombstones
 
 Json = dict[str, Any]
@@ -79,7 +80,7 @@ def listed(
     newest: bool = True,
 ) -> Page:  # fmt: skip
     """Up to `limit` records after the one named `after`, newest first unless told otherwise."""
-    table = records.TABLES[kind]
+    table = crud.TABLES[kind]
     query = _query(table, wanted, reader)
     name = table.c[natural_id(table)]
     with store.read() as conn:
@@ -96,7 +97,7 @@ def listed(
 
 def one(store: Store, kind: type[Contract], record_id: str, reader: Reader) -> Json | None:
     """One record as this reader may see it; None when there is none for them."""
-    table = records.TABLES[kind]
+    table = crud.TABLES[kind]
     with store.read() as conn:
         row = conn.execute(_query(table, Filter(), reader).where(table.c[natural_id(table)] == record_id)).first()
         return None if row is None else _shown(store, conn, table, row, reader)
@@ -106,7 +107,7 @@ def reading(kind: type[Contract], reader: Reader, items: list[Json], purpose: st
     """The line to be written before these texts are handed out; None when there are none."""
     if not reader.texts or not items:
         return None
-    table = records.TABLES[kind]
+    table = crud.TABLES[kind]
     subject = items[0][natural_id(table)] if len(items) == 1 else table.name
     return AuditEvent(
         actor=reader.user_id, action=f"{table.name}.read", subject=subject, detail={"purpose": purpose, "rows": len(items)}
@@ -125,7 +126,7 @@ def export(
         if event is not None:
             note(event)
         if form == "csv":
-            yield csv_safe.to_csv(header, (_flat(item) for item in page.items), headed=first)
+            yield spreadsheet.to_csv(header, (_flat(item) for item in page.items), headed=first)
         else:
             yield "".join(canonical_json(item) + "\n" for item in page.items)
         after, first = page.next, False
@@ -133,7 +134,7 @@ def export(
 
 def columns(kind: type[Contract], reader: Reader) -> list[str]:
     """What a row of the list has, in the table's order."""
-    table = records.TABLES[kind]
+    table = crud.TABLES[kind]
     hidden = _HIDDEN if reader.texts else _HIDDEN | set(encrypted_columns(table))
     return [name for name in table.columns.keys() if name not in hidden]
 
@@ -158,7 +159,7 @@ def _shown(store: Store, conn: Any, table: Table, row: Any, reader: Reader) -> J
     for name in encrypted_columns(table):
         said.pop(name)
     if reader.texts:
-        opened = records.open_row(table, row, store.keys.reading(conn, row.key_id))
+        opened = crud.open_row(table, row, store.keys.reading(conn, row.key_id))
         said |= dict.fromkeys(encrypted_columns(table)) | {name: json.loads(text) for name, text in opened.items()}
     return {name: _plain(said[name]) for name in table.columns.keys() if name in said}
 

@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import Interval, TrainRequest
 from medloop.contracts.job import Stage
-from medloop.feedback.metrics import MetricsConfig, agreement_of, drifted_since, measure
+from medloop.feedback.insight.metrics import MetricsConfig, agreement_of, drifted_since, measure
 from medloop.privacy.consent import Register
 from medloop.settings import Settings
-from medloop.store import marks, triggers
 from medloop.store.db import Store
-from medloop.store.triggers import News, Trigger
+from medloop.store.records import marks, triggers
+from medloop.store.records.triggers import News, Trigger
 
 Reason = Literal["volume", "critical", "drift", "agreement"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from medloop.errors import IntegrityError
-from medloop.jobs import entry as rows
+from medloop.jobs import job_row as rows
 from medloop.jobs import queue, requests
-from medloop.jobs.entry import OVER, UnknownJobError
+from medloop.jobs.job_row import OVER, UnknownJobError
 from medloop.settings import Settings
 
 DAMAGED = (IntegrityError, OSError, ValueError, RuntimeError)  # RuntimeError: a path of a user who does not exist

@@ -17,19 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medloop import loop
 from medloop.contracts import JobDetail, JobStatus
 from medloop.contracts.job import Errand, ErrandRequest
-from medloop.data.from_feedback import FeedbackConfig
+from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.progress import Step
 from medloop.jobs import queue
 from medloop.jobs.affected import Running
-from medloop.jobs.entry import OVER, UnknownJobError
+from medloop.jobs.job_row import OVER, UnknownJobError
 from medloop.jobs.lease import Lease
-from medloop.privacy.erase import Request, preview, proof_path
+from medloop.loop.erasure import erase_records
+from medloop.loop.feedback import build_from_feedback
+from medloop.privacy.erasure.erase import Request, preview, proof_path
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
-from medloop.store.files import atomic_write
+from medloop.store.files.atomic import atomic_write
 
 RESULT = "result.json"
 REPORT_S = 1.0  # at most one status file a second
@@ -88,7 +89,7 @@ def run(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> str:
 
 def _build(store: Store, asked: ErrandRequest, ticks: Ticks) -> tuple[Json, str]:
     config = FeedbackConfig.model_validate(asked.config["settings"])
-    built = loop.build_from_feedback(store, config, seed=asked.config["seed"], actor=asked.actor, progress=ticks.phase)
+    built = build_from_feedback(store, config, seed=asked.config["seed"], actor=asked.actor, progress=ticks.phase)
     rows = {name: entry.rows for name, entry in built.card.files.items()}
     result = {
         "name": config.name, "sha256": built.sha256, "rows": rows, "records": built.card.records, "dropped": built.card.drops,
@@ -104,7 +105,7 @@ def _erase(store: Store, asked: ErrandRequest, settings: Settings) -> tuple[Json
         found = preview(store, wish, actor=asked.actor, jobs=Running(settings))
         said = {"rows": found.rows, "files": found.files, "unsearched": found.unsearched, "shared": found.shared}
         return {"state": "preview", **said, "jobs": found.jobs}, "Nothing was changed."
-    proof = loop.erase_records(store, wish, actor=asked.actor, jobs=Running(settings))
+    proof = erase_records(store, wish, actor=asked.actor, jobs=Running(settings))
     result: Json = {"state": "complete" if proof.complete else "incomplete", "erasure_id": proof.erasure_id, "rows": proof.rows}
     result |= {"files": [str(one["path"]) for one in proof.files], "flagged": [one["path"] for one in proof.flagged]}
     result |= {"jobs": list(proof.jobs), "left": list(proof.left), "unsearched": list(proof.unsearched), "shared": proof.shared}

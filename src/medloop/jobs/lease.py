@@ -19,9 +19,9 @@ from typing import Any
 from medloop.contracts import JobDetail
 from medloop.contracts.job import JobState
 from medloop.errors import NoSpaceError
-from medloop.jobs import entry as rows
-from medloop.jobs.entry import Entry, LostLeaseError, StateError
-from medloop.store.files import locked
+from medloop.jobs import job_row as rows
+from medloop.jobs.job_row import Entry, LostLeaseError, StateError
+from medloop.store.files.atomic import locked
 
 BEAT_S = 2.0
 LEASE_S = 120.0  # without a beat for so long, a holder that still lives is given up; a death is seen at once by its lock

@@ -16,8 +16,8 @@ from typing import Any
 
 from medloop.contracts import TrainRequest
 from medloop.errors import ConfigError
-from medloop.jobs import fitting, requests
-from medloop.jobs.entry import StateError
+from medloop.jobs import check_settings, requests
+from medloop.jobs.job_row import StateError
 from medloop.settings import Settings
 
 ROOM = 1.2  # times what the checkpoints need
@@ -46,7 +46,7 @@ class Size:
 def look(request: TrainRequest, settings: Settings) -> Preflight:
     """Refuse (ConfigError, StateError) or say what to expect."""
     requests.check_shape(request)
-    fitting.check(request, settings)
+    check_settings.check(request, settings)
     _check_inputs(request, settings)
     _check_name(request, settings)
     size = size_of(request.model_id or settings.model, settings)

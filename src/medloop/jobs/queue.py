@@ -19,19 +19,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
 from medloop.contracts import JobDetail, JobRuntime, JobStatus, TrainRequest, utc_now
 from medloop.contracts.job import Errand, ErrandRequest
 from medloop.errors import IntegrityError, speaking_of
-from medloop.jobs import entry as rows
+from medloop.jobs import job_row as rows
 from medloop.jobs import lease, preflight
-from medloop.jobs.entry import OVER, Entry, StateError, UnknownJobError
+from medloop.jobs.job_row import OVER, Entry, StateError, UnknownJobError
 from medloop.settings import Settings
-from medloop.store import jsonl
-from medloop.store.artifacts import sweep
-from medloop.store.files import atomic_write, claim_temp, fsync_folder
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import sweep
+from medloop.store.files.atomic import atomic_write, claim_temp, fsync_folder
 
 log = logging.getLogger("medloop.jobs")
 JOB_ID = re.compile(r"(train|data)_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
@@ -112,7 +113,6 @@ def _fill(folder: Path, request: TrainRequest | ErrandRequest, row: Entry, setti
 
 
 def has_unsloth() -> bool:
-    from importlib.util import find_spec
 
     return find_spec("unsloth") is not None
 

@@ -32,17 +32,22 @@ class Runs:
     config: str
     kind: str
     models: str  # the result lies under models/<this>/NAME
-    settings: str = "medloop.train.rl_config"  # where `config` can be had without torch
+    settings: str = "medloop.train.configs.rl_config"  # where `config` can be had without torch
     rl: bool = True
 
 
 STAGES = {
-    "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", "medloop.train.sft_config", rl=False),
+    "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", "medloop.train.configs.sft_config", rl=False),
     "REWARD": Runs(
-        "medloop.train.reward_model", "RewardModelConfig", "reward model", "reward", "medloop.train.reward_config", rl=False
+        "medloop.train.reward_model",
+        "RewardModelConfig",
+        "reward model",
+        "reward",
+        "medloop.train.configs.reward_model_config",
+        rl=False,
     ),
-    "DPO": Runs("medloop.train.preference", "DPOConfig", "adapter", "lora", "medloop.train.preference_config", rl=False),
-    "KTO": Runs("medloop.train.preference", "KTOConfig", "adapter", "lora", "medloop.train.preference_config", rl=False),
+    "DPO": Runs("medloop.train.preference", "DPOConfig", "adapter", "lora", "medloop.train.configs.preference_config", rl=False),
+    "KTO": Runs("medloop.train.preference", "KTOConfig", "adapter", "lora", "medloop.train.configs.preference_config", rl=False),
     "PPO": Runs("medloop.train.ppo", "PPOConfig", "adapter", "rl"),
     "GRPO": Runs("medloop.train.grpo", "GRPOConfig", "adapter", "rl"),
     "IRS": Runs("medloop.train.irs", "IRSRunConfig", "adapter", "rl"),

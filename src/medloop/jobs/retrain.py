@@ -18,12 +18,12 @@ from medloop.contracts import TrainRequest
 from medloop.errors import MedloopError
 from medloop.feedback.trigger import maybe_trigger
 from medloop.jobs import queue
-from medloop.jobs.entry import UnknownJobError
+from medloop.jobs.job_row import UnknownJobError
 from medloop.jobs.supervisor import environment
 from medloop.settings import Settings
-from medloop.store import triggers
 from medloop.store.db import Store
-from medloop.store.triggers import Trigger
+from medloop.store.records import triggers
+from medloop.store.records.triggers import Trigger
 
 log = logging.getLogger(__name__)
 REST_S = 3600.0  # at most, between two tries to file a job

@@ -15,18 +15,20 @@ from typing import Any
 
 import torch
 
-from medloop import loop
 from medloop.contracts import JobDetail, JobMetrics, JobRuntime, ModelRef, Scorer, TrainingCard, TrainRequest
 from medloop.jobs import requests
 from medloop.jobs.lease import Lease
 from medloop.jobs.queue import has_unsloth
 from medloop.knobs import build
+from medloop.loop.evaluation import rl_audit
+from medloop.loop.scoring import reward_scorer
 from medloop.models import runtime
 from medloop.models.load import resolve
 from medloop.settings import Settings
-from medloop.store import jsonl
-from medloop.train import estimate, rl
-from medloop.train.job import Job
+from medloop.store.files import jsonl
+from medloop.train.rl import state
+from medloop.train.runs import estimate
+from medloop.train.runs.run import Job
 
 REPORT_S = 1.0  # at most one status file a second
 KEPT = 3  # checkpoints on the disk at once: two that count, one that is being written
@@ -99,13 +101,13 @@ def prepare(request: TrainRequest, settings: Settings, folder: Path, lease: Leas
     kind = "model" if getattr(wish, "full", False) and runs.kind == "adapter" else runs.kind
     if runs.rl:
         scorer = _scorer(wish, settings)
-        job = held(rl.find_job(wish, stage.METHOD, scorer, settings, folder=folder), lease)
+        job = held(state.find_job(wish, stage.METHOD, scorer, settings, folder=folder), lease)
     else:
         job = held(stage.find_job(wish, settings, folder=folder), lease)
     if (card := job.finished()) is not None:
         return Finished(job, card, kind)
     if runs.rl:
-        plan: Any = rl.plan(wish, stage.METHOD, scorer, settings, job, audit=loop.rl_audit(wish.seed))
+        plan: Any = state.plan(wish, stage.METHOD, scorer, settings, job, audit=rl_audit(wish.seed))
     else:
         plan = stage.plan(wish, settings, job)
     return Ready(stage, plan, job, kind, runs.rl, wish.steps if runs.rl else plan.steps)
@@ -130,7 +132,7 @@ def _scorer(wish: Any, settings: Settings) -> Scorer:
         return str(path) if name and path.exists() else name
 
     dw = getattr(wish, "dw", None)
-    return loop.reward_scorer(
+    return reward_scorer(
         settings, reward=wish.reward and place(wish.reward), given={name: place(source) for name, source in wish.given.items()},
         dw=dw and place(dw), dw_config=getattr(wish, "dw_config", None),
     )  # fmt: skip
@@ -152,7 +154,7 @@ def cost(ready: Ready, settings: Settings) -> Cost:
     return Cost(device.type, seconds, memory, estimate.free_memory(device), disk)
 
 
-def rl_work(plan: rl.RLPlan) -> estimate.RLWork:
+def rl_work(plan: state.RLPlan) -> estimate.RLWork:
     """Tokens of the steps that are left; held-out checks included, answers at their full length."""
     config = plan.config
     left = max(config.steps - plan.continues_at, 1)
@@ -162,7 +164,7 @@ def rl_work(plan: rl.RLPlan) -> estimate.RLWork:
     checks = (1 + left // config.eval_every) * len(plan.held_out)
     row = asked + config.max_new_tokens
     passes = getattr(config, "epochs", 1)
-    at_once = (config.micro_batch_size or rl.ROWS_AT_ONCE["cpu"]) * row
+    at_once = (config.micro_batch_size or state.ROWS_AT_ONCE["cpu"]) * row
     return estimate.RLWork(
         written=(answers + checks) * config.max_new_tokens, read=answers * (asked + 2 * row), learnt=answers * row * passes,
         at_once=at_once, cached=min(config.rollout_batch_size, questions * config.samples) * row,
@@ -177,7 +179,7 @@ class Status:
         self.last, self.step, self.numbers = 0.0, -1, JobMetrics()
         self.detail = JobDetail(total_iterations=steps, runtime=self._runtime())
 
-    def rl(self, at: rl.Tick) -> None:
+    def rl(self, at: state.Tick) -> None:
         self._report(at.step, at.steps, at.phase, 100 * at.done / max(at.wanted, 1))
 
     def trl(self, at: Any) -> None:

@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medloop.errors import BusyError, MedloopError, NoSpaceError, speaking_of
-from medloop.jobs import entry as rows
+from medloop.jobs import job_row as rows
 from medloop.jobs import lease, queue
-from medloop.jobs.entry import OVER, Entry, cancelled_words
+from medloop.jobs.job_row import OVER, Entry, cancelled_words
 from medloop.jobs.lease import LOST
 from medloop.settings import ENV_PREFIX, Settings
-from medloop.store.files import locked
+from medloop.store.files.atomic import locked
 
 MAX_RESTARTS = 3
 ONLY_ONE = ".supervisor"

@@ -21,17 +21,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from medloop.contracts import TrainingCard
 from medloop.contracts.job import JobState
 from medloop.errors import BusyError, MedloopError, NoSpaceError
-from medloop.jobs import queue
-from medloop.jobs.entry import Entry, LostLeaseError, cancelled_words
+from medloop.jobs import errands, queue
+from medloop.jobs.job_row import Entry, LostLeaseError, cancelled_words
 from medloop.jobs.lease import BEAT_S, LOST, Lease, claim
+from medloop.models import require_packages
 from medloop.settings import Settings
-from medloop.store.files import raise_if_full
+from medloop.store.audit_trail import open_audit_trail
+from medloop.store.files.atomic import raise_if_full
 
 if TYPE_CHECKING:
-    from medloop.contracts import TrainingCard
-    from medloop.train.job import Job
+    from medloop.train.runs.run import Job
 
 DRAIN_S = 8.0  # from the wish for an end to the end; ten seconds are promised
 AGAIN_S = 5.0  # before an errand that found something in use is tried again
@@ -92,7 +94,6 @@ def _errand(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> En
     """A dataset or an erasure, which needs no torch; None for a job that trains."""
     if lease.check().stage not in queue.ERRANDS:
         return None
-    from medloop.jobs import errands
 
     try:
         return End("succeeded", errands.run(lease, settings, stopped))
@@ -105,13 +106,11 @@ def _errand(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> En
 
 
 def _train(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
-    from medloop.models import require_packages
 
     require_packages("trl", "datasets", "matplotlib")
-    from medloop import loop
     from medloop.jobs import stages
 
-    with loop.open_books(settings):
+    with open_audit_trail(settings):
         pass  # a missing key or an unreachable database stops the job now, not at its end
     ready = stages.prepare(queue.request_of(lease.folder), settings, lease.folder, lease)
     if isinstance(ready, stages.Finished):
@@ -126,11 +125,9 @@ def _train(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End
 
 
 def _enter(job: Job, card: TrainingCard, kind: str, settings: Settings) -> End:
-    """The books know of the result; said once more after a kill, it stays one entry."""
-    from medloop import loop
-
-    with loop.open_books(settings) as books:
-        books.enter(kind, job.target, card)
+    """The trail know of the result; said once more after a kill, it stays one entry."""
+    with open_audit_trail(settings) as trail:
+        trail.enter(kind, job.target, card)
     job.end()
     home = settings.home
     where = job.target.relative_to(home).as_posix() if job.target.is_relative_to(home) else str(job.target)

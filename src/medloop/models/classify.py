@@ -34,7 +34,7 @@ from medloop.models.load import load_tokenizer, resolve
 from medloop.models.safety import check_folder, fingerprint, read_json
 from medloop.models.template import end_ids, neutralise, render_prompt, shorter, tokenise
 from medloop.settings import Settings
-from medloop.store.artifacts import verify_artifact
+from medloop.store.files.artifacts import verify_artifact
 
 SCORING = "scoring.json"  # beside the weights: how a logit becomes a score
 HEADS = ("score", "classifier", "pre_classifier", "pooler")  # modules that a base may lack: they are made new and trained

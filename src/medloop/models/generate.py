@@ -21,7 +21,7 @@ from transformers import DynamicCache
 from medloop.contracts import Completion, Message, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError, ModelError, ResultError
 from medloop.models.load import Loaded, load
-from medloop.models.rollout import stop_ids, uniforms
+from medloop.models.rollout.sampler import stop_ids, uniforms
 from medloop.models.template import THINK, control_ids, fit_prompt, opens_thinking, render_prompt
 from medloop.settings import Settings
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from medloop.contracts import Conversation, Message
 from medloop.errors import InputError
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 
 IDS = ("id", "record_id", "prompt_id")
 TEXTS = ("prompt", "question")

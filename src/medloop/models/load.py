@@ -24,9 +24,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from medloop.contracts import ModelRef
 from medloop.errors import MissingExtraError, ModelError
 from medloop.models import runtime
+from medloop.models.hub import fetch
 from medloop.models.safety import check_folder, fingerprint
 from medloop.settings import Settings
-from medloop.store.artifacts import verify_artifact
+from medloop.store.files.artifacts import verify_artifact
 
 EMBEDDED = ("embedded:tiny", "embedded:smollm2", "embedded:minilm")
 HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?(@[\w./-]+)?")
@@ -117,7 +118,6 @@ def _base_folder(name: str, settings: Settings) -> Path:
         raise ModelError(
             f"No model {name}: there is no such folder, and it is no hub id", f"Known by name: {', '.join(EMBEDDED)}"
         )
-    from medloop.models.hub import fetch
 
     return fetch(name, offline=settings.offline)
 

@@ -20,7 +20,7 @@ from medloop.errors import ConfigError, InputError
 from medloop.models.generate import TorchGenerator, load_generator, prompt_id
 from medloop.models.inputs import Item, read_items
 from medloop.settings import Settings
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 
 BATCHES_PER_WRITE = 4  # at most so many batches are lost when the process dies
 

@@ -10,6 +10,7 @@ import math
 import os
 import shutil
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,8 +50,6 @@ def keep_quiet() -> None:
 
 def versions() -> dict[str, str]:
     """The packages that decide a result, for the card beside it."""
-    from importlib.metadata import version
-
     names = ("medloop", "torch", "transformers", "trl", "peft", "accelerate", "tokenizers", "safetensors")
     return {name: version(name) for name in names}
 

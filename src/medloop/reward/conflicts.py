@@ -13,8 +13,8 @@ from pathlib import Path
 
 from medloop.contracts import Contract, Missing, Reward, Sample, Score, canonical_json, sha256_id, utc_now
 from medloop.contracts.base import Hash, Text, Timestamp, Unit
-from medloop.reward.combine import MixConfig
-from medloop.store import jsonl
+from medloop.reward.mix import MixConfig
+from medloop.store.files import jsonl
 
 TEACHER = "teacher"
 

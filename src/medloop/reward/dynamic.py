@@ -27,10 +27,10 @@ from pydantic import Field, ValidationError, model_validator
 from medloop.contracts import Component, Contract, Reward, Sample, Score, Scorer
 from medloop.contracts.base import Unit
 from medloop.errors import ConfigError, InputError, speaking_of
-from medloop.reward.combine import MixConfig, Part, build_mix
+from medloop.reward.mix import MixConfig, Part, build_mix
 from medloop.reward.relevance import RelevanceConfig, load_relevance
 from medloop.settings import Settings
-from medloop.store.files import atomic_write
+from medloop.store.files.atomic import atomic_write
 
 Weights = dict[str, float]
 History = Sequence[Mapping[str, float]]  # one mapping per round; a reward without a value in a round is not in it

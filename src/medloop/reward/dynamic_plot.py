@@ -13,7 +13,7 @@ import numpy as np
 
 from medloop.errors import MissingExtraError
 from medloop.reward.dynamic import DwConfig, DwRound, DwState, update
-from medloop.store.files import atomic_open
+from medloop.store.files.atomic import atomic_open
 
 ROUNDS, NOISE = 24, 0.008  # the simulation: rounds, and the standard deviation of a round's mean
 COLOURS = ("#1b6ca8", "#d1495b", "#2e7d32", "#8e6c8a", "#b07d2b", "#555555")

@@ -30,9 +30,9 @@ from medloop.contracts import Component, Contract, Missing, Sample, Score
 from medloop.contracts.base import Text
 from medloop.errors import MissingExtraError, ModelError
 from medloop.models import require_packages
-from medloop.reward import heuristic
-from medloop.reward.answer import copied_share, split_answer
-from medloop.reward.heuristic import script, sentences
+from medloop.reward import word_overlap
+from medloop.reward.answer_text import copied_share, split_answer
+from medloop.reward.word_overlap import script, sentences
 from medloop.settings import Settings
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Relevance:
         if found is None:
             return self._missing(f"{why}, and there are no words to compare")
         value, reason = found
-        return self._score(value, f"Heuristic ({why}): {reason}", heuristic.AUTHOR, heuristic_version())
+        return self._score(value, f"Heuristic ({why}): {reason}", word_overlap.AUTHOR, heuristic_version())
 
     def _measured(self, sample: Sample, value: float) -> Score:
         kept = 1.0 if self.needs_context else kept_share(sample)
@@ -231,7 +231,7 @@ def load_relevance(config: RelevanceConfig, settings: Settings) -> dict[str, Com
 
 
 def heuristic_version() -> str:
-    return f"{VERSION}(heuristic-{heuristic.VERSION})"
+    return f"{VERSION}(heuristic-{word_overlap.VERSION})"
 
 
 def seen(sample: Sample) -> str:
@@ -248,11 +248,11 @@ def kept_share(sample: Sample) -> float:
 def relevant_by_words(sample: Sample) -> tuple[float, str] | None:
     """`rel` by shared words; None for a question without any ("what now?"). An answer in another script is 0."""
     answer = seen(sample)
-    if not heuristic.pieces(sample.question):
+    if not word_overlap.pieces(sample.question):
         return None
     if script(answer) != script(sample.question):
         return 0.0, "the answer is in another script than the question."
-    shared = heuristic.shared_with(sample.question, answer)
+    shared = word_overlap.shared_with(sample.question, answer)
     return shared * kept_share(sample), f"the answer shares {shared:.0%} of the question's words."
 
 
@@ -262,7 +262,7 @@ def faithful_by_words(sample: Sample) -> tuple[float, str] | None:
     if script(answer) != script(context):
         foreign = script(answer) == script(sample.question)
         return None if foreign else (0.0, "the answer is in another script than question and context.")
-    shared = heuristic.supported(answer, context)
+    shared = word_overlap.supported(answer, context)
     return shared, f"the context has {shared:.0%} of the answer's words."
 
 

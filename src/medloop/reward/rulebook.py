@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from medloop.contracts import Component, Rule
-from medloop.reward.combine import Mix
+from medloop.reward.mix import Mix
 
 
 def rulebook(mix: Mix) -> str:

@@ -24,11 +24,11 @@ from sqlalchemy import Connection, bindparam, insert, make_url, select
 
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.errors import InputError, MedloopError, speaking_of
-from medloop.store.files import atomic_write, locked, make_folder
+from medloop.settings import Settings
+from medloop.store.files.atomic import atomic_write, locked, make_folder
 from medloop.store.tables import audit_log
 
 if TYPE_CHECKING:
-    from medloop.settings import Settings
     from medloop.store.db import Store
 
 GENESIS = "0" * 64

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Row, insert, select
 
 from medloop.contracts import AuditEvent, utc_now
 from medloop.store import audit
-from medloop.store.artifacts import verify_artifact
 from medloop.store.db import Store
+from medloop.store.files.artifacts import verify_artifact
 from medloop.store.tables import artifact_flags, artifacts
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Table, func, select
 
 from medloop.errors import IntegrityError
 from medloop.store.db import Store, schema_version
-from medloop.store.records import PAGE, open_row
+from medloop.store.records.crud import PAGE, open_row
 from medloop.store.tables import encrypted_tables, metadata
 
 MOST = 20  # problems named; a badly damaged file has thousands

@@ -26,7 +26,7 @@ from sqlalchemy import Connection, bindparam, select
 from medloop.contracts import utc_now, uuid7
 from medloop.errors import IntegrityError, KeyUnavailableError, speaking_of
 from medloop.settings import Settings
-from medloop.store.files import atomic_write, fsync_folder, make_folder
+from medloop.store.files.atomic import atomic_write, fsync_folder, make_folder
 from medloop.store.tables import data_keys
 
 KEY_BYTES = 32

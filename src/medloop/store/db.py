@@ -20,6 +20,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from alembic import command
+from alembic.config import Config
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, table, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -39,7 +41,7 @@ from medloop.errors import (
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.crypto import Keyring, MasterKey, create_key_file, load_master_key
-from medloop.store.files import locked, make_folder
+from medloop.store.files.atomic import locked, make_folder
 from medloop.store.tables import data_keys
 
 WAIT_S = 10.0  # how long a writer waits for the one before it, and a lost connection for its server
@@ -157,9 +159,6 @@ def open_store(settings: Settings, *, wait_s: float = WAIT_S) -> Iterator[Store]
 
 def upgrade(settings: Settings) -> tuple[str | None, str]:
     """Bring the schema to the newest version in one transaction; returns the version before and after."""
-    from alembic import command
-    from alembic.config import Config
-
     engine = _engine(settings, create=True)
     try:
         with Store(settings, engine, WAIT_S).transaction() as conn:

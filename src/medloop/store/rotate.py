@@ -24,8 +24,8 @@ from medloop.errors import ConfigError, speaking_of
 from medloop.store import audit
 from medloop.store.crypto import KEY_BYTES, MAKE_ONE, MasterKey, encode_key, next_key_file, read_key_file, wrap
 from medloop.store.db import Store
-from medloop.store.files import atomic_write, fsync_folder
-from medloop.store.records import open_row
+from medloop.store.files.atomic import atomic_write, fsync_folder
+from medloop.store.records.crud import open_row
 from medloop.store.tables import data_keys, encrypted_columns, encrypted_tables, natural_id
 
 BATCH = 500  # rows per transaction: others wait for one batch, not for the whole table

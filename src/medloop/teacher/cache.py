@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Contract, Judgement, canonical_json, sha256_id
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 
 JUDGEMENTS = "teacher_judgements.jsonl"
 

@@ -18,21 +18,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medloop.contracts import Judgement, Missing, Score, canonical_json, sha256_id
 from medloop.errors import BusyError, speaking_of
-from medloop.privacy import scrub
-from medloop.privacy.scrub import Scrubber, Unscrubbable
+from medloop.privacy.phi import scrub
+from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
-from medloop.store.files import make_folder
-from medloop.teacher import fence, prompts, usage, verdict
+from medloop.store.files.atomic import make_folder
+from medloop.teacher import prompt_templates, usage, verdict
 from medloop.teacher.cache import JUDGEMENTS, Appender, Cache, key_of
+from medloop.teacher.client import Teacher, parameters
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.failures import Failure
-
-if TYPE_CHECKING:
-    from medloop.teacher.client import Teacher
+from medloop.teacher.injection import fence
 
 NULL_ANSWERS = ("", ":", "Thought process:", "The answer meets all criteria.", "Let's solve this problem step by step.", "解：")
 NULL_CEILING = 0.1
@@ -158,9 +157,8 @@ def _alone(judgements: Path) -> Iterator[None]:
 
 
 async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: Files, progress: Progress, fresh: bool) -> Run:
-    from medloop.teacher.client import Teacher
 
-    template, cache = prompts.load(config.template), Cache(files.judgements)
+    template, cache = prompt_templates.load(config.template), Cache(files.judgements)
     log = Appender(usage.log_path(files.logs))
     usual = cache.usual_fingerprint(config.model, template.version)
     teacher = Teacher(config, key, log=log.put, spent_today=usage.spent_today(files.logs), fingerprint=usual)
@@ -197,7 +195,7 @@ class _Work:
 
     items: Sequence[Item]
     cache: Cache
-    template: prompts.Template
+    template: prompt_templates.Template
     config: TeacherConfig
     teacher: Teacher
     progress: Progress
@@ -238,7 +236,6 @@ class _Work:
             queue.put_nowait(None)
 
     def _request(self, item: Item) -> _Request:
-        from medloop.teacher.client import parameters
 
         scrubber = Scrubber()
         question = fence.neutral(scrubber.scrub(item.question))

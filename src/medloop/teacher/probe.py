@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import sha256_id, utc_now
-from medloop.store import jsonl
-from medloop.teacher import prompts
+from medloop.store.files import jsonl
+from medloop.teacher import prompt_templates
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.intake import read_items
 from medloop.teacher.judge import NULL_CEILING, Files, Item, Progress, Run, judge_all
+from medloop.teacher.read_items import read_items
 
 PROBES = "teacher_probes.jsonl"
 MAX_SHIFT = 0.05
@@ -55,7 +55,10 @@ def probe(config: TeacherConfig, *, key: str, files: Files, accept: bool = False
     run = judge_all(pinned(), wish, key=key, files=files, progress=progress, fresh=True)
     scores = {o.item.prompt_id: o.judgement.teacher_score for o in run.outcomes if o.judgement}
     path = files.judgements.with_name(PROBES)
-    same = {"pinned": sha256_id(_pinned_bytes()), "template": f"{config.template} {prompts.load(config.template).version}"}
+    same = {
+        "pinned": sha256_id(_pinned_bytes()),
+        "template": f"{config.template} {prompt_templates.load(config.template).version}",
+    }
     before = _baseline(path, same)
     graded, nulls = _split(scores)
     decided = [right for name in scores if (right := _pair(scores, name)) is not None]

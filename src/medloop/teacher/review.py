@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Judgement, Record, canonical_json, sha256_id, utc_now
-from medloop.store import jsonl
-from medloop.store.files import atomic_write
+from medloop.store.files import jsonl
+from medloop.store.files.atomic import atomic_write
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.intake import of_record
 from medloop.teacher.judge import Files, Item, Outcome, Progress, Run, judge_all
+from medloop.teacher.read_items import of_record
 from medloop.teacher.verdict import CRITERIA, FAULTS
 
 PROPOSALS = "red_team_proposals.jsonl"

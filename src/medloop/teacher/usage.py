@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import utc_now
-from medloop.store import jsonl
-from medloop.store.csv_safe import guard
-from medloop.store.files import atomic_write
+from medloop.store.files import jsonl
+from medloop.store.files.atomic import atomic_write
+from medloop.store.files.spreadsheet import guard
 
 USAGE = "teacher_usage.csv"
 

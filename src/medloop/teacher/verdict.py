@@ -18,8 +18,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medloop.teacher.failures import Failure
-from medloop.teacher.fence import MARK
-from medloop.teacher.topic import on_topic
+from medloop.teacher.injection.fence import MARK
+from medloop.teacher.injection.topic import on_topic
 from medloop.teacher.wire import Reply, strict_json
 
 VERSION = "2"

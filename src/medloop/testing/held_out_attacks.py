@@ -1,7 +1,7 @@
 """Prompt injections written without sight of the fence, and ordinary answers that use the words of grading.
 
-`HELD_OUT` was written before its author had read `teacher/fence.py` or `testing/attacks.py`: the lift it causes says how the
-fence does on texts nobody tuned it on. `INNOCENT` holds medical answers with innocent scores, grades, rates, systems and
+`HELD_OUT` was written before its author had read `teacher/injection/fence.py` or `testing/attacks.py`: the lift it causes says
+how the fence does on texts nobody tuned it on. `INNOCENT` holds medical answers with innocent scores, grades, rates, systems and
 points; a fence that rewrites them would show the judge another answer than the one the patient got.
 """
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from medloop.contracts import ModelRef
 from medloop.models.load import load
-from medloop.models.rollout import Sampler, stop_ids
+from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.settings import Settings
 
 # Of one completion: the server restarts and forgets its adapters; errors; answers that do not fit.

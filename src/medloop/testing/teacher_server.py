@@ -17,6 +17,7 @@ import json
 import re
 import threading
 import unicodedata
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
@@ -258,8 +259,6 @@ def _broken(fault: str, text: str) -> str:
 
 def _bomb() -> bytes:
     """200 MB of blanks in 200 kB."""
-    import zlib
-
     packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     return b"".join([*(packer.compress(b" " * 1_000_000) for _ in range(200)), packer.flush()])
 

@@ -18,53 +18,53 @@ from torch import Tensor
 
 from medloop.contracts import Scorer, TrainingCard
 from medloop.settings import Settings
-from medloop.train import maths, rl, rl_publish
-from medloop.train.experience import Experience
-from medloop.train.maths import GroupAdvantages, PolicyStats, Window
-from medloop.train.policy import Batch
-from medloop.train.rl import Bench, RLPlan
-from medloop.train.rl_config import GRPOConfig as GRPOConfig
+from medloop.train.configs.rl_config import GRPOConfig as GRPOConfig
+from medloop.train.rl import maths, result, state
+from medloop.train.rl.maths import GroupAdvantages, PolicyStats, Window
+from medloop.train.rl.policy import Batch
+from medloop.train.rl.rollout import Experience
+from medloop.train.rl.state import Bench, RLPlan
 
 METHOD: Final = "grpo"
 
 
 def plan(config: GRPOConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
-    return rl.plan(config, METHOD, scorer, settings, rl.find_job(config, METHOD, scorer, settings), replace=replace)
+    return state.plan(config, METHOD, scorer, settings, state.find_job(config, METHOD, scorer, settings), replace=replace)
 
 
 def run(
-    plan: RLPlan, settings: Settings, *, watch: rl.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+    plan: RLPlan, settings: Settings, *, watch: state.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.job.only_process():
-        bench = rl.set_up(plan, settings, watch=watch)
-        rl.check_held_out(bench, first=True)
+        bench = state.set_up(plan, settings, watch=watch)
+        state.check_held_out(bench, first=True)
         for step in range(bench.step + 1, plan.config.steps + 1):
             bench.step = step
-            rl.guarded(bench, lambda: _step(bench))
-            rl.after_step(bench, should_stop)
-        card = rl_publish.finish(bench)
+            state.guarded(bench, lambda: _step(bench))
+            state.after_step(bench, should_stop)
+        card = result.finish(bench)
     return card
 
 
 def _step(bench: Bench) -> None:
     """Ask, score, compare, learn."""
     config = bench.plan.config
-    rate = rl.set_rate(bench)
-    questions = rl.questions_of(bench, bench.step, config.prompts_per_step)
-    found = rl.ask(bench, questions, config.samples, f"{config.seed}:{bench.step}")
+    rate = state.set_rate(bench)
+    questions = state.questions_of(bench, bench.step, config.prompts_per_step)
+    found = state.ask(bench, questions, config.samples, f"{config.seed}:{bench.step}")
     advantages, present = _advantages(config, found, bench)
-    mask = rl.answer_mask(found, bench.policy.device) & present[:, None]
+    mask = state.answer_mask(found, bench.policy.device) & present[:, None]
     if config.mask_cut:
         mask &= torch.tensor([row.ended for row in found.rows], device=mask.device)[:, None]
-    old = None if config.epochs * config.minibatches == 1 else rl.score_all(bench, found).logprobs
+    old = None if config.epochs * config.minibatches == 1 else state.score_all(bench, found).logprobs
     reference = None
     if config.beta:
         with bench.policy.reference():
-            reference = rl.score_all(bench, found).logprobs
+            reference = state.score_all(bench, found).logprobs
     stats = _learn(bench, found, advantages.values, mask, old, reference)
     bench.sampler.refresh()
-    rl.report_step(
+    state.report_step(
         bench, found, rate=rate, **stats, flat_groups=advantages.flat_groups, groups=advantages.groups,
     )  # fmt: skip
 
@@ -74,7 +74,7 @@ def _advantages(config: GRPOConfig, found: Experience, bench: Bench) -> tuple[Gr
     if config.rewards == "sum":
         compared = maths.group_advantages(values, found.groups, present=present, scale=config.scale)
     else:
-        weights = rl.part_weights(bench.plan.scorer)
+        weights = state.part_weights(bench.plan.scorer)
         parts, there, names = found.parts(weights)
         scale = torch.tensor([abs(weights[name]) for name in names])
         compared = maths.gdpo_advantages(parts, found.groups, scale, present=there & present[:, None])
@@ -94,7 +94,7 @@ def _learn(
     losses = []
     sampled = found.sampled(bench.policy.device)
     for epoch in range(config.epochs):
-        for rows in rl.shuffled(teach, config.minibatches, f"{config.seed}:{bench.step}:{epoch}"):
+        for rows in state.shuffled(teach, config.minibatches, f"{config.seed}:{bench.step}:{epoch}"):
             window = Window.of(mask, config.max_new_tokens, steps=config.minibatches)
 
             def loss_of(part: list[int], batch: Batch, window: Window = window) -> Tensor:
@@ -118,7 +118,7 @@ def _learn(
                 total = stats if total is None else total + stats
                 return maths.aggregate(per_token, seen, window, config.loss)
 
-            losses.append(rl.optimise(bench, rows, found, loss_of))
+            losses.append(state.optimise(bench, rows, found, loss_of))
             bench.phase("TRAINING", len(losses), config.epochs * config.minibatches)
     if total is None:
         return {"loss": 0.0, "kl": 0.0}

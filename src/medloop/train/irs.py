@@ -27,18 +27,18 @@ from medloop.contracts import Scorer, TrainingCard, canonical_json, sha256_id
 from medloop.errors import ResultError
 from medloop.models.adapter import save_adapter
 from medloop.models.inputs import read_items
-from medloop.models.rollout import Sampled
+from medloop.models.rollout.sampler import Sampled
 from medloop.models.template import encode_example
 from medloop.settings import Settings
-from medloop.store import jsonl
-from medloop.store.artifacts import new_artifact
-from medloop.train import rl, rl_publish, samples
-from medloop.train.checkpoint import save_checkpoint
-from medloop.train.experience import Experience
-from medloop.train.maths import Window, aggregate
-from medloop.train.policy import Batch
-from medloop.train.rl import Bench, RLPlan
-from medloop.train.rl_config import IRSRunConfig as IRSRunConfig
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import new_artifact
+from medloop.train.configs.rl_config import IRSRunConfig as IRSRunConfig
+from medloop.train.rl import result, samples, state
+from medloop.train.rl.maths import Window, aggregate
+from medloop.train.rl.policy import Batch
+from medloop.train.rl.rollout import Experience
+from medloop.train.rl.state import Bench, RLPlan
+from medloop.train.runs.checkpoint import save_checkpoint
 
 METHOD: Final = "irs"
 FILES = ("metrics.jsonl", samples.SAMPLES, samples.HELD_OUT)
@@ -56,24 +56,24 @@ class Chosen:
 
 
 def plan(config: IRSRunConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
-    return rl.plan(config, METHOD, scorer, settings, rl.find_job(config, METHOD, scorer, settings), replace=replace)
+    return state.plan(config, METHOD, scorer, settings, state.find_job(config, METHOD, scorer, settings), replace=replace)
 
 
 def run(
-    plan: RLPlan, settings: Settings, *, watch: rl.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+    plan: RLPlan, settings: Settings, *, watch: state.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
 ) -> TrainingCard:
     """Iterate to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.job.only_process():
-        bench = rl.set_up(plan, settings, watch=watch)
+        bench = state.set_up(plan, settings, watch=watch)
         _go_on(bench)
         old = _old_records(bench, settings)
-        rl.check_held_out(bench, first=True)
+        state.check_held_out(bench, first=True)
         for iteration in range(bench.state.get("done", 0) + 1, plan.config.n_iterations + 1):
             bench.step = iteration
             if not _iteration(bench, old, should_stop):
                 break
         _keep_adapter(bench, "final")
-        card = rl_publish.finish(bench)
+        card = result.finish(bench)
     return card
 
 
@@ -92,7 +92,7 @@ def _iteration(bench: Bench, old: Sequence[Sampled], should_stop: Callable[[], b
         raise ResultError("No candidate was worth learning from", "Lower the threshold, or ask for more candidates")
     _fine_tune(bench, [*rows, *_replayed(bench, rows, old)], should_stop)
     bench.sampler.refresh()
-    rl.check_held_out(bench, with_kl=True)
+    state.check_held_out(bench, with_kl=True)
     better = _not_worse(bench)
     if not better:
         with torch.no_grad():
@@ -100,7 +100,7 @@ def _iteration(bench: Bench, old: Sequence[Sampled], should_stop: Callable[[], b
                 p.copy_(bench.state["before"][name])
         bench.sampler.refresh()
         del bench.state["held_out"][str(bench.step)]
-        rl.log(bench, "METRICS", extra={"undone": bench.step})
+        state.log(bench, "METRICS", extra={"undone": bench.step})
     for name in ("lesson", "at", "before"):
         bench.state.pop(name, None)
     bench.state["done"] = bench.step if better else bench.plan.config.n_iterations
@@ -112,11 +112,11 @@ def _iteration(bench: Bench, old: Sequence[Sampled], should_stop: Callable[[], b
 
 def _candidates(bench: Bench) -> Experience:
     config = bench.plan.config
-    questions = rl.questions_of(bench, bench.step, config.n_questions)
-    rl.log(bench, "GENERATING", progress=0.0)
-    found = rl.ask(bench, questions, config.n_candidates, f"{config.seed}:{bench.step}")
-    rl.log(bench, "GENERATING", progress=100.0)
-    rl.log(bench, "SCORING", progress=100.0)
+    questions = state.questions_of(bench, bench.step, config.n_questions)
+    state.log(bench, "GENERATING", progress=0.0)
+    found = state.ask(bench, questions, config.n_candidates, f"{config.seed}:{bench.step}")
+    state.log(bench, "GENERATING", progress=100.0)
+    state.log(bench, "SCORING", progress=100.0)
     return found
 
 
@@ -150,7 +150,7 @@ def _report(bench: Bench, found: Experience, chosen: Chosen) -> None:
     """The line of document 003, with the weights in force; then the scorer may move them. Kept answers with their provenance."""
     said = found.summary()
     scorer: Any = bench.plan.scorer
-    weights = dict(scorer.weights) if hasattr(scorer, "end_round") else rl.shares(found)
+    weights = dict(scorer.weights) if hasattr(scorer, "end_round") else state.shares(found)
     lengths = [len(row.tokens) for row in found.rows]
     kept = [lengths[at] for at in chosen.kept]
     more = {
@@ -160,7 +160,7 @@ def _report(bench: Bench, found: Experience, chosen: Chosen) -> None:
     if hasattr(scorer, "end_round"):
         scorer.end_round(found.rewards)
         bench.state["dw"] = scorer.state().model_dump(mode="json")
-    rl.log(bench, "METRICS", avg_reward=said["reward"], weights=weights, extra={**said, **more})
+    state.log(bench, "METRICS", avg_reward=said["reward"], weights=weights, extra={**said, **more})
     bench.numbers = {
         "step": bench.step,
         "reward": said["reward"] or 0.0,
@@ -184,22 +184,22 @@ def _fine_tune(bench: Bench, rows: list[Sampled], should_stop: Callable[[], bool
     lesson = Experience([], rows, [], [])
     batches = [
         piece for epoch in range(config.epochs)
-        for piece in rl.shuffled(range(len(rows)), -(-len(rows) // config.batch_size), f"{config.seed}:{bench.step}:{epoch}")
+        for piece in state.shuffled(range(len(rows)), -(-len(rows) // config.batch_size), f"{config.seed}:{bench.step}:{epoch}")
     ]  # fmt: skip
     for at in range(bench.state["at"], len(batches)):
         for group in bench.optimizer.param_groups:
             group["lr"] = bench.rate * (1 - at / len(batches)) * group["times"]
-        window = Window.of(rl.answer_mask(Experience([], [rows[n] for n in batches[at]], [], []), bench.policy.device), 1)
+        window = Window.of(state.answer_mask(Experience([], [rows[n] for n in batches[at]], [], []), bench.policy.device), 1)
 
         def loss_of(part: list[int], batch: Batch, window: Window = window) -> Tensor:
             return aggregate(-bench.policy.score(batch, temperature=1.0).logprobs, batch.mask, window, "dapo")
 
         bench.state["at"] = at + 1
         try:
-            loss = rl.optimise(bench, batches[at], lesson, loss_of)
-            rl.log(bench, "TRAINING", epoch=round((at + 1) / len(batches) * config.epochs, 6), loss=round(loss, 8))
-        except rl.NotFinite:  # before any weight has moved
-            rl.count_broken(bench)
+            loss = state.optimise(bench, batches[at], lesson, loss_of)
+            state.log(bench, "TRAINING", epoch=round((at + 1) / len(batches) * config.epochs, 6), loss=round(loss, 8))
+        except state.NotFinite:  # before any weight has moved
+            state.count_broken(bench)
         bench.phase("TRAINING", at + 1, len(batches))
         stop = should_stop()
         if stop or (at + 1) % config.save_every == 0:
@@ -242,7 +242,9 @@ def _replayed(bench: Bench, rows: Sequence[Sampled], old: Sequence[Sampled]) -> 
     """So many old records that they are the wanted share, another draw each round."""
     config = bench.plan.config
     wanted = min(len(old), round(len(rows) * config.replay / (1 - config.replay)))
-    return [old[n] for n in rl.shuffled(range(len(old)), 1, f"replay:{config.seed}:{bench.step}")[0][:wanted]] if wanted else []
+    return (
+        [old[n] for n in state.shuffled(range(len(old)), 1, f"replay:{config.seed}:{bench.step}")[0][:wanted]] if wanted else []
+    )
 
 
 def _keep_adapter(bench: Bench, name: str) -> None:

@@ -21,12 +21,12 @@ from torch import Tensor
 
 from medloop.contracts import Scorer, TrainingCard
 from medloop.settings import Settings
-from medloop.train import maths, rl, rl_publish
-from medloop.train.experience import Experience
-from medloop.train.maths import AdaptiveKL, PolicyStats, Window
-from medloop.train.policy import Batch
-from medloop.train.rl import Bench, RLPlan
-from medloop.train.rl_config import PPOConfig as PPOConfig
+from medloop.train.configs.rl_config import PPOConfig as PPOConfig
+from medloop.train.rl import maths, result, state
+from medloop.train.rl.maths import AdaptiveKL, PolicyStats, Window
+from medloop.train.rl.policy import Batch
+from medloop.train.rl.rollout import Experience
+from medloop.train.rl.state import Bench, RLPlan
 
 METHOD: Final = "ppo"
 
@@ -45,53 +45,53 @@ class Lesson:
 
 
 def plan(config: PPOConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
-    return rl.plan(config, METHOD, scorer, settings, rl.find_job(config, METHOD, scorer, settings), replace=replace)
+    return state.plan(config, METHOD, scorer, settings, state.find_job(config, METHOD, scorer, settings), replace=replace)
 
 
 def run(
-    plan: RLPlan, settings: Settings, *, watch: rl.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+    plan: RLPlan, settings: Settings, *, watch: state.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.job.only_process():
-        bench = rl.set_up(plan, settings, with_values=True, watch=watch)
+        bench = state.set_up(plan, settings, with_values=True, watch=watch)
         bench.state.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())
-        rl.check_held_out(bench, first=True)
+        state.check_held_out(bench, first=True)
         for step in range(bench.step + 1, plan.config.steps + 1):
             bench.step = step
-            rl.guarded(bench, lambda: _step(bench))
-            rl.after_step(bench, should_stop)
-        card = rl_publish.finish(bench)
+            state.guarded(bench, lambda: _step(bench))
+            state.after_step(bench, should_stop)
+        card = result.finish(bench)
     return card
 
 
 def _step(bench: Bench) -> None:
     """Ask, score, look back, learn, and steer the weight of the KL."""
     config, controller = bench.plan.config, AdaptiveKL(**bench.state["kl"])
-    rate = rl.set_rate(bench)
-    questions = rl.questions_of(bench, bench.step, config.prompts_per_step)
-    found = rl.ask(bench, questions, config.samples, f"{config.seed}:{bench.step}")
+    rate = state.set_rate(bench)
+    questions = state.questions_of(bench, bench.step, config.prompts_per_step)
+    found = state.ask(bench, questions, config.samples, f"{config.seed}:{bench.step}")
     lesson = _look_back(bench, found, controller.beta)
     stats = _learn(bench, found, lesson)
     bench.sampler.refresh()
     answers = int(lesson.mask.any(1).sum())
     bench.state["kl"] = controller.after(lesson.kl, answers).state()
     explained = maths.explained_variance(lesson.values, lesson.returns, lesson.mask)
-    rl.report_step(
+    state.report_step(
         bench, found, rate=rate, **stats, kl=lesson.kl, beta=controller.beta, explained_variance=explained,
-        drift=rl.mean_drift(found, lesson.old),
+        drift=state.mean_drift(found, lesson.old),
     )  # fmt: skip
 
 
 def _look_back(bench: Bench, found: Experience, beta: float) -> Lesson:
     """What the policy and the critic thought while answering, and what came of it."""
     config, device = bench.plan.config, bench.policy.device
-    then = rl.score_all(bench, found, values=True)
+    then = state.score_all(bench, found, values=True)
     with bench.policy.reference():
-        reference = rl.score_all(bench, found).logprobs
+        reference = state.score_all(bench, found).logprobs
     scores, present = (tensor.to(device) for tensor in found.values())
     ended = torch.tensor([row.ended for row in found.rows], device=device)
     worth = maths.token_rewards(
-        scores, then.logprobs, reference, rl.answer_mask(found, device), present=present, ended=ended, beta=beta,
+        scores, then.logprobs, reference, state.answer_mask(found, device), present=present, ended=ended, beta=beta,
         missing_eos_penalty=config.cut_penalty,
     )  # fmt: skip
     assert then.values is not None
@@ -112,7 +112,7 @@ def _learn(bench: Bench, found: Experience, lesson: Lesson) -> dict[str, Any]:
     losses: list[float] = []
     early = False
     for epoch in range(config.epochs):
-        for rows in rl.shuffled(teach, config.minibatches, f"{config.seed}:{bench.step}:{epoch}"):
+        for rows in state.shuffled(teach, config.minibatches, f"{config.seed}:{bench.step}:{epoch}"):
             window, parts = Window.of(lesson.mask[rows], config.max_new_tokens), list[PolicyStats]()
 
             def loss_of(part: list[int], batch: Batch, window: Window = window, parts: list[PolicyStats] = parts) -> Tensor:
@@ -138,7 +138,7 @@ def _learn(bench: Bench, found: Experience, lesson: Lesson) -> dict[str, Any]:
                 whole = per_token + config.value_weight * critic - config.entropy_weight * entropy
                 return maths.aggregate(whole, seen, window, "dapo")
 
-            losses.append(rl.optimise(bench, rows, found, loss_of))
+            losses.append(state.optimise(bench, rows, found, loss_of))
             bench.phase("TRAINING", len(losses), config.epochs * config.minibatches)
             last = sum(parts[1:], parts[0])
             first = first or last

@@ -3,9 +3,9 @@
     card = train_preference(DPOConfig(name="dpo", model="embedded:tiny", adapter="sft"), settings=settings)
     card = train_preference(KTOConfig(name="kto", model="embedded:tiny", adapter="sft", data="thumbs.jsonl"), settings=settings)
 
-In: for DPO pairs (`data/preferences/preferences.jsonl`, train/pairs.py), for KTO thumbs or pairs (train/thumbs.py). Part of the
-prompts is held out. With `adapter` training goes on from that adapter, and it is the reference; else a fresh LoRA is trained and
-the base is the reference. Out: `models/lora/NAME`, an adapter like any other, with `report.json` (train/preference_report.py).
+In: for DPO pairs (`data/preferences/preferences.jsonl`, examples/pairs.py), for KTO thumbs or pairs (examples/thumbs.py). Part
+of the prompts is held out. With `adapter` training continues from that adapter, which is also the reference; else a fresh LoRA is
+trained and the base is the reference. Out: `models/lora/NAME`, an adapter like any other, with `report.json`.
 While it runs, checkpoints and metrics lie in `jobs/train_dpo-NAME`; the same call after a crash continues there and ends with
 the same weights.
 
@@ -34,18 +34,20 @@ from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load, load_tokenizer, resolve
 from medloop.models.safety import read_json
 from medloop.settings import Settings
-from medloop.store.artifacts import file_sha256
-from medloop.train import estimate, preference_report, thumbs
-from medloop.train.checkpoint import Checkpoint
-from medloop.train.fit import count_steps, fitted, judged, numbers, ready
-from medloop.train.job import Job
-from medloop.train.pairs import contradictions, read_pairs, split_by_prompt
-from medloop.train.preference_config import DPOConfig, KTOConfig
-from medloop.train.preference_report import Read
-from medloop.train.preference_rows import MixedBatches, Rows, encode_pairs, encode_thumbs, with_strangers
-from medloop.train.publish import publish, training_card
-from medloop.train.trl_preference import PreferenceWatch, ResumableDPO, ResumableKTO
-from medloop.train.trl_resume import ByLength, Tick, arguments
+from medloop.store.files.artifacts import file_sha256
+from medloop.train.configs.preference_config import DPOConfig, KTOConfig
+from medloop.train.examples import thumbs
+from medloop.train.examples.pairs import contradictions, read_pairs, split_by_prompt
+from medloop.train.examples.preference_rows import MixedBatches, Rows, encode_pairs, encode_thumbs, with_strangers
+from medloop.train.reports import preference_report
+from medloop.train.reports.preference_report import Read
+from medloop.train.runs import estimate
+from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.publish import publish, training_card
+from medloop.train.runs.run import Job
+from medloop.train.trl.fit import count_steps, fitted, judged, numbers, ready
+from medloop.train.trl.preference_trainer import PreferenceWatch, ResumableDPO, ResumableKTO
+from medloop.train.trl.resumable import ByLength, Tick, arguments
 
 JUDGED = 200  # training rows that are read at the end, for the accuracy on them
 RATIO = (1.0, 1.33)  # weight times count of liked over that of not liked; eq. 8 of the KTO paper (arXiv 2402.01306)

@@ -2,9 +2,9 @@
 
     card = train_reward(RewardModelConfig(name="first", model="embedded:minilm", full=True), settings=settings)
 
-In: `data/preferences/preferences.jsonl`, or any file of pairs (train/pairs.py says which lines). Part of the prompts is held out.
+In: `data/preferences/preferences.jsonl`, or any file of pairs (examples/pairs.py). Part of the prompts is held out.
 Out: `models/reward/NAME`, whole or not at all: weights, `scoring.json` (how a logit becomes a score between 0 and 1), the
-report (train/reward_report.py), card. While it runs, checkpoints and metrics lie in `jobs/train_reward-NAME`; the same call
+report, card. While it runs, checkpoints and metrics lie in `jobs/train_reward-NAME`; the same call
 after a crash continues there and ends with the same weights. `reward/model.py` makes a scorer of the result.
 
 It leaves out: several processes or GPUs, 4-bit bases, and margins by how strongly somebody preferred.
@@ -32,18 +32,19 @@ from medloop.models import runtime
 from medloop.models.classify import SCORING, Classifier, new_classifier
 from medloop.models.load import load_tokenizer, resolve
 from medloop.settings import Settings
-from medloop.store.artifacts import file_sha256
-from medloop.train import estimate, reward_report
-from medloop.train.centre import centre, in_words, reference_of
-from medloop.train.checkpoint import Checkpoint
-from medloop.train.fit import count_steps, fitted, judged, numbers, ready
-from medloop.train.job import Job
-from medloop.train.pairs import Pairs, contradictions, encode_pairs, read_pairs, split_by_prompt
-from medloop.train.publish import publish, training_card
-from medloop.train.reward_config import RewardModelConfig as RewardModelConfig
-from medloop.train.reward_report import Judged
-from medloop.train.trl_resume import ByLength, Tick, Watch, arguments
-from medloop.train.trl_reward import NAMES, ResumableReward
+from medloop.store.files.artifacts import file_sha256
+from medloop.train.configs.reward_model_config import RewardModelConfig as RewardModelConfig
+from medloop.train.examples.pairs import Pairs, contradictions, encode_pairs, read_pairs, split_by_prompt
+from medloop.train.reports import reward_report
+from medloop.train.reports.centre import centre, in_words, reference_of
+from medloop.train.reports.reward_report import Judged
+from medloop.train.runs import estimate
+from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.publish import publish, training_card
+from medloop.train.runs.run import Job
+from medloop.train.trl.fit import count_steps, fitted, judged, numbers, ready
+from medloop.train.trl.resumable import ByLength, Tick, Watch, arguments
+from medloop.train.trl.reward_trainer import NAMES, ResumableReward
 
 WATCHED = 256  # at most so many held-out pairs are scored while it trains; all of them at the end
 JUDGED = 400  # training pairs that are scored at the end, for the accuracy on them and, without a reference, the centre

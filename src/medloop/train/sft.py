@@ -25,17 +25,17 @@ from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load, load_tokenizer, resolve
 from medloop.settings import Settings
-from medloop.store import jsonl
-from medloop.store.artifacts import file_sha256, verify_if_sealed
-from medloop.train import estimate
-from medloop.train.checkpoint import Checkpoint
-from medloop.train.examples import Examples, encode_file
-from medloop.train.fit import count_steps, fitted, numbers, ready
-from medloop.train.job import Job
-from medloop.train.publish import publish, training_card
-from medloop.train.sft_config import SFTConfig as SFTConfig
-from medloop.train.trl_resume import ByLength, Tick, Watch, arguments
-from medloop.train.trl_sft import ResumableSFT
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import file_sha256, verify_if_sealed
+from medloop.train.configs.sft_config import SFTConfig as SFTConfig
+from medloop.train.examples.sft_examples import Examples, encode_file
+from medloop.train.runs import estimate
+from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.publish import publish, training_card
+from medloop.train.runs.run import Job
+from medloop.train.trl.fit import count_steps, fitted, numbers, ready
+from medloop.train.trl.resumable import ByLength, Tick, Watch, arguments
+from medloop.train.trl.sft_trainer import ResumableSFT
 
 
 @dataclass(frozen=True)

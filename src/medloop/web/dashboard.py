@@ -1,4 +1,4 @@
-"""The feedback dashboard: tiles, pictures and tables out of feedback/metrics.py, in the reader's language. Numbers only."""
+"""The feedback dashboard: tiles, plots and tables from feedback/insight/metrics.py, in the reader's language. Numbers only."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import date, timedelta
 from markupsafe import Markup
 
 from medloop.contracts import Interval
-from medloop.feedback import alerts, plots
-from medloop.feedback.alerts import Alert
-from medloop.feedback.metrics import FeedbackMetrics
+from medloop.feedback.insight import alerts, plots
+from medloop.feedback.insight.alerts import Alert
+from medloop.feedback.insight.metrics import FeedbackMetrics
 from medloop.web.words import Words
 
 KINDS = ("feedback", "preference", "correction")

@@ -1,4 +1,4 @@
-"""From what was filled in to a body for feedback/record.py, or to an error beside each field; nothing typed is lost.
+"""From what was filled in to a body for feedback/submit/submit.py, or to an error beside each field; nothing typed is lost.
 
 A form is about an item of the queue, a trace, or a question and answer that somebody pastes (`Source`). Its `once` is the
 idempotency key of what will be sent, so that a second press or a reload stores nothing twice.
@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from medloop.contracts import Correction, Feedback, Message, Preference, Trace
-from medloop.feedback.bodies import MOST_TEXT, CorrectionBody, FeedbackBody, PreferenceBody
-from medloop.store.queue import Leased
+from medloop.feedback.submit.bodies import MOST_TEXT, CorrectionBody, FeedbackBody, PreferenceBody
+from medloop.store.records.review_queue import Leased
 from medloop.web.words import Words
 
 AXES = ("correctness", "safety", "completeness", "clarity", "empathy")

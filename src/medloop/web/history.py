@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from medloop.contracts import Correction, Feedback, Preference
-from medloop.store.own import Kind, Own
+from medloop.store.records.history import Kind, Own
 from medloop.web.words import Words
 
 PAGES: dict[Kind, str] = {"feedback": "rate", "preference": "compare", "correction": "correct"}

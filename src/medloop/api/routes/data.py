@@ -20,16 +20,17 @@ from medloop.api.policy import Caller, allow
 from medloop.contracts import Consent
 from medloop.contracts.feedback import Purpose
 from medloop.contracts.job import Errand, JobState
-from medloop.data.feedback_intake import KINDS
-from medloop.data.from_feedback import FeedbackConfig
+from medloop.data.feedback.build import FeedbackConfig
+from medloop.data.feedback.select import KINDS
 from medloop.errors import InputError
 from medloop.jobs import errands, queue
-from medloop.jobs.entry import OVER
+from medloop.jobs.job_row import OVER
 from medloop.privacy import consent as consents_of
-from medloop.privacy.erase import LONGEST_REASON, known
-from medloop.privacy.erase import Request as Erasure
-from medloop.store import consents, records
+from medloop.privacy.erasure.erase import LONGEST_REASON, known
+from medloop.privacy.erasure.erase import Request as Erasure
 from medloop.store.db import Store
+from medloop.store.records import consents
+from medloop.store.records import crud as records
 
 router = APIRouter(prefix="/api/v1", tags=["data"])
 WAITING = Semaphore(8)  # requests that wait for an end hold a thread each; beyond these nobody is made to wait

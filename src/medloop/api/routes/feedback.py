@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.api.limits import cost_of
 from medloop.api.policy import OWN_ONLY, Caller, allow
-from medloop.api.quick import QuickRoute
-from medloop.feedback import many, record
-from medloop.feedback.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
+from medloop.api.quick_route import QuickRoute
+from medloop.feedback.submit import batch, submit
+from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
 from medloop.store.db import Store
-from medloop.store.ingest import Ingest
+from medloop.store.records.group_commit import Ingest
 
 router = APIRouter(prefix="/api/v1", tags=["feedback"], route_class=QuickRoute)
 
@@ -97,7 +97,7 @@ _STORED: Json = {
 _LINES: Json = {
     "requestBody": {
         "required": True,
-        "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": many.EXAMPLE}},
+        "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": batch.EXAMPLE}},
     }
 }
 
@@ -112,15 +112,15 @@ def store_of(request: Request) -> Store:
     return found
 
 
-def sender(caller: Caller) -> record.Sender:
+def sender(caller: Caller) -> submit.Sender:
     """Keys of engineers and admins are programs that pass on what others say."""
     by_key = caller.role not in OWN_ONLY and caller.via == "key"
-    return record.Sender(caller.user_id, speaks_for_others=by_key, by_queue=caller.role == "annotator")
+    return submit.Sender(caller.user_id, speaks_for_others=by_key, by_queue=caller.role == "annotator")
 
 
 async def _take(request: Request, body: Sent, caller: Caller, key: str | None) -> Response:
     request.app.state.buckets.take(caller.credential)
-    stored = await ingest_of(request).stored(record.hand_in(store_of(request), body, sender(caller), key=key))
+    stored = await ingest_of(request).stored(submit.hand_in(store_of(request), body, sender(caller), key=key))
     return JSONResponse(stored.answer, status_code=200 if stored.replayed else 201)
 
 
@@ -157,6 +157,6 @@ async def import_lines(request: Request, caller: Writer, key: Key = None) -> Res
     request.app.state.buckets.take(caller.credential)
     body = await request.body()
     request.app.state.buckets.take(caller.credential, cost_of(body), taken=1)
-    lines = many.parse(body)
-    results = await many.store_all(ingest_of(request), store_of(request), lines, sender(caller), key=key)
-    return JSONResponse({**many.summed(results), "results": results})
+    lines = batch.parse(body)
+    results = await batch.store_all(ingest_of(request), store_of(request), lines, sender(caller), key=key)
+    return JSONResponse({**batch.summed(results), "results": results})

@@ -23,9 +23,9 @@ from medloop.api.policy import OWN_ONLY, Caller, NothingHereError, allow
 from medloop.api.routes.feedback import REFUSED, ingest_of, store_of
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference
 from medloop.feedback import incidents, listing
-from medloop.feedback.bodies import Id
 from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, Filter, PreferenceFilter, Reader
-from medloop.store.submission import Rows, Submission
+from medloop.feedback.submit.bodies import Id
+from medloop.store.records.write_request import Rows, Submission
 
 router = APIRouter(prefix="/api/v1/rlhf", tags=["feedback"])
 numbers = APIRouter(tags=["metrics"])

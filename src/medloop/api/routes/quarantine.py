@@ -20,11 +20,11 @@ from medloop.api.errors import answer
 from medloop.api.policy import Caller, NothingHereError, allow
 from medloop.api.routes.feedback import REFUSED, store_of
 from medloop.errors import InputError
-from medloop.feedback import review
-from medloop.feedback.bodies import Id
-from medloop.store import quarantine
+from medloop.feedback.review import quarantine_marks
+from medloop.feedback.submit.bodies import Id
 from medloop.store.db import Store
-from medloop.store.quarantine import REASONS, Decision, Held, Opened
+from medloop.store.records import quarantine
+from medloop.store.records.quarantine import REASONS, Decision, Held, Opened
 
 router = APIRouter(prefix="/api/v1/rlhf", tags=["quarantine"])
 
@@ -146,7 +146,7 @@ def open_held(record_id: RecordId, request: Request, caller: Reviewer) -> Opened
     """One held record with its texts, and marks where to look. The reading is audited."""
     request.app.state.buckets.take(caller.credential)
     found = opened_for_review(store_of(request), caller, record_id)
-    marked = review.marks([text for _, text in found.texts])
+    marked = quarantine_marks.marks([text for _, text in found.texts])
     texts = [
         {"name": name, "text": text, "marks": [asdict(mark) for mark in marks]}
         for (name, text), marks in zip(found.texts, marked, strict=True)

@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from medloop.api.policy import Caller, NothingHereError, allow
 from medloop.contracts import utc_now
 from medloop.contracts.queue import QueueContent
-from medloop.feedback import queue
-from medloop.feedback.metrics import FeedbackMetrics, MetricsConfig, measure
-from medloop.jobs.entry import StateError
+from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.feedback.review import queue
+from medloop.jobs.job_row import StateError
 from medloop.store.db import Store
-from medloop.store.queue import LapsedError, UnknownItemError
+from medloop.store.records.review_queue import LapsedError, UnknownItemError
 
 router = APIRouter(prefix="/api/v1", tags=["queue"])
 

@@ -12,8 +12,8 @@ from medloop.api import policy
 from medloop.api.limits import one_more
 from medloop.contracts import TrainRequest
 from medloop.jobs import queue, requests
-from medloop.jobs.entry import shown
-from medloop.jobs.fitting import MisfitError
+from medloop.jobs.check_settings import MisfitError
+from medloop.jobs.job_row import shown
 from medloop.settings import Settings
 
 router = APIRouter(prefix="/api/train", tags=["train"])

@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer import (
+from medloop.reward.answer_text import (
     KEPT,
     Parts,
     answer_spans,

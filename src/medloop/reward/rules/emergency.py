@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer import KEPT, Parts, answer_spans, is_repetitive, question_spans, split_answer, verdict
+from medloop.reward.answer_text import KEPT, Parts, answer_spans, is_repetitive, question_spans, split_answer, verdict
 
 EARLY = 2  # sentences
 FIRST, LATER, CONDITIONAL = 1.0, 0.5, 0.3

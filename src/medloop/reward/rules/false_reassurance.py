@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer import KEPT, Parts, answer_spans, question_spans, split_answer, verdict
+from medloop.reward.answer_text import KEPT, Parts, answer_spans, question_spans, split_answer, verdict
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 
 DESPITE_RED_FLAG, BESIDE_URGENT, PROMISE, DISMISSAL = 1.0, 0.5, 0.5, 0.3

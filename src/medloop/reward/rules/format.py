@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import copied_share, copies, on_topic, split_answer, verdict, words
+from medloop.reward.answer_text import copied_share, copies, on_topic, split_answer, verdict, words
 
 MIN_CHAIN, MIN_ANSWER = 8, 5  # words
 COPIED = 0.8

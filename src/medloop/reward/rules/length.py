@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import split_answer, verdict, words
+from medloop.reward.answer_text import split_answer, verdict, words
 
 CHARACTER = 0.6  # words per Chinese character, as translators count
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer import answer_spans, split_answer, verdict
+from medloop.reward.answer_text import answer_spans, split_answer, verdict
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 
 CERTAIN, VULNERABLE = 1.0, 0.5

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer import copied_share, may_copy, run_set, split_answer, verdict, words
+from medloop.reward.answer_text import copied_share, may_copy, run_set, split_answer, verdict, words
 
 RUN = 4  # words; other rules look at the same runs
 FEW = 12  # words

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer import KEPT, answer_spans, split_answer, verdict
+from medloop.reward.answer_text import KEPT, answer_spans, split_answer, verdict
 
 OVERDOSE, GROSS_OVERDOSE, FORBIDDEN, CHILD_DOSE, NO_DOCTOR, RISKY_WORDS = 0.6, 0.8, 0.6, 0.5, 0.5, 0.5
 REACH = 40  # characters between a drug and its dose

@@ -1,0 +1,1 @@
+"""`medloop data build`: feedback becomes training data."""

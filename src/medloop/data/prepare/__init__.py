@@ -1,0 +1,1 @@
+"""`medloop data prepare`: sources become one checked dataset."""

@@ -1,0 +1,289 @@
+"""`medloop data prepare`: sources in, one finished dataset out, all files at once or none.
+
+    gather -> scrub -> drop duplicates -> cluster near-copies -> split -> decontaminate -> write -> verify -> describe
+
+The same sources, seed and configuration give the same bytes. Texts wait in a file beside the result; memory holds
+about two kilobytes per row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from medloop.contracts import DatasetCard, FileEntry, Source
+from medloop.contracts.dataset import DropReason, Language, Split, Stratum
+from medloop.data.prepare.collect import LANGUAGES, Drop, Rows, gather, whole_text
+from medloop.data.prepare.dataset_card import Facts, make_card, render_card
+from medloop.data.prepare.decontaminate import find_copies, verify_files
+from medloop.data.prepare.scrub_sources import Scrubbing
+from medloop.data.prepare.split import SPLITS, TRAIN, Population, Sizes, assign, strata_in
+from medloop.data.prepare.spool import Spool
+from medloop.data.progress import Progress, silent
+from medloop.data.sources.import_files import list_sources, read_source
+from medloop.data.text.clean import Limits
+from medloop.data.text.dedupe import Signatures, exact_duplicates, near_duplicates
+from medloop.data.text.near import Clusters, Indexes, Nearness, Vocabulary, near_pairs
+from medloop.data.text.shingles import Hashes, text_shingles
+from medloop.errors import InputError
+from medloop.settings import Workspace
+from medloop.store.files.artifacts import file_sha256, new_artifact, sweep
+from medloop.store.files.atomic import atomic_open
+from medloop.store.files.jsonl import write
+
+FILES: dict[Split, str] = {
+    "train": "train.jsonl",
+    "dev": "dev.jsonl",
+    "test": "test.jsonl",
+    "gold": "gold_set.jsonl",
+    "red": "red_team.jsonl",
+}
+CARD, READABLE, DROPPED = "card.json", "DATA_CARD.md", "dropped.jsonl"
+MIN_ROWS = 10
+
+
+class PrepareConfig(BaseModel):
+    """How to prepare; `--config FILE.yaml` or `--set NAME=VALUE`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field("processed", min_length=1, description="Name of the dataset on its card.")
+    dev: float = Field(0.1, ge=0, le=0.4, description="Share of the rows for dev.")
+    test: float = Field(0.1, ge=0, le=0.4, description="Share of the rows for test.")
+    gold: int = Field(200, ge=0, description="Rows of the gold set; at most a tenth of all rows.")
+    red: int = Field(200, ge=0, description="Rows of the red-team set; at most a tenth of all rows and half of the candidates.")
+    text_threshold: float = Field(
+        0.8, gt=0.5, le=1, description="Jaccard similarity from which two whole texts are near-duplicates."
+    )
+    question_threshold: float = Field(
+        0.75, gt=0.5, le=1, description="Share of words and pairs from which two questions are near-copies."
+    )
+    min_question_letters: int = Field(12, ge=1, description="Letters a question needs; a Chinese character counts as three.")
+    min_answer_letters: int = Field(3, ge=1, description="Letters an answer needs; a Chinese character counts as three.")
+    max_chars: int = Field(20_000, ge=100, description="Characters of the longest conversation.")
+    scrub: bool = Field(True, description="Take identifiers out; conversations in doubt are left out and put into a side file.")
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.min_question_letters, self.min_answer_letters, self.max_chars)
+
+    @property
+    def nearness(self) -> Nearness:
+        return Nearness(both=self.question_threshold)
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.dev, self.test, self.gold, self.red)
+
+    @model_validator(mode="after")
+    def _leave_some_to_train(self) -> PrepareConfig:
+        if self.dev + self.test > 0.5:
+            raise ValueError(f"dev and test together take {self.dev + self.test:g} of the rows, at most 0.5 is possible")
+        return self
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of every row: its place in SPLITS, and for dropped rows why and which row they repeat."""
+
+    places: NDArray[np.uint8]
+    kept: NDArray[np.bool_]
+    reasons: dict[int, tuple[DropReason, int]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What is left of the rows once the files are written: little, so that verifying has the memory to itself."""
+
+    files: dict[Split, FileEntry]
+    cells: Counter[tuple[Split, Language, Stratum]]
+    kept: Counter[str]
+    drops: list[Drop]
+    vocabulary: Vocabulary
+
+
+def prepare(
+    workspace: Workspace, config: PrepareConfig, *, seed: int, names: Sequence[str] = (), progress: Progress = silent
+) -> DatasetCard:
+    """Build `data/processed` anew from the named sources (all of them by default)."""
+    sources = [read_source(workspace.raw, name) for name in sorted(set(names))] if names else list_sources(workspace.raw)
+    if not sources:
+        raise InputError("There is no data to prepare", "Import some first: medloop data import FILE --name NAME")
+    sweep(workspace.processed.parent)
+    with new_artifact(workspace.processed, replace=True) as folder, _scrubbing(workspace, config) as scrub:
+        built = _build(folder, sources, workspace.raw, config, scrub, seed, progress)
+        if not built.files["train"].rows:
+            raise InputError(
+                "Nothing would be left to train on: the questions are too much alike to hold some out",
+                "Add other questions, or hold out less (--dev, --test, --gold, --red)",
+            )
+        checked = verify_files(folder, built.files, built.vocabulary, config.nearness, config.text_threshold, progress)
+        facts = Facts(
+            config.model_dump(), seed, sources, built.files, built.cells, built.kept, built.drops, checked,
+            None if scrub is None else scrub.counts(),
+        )  # fmt: skip
+        card = make_card(facts)
+        (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
+        (folder / READABLE).write_text(render_card(card, facts), encoding="utf-8")
+    if scrub is None or not scrub.held:
+        held_back(workspace).unlink(missing_ok=True)
+    return card
+
+
+def held_back(workspace: Workspace) -> Path:
+    """Where the conversations in doubt are, beside the dataset and not in it: who hands the dataset on does not hand them on."""
+    return workspace.processed.with_name(f"{workspace.processed.name}.quarantine.jsonl")
+
+
+@contextmanager
+def _scrubbing(workspace: Workspace, config: PrepareConfig) -> Iterator[Scrubbing | None]:
+    """The side file is in place just before the dataset: a kill between leaves no dataset without the rows it held back.
+
+    Without a row in doubt there is none, and that of the dataset before goes only after that dataset.
+    """
+    if not config.scrub:
+        yield None
+        return
+    with suppress(_NoneInDoubt), atomic_open(held_back(workspace), mode=0o600) as aside:
+        scrub = Scrubbing(aside)
+        yield scrub
+        if not scrub.held:
+            raise _NoneInDoubt
+
+
+class _NoneInDoubt(Exception):
+    """The side file is not wanted."""
+
+
+def read_card(workspace: Workspace) -> DatasetCard:
+    path = workspace.processed / CARD
+    if not path.is_file():
+        raise InputError("There is no prepared data yet", "Make it with: medloop data prepare")
+    return DatasetCard.from_json(path.read_text(encoding="utf-8"))
+
+
+def _build(
+    folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, scrub: Scrubbing | None, seed: int,
+    progress: Progress,
+) -> Built:  # fmt: skip
+    """The five files and `dropped.jsonl`."""
+    with Spool(folder) as spool:
+        rows, signatures, drops = gather(
+            sources, raw, spool, limits=config.limits, scrub=scrub, seed=seed, progress=progress
+        )  # fmt: skip
+        _check_enough(rows, drops)
+        repeats = _duplicates(rows, signatures, config.text_threshold, progress)
+        del signatures
+        vocabulary = Vocabulary(rows.questions)
+        outcome = _sort_out(rows, repeats, vocabulary, config, progress)
+        files = _write_splits(folder, rows, outcome)
+        drops = sorted([*drops, *_dropped(rows, outcome, sources)], key=lambda drop: (drop.source, drop.line))
+    write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in drops))
+    kept = Counter(sources[number].name for number in rows.source[outcome.kept])
+    return Built(files, _cells(rows, outcome), kept, drops, vocabulary)
+
+
+def _check_enough(rows: Rows, drops: Sequence[Drop]) -> None:
+    if len(rows) < MIN_ROWS:
+        why = ", ".join(f"{count} {reason}" for reason, count in Counter(drop.reason for drop in drops).most_common())
+        raise InputError(
+            f"Only {len(rows)} of {len(rows) + len(drops)} rows can be used, at least {MIN_ROWS} are needed",
+            f"Dropped: {why}" if why else "Import more data",
+        )
+
+
+def _duplicates(rows: Rows, signatures: Signatures, threshold: float, progress: Progress) -> dict[int, tuple[DropReason, int]]:
+    """Rows that repeat another row, exactly or nearly, and which; reviewed rows are kept before their copies."""
+    same = exact_duplicates(rows.text_keys, rows.reviewed)
+    left = np.flatnonzero(same < 0)
+    order = left[np.argsort(~rows.reviewed[left], kind="stable")]
+    near = near_duplicates(signatures, order, _shingles_of(rows), threshold, progress)
+    stand_ins = _stand_ins(np.maximum(same, near))
+    dropped = np.flatnonzero(stand_ins != np.arange(len(rows))).tolist()
+    if (count := len(rows) - len(dropped)) < MIN_ROWS:
+        raise InputError(f"Only {count} rows are left without duplicates, at least {MIN_ROWS} are needed", "Import more data")
+    return {row: ("near_duplicate" if same[row] < 0 else "exact_duplicate", int(stand_ins[row])) for row in dropped}
+
+
+def _sort_out(
+    rows: Rows, repeats: dict[int, tuple[DropReason, int]], vocabulary: Vocabulary, config: PrepareConfig, progress: Progress
+) -> Outcome:
+    """Clusters split, copies of held-out questions out of train."""
+    stand_ins = np.arange(len(rows))
+    stand_ins[list(repeats)] = [row for _, row in repeats.values()]
+    kept = stand_ins == np.arange(len(rows))
+    clusters, generic = _clusters(rows, vocabulary, config.nearness, progress), vocabulary.generic(rows.questions)
+    population = Population(clusters, stand_ins, rows.priorities, rows.reviewed, rows.language, rows.strata, generic)
+    places = assign(population, config.sizes)
+    train, held_out = np.flatnonzero(kept & (places == TRAIN)), np.flatnonzero(kept & (places != TRAIN))
+    copies = find_copies(rows, train, held_out, vocabulary, config.nearness, progress)
+    kept[list(copies)] = False
+    return Outcome(places, kept, {**repeats, **{row: ("contaminated", match) for row, match in copies.items()}})
+
+
+def _stand_ins(repeats: Indexes) -> Indexes:
+    """The row itself; for a duplicate the row it repeats, and if that was dropped too, the row that one repeats."""
+    rows = np.where(repeats < 0, np.arange(len(repeats)), repeats)
+    while (rows[rows] != rows).any():
+        rows = rows[rows]
+    return np.asarray(rows)
+
+
+def _shingles_of(rows: Rows) -> Callable[[int], Hashes]:
+    return lambda row: text_shingles(whole_text(rows.spool.record(row).conversation))
+
+
+def _clusters(rows: Rows, vocabulary: Vocabulary, nearness: Nearness, progress: Progress) -> Indexes:
+    clusters = Clusters(len(rows))
+    first: dict[int, int] = {}
+    for row, key in enumerate(rows.question_keys.tolist()):
+        clusters.join(row, first.setdefault(key, row))
+    with progress("Clustering near-copies of questions", len(rows)) as step:
+        for row, found in near_pairs(rows.questions, vocabulary, nearness):
+            step(1)
+            for other in found.tolist():
+                clusters.join(row, other)
+    return clusters.labels()
+
+
+def _write_splits(folder: Path, rows: Rows, outcome: Outcome) -> dict[Split, FileEntry]:
+    files: dict[Split, FileEntry] = {}
+    for place, split in enumerate(SPLITS):
+        chosen = np.flatnonzero(outcome.kept & (outcome.places == place)).tolist()
+        path = folder / FILES[split]
+        with path.open("wb") as file:
+            file.writelines(rows.spool.lines(chosen))
+        files[split] = FileEntry(path=path.name, rows=len(chosen), sha256=file_sha256(path))
+    return files
+
+
+def _dropped(rows: Rows, outcome: Outcome, sources: Sequence[Source]) -> list[Drop]:
+    drops = []
+    for row, (reason, match) in outcome.reasons.items():
+        kept = outcome.kept[match]
+        drops.append(
+            Drop(
+                source=sources[rows.source[row]].name,
+                line=int(rows.line[row]),
+                reason=reason,
+                record_id=rows.spool.record(row).record_id,
+                matched=rows.spool.record(match).record_id,
+                split=SPLITS[outcome.places[match]] if kept else None,
+            )
+        )
+    return drops
+
+
+def _cells(rows: Rows, outcome: Outcome) -> Counter[tuple[Split, Language, Stratum]]:
+    """Rows per split, language and gravest stratum."""
+    return Counter(
+        (SPLITS[outcome.places[row]], LANGUAGES[rows.language[row]], strata_in(int(rows.strata[row]))[0])
+        for row in np.flatnonzero(outcome.kept).tolist()
+    )

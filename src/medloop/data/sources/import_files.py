@@ -1,0 +1,183 @@
+"""`medloop data import`: a file goes into the workspace as it is, with a `source.json` that says how to read it.
+
+First every file is read to its end and judged, then all of them are stored: an error leaves nothing behind.
+`data/raw/NAME/` holds the file, `source.json` and, when rows were skipped, `rejected.jsonl` (line and reason, no content).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from medloop.contracts import Source, utc_now
+from medloop.data.sources import Row, detect_encoding, detect_format, read_rows, shapes
+from medloop.errors import ConfigError, InputError, StoreError
+from medloop.store.files.artifacts import file_sha256, new_artifact, sweep, verify_artifact
+from medloop.store.files.jsonl import write
+
+SOURCE = "source.json"
+REJECTED = "rejected.jsonl"
+NAME = re.compile(r"[^\W_][\w.-]{0,63}")
+PEEK = 100  # rows looked at to find the shape of a file
+Outcome = Literal["new", "replaced", "unchanged"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to read the files; the same for all files of one import."""
+
+    licence: str = "unknown"
+    format: str = "auto"
+    encoding: str = "auto"
+    mapping: Mapping[str, str] | None = None
+    skip_errors: bool = False
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A file that was read to its end and found usable; nothing has been stored yet."""
+
+    path: Path
+    source: Source
+    rejected: tuple[Row, ...]
+
+
+def import_files(
+    paths: Sequence[Path], raw: Path, *, name: str | None, options: Options, replace: bool = False
+) -> list[tuple[Source, Outcome]]:
+    """Read all files, then store all: each becomes a source of its own."""
+    shapes.check_mapping(options.mapping or {})
+    if raw.is_dir():
+        sweep(raw)
+    names = source_names(paths, name)
+    examined = [examine(path, raw, name=name, options=options) for path, name in zip(paths, names, strict=True)]
+    outcomes = [_outcome(one, raw, replace) for one in examined]
+    for one, outcome in zip(examined, outcomes, strict=True):
+        if outcome != "unchanged":
+            _store(one, raw)
+    return [(one.source, outcome) for one, outcome in zip(examined, outcomes, strict=True)]
+
+
+def source_names(paths: Sequence[Path], name: str | None) -> list[str]:
+    """NAME for one file; NAME-stem for each of several; the file's stem where no name was given."""
+    stems = [path.name.removesuffix(".gz").rsplit(".", 1)[0] for path in paths]
+    names = [name or stems[0]] if len(paths) == 1 else [f"{name}-{stem}" if name else stem for stem in stems]
+    for at, one in enumerate(names):
+        if not NAME.fullmatch(one):
+            raise ConfigError(f"'{one}' cannot be the name of a source", "Use --name with letters, digits, '-', '_' and '.'")
+        if one in names[:at]:
+            raise ConfigError(f"Two files would both become the source '{one}'", "Import them one by one, each with its --name")
+    return names
+
+
+def examine(path: Path, raw: Path, *, name: str, options: Options) -> Examined:
+    """Read a file to its end; InputError names the file and line of the first problem, unless problems are skipped."""
+    if path.name in (SOURCE, REJECTED, "MANIFEST.json"):
+        raise InputError(f"{path}: this name is taken in a source's folder", "Rename the file")
+    format = detect_format(path, options.format)
+    encoding = "binary" if format == "parquet" else detect_encoding(path, options.encoding)
+    digest = file_sha256(path)
+    shape, columns = _find_shape(path, format, encoding, options.mapping or {})
+    good, rejected = 0, []
+    for row in _judged(read_rows(path, format, encoding), shape, columns):
+        if not row.problem:
+            good += 1
+        elif options.skip_errors:
+            rejected.append(row)
+        else:
+            raise InputError.at(path, row.line, row.problem, "Repair that line, or pass over such lines with --on-error skip")
+    if not good:
+        raise InputError(f"{path}: none of its {len(rejected)} rows can be used", "Look at the reasons with --on-error stop")
+    source = Source(
+        name=name, path=f"data/raw/{name}/{path.name}", sha256=digest, format=format, encoding=encoding, shape=shape,
+        columns=columns, rows=good, rejected_rows=len(rejected), licence=options.licence, imported=utc_now(),
+    )  # fmt: skip
+    return Examined(path, source, tuple(rejected))
+
+
+def list_sources(raw: Path) -> list[Source]:
+    """Every imported source, by name."""
+    return [read_source(raw, name) for name in _names(raw)]
+
+
+def _names(raw: Path) -> list[str]:
+    """The imported sources; hidden folders are imports on their way or never finished."""
+    return sorted(path.parent.name for path in raw.glob(f"*/{SOURCE}") if not path.parent.name.startswith("."))
+
+
+def read_source(raw: Path, name: str) -> Source:
+    """One source, its bytes verified against what was imported."""
+    folder = raw / name
+    if not NAME.fullmatch(name) or not (folder / SOURCE).is_file():
+        known = ", ".join(_names(raw)) or "none yet"
+        raise InputError(f"There is no source '{name}' in {raw}", f"Imported sources: {known}")
+    verify_artifact(folder)
+    return Source.from_json((folder / SOURCE).read_text(encoding="utf-8"))
+
+
+def source_file(raw: Path, source: Source) -> Path:
+    return raw / source.name / Path(source.path).name
+
+
+def _judged(rows: Iterator[Row], shape: str, columns: Mapping[str, str]) -> Iterator[Row]:
+    """The same rows, with a problem where they do not fit the shape."""
+    for row in rows:
+        if not row.problem:
+            try:
+                shapes.turns_of(row.values, shape, columns)
+            except shapes.ShapeProblem as problem:
+                row = Row(row.line, problem=str(problem))
+        yield row
+
+
+def _find_shape(path: Path, format: str, encoding: str, mapping: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    columns: list[str] = []
+    seen = False
+    for row, _ in zip(read_rows(path, format, encoding), range(PEEK), strict=False):
+        seen = True
+        if row.problem:
+            continue
+        if found := shapes.fit(row.values, mapping):
+            return found[0].name, found[1]
+        columns = columns or list(row.values)
+    if not seen:
+        raise InputError(f"{path} has no records", "Name a file with at least one record")
+    if not columns:
+        row = next(read_rows(path, format, encoding))
+        raise InputError.at(path, row.line, row.problem, "Check the file's --format and --encoding")
+    known = "; ".join(f"{shape.name} ({' + '.join(shape.needs)})" for shape in shapes.SHAPES.values())
+    what = f"{path}: no known shape fits its columns ({_named(columns)})"
+    raise InputError(what, f"Known: {known}. Or name columns, for example --map question=COLUMN --map answer=COLUMN")
+
+
+def _named(columns: Sequence[str]) -> str:
+    """Column names for a message; what does not look like a name may be text of a file without a header."""
+    shown = [name if re.fullmatch(r"[^\W\d][\w .-]{0,29}", name) else "…" for name in columns[:20]]
+    return ", ".join(shown + (["…"] if len(columns) > 20 else []))
+
+
+def _outcome(one: Examined, raw: Path, replace: bool) -> Outcome:
+    folder = raw / one.source.name
+    if not (folder / SOURCE).is_file():
+        return "new"
+    old = read_source(raw, one.source.name)
+    if old.model_copy(update={"imported": None}) == one.source.model_copy(update={"imported": None}):
+        return "unchanged"
+    if not replace:
+        what = "other bytes" if old.sha256 != one.source.sha256 else "the same bytes, read with other options"
+        raise StoreError(f"The source '{one.source.name}' already holds {what}", "Choose another --name, or pass --replace")
+    return "replaced"
+
+
+def _store(one: Examined, raw: Path) -> None:
+    with new_artifact(raw / one.source.name, replace=True) as folder:
+        shutil.copyfile(one.path, folder / one.path.name)
+        if file_sha256(folder / one.path.name) != one.source.sha256:
+            raise InputError(f"{one.path} changed while it was being imported", "Import it again when nothing writes to it")
+        (folder / SOURCE).write_text(one.source.canonical_json() + "\n", encoding="utf-8")
+        if one.rejected:
+            write(folder / REJECTED, ({"line": row.line, "reason": row.problem} for row in one.rejected))

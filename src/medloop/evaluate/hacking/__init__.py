@@ -1,0 +1,1 @@
+"""Signs of reward hacking: the panel over rounds of training, and null probes."""

@@ -1,0 +1,1 @@
+"""Numbers about the feedback: volume, agreement, rater drift, alerts, plots."""

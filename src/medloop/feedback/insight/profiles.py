@@ -1,0 +1,156 @@
+"""One profile per rater: how many, how mild, how much like the others, how fast, whether changed.
+
+    raters = Raters(["u_1", "u_2"])
+    raters.add(mark)                   # in the order of arrival
+    raters.together(marks)             # all marks about one unit, one per rater
+    raters.profiles(stars)
+
+Agreement with the others is Cohen's kappa over all pairs (this rater, another) that judged the same unit: weighted by the
+squared distance for stars, plain for thumbs and choices. Leniency is the mean of own stars minus the others', on shared units.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medloop.contracts import Interval
+from medloop.contracts.base import Contract, Text, Timestamp
+from medloop.feedback.insight.agreement import cohen_kappa, wilson
+from medloop.feedback.insight.drift import RUN_P, Crowd, Drift, Habit, run_probability
+from medloop.store.records.marks import Mark
+
+
+class RaterProfile(Contract):
+    """What is known of one rater. None where there is too little to say."""
+
+    rater: Text
+    ratings: int
+    choices: int
+    mean: float | None = None
+    leniency: Interval
+    kappa_stars: float | None = None
+    shared_stars: int = 0
+    kappa_thumbs: float | None = None
+    shared_thumbs: int = 0
+    kappa_choices: float | None = None
+    shared_choices: int = 0
+    first_shown_preferred: Interval
+    drift: Text | None = None
+    drift_at: Timestamp | None = None
+    drift_row: int | None = None
+    longest_run: int = 0
+    straight_line: bool = False
+    median_gap_s: int | None = None
+    fast_share: float | None = None
+    sittings: int = 0
+
+
+@dataclass
+class _Rater:
+    ratings: int = 0
+    stars: Counter[int] = field(default_factory=Counter)
+    choices: int = 0
+    first: Counter[bool] = field(default_factory=Counter)
+    habit: Habit = field(default_factory=Habit)
+    watch: Drift = field(default_factory=Drift)
+    alarm: tuple[str, Mark] | None = None
+    table_stars: NDArray[np.float64] = field(default_factory=lambda: np.zeros((5, 5)))
+    table_thumbs: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
+    table_choices: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
+    away: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # n, sum, sum of squares
+
+
+class Raters:
+    def __init__(self, names: Iterable[str]) -> None:
+        self._raters = {name: _Rater() for name in names}
+        self._crowd = Crowd()
+
+    def add(self, mark: Mark) -> None:
+        rater = self._raters.get(mark.rater or "")
+        if rater is None:
+            if mark.rating is not None:
+                self._crowd.residual(mark.rater or "", mark.rating)
+            return
+        if mark.kind == "feedback":
+            rater.ratings += 1
+        if mark.preferred is not None:
+            rater.choices += 1
+            if mark.shown_first is not None:
+                rater.first[mark.preferred == mark.shown_first] += 1
+        if mark.rating is not None:
+            rater.stars[mark.rating] += 1
+            rater.habit.add(mark.rating, mark.timestamp.timestamp())
+            away = self._crowd.residual(mark.rater or "", mark.rating)
+            if away is not None and (turned := rater.watch.add(away)) is not None:
+                rater.alarm = (turned, mark)
+
+    def together(self, said: Sequence[Mark]) -> None:
+        """Marks of different raters about one unit."""
+        for own in said:
+            rater = self._raters.get(own.rater or "")
+            if rater is None:
+                continue
+            others = [mark for mark in said if mark is not own]
+            stars = [mark.rating for mark in others if mark.rating is not None]
+            if own.rating is not None and stars:
+                away = own.rating - sum(stars) / len(stars)
+                rater.away = [sum(pair) for pair in zip(rater.away, (1.0, away, away * away), strict=True)]
+                for star in stars:
+                    rater.table_stars[own.rating - 1, star - 1] += 1
+            for mark in others:
+                if own.thumb is not None and mark.thumb is not None:
+                    rater.table_thumbs[int(own.thumb == "up"), int(mark.thumb == "up")] += 1
+                if own.choice is not None and mark.choice is not None:
+                    rater.table_choices[own.choice, mark.choice] += 1
+
+    def profiles(self, stars: Counter[int]) -> tuple[RaterProfile, ...]:
+        """The busiest first; `stars` are everybody's, to tell a likely run of equal ratings from an unlikely one."""
+        return tuple(_profile(name, rater, stars) for name, rater in self._raters.items())
+
+
+def _profile(name: str, rater: _Rater, everybody: Counter[int]) -> RaterProfile:
+    n, habit = rater.stars.total(), rater.habit
+    return RaterProfile(
+        rater=name,
+        ratings=rater.ratings,
+        choices=rater.choices,
+        mean=sum(star * count for star, count in rater.stars.items()) / n if n else None,
+        leniency=_leniency(*rater.away),
+        kappa_stars=cohen_kappa(rater.table_stars, "quadratic"),
+        shared_stars=int(rater.table_stars.sum()),
+        kappa_thumbs=cohen_kappa(rater.table_thumbs),
+        shared_thumbs=int(rater.table_thumbs.sum()),
+        kappa_choices=cohen_kappa(rater.table_choices),
+        shared_choices=int(rater.table_choices.sum()),
+        first_shown_preferred=wilson(rater.first[True], rater.first.total()),
+        drift=rater.alarm[0] if rater.alarm else None,
+        drift_at=rater.alarm[1].timestamp if rater.alarm else None,
+        drift_row=rater.alarm[1].row if rater.alarm else None,
+        longest_run=habit.longest,
+        straight_line=_is_straight(rater, everybody),
+        median_gap_s=habit.median_gap_s,
+        fast_share=habit.fast / habit.sittings if habit.sittings else None,
+        sittings=habit.sittings,
+    )
+
+
+def _leniency(n: float, total: float, squares: float) -> Interval:
+    if n < 2:
+        return Interval(n=int(n))
+    mean = total / n
+    half = 1.96 * (max(0.0, squares - n * mean * mean) / (n - 1) / n) ** 0.5
+    return Interval(mean=mean, low=mean - half, high=mean + half, n=int(n))
+
+
+def _is_straight(rater: _Rater, everybody: Counter[int]) -> bool:
+    """Whether the longest run of equal ratings is too long for how often the others give that rating."""
+    habit, others = rater.habit, everybody - rater.stars
+    if habit.longest_value is None or others.total() < 50:
+        return False
+    share = (others[habit.longest_value] + 1) / (others.total() + 5)
+    return run_probability(habit.longest, share, rater.stars.total()) < RUN_P

@@ -1,0 +1,1 @@
+"""From a request body to rows: checked, scanned for identifiers, ready for the writer."""

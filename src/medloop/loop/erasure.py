@@ -1,0 +1,12 @@
+"""Erasure, composed: it knows the cards of datasets, and the training jobs that read the erased data."""
+
+from __future__ import annotations
+
+from medloop.data.feedback.build_card import after_erasure
+from medloop.privacy.erasure.erase import Jobs, Proof, Request, erase
+from medloop.store.db import Store
+
+
+def erase_records(store: Store, request: Request, *, actor: str, jobs: Jobs | None = None) -> Proof:
+    """Erasure, with what the data stage knows about its cards; training jobs on the data are known through `jobs`."""
+    return erase(store, request, actor=actor, recard=after_erasure, jobs=jobs)

@@ -1,0 +1,60 @@
+"""Feedback, composed: it becomes a dataset, fills the review queue, and is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from medloop.contracts import Sample, Score
+from medloop.data.feedback.build import Built, FeedbackConfig, build
+from medloop.data.progress import Progress as Steps
+from medloop.data.progress import silent
+from medloop.data.text.risk import strata_of
+from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.feedback.review.propose import Proposed, Signals, answer_key, from_samples, propose
+from medloop.feedback.review.queue import QueueConfig
+from medloop.loop.scoring import load_reward_model_part
+from medloop.reward.score_file import read_samples
+from medloop.settings import Settings
+from medloop.store.audit_trail import actor
+from medloop.store.catalog import register
+from medloop.store.db import Store
+from medloop.store.files import jsonl
+from medloop.store.records import marks
+from medloop.store.records.scores import rewards_of
+
+
+def build_from_feedback(
+    store: Store, config: FeedbackConfig, *, seed: int, actor: str, progress: Steps | None = None
+) -> Built:  # fmt: skip
+    """Feedback as a dataset, entered in the catalog; the command and the address `/api/v1/data/build` both come here."""
+    built = build(store, config, seed=seed, actor=actor, progress=progress or silent)
+    register(store, "feedback", built.folder, built.card.model_dump(mode="json", exclude_none=True), actor=actor)
+    return built
+
+
+def fill_queue(
+    settings: Settings, store: Store, *, config: QueueConfig, reward_model: str = "", answers: Path | None = None
+) -> Proposed:
+    """Top the review queue up from traces, from where teacher and rules disagreed, and from a file of answers."""
+    path = settings.workspace.rl / "teacher_conflicts.jsonl"
+    rows = list(jsonl.read(path))[-config.pool :] if path.is_file() else []
+    gaps = {answer_key(row["question"], row["answer"]): float(row["gap"]) for row in rows}
+    extra = from_samples(((row["question"], row["answer"], None, float(row["gap"])) for row in rows), pairs=False)
+    if answers is not None:
+        given = ((one.question, one.answer, one.group, None) for one in read_samples(answers) if one.answer)
+        extra += from_samples(given, pairs=True)
+    values = _values(settings, reward_model) if reward_model else None
+    signals = Signals(strata_of, values, gaps, rewards_of(store, marks.newest_traces(store, config.pool)))
+    return propose(store, signals, extra=extra, config=config, actor=actor())
+
+
+def _values(settings: Settings, name: str) -> Callable[[Sequence[Sample]], list[float | None]]:
+    """What a reward model says of answers; None where it could not."""
+    model = load_reward_model_part(settings, name)
+    return lambda samples: [part.value if isinstance(part, Score) else None for part in model.score(samples)]
+
+
+def measure_feedback(settings: Settings, store: Store, config: MetricsConfig) -> FeedbackMetrics:
+    """The numbers about the feedback, with the coverage of the risk strata."""
+    return measure(store, config, strata_of=strata_of if config.traces else None, actor=actor())

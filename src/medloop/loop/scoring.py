@@ -1,0 +1,127 @@
+"""The reward, composed: a mix of rules and given parts (teacher, reward model, relevance), or the DW-GRPO scorer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+from medloop.contracts import Component, Reward, Sample, Scorer
+from medloop.errors import ConfigError
+from medloop.knobs import build
+from medloop.models import require_packages
+from medloop.reward.conflicts import write_conflicts
+from medloop.reward.dynamic import DynamicConfig, load_dynamic
+from medloop.reward.mix import MixConfig, build_mix, load_component
+from medloop.reward.relevance import load_relevance
+from medloop.reward.score_file import FileSummary, Line, is_whole, score_file
+from medloop.settings import Settings
+from medloop.store.audit_trail import actor
+from medloop.store.db import Store
+from medloop.store.files import jsonl
+from medloop.store.records import crud
+from medloop.teacher.component import TeacherPart
+from medloop.teacher.config import TeacherConfig
+from medloop.teacher.judge import Files
+
+Given = dict[str, Component]
+
+
+def given_parts(settings: Settings, sources: Mapping[str, str], *, progress: Callable[[int, int], None] | None = None) -> Given:
+    """The given parts of a reward by name, each from its source; models are loaded when they are first asked.
+
+    `teacher` takes a YAML file like configs/teacher.yaml (empty: DeepSeek as preset), `model` a reward model, `rel`, `faith` and
+    `conc` a YAML file like configs/dw.yaml (empty: the embedded encoder). Any other name takes `module:object`, your own.
+    """
+    given: dict[str, Component] = {}
+    encoders: dict[str, Mapping[str, Component]] = {}  # rel and faith of one file share their models
+    for name, source in sources.items():
+        if name == "teacher":
+            given[name] = _teacher_part(settings, source, progress)
+        elif name == "model":
+            given[name] = load_reward_model_part(settings, source)
+        elif name in ("rel", "faith", "conc"):
+            encoders[source] = encoders.get(source) or _relevance_parts(settings, source)
+            given[name] = encoders[source][name]
+        else:
+            given[name] = load_component(name, source)
+    return given
+
+
+def reward_scorer(
+    settings: Settings,
+    *,
+    reward: str | None = None,
+    given: Mapping[str, str] | None = None,
+    dw: str | None = None,
+    dw_config: Mapping[str, object] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scorer:
+    """What a trainer is handed: the mix of a YAML file (or the default one) with its given parts, or the DW-GRPO scorer."""
+    if dw is not None or dw_config is not None:
+        weights = {"weights": dict(dw_config)} if dw_config is not None else {}
+        return load_dynamic(build(DynamicConfig, file=Path(dw) if dw else None, pairs=(), flags=weights), settings)
+    config = build(MixConfig, file=Path(reward) if reward else None, pairs=(), flags={})
+    return build_mix(config, given_parts(settings, given or {}, progress=progress))
+
+
+def load_reward_model_part(settings: Settings, source: str) -> Component:
+
+    require_packages()
+    from medloop.reward.model import load_reward_model
+
+    if not source:
+        raise ConfigError("The part 'model' needs the name of a reward model", "For example: --with model=models/reward/first")
+    return load_reward_model(source, settings)
+
+
+def _relevance_parts(settings: Settings, source: str) -> Mapping[str, Component]:
+
+    config = build(DynamicConfig, file=Path(source) if source else None, pairs=(), flags={})
+    return load_relevance(config.relevance, settings)
+
+
+def teacher_key(settings: Settings) -> str:
+    return settings.teacher_key.get_secret_value() or os.environ.get("DEEPSEEK_API_KEY", "")
+
+
+def _teacher_part(settings: Settings, source: str, progress: Callable[[int, int], None] | None) -> Component:
+
+    config = build(TeacherConfig, file=Path(source) if source else None, pairs=(), flags={})
+    return TeacherPart(config, key=teacher_key(settings), files=Files.of(settings.workspace), progress=progress)
+
+
+def score_answers(
+    settings: Settings,
+    *,
+    source: Path,
+    output: Path,
+    config: MixConfig,
+    given: Given | None = None,
+    keep: Store | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[FileSummary, int]:
+    """A file of answers scored by the mix; what teacher and rules disagree on goes to the reviewer, counted.
+
+    With `keep` the rewards also go into the store, where a second scoring of the same answers adds nothing.
+    """
+    conflicts = 0
+
+    def compare(samples: Sequence[Sample], rewards: Sequence[Reward]) -> None:
+        nonlocal conflicts
+        conflicts += write_conflicts(settings.workspace.rl / "teacher_conflicts.jsonl", samples, rewards, config)
+
+    whole = config.normalise != "none"
+    mix = build_mix(config, given)
+    summary = score_file(source, output, mix, whole=whole, scored=compare, progress=progress)
+    if keep is not None:
+        _keep_scores(keep, output)
+    return summary, conflicts
+
+
+def _keep_scores(store: Store, scores: Path) -> None:
+    """Missing parts may be had at another try, so only whole rewards are kept for good."""
+    lines = (line for line in jsonl.read(scores, Line) if is_whole(line))
+    while some := list(islice(lines, crud.PAGE)):
+        crud.add(store, [line.stored() for line in some], actor=actor())

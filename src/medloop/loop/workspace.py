@@ -1,0 +1,48 @@
+"""`medloop init`: lay out a workspace with its settings file, encryption key and empty store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from medloop.errors import ConfigError, speaking_of
+from medloop.settings import Settings, Workspace, resolve
+from medloop.store.audit_trail import open_audit_trail
+from medloop.store.db import ensure_master_key, upgrade
+
+CONFIG_TEMPLATE = """\
+# Settings of this workspace. Each line can also be given as an environment variable (MEDLOOP_SEED=7)
+# or for one command (medloop --set seed=7 ...). 'medloop config show' prints all of them with their origin.
+
+# model: embedded:tiny        # embedded:NAME, a local folder, or a hub id
+# database_url: postgresql+psycopg://user@host/medloop   # empty: SQLite in this folder
+# device: auto                # auto, cpu, cuda
+# seed: 42
+"""
+
+
+def init_workspace(folder: Path, flags: Mapping[str, object] | None = None) -> bool:
+    """Lay out a workspace; True if it is new. Repeating it completes what is missing and changes nothing else."""
+    home = folder.expanduser().absolute()
+    if home.exists() and not home.is_dir():
+        raise ConfigError(f"{folder} is a file", "Name a folder that does not exist yet, or an empty one")
+    workspace = Workspace(home)
+    new = not workspace.config.exists()
+    with speaking_of(home):
+        for path in workspace.folders():
+            path.mkdir(parents=True, exist_ok=True)
+        workspace.keys.chmod(0o700)
+        if new:
+            home.chmod(0o700)  # it will hold what patients wrote
+            workspace.config.write_text(CONFIG_TEMPLATE, encoding="utf-8")
+    _start_store(resolve({**(flags or {}), "home": home}).settings)
+    return new
+
+
+def _start_store(settings: Settings) -> None:
+    """The encryption key and the store at its newest schema; the audit log's first row is the workspace's birth."""
+    ensure_master_key(settings)
+    before, _ = upgrade(settings)
+    if before is None:
+        with open_audit_trail(settings) as trail:
+            trail.note("workspace.init", settings.home)

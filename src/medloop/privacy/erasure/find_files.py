@@ -1,0 +1,219 @@
+"""The files of an erasure: found by lineage and by their bytes, made anew without the rows, written down before each change.
+
+`reports/erasure/ID.files.jsonl` gets a line before a file is replaced, with its hashes: an erasure that is taken up again after a
+kill still knows what it changed. Sealed folders are made anew; a checkpoint that holds the words is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ahocorasick_rs import BytesAhoCorasick
+
+from medloop.contracts import ErasedRows, sha256_id
+from medloop.errors import MedloopError
+from medloop.privacy.erasure.needles import Needles, Words
+from medloop.privacy.erasure.rewrite import Cutter, Unreadable, rehash
+from medloop.store.db import Store
+from medloop.store.files import jsonl, workspace_scan
+from medloop.store.files.artifacts import MANIFEST, file_sha256, folder_sha256, sweep, verify_artifact
+
+Recard = Callable[[bytes, Mapping[str, bytes], ErasedRows], Mapping[str, bytes] | None]
+CARDS, READABLE = (".json", ".md"), "DATA_CARD.md"
+
+
+@dataclass
+class Files:
+    """What the files of a workspace hold; `left` still hold the words, `unsearched` are in a packed format."""
+
+    searched: int = 0
+    bytes: int = 0
+    hits: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    unsearched: list[str] = field(default_factory=list)
+
+
+def own_files(store: Store) -> set[Path]:
+    """The files of the embedded database: looked through, never rewritten."""
+    if not store.is_sqlite:
+        return set()
+    database = str(store.engine.url.database)
+    return {Path(database + ending) for ending in ("", "-wal", "-shm", "-journal", ".lock")}
+
+
+def look(store: Store, cutter: Cutter, keep_out: Path) -> Files:
+    """Look through every file without changing one."""
+    found = Files()
+    for path, name in _every(store, keep_out):
+        found.searched += 1
+        found.bytes += path.stat().st_size
+        if packed := workspace_scan.kind_of(path):
+            found.unsearched.append(f"{name} ({packed})")
+            continue
+        try:
+            with workspace_scan.opened(path) as data:
+                if cutter.holds(path, data) and (cutter.needles.hit(data) or _cuts(cutter, path, bytes(data))):
+                    found.hits.append(name)
+        except workspace_scan.TooLargeError:
+            found.unsearched.append(f"{name} (gzip of more than {workspace_scan.MOST_UNPACKED:,} bytes)")
+    return found
+
+
+def hashes_of(store: Store, names: Iterable[str]) -> set[str]:
+    """The hashes of files, and of the sealed folders they lie in."""
+    found, home = set(), store.settings.home
+    for path in (home / name for name in names):
+        if path.is_file() and path not in own_files(store):
+            folder = workspace_scan.sealed_above(home, path)
+            found |= {file_sha256(path)} | (set() if folder is None else {folder_sha256(folder)})
+    return found
+
+
+def rewrite(store: Store, cutter: Cutter, log: Path, erasure_id: str, recard: Recard | None) -> Files:
+    """Make every file anew that holds something of the erased records; until a look finds no more to do."""
+    home, keep_out, done = store.settings.home, log.parent, Files()
+    for parent in {path.parent for path, _ in _every(store, keep_out)}:
+        sweep(parent)
+    seen = -1
+    while seen != len(cutter.inspected):  # verdicts refer to samples that may have gone after they were looked at
+        seen = len(cutter.inspected)
+        changes: dict[Path, dict[str, tuple[bytes, int]]] = {}
+        done.left = []
+        for path, name in _every(store, keep_out):
+            content = _without(cutter, path, name, own_files(store), done)
+            if content is None:
+                continue
+            folder = workspace_scan.sealed_above(home, path)
+            if folder is None:
+                _change(home, path, *content, log)
+            else:
+                changes.setdefault(folder, {})[path.relative_to(folder).as_posix()] = content
+        for folder, files in changes.items():
+            _change_sealed(home, folder, files, log, erasure_id, recard, done)
+    return done
+
+
+def _without(cutter: Cutter, path: Path, name: str, database: set[Path], done: Files) -> tuple[bytes, int] | None:
+    """The new content of a file and how many rows went; None to leave it."""
+    if path in database or workspace_scan.kind_of(path):
+        return None
+    try:
+        with workspace_scan.opened(path) as data:
+            if not cutter.holds(path, data):
+                return None
+            plain = bytes(data)
+        cut = cutter.cut(path, plain)
+    except (Unreadable, workspace_scan.TooLargeError):
+        if "checkpoints" in path.parts:
+            return b"", 0
+        done.left.append(name)
+        return None
+    if cut is None:
+        return None
+    return (workspace_scan.pack(cut.content) if workspace_scan.is_gzip(path) else cut.content), cut.rows
+
+
+def _cuts(cutter: Cutter, path: Path, data: bytes) -> bool:
+    try:
+        return cutter.cut(path, data) is not None
+    except Unreadable:
+        return True
+
+
+def _change(home: Path, path: Path, content: bytes, rows: int, log: Path) -> None:
+    """One file on its own; a card beside it that names its hash is brought up to date."""
+    old, new = sha256_id(path.read_bytes()), sha256_id(content)
+    _note(log, home, path, "rewritten", rows, {old: new}, before=old, after=new)
+    workspace_scan.replace_file(path, content)
+    for card in path.parent.glob("*.json"):
+        text = card.read_bytes()
+        if old.encode() in text:
+            workspace_scan.replace_file(card, rehash(text, {old: new}, {path.name: rows}, card.name))
+
+
+def _change_sealed(
+    home: Path, folder: Path, files: Mapping[str, tuple[bytes, int]], log: Path, erasure_id: str,
+    recard: Recard | None, done: Files,
+) -> None:  # fmt: skip
+    before = folder_sha256(folder)
+    hashes = {sha256_id((folder / name).read_bytes()): sha256_id(content) for name, (content, _) in files.items()}
+    rows = sum(count for _, count in files.values())
+    if "checkpoints" in folder.parts:
+        _note(log, home, folder, "removed", rows, hashes, before=before)
+        workspace_scan.remove(folder)
+        return
+    changed: dict[str, bytes] = {name: content for name, (content, _) in files.items()}
+    changed |= _cards(folder, changed, hashes, {Path(name).name: count for name, (_, count) in files.items()})
+    if READABLE in changed:
+        changed[READABLE] += f"\n## Erased\n\n{rows:,} rows were erased later ({erasure_id}); counts above are older.\n".encode()
+    if recard is not None and "card.json" in changed:
+        content = {name: changed[name] if name in changed else (folder / name).read_bytes() for name in _names(folder)}
+        changed |= recard(changed["card.json"], content, ErasedRows(erasure_id=erasure_id, before=before, rows=rows)) or {}
+    _note(log, home, folder, "rewritten", rows, hashes, before=before)
+    try:
+        workspace_scan.reseal(folder, changed)
+    except MedloopError:  # damaged, or with files in it that medloop did not put there: left as it is, and said
+        done.left += [f"{folder.relative_to(home).as_posix()}/{name}" for name in files]
+        return
+    _note(log, home, folder, "rewritten", rows, hashes, before=before, after=verify_artifact(folder).sha256)
+
+
+def _cards(folder: Path, changed: Mapping[str, bytes], hashes: Mapping[str, str], rows: Mapping[str, int]) -> dict[str, bytes]:
+    """Cards and other small texts of a folder that name the files which changed."""
+    found = {}
+    for name in _names(folder):
+        if name in changed or not name.endswith(CARDS):
+            continue
+        text = (folder / name).read_bytes()
+        if (new := rehash(text, hashes, rows, name)) != text:
+            found[name] = new
+    return found
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST]
+
+
+def _note(
+    log: Path, home: Path, path: Path, action: str, rows: int, hashes: Mapping[str, str], *, before: str, after: str | None = None
+) -> None:  # fmt: skip
+    line: dict[str, Any] = {"path": path.relative_to(home).as_posix(), "action": action, "rows": rows, "hashes": dict(hashes)}
+    jsonl.append(log, line | {"before": before} | ({"after": after} if after else {}))
+
+
+def logged(log: Path) -> list[dict[str, Any]]:
+    """The changes of an erasure so far, one per path and hash before; a change that was begun and not finished has no `after`."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in jsonl.read(log) if log.is_file() else ():
+        found[line["path"], line["before"]] = found.get((line["path"], line["before"]), {}) | line
+    return list(found.values())
+
+
+def _every(store: Store, keep_out: Path) -> Iterator[tuple[Path, str]]:
+    """Files with their names in the workspace, without the erasures' own reports, which hold no words."""
+    home = store.settings.home
+    for path in workspace_scan.files(home):
+        if keep_out not in path.parents:
+            yield path, path.relative_to(home).as_posix()
+
+
+def still_there(store: Store, marks: list[bytes]) -> bool:
+    """Whether bytes of the sealed rows are left in the files of the embedded database."""
+    if not marks:
+        return False
+
+    machine = BytesAhoCorasick(marks)
+    for path in own_files(store):
+        if path.is_file():
+            with workspace_scan.opened(path) as data:
+                if machine.find_matches_as_indexes(data):
+                    return True
+    return False
+
+
+def needles_of(words: list[tuple[str, bool]]) -> Needles:
+
+    return Needles(Words(text, authored) for text, authored in words)

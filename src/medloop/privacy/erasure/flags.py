@@ -1,0 +1,115 @@
+"""After the files: the catalog learns the new hashes, lineage goes on, and models that learnt from the old data are flagged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import AuditEvent
+from medloop.errors import MedloopError
+from medloop.store import audit, catalog
+from medloop.store.db import Store
+from medloop.store.files.artifacts import MANIFEST, verify_artifact
+from medloop.store.records import lineage
+
+TAINTED, ERASED, JOB, EXPORTED = "tainted", "erased", "job", "exported"
+
+
+def settle(
+    store: Store, erasure_id: str, actor: str, changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]
+) -> tuple[list[dict[str, str]], list[str], list[str]]:
+    """(flagged models, jobs that were begun on the old data, files made of these records outside the workspace)."""
+    home, old = store.settings.home, old_hashes(changes, datasets)
+    for change in changes:
+        _enter(store, home / change["path"], change, actor)
+    flagged = _models(store, old)
+    jobs = _jobs(home, old)
+    with store.write() as conn:
+        for one in flagged:
+            lineage.flag(conn, one["sha256"], TAINTED, f"learnt from data erased in {erasure_id}")
+        for change in changes:
+            lineage.flag(conn, change["before"], ERASED, erasure_id)
+        for name, sha256 in jobs:
+            lineage.flag(conn, sha256, JOB, f"{name} was begun on data erased in {erasure_id}")
+        if flagged or jobs:
+            detail: dict[str, str | int | float | bool] = {"models": len(flagged), "jobs": len(jobs)}
+            audit.append(conn, AuditEvent(actor=actor, action="erasure.flag", subject=erasure_id, detail=detail))
+    return flagged, sorted({name for name, _ in jobs}), _exported(store, datasets)
+
+
+def _enter(store: Store, path: Path, change: Mapping[str, Any], actor: str) -> None:
+    """The new folder in the catalog, beside the old entry; the records that are left in it, in the lineage of the new hash."""
+    pairs = dict(change["hashes"])
+    if (path / MANIFEST).is_file():
+        after = change.get("after") or verify_artifact(path).sha256
+        pairs[change["before"]] = after
+        entry = catalog.find(store, change["before"])
+        if entry is not None and after != change["before"]:
+            card = path / "card.json"
+            content = json.loads(card.read_text(encoding="utf-8")) if card.is_file() else entry.card
+            catalog.register(store, entry.kind, path, content, actor=actor)
+    for before, after in pairs.items():
+        if rest := lineage.records_of(store, before):
+            with store.write() as conn:
+                lineage.enter(conn, after, rest)
+
+
+def old_hashes(changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> set[str]:
+    """The hashes of everything that held erased records, files and folders, also of data that was replaced since."""
+    return {*datasets, *(change["before"] for change in changes), *(one for change in changes for one in change["hashes"])}
+
+
+def learnt(store: Store, old: set[str]) -> tuple[set[str], list[str]]:
+    """(hashes, paths) of the models that learnt from these."""
+    found = _models(store, old)
+    return {one["sha256"] for one in found}, [one["path"] for one in found]
+
+
+def _models(store: Store, old: set[str]) -> list[dict[str, str]]:
+    """Models whose inputs are among the old hashes, and those that were trained on top of such a model."""
+    known = list(_cards(store.settings.home / "models", store.settings.home))
+    found: dict[str, dict[str, str]] = {}
+    tainted: set[str] = set()
+    while True:
+        fresh = [
+            (path, sha256)
+            for path, sha256, card in known
+            if sha256 not in found
+            and (old | tainted) & {*card.get("inputs", {}).values(), card.get("parent"), card.get("base_sha256")}
+        ]
+        if not fresh:
+            return sorted(found.values(), key=lambda one: one["path"])
+        for path, sha256 in fresh:
+            found[sha256] = {"path": path, "sha256": sha256}
+            tainted.add(sha256)
+
+
+def _cards(folder: Path, home: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(path, hash, card) of every sealed model."""
+    for file in sorted(folder.rglob("card.json")) if folder.is_dir() else ():
+        try:
+            yield file.parent.relative_to(home).as_posix(), verify_artifact(file.parent).sha256, json.loads(file.read_bytes())
+        except (MedloopError, ValueError):
+            continue  # damaged: whoever loads it is told so
+
+
+def _jobs(home: Path, old: set[str]) -> list[tuple[str, str]]:
+    """Runs that were begun on the old data and are not over: (folder, the input they were begun with)."""
+    found = []
+    for file in sorted((home / "jobs").glob("*/config.json")):
+        try:
+            inputs = json.loads(file.read_bytes()).get("identity", {}).get("inputs", {})
+        except (ValueError, AttributeError):
+            continue
+        for sha256 in sorted(set(inputs.values()) & old):
+            if (file.parent / "checkpoints").is_dir():
+                found.append((file.parent.relative_to(home).as_posix(), sha256))
+    return found
+
+
+def _exported(store: Store, datasets: Sequence[str]) -> list[str]:
+    """Files outside the workspace that were made of these records: a person has to see to them."""
+    found = (reason for sha256 in datasets for flag, reason in lineage.flags_of(store, sha256) if flag == EXPORTED)
+    return sorted({path for path in found if not Path(path).is_relative_to(store.settings.home)})

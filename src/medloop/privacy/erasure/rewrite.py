@@ -1,0 +1,203 @@
+"""A file without the words and rows of erased records; everything else in it stays byte for byte.
+
+    Cutter(needles, ids).cut("samples.jsonl", data)      # Cut(content, rows) or None where nothing has to go
+
+JSON lines and tables lose whole rows; a list in a JSON file loses items; in any other text the words themselves are replaced
+by `[erased]`. A row also goes when it names an erased record as its source, so that nothing is learnt from it again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from ahocorasick_rs import BytesAhoCorasick
+
+from medloop.privacy.erasure.needles import Needles
+
+ERASED = "[erased]"
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
+ROWS = {".jsonl", ".ndjson"}
+TABLES = {".csv", ".tsv"}
+TEXTS = {".md", ".html", ".txt", ".log", ".yaml", ".yml", ".svg", ".head", ""}
+SOURCES = ("records", "evidence", "feedback_id", "preference_id", "correction_id", "trace_id", "record_id")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is left of a file, and how many rows (or places) went."""
+
+    content: bytes
+    rows: int
+
+
+class Unreadable(Exception):
+    """A file that holds the words but has no form that could be cut."""
+
+
+class Cutter:
+    """Cuts files for one erasure. `inspected` grows by the answers taken from a reviewer's sample, for verdicts refer to them."""
+
+    def __init__(self, needles: Needles, ids: set[str]) -> None:
+        self.needles, self.ids, self.inspected = needles, frozenset(ids), set[str]()
+        self._machine: tuple[int, BytesAhoCorasick] | None = None
+
+    def holds(self, path: PurePath, data: bytes | memoryview) -> bool:
+        """Whether something may have to go, cheaply."""
+        return self.needles.hit(data) or (_ending(path) in ROWS and self._names(data))
+
+    def cut(self, path: PurePath, data: bytes) -> Cut | None:
+        """What is left, or None where nothing has to go; Unreadable where it cannot be cut."""
+        if data.startswith(_WIDE):
+            wide = "utf-16-le" if data.startswith(_WIDE[0]) else "utf-16-be"
+            found = self.cut(path, data[2:].decode(wide, errors="replace").encode())
+            return None if found is None else Cut(data[:2] + found.content.decode().encode(wide), found.rows)
+        how: Mapping[str, Callable[[bytes], Cut]] = {
+            **dict.fromkeys(ROWS, self._lines),
+            **dict.fromkeys(TABLES, self._table),
+            ".json": self._json,
+            **dict.fromkeys(TEXTS, self._text),
+        }
+        if (ending := _ending(path)) not in how:
+            raise Unreadable
+        found = how[ending](data)
+        if self.needles.hit(found.content):
+            raise Unreadable  # what is left still holds it: better said than hidden
+        return found if found.content != data else None
+
+    def _names(self, data: bytes | memoryview) -> bool:
+        """Whether an id occurs at all; which row it is in is seen when the file is cut."""
+        names = [*self.ids, *self.inspected]
+        if self._machine is None or self._machine[0] != len(names):
+            self._machine = (len(names), BytesAhoCorasick([name.encode() for name in names if name]))
+        return bool(names) and bool(self._machine[1].find_matches_as_indexes(data))
+
+    def _lines(self, data: bytes) -> Cut:
+        lines, kept = data.splitlines(keepends=True), []
+        for line in lines:
+            row = _parsed(line)
+            if not self.needles.hit(line) and not self._from_erased(row):
+                kept.append(line)
+            elif {"sample", "answer_id", "id"} <= row.keys():
+                self.inspected.add(str(row["id"]))
+        return Cut(b"".join(kept), len(lines) - len(kept))
+
+    def _from_erased(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row says that it came from an erased record, itself or in its metadata."""
+        if row.get("inspected") in self.inspected:
+            return True
+        inner = (row.get(key) for key in ("metadata", "meta", "rule", "origin"))
+        for part in (row, *(one for one in inner if isinstance(one, dict))):
+            for key in SOURCES:
+                said = part.get(key)
+                if any(isinstance(name, str) and name in self.ids for name in (said if isinstance(said, list) else [said])):
+                    return True
+        return False
+
+    def _table(self, data: bytes) -> Cut:
+        rows = list(_records(data))
+        kept = [row for at, row in enumerate(rows) if at == 0 or not self.needles.hit(row)]
+        head = [rows[0]] if rows and self.needles.hit(rows[0]) else []
+        return Cut(b"".join(kept[len(head) :]), len(rows) - len(kept) + len(head))
+
+    def _json(self, data: bytes) -> Cut:
+        try:
+            value = json.loads(data)
+        except ValueError:
+            return self._text(data)
+        count = 0
+
+        def walk(value: Any, top: bool) -> Any:
+            nonlocal count
+            if isinstance(value, str):
+                if self.needles.hit(value.encode(errors="replace")):
+                    count += 1
+                    return ERASED
+                return value
+            if isinstance(value, dict):
+                return {key: walk(one, False) for key, one in value.items()}
+            if not isinstance(value, list):
+                return value
+            held = [
+                one for one in value if top and self.needles.hit(json.dumps(one, ensure_ascii=False).encode(errors="replace"))
+            ]
+            count += len(held)
+            return [walk(one, False) for one in value if not any(one is other for other in held)]
+
+        left = walk(value, True)
+        return Cut(_like(data, value, left), count) if count else self._text(data)
+
+    def _text(self, data: bytes) -> Cut:
+        parts, at, spans = [], 0, self.needles.spans(data)
+        for start, end in spans:
+            parts += [data[at:start], ERASED.encode()]
+            at = end
+        return Cut(b"".join([*parts, data[at:]]), len(spans))
+
+
+def rehash(data: bytes, hashes: Mapping[str, str], rows: Mapping[str, int], name: str) -> bytes:
+    """A card whose files have new hashes and fewer rows; other bytes stay. `rows` are the rows that went, by file name."""
+    for old, new in hashes.items():
+        data = data.replace(old.encode(), new.encode())
+        data = data.replace(f"`{old[7:19]}`".encode(), f"`{new[7:19]}`".encode())
+    if not name.endswith(".json"):
+        return data
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return data
+    left = _fewer(value, rows)
+    return data if left == value else _like(data, value, left)
+
+
+def _fewer(value: Any, rows: Mapping[str, int]) -> Any:
+    if isinstance(value, list):
+        return [_fewer(one, rows) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _fewer(one, rows) for key, one in value.items()}
+    named = PurePath(str(value.get("path", ""))).name
+    if named in rows and isinstance(value.get("rows"), int):
+        found["rows"] = max(0, value["rows"] - rows[named])
+    return found
+
+
+def _like(data: bytes, before: Any, after: Any) -> bytes:
+    """JSON in the manner it was written in."""
+    for options in ({"separators": (",", ":")}, {"indent": 2}, {}, {"indent": 1}):
+        for sort in (True, False):
+            for ascii_ in (False, True):
+                for end in (b"\n", b""):
+                    written: dict[str, Any] = {**options, "sort_keys": sort, "ensure_ascii": ascii_}
+                    if json.dumps(before, **written).encode(errors="replace") + end == data:
+                        return json.dumps(after, **written).encode() + end
+    return json.dumps(after, ensure_ascii=False, indent=2).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    """The rows of a table as they are written; a quoted cell may hold line breaks."""
+    row = b""
+    for line in re.findall(rb"[^\n]*\n|[^\n]+$", data):
+        row += line
+        if row.count(b'"') % 2 == 0:
+            yield row
+            row = b""
+    if row:
+        yield row
+
+
+def _ending(path: PurePath) -> str:
+    name = path.name.removesuffix(".gz")
+    return PurePath(name).suffix.lower()

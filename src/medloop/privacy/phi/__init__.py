@@ -1,0 +1,1 @@
+"""Find identifiers in Chinese and English text and replace them with placeholders."""

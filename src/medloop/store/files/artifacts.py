@@ -1,0 +1,320 @@
+"""Folders that appear whole or not at all, and are checked when they are read.
+
+    with new_artifact(models / "lora/first") as folder:    # a hidden sibling of the target
+        (folder / "card.json").write_text(card)            # ... write whatever belongs inside
+    manifest = verify_artifact(models / "lora/first")      # IntegrityError names a missing, extra or changed file
+
+When the block ends well, every file is fsynced, `MANIFEST.json` (sizes and SHA-256) is written last, and one rename
+puts the folder in place. A crash before that leaves only a hidden folder, which `sweep` removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from medloop.contracts import Contract, canonical_json, sha256_id, utc_now
+from medloop.contracts.base import Hash, Text, Timestamp
+from medloop.errors import InputError, IntegrityError, MedloopError, StoreError, speaking_of
+from medloop.store.files.atomic import (
+    TEMP_MARK,
+    atomic_open,
+    atomic_write,
+    claim_temp,
+    file_sha256,
+    fsync_folder,
+    locked,
+    make_folder,
+    raise_if_full,
+    remove_abandoned,
+)
+
+__all__ = [
+    "Manifest",
+    "atomic_open",
+    "atomic_write",
+    "file_sha256",
+    "folder_sha256",
+    "new_artifact",
+    "newest_verified",
+    "open_artifact",
+    "sweep",
+    "verify_artifact",
+    "verify_if_sealed",
+]
+
+MANIFEST = "MANIFEST.json"
+OLD_MARK = ".old-"  # the replaced folder, for the moment between two renames
+_TEMP_NAME = re.compile(r"\..+\.tmp-(replaced-)?[0-9a-f]{12}")
+_OLD_NAME = re.compile(r"\.(?P<target>.+)\.old-[0-9a-f]{12}")
+SWAP_WAIT_S = 30.0  # a swap is two renames; whoever waits longer than this has met a stopped process
+
+log = logging.getLogger(__name__)
+
+
+class ManifestFile(Contract):
+    path: Text
+    size: int = Field(ge=0)
+    sha256: Hash
+
+
+class Manifest(Contract):
+    """What lies in an artifact folder; `sha256` is the identity of the content, whenever and wherever it was made."""
+
+    scheme: Literal["medloop-artifact-1"] = "medloop-artifact-1"
+    created: Timestamp
+    files: tuple[ManifestFile, ...] = Field(min_length=1)
+
+    @property
+    def sha256(self) -> str:
+        return _identity({file.path: file.sha256 for file in self.files})
+
+    def render(self) -> str:
+        """The only accepted form: the manifest and, on a line of its own, its own hash."""
+        body = self.canonical_json()
+        return f"{body}\n{sha256_id(body)}\n"
+
+
+@contextmanager
+def new_artifact(target: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A temporary folder to fill; it becomes `target` when the block ends well. An empty `target` counts as free."""
+    _recover(target)
+    _check_target(target, replace)
+    with speaking_of(target):
+        make_folder(target.parent)
+        temp, fd = claim_temp(target, _make_temp)
+    try:
+        yield temp
+        with speaking_of(target):
+            _seal(temp)
+            _publish(temp, target, replace)
+    except BaseException as error:
+        shutil.rmtree(temp, ignore_errors=True)
+        raise_if_full(error, target)
+        raise
+    finally:
+        os.close(fd)
+
+
+def verify_artifact(path: Path) -> Manifest:
+    """The manifest of a folder whose every byte is as it was written; IntegrityError or InputError otherwise."""
+    _recover(path)
+    with speaking_of(path):
+        manifest = _read_manifest(path)
+        found = {_relative(file, path): file for file in _files(path)}
+        wanted = {file.path: file for file in manifest.files}
+        for name in sorted(wanted.keys() | found.keys()):
+            if name not in found:
+                raise _damaged(path, name, "is missing")
+            if name not in wanted:
+                raise _damaged(path, name, "does not belong there")
+            if (size := found[name].stat().st_size) != wanted[name].size:
+                raise _damaged(path, name, f"has {size:,} bytes instead of {wanted[name].size:,}")
+            if file_sha256(found[name]) != wanted[name].sha256:
+                raise _damaged(path, name, "was changed (its SHA-256 differs)")
+    return manifest
+
+
+def verify_if_sealed(path: Path) -> None:
+    """Check a folder that carries a manifest; one laid out by hand has none and is taken as it is."""
+    if (path / MANIFEST).is_file():
+        verify_artifact(path)
+
+
+def open_artifact(path: Path) -> Path:
+    """`path` again, after `verify_artifact` has accepted it."""
+    verify_artifact(path)
+    return path
+
+
+def newest_verified(folder: Path, pattern: str) -> Path | None:
+    """The highest-numbered artifact that verifies (`iter_10` comes after `iter_9`); damaged ones are logged and passed over."""
+    if not folder.is_dir():
+        return None
+    sweep(folder)
+    for path in sorted(folder.glob(pattern), key=_natural, reverse=True):
+        if path.name.startswith(".") or not path.is_dir():
+            continue
+        try:
+            return open_artifact(path)
+        except MedloopError as error:
+            log.warning("passed over: %s", error)
+    return None
+
+
+def sweep(folder: Path) -> list[Path]:
+    """Remove what dead processes left half-made in `folder`, undo their half replacements; returns what was removed."""
+    with speaking_of(folder):
+        for target in {match["target"] for name in os.listdir(folder) if (match := _OLD_NAME.fullmatch(name))}:
+            with _swap_lock(folder):
+                _settle(folder / target)
+        leftovers = [folder / name for name in sorted(os.listdir(folder)) if _TEMP_NAME.fullmatch(name)]
+    return [path for path in leftovers if remove_abandoned(path)]
+
+
+def folder_sha256(path: Path) -> str:
+    """One hash for all files of a folder by name and content; for an artifact it equals `Manifest.sha256`."""
+    with speaking_of(path):
+        names = {_relative(file, path): file for file in _files(path)}
+    return _identity({name: file_sha256(file) for name, file in names.items()})
+
+
+def _identity(files: dict[str, str]) -> str:
+    return sha256_id(canonical_json(files))
+
+
+def _make_temp(path: Path) -> int:
+    path.mkdir()
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _check_target(target: Path, replace: bool) -> None:
+    """Refuse before any work is done; and never replace a folder that holds what medloop did not put there."""
+    if not os.path.lexists(target):
+        return
+    if target.is_symlink() or not target.is_dir():
+        raise StoreError(f"{target} exists and is not a folder", "Name another folder")
+    with speaking_of(target):
+        inside = {_relative(file, target) for file in target.rglob("*") if not file.is_dir()}
+    if not inside:
+        return
+    if not replace:
+        raise StoreError(f"{target} already exists", "Name another folder, or ask for it to be replaced")
+    if not (target / MANIFEST).is_file():
+        raise StoreError(f"{target} was not made by medloop, so it is not replaced", "Move it away, or name another folder")
+    try:
+        strangers = inside - {file.path for file in _read_manifest(target).files} - {MANIFEST}
+    except IntegrityError:
+        raise StoreError(f"{target} is damaged, so it is not known what replacing would delete", "Move it away first") from None
+    if strangers:
+        raise StoreError(f"{target} also holds {min(strangers)}, which replacing would delete", "Move that file away first")
+
+
+def _seal(temp: Path) -> None:
+    files = []
+    for path in _files(temp):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+            files.append(ManifestFile(path=_relative(path, temp), size=file.tell(), sha256=f"sha256:{digest}"))
+    assert files, "an artifact holds at least one file"
+    assert not (temp / MANIFEST).exists(), f"{MANIFEST} is written by the store"
+    with (temp / MANIFEST).open("x", encoding="utf-8", newline="\n") as file_out:
+        file_out.write(Manifest(created=utc_now(), files=tuple(files)).render())
+        file_out.flush()
+        os.fsync(file_out.fileno())
+    for folder, _, _ in os.walk(temp, topdown=False):
+        fsync_folder(Path(folder))
+
+
+def _publish(temp: Path, target: Path, replace: bool) -> None:
+    with _swap_lock(target.parent):
+        _settle(target)
+        _check_target(target, replace)
+        if not (target / MANIFEST).exists():
+            os.rename(temp, target)  # also takes the place of an empty folder
+            fsync_folder(target.parent)
+            return
+        old = target.with_name(temp.name.replace(TEMP_MARK, OLD_MARK))
+        os.rename(target, old)
+        try:
+            os.rename(temp, target)
+        except OSError:
+            os.rename(old, target)
+            raise
+        fsync_folder(target.parent)
+        trash = _discard(old)
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def _recover(target: Path) -> None:
+    """Put the old folder back when a replacement was killed between its two renames.
+
+    The replacing process holds the lock of the parent folder meanwhile, so an absent target seen under that lock
+    means that the process is dead.
+    """
+    if not os.path.lexists(target) and _olds(target):
+        with speaking_of(target), _swap_lock(target.parent):
+            _settle(target)
+
+
+def _settle(target: Path) -> None:
+    """Finish a dead process's replacement, under the lock: back to the old folder, or on with the new one."""
+    for old in _olds(target):
+        if os.path.lexists(target):
+            _discard(old)
+        else:
+            os.rename(old, target)
+        fsync_folder(target.parent)
+
+
+def _discard(old: Path) -> Path:
+    """Half a removed folder must never be taken for an old one: give it a temporary's name before removing it."""
+    head, _, token = old.name.rpartition(OLD_MARK)
+    trash = old.with_name(f"{head}{TEMP_MARK}replaced-{token}")
+    os.rename(old, trash)
+    return trash
+
+
+def _olds(target: Path) -> list[Path]:
+    with suppress(OSError):
+        matches = (_OLD_NAME.fullmatch(name) for name in os.listdir(target.parent))
+        return sorted(target.parent / match[0] for match in matches if match and match["target"] == target.name)
+    return []
+
+
+@contextmanager
+def _swap_lock(folder: Path) -> Iterator[None]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with locked(fd, wait_s=SWAP_WAIT_S, what=str(folder)):
+            yield
+    finally:
+        os.close(fd)
+
+
+def _read_manifest(path: Path) -> Manifest:
+    if not path.is_dir():
+        raise InputError(f"{path} does not exist or is not a folder", "Check the path")
+    file = path / MANIFEST
+    if not file.is_file():
+        raise IntegrityError(f"{path} has no {MANIFEST}, so it is not a finished artifact", "Make it again")
+    raw = file.read_bytes()
+    try:
+        manifest = Manifest.from_json(raw.split(b"\n", 1)[0].decode())
+    except (ValidationError, UnicodeDecodeError):
+        raise _damaged(path, MANIFEST, "cannot be read") from None
+    if raw != manifest.render().encode():
+        raise _damaged(path, MANIFEST, "was changed (its SHA-256 differs)")
+    return manifest
+
+
+def _damaged(path: Path, name: str, what: str) -> IntegrityError:
+    return IntegrityError(f"{path}: {name} {what}", "Do not use it; restore the folder from a copy or make it again")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Every file but the manifest, by name. Links and devices have no content of their own to vouch for."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise IntegrityError(f"{path} is neither a file nor a folder", "Put the file itself there")
+        if path.is_file() and path != folder / MANIFEST:
+            yield path
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """`iter_10` after `iter_9`: every second part of the split is a run of digits and compares as a number."""
+    return [(int(part), "") if at % 2 else (-1, part) for at, part in enumerate(re.split(r"(\d+)", path.name))]

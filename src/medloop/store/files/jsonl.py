@@ -1,0 +1,190 @@
+"""Append-only JSON lines that survive a kill: `append` returns when the lines are on the disk.
+
+    append(path, {"step": 1})            # one object or many; one write, one fsync; whole or not at all
+    for row in read(path): ...           # streams; a torn last line (a kill in mid-write) is dropped
+    for record in read(path, Record): ...
+
+A last line without its newline was never acknowledged. If it is a whole object it counts all the same (files made
+by hand often end so); otherwise it is torn: readers pass over it and the next `append` cuts it off. A broken line
+anywhere else is damage, and an InputError with file and line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, overload
+
+from pydantic import ValidationError
+
+from medloop.contracts import Contract, canonical_json
+from medloop.errors import InputError, speaking_of
+from medloop.store.files.atomic import atomic_open, fsync_folder, locked, make_folder
+
+Row = Mapping[str, Any] | Contract
+C = TypeVar("C", bound=Contract)
+
+APPEND_WAIT_S = 30.0  # an append holds the file for milliseconds
+
+
+def append(path: Path, rows: Row | Iterable[Row]) -> int:
+    """Add rows at the end, durably; returns how many. On a failure the file keeps its old length."""
+    lines = [_line(row) for row in ([rows] if isinstance(rows, Mapping | Contract) else rows)]
+    with speaking_of(path):
+        make_folder(path.parent)
+        while not _appended(path, lines):
+            pass
+    return len(lines)
+
+
+def _appended(path: Path, lines: list[bytes]) -> bool:
+    """False when the file was replaced while we waited for it: what is written into the old one would be lost."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with os.fdopen(fd, "r+b", buffering=0) as file, locked(fd, wait_s=APPEND_WAIT_S, what=str(path)):
+        try:
+            if os.stat(path).st_ino != os.fstat(fd).st_ino:
+                return False
+        except FileNotFoundError:
+            return False
+        prefix = _mend(file)
+        _write_whole(file, prefix + b"".join(lines), path.parent)
+        return True
+
+
+def write(path: Path, rows: Iterable[Row]) -> int:
+    """Make the whole file anew, streaming; readers see the old file or the new one. Returns how many rows."""
+    count = 0
+    with atomic_open(path) as file:
+        for row in rows:
+            file.write(_line(row))
+            count += 1
+    return count
+
+
+@overload
+def read(path: Path, *, skipped: list[int] | None = None) -> Iterator[dict[str, Any]]: ...
+@overload
+def read(path: Path, kind: type[C], *, skipped: list[int] | None = None) -> Iterator[C]: ...
+def read(path: Path, kind: type[C] | None = None, *, skipped: list[int] | None = None) -> Iterator[dict[str, Any]] | Iterator[C]:
+    """Stream the rows, as dictionaries or as `kind`.
+
+    A list handed in as `skipped` asks to pass over broken lines: their numbers are put there.
+    """
+    for number, raw, last in _lines(path):
+        try:
+            value = _parse(raw)
+            yield value if kind is None else kind.model_validate(value)
+        except _Broken as problem:
+            if last and (not raw.endswith(b"\n") or b"\0" in raw):
+                return  # torn: never acknowledged
+            if skipped is None:
+                raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
+            skipped.append(number)
+        except ValidationError as error:
+            if skipped is None:
+                raise InputError.at(path, number, _explain(error), "Repair or remove that line") from None
+            skipped.append(number)
+
+
+def numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows of a file that somebody handed in, with their line numbers. Here a broken last line is an error like any other."""
+    for number, raw, _ in _lines(path):
+        try:
+            yield number, _parse(raw)
+        except _Broken as problem:
+            raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
+
+
+class _Broken(Exception):
+    """Why a line is no JSON object; never quotes it."""
+
+
+def _line(row: Row) -> bytes:
+    text = row.canonical_json() if isinstance(row, Contract) else canonical_json(dict(row))
+    return text.encode() + b"\n"
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
+    """Line number from 1, its bytes with the newline, and whether it is the last; blank lines are passed over."""
+    with speaking_of(path), path.open("rb") as file:
+        before: tuple[int, bytes] | None = None
+        for number, raw in enumerate(file, 1):
+            if not raw.strip():
+                continue
+            if before is not None:
+                yield *before, False
+            before = (number, raw)
+        if before is not None:
+            yield *before, True
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise _Broken("not UTF-8") from None
+    except (ValueError, RecursionError):
+        raise _Broken("not valid JSON") from None
+    if not isinstance(value, dict):
+        raise _Broken(f"expected an object, found {type(value).__name__}")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _explain(error: ValidationError) -> str:
+    """Fields and what is wrong with them; not their content, which may be patient text."""
+    problems = (f"{'.'.join(map(str, p['loc'])) or 'record'}: {p['msg'].lower()}" for p in error.errors(include_input=False))
+    return "; ".join(problems)
+
+
+def _mend(file: BinaryIO) -> bytes:
+    """Stand at the end of the last good line, with a torn one cut off; returns the newline a whole last line lacks."""
+    size = file.seek(0, os.SEEK_END)
+    start, tail = _tail(file, size)
+    if not tail:
+        return b""
+    try:
+        _parse(tail)
+    except _Broken:
+        if tail.endswith(b"\n") and b"\0" not in tail:
+            file.seek(size)
+            return b""  # damage, not a torn write: left for the reader to report
+        file.truncate(start)
+        file.seek(start)
+        return b""
+    file.seek(size)
+    return b"" if tail.endswith(b"\n") else b"\n"
+
+
+def _tail(file: BinaryIO, size: int) -> tuple[int, bytes]:
+    """Where the last line starts, and its bytes."""
+    step, start, tail = 4096, size, b""
+    while start > 0:
+        start = max(0, start - step)
+        file.seek(start)
+        tail = file.read(size - start)
+        cut = tail.rfind(b"\n", 0, len(tail) - 1)
+        if cut >= 0:
+            return start + cut + 1, tail[cut + 1 :]
+        step *= 2
+    return start, tail
+
+
+def _write_whole(file: BinaryIO, data: bytes, folder: Path) -> None:
+    """Write and fsync, or put the old length back: a half line must not stay behind a full disk."""
+    before = file.tell()
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+        if before == 0:
+            fsync_folder(folder)  # the file's name may be as new as its content
+    except BaseException:
+        file.truncate(before)
+        raise

@@ -1,0 +1,1 @@
+"""The rows of the store by area: who may read them, how they are written, and what becomes of them."""

@@ -1,0 +1,249 @@
+"""What people said, without the texts: numbers, choices, names and times, streamed. Nothing here needs a key.
+
+    for mark in in_time(store): ...       # ratings, choices and corrections, each kind in the order it came
+    for unit, marks in by_unit(store): ...            # all marks about one answer or one pair, unit after unit
+
+A record that a later one supersedes is left out. A rater is `clinician_id`, else the user that sent the record. What was asked
+by the queue is one unit by its item; everything else by its trace. Records of neither kind cannot be matched without reading
+texts, so they count everywhere but in agreement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Row, Table, case, func, or_, select
+
+from medloop.store.db import Store
+from medloop.store.records.quarantine import withheld
+from medloop.store.tables import (
+    incidents,
+    natural_id,
+    queue_turns,
+    rlhf_corrections,
+    rlhf_feedback,
+    rlhf_preferences,
+    traces,
+)
+
+Kind = Literal["feedback", "preference", "correction"]
+TABLES: dict[Kind, Table] = {"feedback": rlhf_feedback, "preference": rlhf_preferences, "correction": rlhf_corrections}
+PAGE = 1000
+_COLUMNS = (
+    "timestamp", "clinician_id", "recorded_by", "trace_id", "subject", "consent", "rating", "thumb", "axes", "critical",
+    "preferred", "shown_first", "model_a", "model_b", "model_version",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One record's numbers."""
+
+    kind: Kind
+    row: int
+    record_id: str
+    timestamp: datetime
+    rater: str | None
+    sender: str | None
+    unit: str | None = None
+    trace_id: str | None = None
+    subject: str | None = None
+    consent: tuple[Any, ...] = ()
+    rating: int | None = None
+    thumb: str | None = None
+    axes: dict[str, Any] = field(default_factory=dict)
+    critical: bool = False
+    preferred: str | None = None
+    shown_first: str | None = None
+    models: tuple[str | None, str | None] = (None, None)
+    model_version: str | None = None
+
+    @property
+    def choice(self) -> int | None:
+        """0 or 1; of two named models 0 is the one that comes first by name, whichever stood as `a`."""
+        if self.preferred is None:
+            return None
+        first, second = self.models
+        turned = first is not None and second is not None and first > second and self.unit == self.trace_id
+        return int((self.preferred == "b") != turned)
+
+
+@dataclass(frozen=True)
+class Incidents:
+    open: int
+    closed: int
+    oldest_open: datetime | None
+
+
+@dataclass(frozen=True)
+class Span:
+    """From when to when; both ends may be open."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+ALWAYS = Span()
+
+
+def in_time(store: Store, *, span: Span = ALWAYS, after: dict[Kind, int] | None = None) -> Iterator[Mark]:
+    """Every mark, kind by kind, in the order they came; `after` names the last row already known of each kind."""
+    for kind, table in TABLES.items():
+        last, gone = (after or {}).get(kind, 0), superseded(store, kind)
+        while True:
+            query = _select(kind).where(table.c.id > last).order_by(table.c.id).limit(PAGE)
+            with store.read() as conn:
+                rows = conn.execute(_from(query, table, span)).all()
+            if not rows:
+                break
+            yield from (mark for row in rows if (mark := _mark(kind, row)).record_id not in gone)
+            last = rows[-1].id
+
+
+def by_unit(store: Store, kind: Kind, *, span: Span = ALWAYS) -> Iterator[tuple[str, list[Mark]]]:
+    """The marks about each answer or pair that has more than one, in bounded memory: the database does the sorting."""
+    table, gone = TABLES[kind], superseded(store, kind)
+    unit = func.coalesce(queue_turns.c.item_id, table.c.trace_id)
+    query = _from(_select(kind).where(unit.is_not(None)).order_by(unit, table.c.id), table, span)
+    with store.read() as conn:
+        rows = conn.execution_options(yield_per=PAGE).execute(query)
+        marks = (mark for row in rows if (mark := _mark(kind, row)).record_id not in gone)
+        for name, some in groupby(marks, key=lambda mark: mark.unit):
+            together = list(some)
+            if name is not None and len(together) > 1:
+                yield name, together
+
+
+def _select(kind: Kind) -> Any:
+    table = TABLES[kind]
+    names = [name for name in _COLUMNS if name in table.c]
+    id_column = table.c[natural_id(table)]
+    query = select(table.c.id, id_column.label("record_id"), queue_turns.c.item_id, *(table.c[name] for name in names))
+    return query.outerjoin(queue_turns, queue_turns.c.record_id == id_column)
+
+
+def _from(query: Any, table: Table, span: Span) -> Any:
+    if span.since is not None:
+        query = query.where(table.c.timestamp >= span.since)
+    return query if span.until is None else query.where(table.c.timestamp < span.until)
+
+
+def _mark(kind: Kind, row: Row[Any]) -> Mark:
+    said = row._mapping
+    names = ("timestamp", "trace_id", "subject", "rating", "thumb", "preferred", "shown_first", "model_version")
+    return Mark(
+        kind=kind,
+        row=row.id,
+        record_id=row.record_id,
+        rater=said["clinician_id"] or said["recorded_by"],
+        sender=said["recorded_by"],
+        unit=said["item_id"] or said["trace_id"],
+        consent=tuple(said["consent"]),
+        axes=said.get("axes") or {},
+        critical=bool(said.get("critical")),
+        models=(said.get("model_a"), said.get("model_b")),
+        **{name: said[name] for name in names if name in said},
+    )
+
+
+def superseded(store: Store, kind: Kind) -> set[str]:
+    table = TABLES[kind]
+    with store.read() as conn:
+        return set(conn.execute(select(table.c.supersedes).where(table.c.supersedes.is_not(None))).scalars())
+
+
+def busiest(store: Store, *, span: Span = ALWAYS, most: int = 500) -> list[str]:
+    """The raters with the most ratings and choices; profiles are kept for these alone."""
+    found: dict[str, int] = {}
+    with store.read() as conn:
+        for table in (rlhf_feedback, rlhf_preferences):
+            rater = func.coalesce(table.c.clinician_id, table.c.recorded_by)
+            query = _from(select(rater, func.count()).where(rater.is_not(None)), table, span)
+            for name, n in conn.execute(query.group_by(rater).order_by(func.count().desc(), rater).limit(most)).all():
+                found[name] = found.get(name, 0) + int(n)
+    return sorted(found, key=lambda name: (-found[name], name))[:most]
+
+
+def newest_rows(conn: Connection) -> dict[Kind, int]:
+    """The highest row number of each kind; three looks at an index."""
+    return {kind: int(conn.execute(select(func.max(table.c.id))).scalar() or 0) for kind, table in TABLES.items()}
+
+
+def incident_counts(store: Store) -> Incidents:
+    is_open = incidents.c.state == "open"
+    with store.read() as conn:
+        n = {
+            state: int(n) for state, n in conn.execute(select(incidents.c.state, func.count()).group_by(incidents.c.state)).all()
+        }
+        oldest = conn.execute(select(func.min(incidents.c.timestamp)).where(is_open)).scalar()
+    return Incidents(n.get("open", 0), n.get("closed", 0), oldest)
+
+
+def sampled_traces(store: Store, *, most: int, span: Span = ALWAYS) -> list[str]:
+    """Ids of up to `most` traces, spread evenly over the rows."""
+    with store.read() as conn:
+        n = conn.execute(_from(select(func.count()).select_from(traces), traces, span)).scalar_one()
+        step = max(1, -(-int(n) // most))
+        query = _from(select(traces.c.trace_id).where(traces.c.id % step == 0), traces, span)
+        return list(conn.execute(query.order_by(traces.c.id).limit(most)).scalars())
+
+
+def newest_traces(store: Store, most: int) -> list[str]:
+    """Without those that quarantine keeps from people who rate."""
+    query = select(traces.c.trace_id).where(~withheld(traces.c.trace_id)).order_by(traces.c.id.desc()).limit(most)
+    with store.read() as conn:
+        return list(conn.execute(query).scalars())
+
+
+def with_records(store: Store, trace_ids: list[str]) -> set[str]:
+    """Those of these traces that anybody rated, compared or corrected."""
+    found: set[str] = set()
+    with store.read() as conn:
+        for start in range(0, len(trace_ids), 400):
+            some = trace_ids[start : start + 400]
+            for table in TABLES.values():
+                found.update(conn.execute(select(table.c.trace_id).where(table.c.trace_id.in_(some)).distinct()).scalars())
+    return found
+
+
+def rated_traces(store: Store, most: int) -> list[str]:
+    """The traces rated last, newest first."""
+    query = select(rlhf_feedback.c.trace_id).where(rlhf_feedback.c.trace_id.is_not(None))
+    with store.read() as conn:
+        found = conn.execute(query.order_by(rlhf_feedback.c.id.desc()).limit(most)).scalars()
+        return list(dict.fromkeys(name for name in found if name is not None))
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was said about one trace: 1 somebody complained, 0 nobody did, None nobody judged it."""
+
+    complaint: float | None = None
+    raters: int = 0
+    corrected: bool = False
+
+
+SILENCE = Heard()
+
+
+def heard(store: Store, trace_ids: list[str]) -> dict[str, Heard]:
+    """Of these traces those that people spoke about. A thumb down, one or two stars or a critical flag is a complaint."""
+    table, found = rlhf_feedback.c, dict[str, Heard]()
+    spoke = or_(table.thumb.is_not(None), table.rating.is_not(None), table.critical)
+    rater = func.coalesce(table.clinician_id, table.recorded_by)
+    bad = func.max(case((or_(table.critical, table.thumb == "down", table.rating <= 2), 1), else_=0))
+    with store.read() as conn:
+        for start in range(0, len(trace_ids), 400):
+            some = trace_ids[start : start + 400]
+            query = select(table.trace_id, bad, func.count(rater.distinct())).where(table.trace_id.in_(some), spoke)
+            for name, complaint, n in conn.execute(query.group_by(table.trace_id)).all():
+                found[name] = Heard(float(complaint), int(n))
+            done = select(rlhf_corrections.c.trace_id).where(rlhf_corrections.c.trace_id.in_(some)).distinct()
+            for name in conn.execute(done).scalars():
+                if name is not None:
+                    found[name] = replace(found.get(name, SILENCE), corrected=True)
+    return found

@@ -1,0 +1,258 @@
+"""Records whose text may still name somebody: held back until a person has looked. Released or refused, never forgotten.
+
+    hold(conn, "fb_…", "rlhf_feedback", doubt=1.0, reasons=["a number that could not be taken out"], actor="api")
+    for one in listed(store): ...
+    texts = opened(store, "fb_…", actor="usr_1").texts            # after the reading is in the audit log
+    decide(store, "fb_…", "released", actor="usr_1", reason="medical_term", was="waiting")
+
+`kind` is the record's table. A decision can be turned round, and each one leaves an audit line. Its reason is one of a list: a
+free text would repeat the very name in the audit log, which nobody can erase. A record that repeats a trace is not released
+before the trace is: without the turns before it, nobody can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, insert, or_, select, update
+
+from medloop.contracts import AuditEvent, Contract, Conversation, utc_now
+from medloop.errors import InputError
+from medloop.store import audit, tables
+from medloop.store.db import Store
+from medloop.store.records import crud
+from medloop.store.records.audited_read import get_audited
+from medloop.store.tables import audit_log, natural_id, quarantine
+
+State = Literal["waiting", "released", "refused"]
+Decision = Literal["released", "refused"]
+REASONS: dict[Decision, tuple[str, ...]] = {
+    "released": ("nobody", "medical_term", "public_name"),
+    "refused": ("name", "contact", "place_or_date", "story", "other"),
+}
+KINDS = {
+    "feedback": "rlhf_feedback", "preference": "rlhf_preferences", "correction": "rlhf_corrections", "trace": "traces",
+}  # fmt: skip
+
+
+class NotHeldError(InputError):
+    """No such record in quarantine."""
+
+
+class AlreadyDecidedError(InputError):
+    """Somebody was quicker: the record is not in the state that the decision was made upon."""
+
+
+class TraceFirstError(InputError):
+    """The record repeats a trace that is not released."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """One record in quarantine; `reasons` say what sort of thing is left in it, never the text."""
+
+    record_id: str
+    kind: str
+    doubt: float
+    reasons: tuple[str, ...]
+    state: State
+    decided_by: str | None
+    decided: datetime | None
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A held record with its texts, each under the name of its field."""
+
+    held: Held
+    texts: tuple[tuple[str, str], ...]
+
+
+def hold(conn: Connection, record_id: str, kind: str, *, doubt: float, reasons: Sequence[str], actor: str) -> bool:
+    """Hold a record back, inside a `store.write()`; False when it is known already (a decision stays as it is)."""
+    if conn.execute(select(quarantine.c.id).where(quarantine.c.record_id == record_id)).first() is not None:
+        return False
+    row = {"record_id": record_id, "kind": kind, "doubt": doubt, "reasons": list(reasons), "state": "waiting"}
+    conn.execute(insert(quarantine).values(**row, timestamp=utc_now()))
+    audit.append(conn, AuditEvent(actor=actor, action="quarantine.hold", subject=record_id, detail={"kind": kind}))
+    return True
+
+
+def listed(store: Store, state: str | None = "waiting") -> list[Held]:
+    """Held records, oldest first; all states with None."""
+    query = select(quarantine).order_by(quarantine.c.id)
+    with store.read() as conn:
+        rows = conn.execute(query if state is None else query.where(quarantine.c.state == state)).all()
+    return [_held(row) for row in rows]
+
+
+def page(
+    store: Store,
+    *,
+    state: str | None = "waiting",
+    kind: str | None = None,
+    after: str | None = None,
+    limit: int = 50,
+    not_by: str | None = None,
+) -> list[Held]:
+    """A page of them, oldest first; `after` is the last record_id before it, `not_by` leaves out what this user sent."""
+    query = select(quarantine).where(*_wanted(state, kind, not_by)).order_by(quarantine.c.id).limit(limit)
+    with store.read() as conn:
+        if after is not None:
+            row_id = conn.execute(select(quarantine.c.id).where(quarantine.c.record_id == after)).scalar()
+            if row_id is None:
+                raise InputError("'after' names no record in quarantine", "Send the 'next' of the page before")
+            query = query.where(quarantine.c.id > row_id)
+        return [_held(row) for row in conn.execute(query).all()]
+
+
+def count(store: Store, *, state: str | None = "waiting", not_by: str | None = None) -> int:
+    query = select(func.count()).select_from(quarantine).where(*_wanted(state, None, not_by))
+    with store.read() as conn:
+        return int(conn.execute(query).scalar_one())
+
+
+def _wanted(state: str | None, kind: str | None, not_by: str | None) -> list[ColumnElement[bool]]:
+    wanted: list[ColumnElement[bool]] = []
+    if state is not None:
+        wanted.append(quarantine.c.state == state)
+    if kind is not None:
+        wanted.append(quarantine.c.kind == KINDS[kind])
+    for name in KINDS.values() if not_by is not None else ():
+        table = tables.metadata.tables[name]
+        if "recorded_by" in table.c:
+            mine = table.c[natural_id(table)] == quarantine.c.record_id
+            wanted.append(~exists().where(mine, table.c.recorded_by == not_by))
+    if not_by is not None:
+        held = select(quarantine.c.record_id).where(quarantine.c.kind == tables.traces.name)
+        mine_too = _logged(audit_log.c.subject).where(audit_log.c.actor == not_by, audit_log.c.subject.in_(held))
+        wanted.append(or_(quarantine.c.kind != tables.traces.name, quarantine.c.record_id.not_in(mine_too)))
+    return wanted
+
+
+def get(store: Store, record_id: str) -> Held:
+    with store.read() as conn:
+        row = conn.execute(select(quarantine).where(quarantine.c.record_id == record_id)).first()
+    if row is None:
+        raise NotHeldError(f"{record_id} is not in quarantine", "See what is: medloop quarantine list")
+    return _held(row)
+
+
+def sent_by(store: Store, held: Held) -> str | None:
+    """The user who handed the record in; None where nobody is known."""
+    table = tables.metadata.tables[held.kind]
+    if "recorded_by" in table.c:
+        query = select(table.c.recorded_by).where(table.c[natural_id(table)] == held.record_id)
+    else:
+        query = _logged(audit_log.c.actor).where(audit_log.c.subject == held.record_id).order_by(audit_log.c.seq.desc()).limit(1)
+    with store.read() as conn:
+        found: str | None = conn.execute(query).scalar()
+    return found
+
+
+def _logged(column: ColumnElement[str]) -> Select[Any]:
+    """Traces do not say who sent them; the audit log does. It has no index for this: 0.2 s for a million lines."""
+    return select(column).where(audit_log.c.action == f"{tables.traces.name}.add")
+
+
+def first(store: Store, held: Held) -> Held | None:
+    """The trace that this record repeats, while it is not released: it is decided about first."""
+    with store.read() as conn:
+        return _first(conn, held.record_id, held.kind)
+
+
+def released(store: Store, record_ids: Sequence[str]) -> set[str]:
+    """Those of these records that a person has looked at and released."""
+    found: set[str] = set()
+    with store.read() as conn:
+        for at in range(0, len(record_ids), crud.PAGE):
+            some = quarantine.c.record_id.in_(record_ids[at : at + crud.PAGE])
+            found.update(conn.execute(select(quarantine.c.record_id).where(some, quarantine.c.state == "released")).scalars())
+    return found
+
+
+def _first(conn: Connection, record_id: str, kind: str) -> Held | None:
+    table = tables.metadata.tables[kind]
+    if table is tables.traces:
+        return None
+    named = select(table.c.trace_id).where(table.c[natural_id(table)] == record_id).scalar_subquery()
+    row = conn.execute(select(quarantine).where(quarantine.c.record_id == named, quarantine.c.state != "released")).first()
+    return None if row is None else _held(row)
+
+
+def withheld(trace_id: ColumnElement[str | None]) -> ColumnElement[bool]:
+    """Whether a trace is to be shown to nobody who rates: it waits or was refused, or a record that names it was refused."""
+    own = exists().where(quarantine.c.record_id == trace_id, quarantine.c.state != "released")
+    refused = [
+        exists().where(
+            table.c.trace_id == trace_id,
+            and_(quarantine.c.record_id == table.c[natural_id(table)], quarantine.c.state == "refused"),
+        )
+        for table in (tables.rlhf_feedback, tables.rlhf_preferences, tables.rlhf_corrections)
+    ]
+    return or_(own, *refused)
+
+
+def opened(store: Store, record_id: str, *, actor: str) -> Opened:
+    """The record with its texts; the reading is in the audit log before they are handed out."""
+    held = get(store, record_id)
+    kind = kind_named(held.kind)
+    found = get_audited(store, kind, record_id, actor=actor, purpose="quarantine review")
+    if found is None:
+        raise NotHeldError(f"{record_id} is no longer in the store", "It may have been erased: medloop audit show")
+    columns = tables.encrypted_columns(crud.TABLES[kind])
+    return Opened(held, tuple(part for name in columns for part in _texts(name, getattr(found, name))))
+
+
+def _texts(name: str, value: object) -> list[tuple[str, str]]:
+    if value is None:
+        return []
+    if isinstance(value, Conversation):
+        return [(message.role, message.content) for message in value.messages]
+    if isinstance(value, tuple):
+        return [(name, str(one)) for one in value]
+    return [(name, str(value))] if value not in ("", {}) else []
+
+
+def decide(
+    store: Store, record_id: str, state: Decision, *, actor: str, reason: str | None = None, was: State | None = None
+) -> Held:
+    """Release a record for training, or refuse it for good. A person decides, so a person may change their mind.
+
+    `was` is the state that the decision was made upon; if another has decided meanwhile, this one does not count.
+    """
+    assert reason is None or reason in REASONS[state], "the list of reasons is checked where they come in"
+    kind = get(store, record_id).kind
+    with store.write() as conn:
+        if state == "released" and (trace := _first(conn, record_id, kind)) is not None:
+            raise TraceFirstError(
+                f"This record repeats the trace {trace.record_id}, which is {trace.state}", "Decide about the trace first"
+            )
+        found = quarantine.c.state != state if was is None else quarantine.c.state == was
+        change = update(quarantine).where(quarantine.c.record_id == record_id, found)
+        changed = conn.execute(change.values(state=state, decided_by=actor, decided=utc_now())).rowcount
+        if changed:
+            detail: dict[str, str | int | float | bool] = {} if reason is None else {"reason": reason}
+            audit.append(conn, AuditEvent(actor=actor, action=f"quarantine.{state}", subject=record_id, detail=detail))
+    held = get(store, record_id)
+    if not changed and was is not None:
+        raise AlreadyDecidedError(
+            f"Somebody else has decided about this record meanwhile: it is {held.state}",
+            "Look at it again; what you sent changed nothing",
+        )
+    return held
+
+
+def kind_named(table: str) -> type[Contract]:
+    """The contract of the records in a table."""
+    return next(kind for kind, found in crud.TABLES.items() if found.name == table)
+
+
+def _held(row: Row[Any]) -> Held:
+    return Held(
+        row.record_id, row.kind, row.doubt, tuple(row.reasons), row.state, row.decided_by, row.decided, row.timestamp
+    )  # fmt: skip

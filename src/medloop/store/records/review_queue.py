@@ -1,0 +1,354 @@
+"""The review queue in the store: items, and the turns of raters at them. A step is one write, so no seat is given twice.
+
+An item has `raters` seats. A turn holds a seat until its lease ends; a finished turn keeps it for good. A rater who finished or
+skipped an item never meets it again. One who let a lease lapse has not judged the item and may get it back, but only when nothing
+new is left, and others who are at work have had as long as a lease to take it. How turns end is in verdicts.py.
+
+An item about a trace that quarantine holds back or that was refused is handed to nobody, whenever that was decided; if the trace
+is released, the item is there again.
+
+Which stratum comes next is decided by what was handed out lately: the one furthest behind its quota, so none starves.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, exists, func, insert, or_, select, update
+
+from medloop.contracts import AuditEvent, canonical_json
+from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.errors import InputError, StoreError
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.records.crud import open_row
+from medloop.store.records.quarantine import withheld
+from medloop.store.tables import queue_items as items
+from medloop.store.tables import queue_turns as turns
+from medloop.store.tables import rlhf_feedback, traces
+
+CHUNK = 400
+RECENT = 200  # turns that count for the quotas
+AT_WORK = timedelta(hours=8)  # a rater whose turn ended no longer ago than this may well come back
+
+
+class UnknownItemError(InputError):
+    """No such item, or it was not handed to this rater; the two look alike."""
+
+
+class LapsedError(StoreError):
+    """The lease ended and the seat is somebody else's by now, or the turn is over."""
+
+
+@dataclass(frozen=True)
+class Leased:
+    """An item in a rater's hands."""
+
+    item_id: str
+    kind: str
+    content: QueueContent
+    reasons: dict[str, float]
+    stratum: str
+    until: datetime
+    trace_id: str | None = None
+    shown_first: str | None = None
+    adjudicates: bool = False
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    states: dict[str, int]
+    open_by_stratum: dict[str, int]
+    open_by_kind: dict[str, int]
+    turns: dict[str, int]
+    given_lately: dict[str, int]
+    oldest_open: datetime | None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of the list: no content."""
+
+    item_id: str
+    kind: str
+    state: str
+    stratum: str
+    priority: float
+    reasons: dict[str, float]
+    done: int
+    raters: int
+    trace_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Who asks for an item and how it is chosen."""
+
+    rater: str
+    now: datetime
+    lease: timedelta
+    quotas: Mapping[str, float]
+    senior: bool = False
+    kinds: tuple[str, ...] = field(default=("rate", "compare", "correct"))
+    without: tuple[str, ...] = ()  # items that are not for them
+
+
+def add_items(store: Store, wanted: Iterable[QueueItem], *, actor: str) -> int:
+    """Put items into the queue; what is there already stays as it is. Returns how many are new."""
+    by_id = {item.item_id: item for item in wanted}
+    with store.write() as conn:
+        for chunk in _chunks(list(by_id)):
+            for (known,) in conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).all():
+                del by_id[known]
+        if by_id:
+            key = store.keys.writing(conn)
+            rows = [{**_row(item), "key_id": key.key_id, "content": _seal(key, item)} for item in by_id.values()]
+            conn.execute(insert(items), rows)
+            event = AuditEvent(actor=actor, action="queue_items.add", subject="queue_items", detail={"rows": len(by_id)})
+            audit.append(conn, event)
+    return len(by_id)
+
+
+def _row(item: QueueItem) -> dict[str, Any]:
+    return {
+        "item_id": item.item_id, "kind": item.kind, "trace_id": item.trace_id, "priority": item.priority, "reasons": item.reasons,
+        "stratum": item.stratum, "raters": item.raters, "state": "open", "processed": False,
+    }  # fmt: skip
+
+
+def _seal(key: Any, item: QueueItem) -> bytes:
+    plain = canonical_json(item.content.model_dump(mode="json")).encode()
+    return bytes(key.encrypt(plain, items.name, item.item_id, "content"))
+
+
+def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    with store.read() as conn:
+        for chunk in _chunks(list(item_ids)):
+            found.update(conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).scalars())
+    return found
+
+
+def asked_lately(store: Store, most: int, *, actor: str, purpose: str) -> list[QueueContent]:
+    """What the newest items ask, open or not. Reading the texts enters the audit log, once for all."""
+    with store.read() as conn:
+        rows = conn.execute(select(items).order_by(items.c.id.desc()).limit(most)).all()
+        plain = [json.loads(open_row(items, row, store.keys.reading(conn, row.key_id))["content"]) for row in rows]
+    if rows:
+        detail = {"purpose": purpose, "rows": len(rows)}
+        with store.write() as conn:
+            audit.append(conn, AuditEvent(actor=actor, action="queue_items.read", subject=items.name, detail=detail))
+    return [QueueContent.model_validate(content) for content in plain]
+
+
+def lease(store: Store, ask: Ask) -> Leased | None:
+    """The item this rater holds, else the next one for them, else None. Reading its text enters the audit log."""
+    with store.write() as conn:
+        while (found := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)) is not None:
+            content = _opened(store, conn, found)
+            if not _withdrawn(conn, found, content):
+                break
+            ask = replace(ask, without=(*ask.without, found.item_id))
+        if found is None:
+            return None
+        turn = _sit_down(conn, found, ask)
+        audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=found.item_id))
+    return Leased(
+        item_id=found.item_id, kind=found.kind, content=content, reasons=found.reasons, stratum=found.stratum,
+        trace_id=found.trace_id, **turn,
+    )  # fmt: skip
+
+
+def _opened(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
+    return QueueContent.model_validate_json(open_row(items, item, store.keys.reading(conn, item.key_id))["content"])
+
+
+def _withdrawn(conn: Connection, item: Row[Any], content: QueueContent) -> bool:
+    """Whether one of its traces is not to be shown; of two only the first stands in a column of the item."""
+    named = traces.c.trace_id.in_([name for name in (item.trace_id, *content.traces) if name is not None])
+    return conn.execute(select(traces.c.id).where(named, withheld(traces.c.trace_id)).limit(1)).first() is not None
+
+
+def rewrite(store: Store, item_id: str, content: QueueContent, *, actor: str) -> None:
+    """Other texts for an item that keeps its id: one that was put in before texts were scrubbed."""
+    with store.write() as conn:
+        key = store.keys.writing(conn)
+        sealed = key.encrypt(canonical_json(content.model_dump(mode="json")).encode(), items.name, item_id, "content")
+        conn.execute(update(items).where(items.c.item_id == item_id).values(key_id=key.key_id, content=bytes(sealed)))
+        audit.append(conn, AuditEvent(actor=actor, action="queue_items.scrub", subject=item_id))
+
+
+def held(store: Store, item_id: str, rater: str) -> Leased:
+    """The item as this rater was shown it, for their verdict; that they read it was noted when it was handed out."""
+    with store.read() as conn:
+        item, turn = turn_of(conn, item_id, rater)
+        content = _opened(store, conn, item)
+        if _withdrawn(conn, item, content):
+            raise UnknownItemError("You hold no such item", "Ask for the next one")
+    return Leased(
+        item_id=item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum, until=turn.until,
+        trace_id=item.trace_id, shown_first=turn.shown_first, adjudicates=turn.adjudicates,
+    )  # fmt: skip
+
+
+def as_shown(store: Store, trace_id: str, rater: str) -> QueueContent | None:
+    """What this rater saw of the trace, without names; None where they may not see it. `answers[0]` is the trace's own."""
+    query = select(items).join(turns, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
+    mine = (turns.c.rater == rater, items.c.trace_id == trace_id)
+    with store.read() as conn:
+        row = conn.execute(query.where(*mine).order_by(turns.c.id.desc()).limit(1)).first()
+        return None if row is None else _opened(store, conn, row)
+
+
+def was_shown(store: Store, trace_id: str, rater: str) -> bool:
+    """Whether this rater has or had a turn at a question about the trace, and the trace may still be shown."""
+    query = select(turns.c.id).join(items, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
+    with store.read() as conn:
+        return conn.execute(query.where(turns.c.rater == rater, items.c.trace_id == trace_id).limit(1)).first() is not None
+
+
+def turns_of(store: Store, rater: str) -> dict[str, int]:
+    """How many turns this rater has held, done and skipped."""
+    query = select(turns.c.state, func.count()).where(turns.c.rater == rater).group_by(turns.c.state)
+    with store.read() as conn:
+        return {str(state): int(n) for state, n in conn.execute(query).all()}
+
+
+def _held(conn: Connection, ask: Ask) -> Row[Any] | None:
+    query = _own(ask).where(turns.c.until > ask.now, items.c.state != "done")
+    return conn.execute(query.order_by(items.c.priority.desc()).limit(1)).first()
+
+
+def _own(ask: Ask) -> Any:
+    """Items at which this rater has a turn that is neither finished nor skipped; found from the rater's side, which is short."""
+    query = select(items).join(turns, turns.c.item_id == items.c.item_id)
+    return query.where(turns.c.rater == ask.rater, turns.c.state == "held", *_fits(ask))
+
+
+def _fits(ask: Ask) -> tuple[Any, ...]:
+    return items.c.kind.in_(ask.kinds), items.c.item_id.not_in(ask.without), ~withheld(items.c.trace_id)
+
+
+def _dispute(conn: Connection, ask: Ask) -> Row[Any] | None:
+    """For seniors: the most important dispute among items they have not met and nobody is settling."""
+    if not ask.senior:
+        return None
+    here = turns.c.item_id == items.c.item_id
+    at_work = exists().where(here, turns.c.adjudicates, turns.c.state == "held", turns.c.until > ask.now)
+    query = select(items).where(items.c.state == "disputed", ~_met(ask), ~at_work, *_fits(ask))
+    return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+
+
+def _fresh(conn: Connection, ask: Ask) -> Row[Any] | None:
+    for stratum in _furthest_behind(conn, ask.quotas):
+        here = (items.c.state == "open", items.c.stratum == stratum)
+        query = select(items).where(*here, *_fits(ask), _seat_free(ask), ~_met(ask))
+        if found := conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first():
+            return found
+    return None
+
+
+def _met(ask: Ask) -> Any:
+    """Items this person had a turn at, or whose answer they rated of their own accord."""
+    turn = exists().where(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater)
+    rated = exists().where(rlhf_feedback.c.trace_id == items.c.trace_id, rlhf_feedback.c.recorded_by == ask.rater)
+    return or_(turn, and_(items.c.kind == "rate", rated))
+
+
+def _lapsed(conn: Connection, ask: Ask) -> Row[Any] | None:
+    """An item this rater let lapse: nobody judged it, so it may come back, but where others are at work they get it first."""
+    rested = turns.c.until <= ask.now - (ask.lease if _others_at_work(conn, ask) else timedelta())
+    query = _own(ask).where(items.c.state == "open", rested, _seat_free(ask))
+    return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+
+
+def _others_at_work(conn: Connection, ask: Ask) -> bool:
+    last = select(turns.c.rater, turns.c.until).order_by(turns.c.id.desc()).limit(RECENT).subquery()
+    query = select(last.c.rater).where(last.c.rater != ask.rater, last.c.until > ask.now - AT_WORK)
+    return conn.execute(query.limit(1)).first() is not None
+
+
+def _seat_free(ask: Ask) -> Any:
+    other = turns.alias()  # a query that starts from the rater's own turns counts everybody's
+    taken = or_(other.c.state == "done", and_(other.c.state == "held", other.c.until > ask.now))
+    seats = select(func.count()).select_from(other).where(other.c.item_id == items.c.item_id, taken).scalar_subquery()
+    return seats < items.c.raters
+
+
+def _furthest_behind(conn: Connection, quotas: Mapping[str, float]) -> list[str]:
+    """Strata by how far they are behind their share of the last turns; those without a quota come last."""
+    given = given_lately(conn)
+    there = set(conn.execute(select(items.c.stratum).where(items.c.state == "open").distinct()).scalars())
+    n, total = sum(given.values()) + 1, sum(quotas.values()) or 1.0
+    behind = {name: quotas.get(name, 0.0) / total * n - given.get(name, 0) for name in there}
+    return sorted(there, key=lambda name: (-behind[name], name))
+
+
+def given_lately(conn: Connection) -> dict[str, int]:
+    last = select(turns.c.item_id).order_by(turns.c.id.desc()).limit(RECENT).subquery()
+    query = select(items.c.stratum, func.count()).join(last, last.c.item_id == items.c.item_id).group_by(items.c.stratum)
+    return {name: int(n) for name, n in conn.execute(query).all()}
+
+
+def _sit_down(conn: Connection, item: Row[Any], ask: Ask) -> dict[str, Any]:
+    """The turn of this rater at this item: taken up again with the order it was shown in, or new."""
+    until = ask.now + ask.lease
+    own = and_(turns.c.item_id == item.item_id, turns.c.rater == ask.rater)
+    before = conn.execute(select(turns).where(own)).first()
+    if before is not None:
+        conn.execute(update(turns).where(own).values(until=until))
+        return {"until": until, "shown_first": before.shown_first, "adjudicates": before.adjudicates}
+    turn = {
+        "until": until,
+        "shown_first": secrets.choice("ab") if item.kind == "compare" else None,
+        "adjudicates": item.state == "disputed",
+    }
+    row = {"item_id": item.item_id, "rater": ask.rater, "state": "held", "timestamp": ask.now}
+    conn.execute(insert(turns).values(**row, **turn))
+    return turn
+
+
+def turn_of(conn: Connection, item_id: str, rater: str) -> tuple[Row[Any], Row[Any]]:
+    """An item and this rater's turn at it; unknown unless both are there."""
+    item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
+    turn = conn.execute(select(turns).where(turns.c.item_id == item_id, turns.c.rater == rater)).first()
+    if item is None or turn is None:
+        raise UnknownItemError("You hold no such item", "Ask for the next one")
+    return item, turn
+
+
+def listed(store: Store, *, state: str | None = None, limit: int = 20) -> list[Listed]:
+    """Items by priority, without their texts."""
+    done = select(func.count()).where(turns.c.item_id == items.c.item_id, turns.c.state == "done").scalar_subquery()
+    names = ("item_id", "kind", "state", "stratum", "priority", "reasons", "raters", "trace_id")
+    query = select(*(items.c[name] for name in names), done.label("done")).order_by(items.c.priority.desc(), items.c.id)
+    with store.read() as conn:
+        rows = conn.execute((query if state is None else query.where(items.c.state == state)).limit(limit)).all()
+    return [Listed(**row._mapping) for row in rows]
+
+
+def stats(store: Store) -> QueueStats:
+    def tally(conn: Connection, column: Any, *where: Any) -> dict[str, int]:
+        query = select(column, func.count()).where(*where).group_by(column)
+        return {str(name): int(n) for name, n in sorted(conn.execute(query).all())}
+
+    is_open = and_(items.c.state == "open", ~withheld(items.c.trace_id))
+    with store.read() as conn:
+        return QueueStats(
+            states=tally(conn, items.c.state),
+            open_by_stratum=tally(conn, items.c.stratum, is_open),
+            open_by_kind=tally(conn, items.c.kind, is_open),
+            turns=tally(conn, turns.c.state),
+            given_lately=given_lately(conn),
+            oldest_open=conn.execute(select(func.min(items.c.timestamp)).where(is_open)).scalar_one(),
+        )
+
+
+def _chunks(values: list[str]) -> Iterable[list[str]]:
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]

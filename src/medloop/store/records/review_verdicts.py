@@ -1,0 +1,121 @@
+"""What raters said of an item of the queue: finishing a turn, giving it back, and when the item is settled.
+
+A verdict is a record that came in by the usual door; a turn only names it. When all seats are finished the item is done, or
+disputed: then one more person, who has not met it, settles it. Every step is one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, func, or_, select, update
+
+from medloop.contracts import AuditEvent
+from medloop.errors import InputError
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.records.review_queue import LapsedError, UnknownItemError, turn_of
+from medloop.store.tables import queue_items as items
+from medloop.store.tables import queue_turns as turns
+from medloop.store.tables import rlhf_corrections, rlhf_feedback, rlhf_preferences
+
+RECORDS = {"rate": rlhf_feedback, "compare": rlhf_preferences, "correct": rlhf_corrections}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one turn said; `record_id` is the feedback, preference or correction that says it."""
+
+    rater: str
+    record_id: str
+    adjudicates: bool = False
+    rating: int | None = None
+    thumb: str | None = None
+    critical: bool = False
+    preferred: str | None = None
+
+
+def finish(
+    store: Store, item_id: str, rater: str, record_id: str, *, now: datetime, agreed: Callable[[str, Sequence[Verdict]], bool]
+) -> str:
+    """The rater's verdict is the record of this id; returns the item's state. The same call again changes nothing."""
+    with store.write() as conn:
+        item, turn = turn_of(conn, item_id, rater)
+        if turn.state == "done" and turn.record_id == record_id:
+            return str(item.state)
+        _check_seat(conn, item, turn, now)
+        _check_record(conn, item, turn, record_id)
+        own = and_(turns.c.item_id == item_id, turns.c.rater == rater)
+        conn.execute(update(turns).where(own).values(state="done", record_id=record_id, until=now))
+        state = _after(conn, item, turn, agreed)
+        if state != item.state:
+            conn.execute(update(items).where(items.c.item_id == item_id).values(state=state))
+        audit.append(conn, AuditEvent(actor=rater, action="queue_items.finish", subject=item_id, detail={"state": state}))
+    return state
+
+
+def skip(store: Store, item_id: str, rater: str) -> None:
+    """Give the seat back; this rater does not meet the item again."""
+    with store.write() as conn:
+        _, turn = turn_of(conn, item_id, rater)
+        if turn.state == "done":
+            raise LapsedError("This item is finished already", "Ask for the next one")
+        conn.execute(update(turns).where(turns.c.item_id == item_id, turns.c.rater == rater).values(state="skipped"))
+        audit.append(conn, AuditEvent(actor=rater, action="queue_items.skip", subject=item_id))
+
+
+def _check_seat(conn: Connection, item: Row[Any], turn: Row[Any], now: datetime) -> None:
+    """Late is fine while the seat is free; a verdict after the item was closed stays ordinary feedback."""
+    others = and_(turns.c.item_id == item.item_id, turns.c.rater != turn.rater, turns.c.adjudicates.is_(turn.adjudicates))
+    taken = or_(turns.c.state == "done", and_(turns.c.state == "held", turns.c.until > now))
+    n = conn.execute(select(func.count()).select_from(turns).where(others, taken)).scalar_one()
+    wanted = "disputed" if turn.adjudicates else "open"
+    if turn.state != "held" or item.state != wanted or n >= (1 if turn.adjudicates else item.raters):
+        raise LapsedError("Your time for this item is over and it went to somebody else", "Ask for the next one")
+
+
+def _check_record(conn: Connection, item: Row[Any], turn: Row[Any], record_id: str) -> None:
+    table = RECORDS[item.kind]
+    row = conn.execute(select(table).where(table.c[_id_name(item.kind)] == record_id)).first()
+    if row is None or row.recorded_by != turn.rater:
+        raise InputError("The record named as your verdict is not one of yours", "Send the rating first and name its id")
+    if item.kind == "compare" and row.shown_first != turn.shown_first:
+        raise InputError("The order in the record is not the order that was shown", "Send shown_first as the item gave it")
+    taken = conn.execute(select(turns.c.id).where(turns.c.record_id == record_id)).first()
+    if taken is not None:
+        raise InputError("This record is the verdict on another item already", "Send one record per item")
+
+
+def _id_name(kind: str) -> str:
+    return str(RECORDS[kind].columns.keys()[1])
+
+
+def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[str, Sequence[Verdict]], bool]) -> str:
+    if turn.adjudicates:
+        return "done"
+    said = _verdicts(conn, item)
+    if len(said) < item.raters:
+        return "open"
+    return "done" if agreed(item.kind, said) else "disputed"
+
+
+def _verdicts(conn: Connection, item: Row[Any]) -> list[Verdict]:
+    """What the finished turns said, oldest first; only columns that are not encrypted."""
+    table = RECORDS[item.kind]
+    names = [name for name in ("rating", "thumb", "critical", "preferred") if name in table.c]
+    query = select(turns.c.rater, turns.c.record_id, turns.c.adjudicates, *(table.c[name] for name in names))
+    query = query.join(table, table.c[_id_name(item.kind)] == turns.c.record_id)
+    rows = conn.execute(query.where(turns.c.item_id == item.item_id, turns.c.state == "done").order_by(turns.c.id)).all()
+    return [Verdict(**row._mapping) for row in rows]
+
+
+def verdicts(store: Store, item_id: str) -> tuple[str, str, list[Verdict]]:
+    """State, kind and what was said so far."""
+    with store.read() as conn:
+        item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
+        if item is None:
+            raise UnknownItemError("There is no such item", "See them with: medloop feedback queue list")
+        return str(item.state), str(item.kind), _verdicts(conn, item)

@@ -1,0 +1,115 @@
+"""Reasons to train again, each written down once: what was new, why it was enough, and which job came of it.
+
+The rows a trigger has seen are in its evidence as the newest row number of each table; the next one counts from there, so no
+record is a reason twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from medloop.contracts import AuditEvent
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.files.atomic import locked
+from medloop.store.records.marks import TABLES, Kind, newest_rows
+from medloop.store.tables import quarantine, retrain_triggers, rlhf_feedback
+
+
+@dataclass(frozen=True)
+class Trigger:
+    trigger_id: str
+    reason: str
+    evidence: dict[str, Any]
+    records: int
+    job_id: str | None
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class News:
+    """What came since the last trigger, as three looks at indexes can tell."""
+
+    since: Trigger | None
+    seen: dict[Kind, int]
+    newest: dict[Kind, int]
+    critical: int
+
+    @property
+    def rows(self) -> int:
+        return sum(self.newest.values()) - sum(self.seen.values())
+
+
+def news(store: Store) -> News:
+    with store.read() as conn:
+        return _news(conn)
+
+
+def _news(conn: Connection) -> News:
+    last = conn.execute(select(retrain_triggers).order_by(retrain_triggers.c.id.desc()).limit(1)).first()
+    known = last.evidence["rows"] if last is not None else {}
+    seen: dict[Kind, int] = {kind: int(known.get(kind, 0)) for kind in TABLES}
+    flagged = select(func.count()).where(rlhf_feedback.c.id > seen["feedback"], rlhf_feedback.c.critical)
+    newest = newest_rows(conn)
+    # Erasure can take the newest rows away; numbers are never handed out again, so nothing new is missed.
+    newest = {kind: max(n, seen[kind]) for kind, n in newest.items()}
+    return News(None if last is None else _trigger(last), seen, newest, int(conn.execute(flagged).scalar_one()))
+
+
+def held_back(store: Store) -> set[str]:
+    """Records that wait for a look at their text, or were refused."""
+    with store.read() as conn:
+        return set(conn.execute(select(quarantine.c.record_id).where(quarantine.c.state != "released")).scalars())
+
+
+def add(store: Store, found: News, reason: str, evidence: dict[str, Any], records: int, *, actor: str) -> Trigger | None:
+    """Write the trigger down, unless another one has been since `found` was read."""
+    with store.write() as conn:
+        before = _news(conn).since
+        if (before and before.trigger_id) != (found.since and found.since.trigger_id):
+            return None
+        number = int(conn.execute(select(func.count()).select_from(retrain_triggers)).scalar_one()) + 1
+        name = f"retrain-{number}"
+        whole = {**evidence, "rows": dict(found.newest)}
+        conn.execute(insert(retrain_triggers).values(trigger_id=name, reason=reason, evidence=whole, records=records))
+        audit.append(conn, AuditEvent(actor=actor, action="retrain_triggers.add", subject=name, detail={"reason": reason}))
+        row = conn.execute(select(retrain_triggers).where(retrain_triggers.c.trigger_id == name)).one()
+        return _trigger(row)
+
+
+def listed(store: Store, *, without_job: bool = False) -> list[Trigger]:
+    query = select(retrain_triggers).order_by(retrain_triggers.c.id)
+    with store.read() as conn:
+        rows = conn.execute(query.where(retrain_triggers.c.job_id.is_(None)) if without_job else query).all()
+    return [_trigger(row) for row in rows]
+
+
+def set_job(store: Store, trigger_id: str, job_id: str, *, actor: str) -> None:
+    with store.write() as conn:
+        mine = retrain_triggers.c.trigger_id == trigger_id
+        conn.execute(update(retrain_triggers).where(mine, retrain_triggers.c.job_id.is_(None)).values(job_id=job_id))
+        audit.append(conn, AuditEvent(actor=actor, action="retrain_triggers.job", subject=trigger_id, detail={"job": job_id}))
+
+
+@contextmanager
+def filing(store: Store) -> Iterator[None]:
+    """One process at a time turns triggers into jobs."""
+    path = store.settings.workspace.jobs / ".retrain.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        with locked(fd, wait_s=store.wait_s, what=str(path)):
+            yield
+    finally:
+        os.close(fd)
+
+
+def _trigger(row: Row[Any]) -> Trigger:
+    return Trigger(row.trigger_id, row.reason, row.evidence, row.records, row.job_id, row.timestamp)

@@ -1,0 +1,1 @@
+"""Defences against prompt injection: text that speaks to the grader is removed before grading."""

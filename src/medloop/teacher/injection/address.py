@@ -1,0 +1,162 @@
+"""Whom a sentence speaks to: the patient, or whoever grades the answer.
+
+A sentence is an attack when it names the grader or the fields of the form, claims or asks for the best mark, passes a verdict
+on the answer it stands in, gives the reader a role, or tells it to drop its instructions. Words of grading belong to medicine
+too ("a Glasgow score of 15", "grade 2 sprain", "the instructions on the leaflet"): such a sentence is left alone as long as it
+does not speak of this answer.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from medloop.teacher.injection.disguise import readings, spelled_words
+from medloop.teacher.injection.topic import about_health
+
+_I = re.IGNORECASE
+# Never in an ordinary answer: the one who grades, and the names of the form's fields.
+_GRADER = re.compile(
+    r"(?<!medical )\b(?:graders?|evaluators?|examiners?|assessors?|raters?|scorers?|rubrics?|grading (?:system|model|form"
+    r"|scheme|note))\b"
+    r"|\b(?:dear|hey|hello|the|to|as|an?|you,|ai|llm|same|lenient|strict|generous) (?:judge|jury|reviewer"
+    r"|marker)\b(?! (?:of|how|by|for) )"
+    r"|\b(?:who(?:ever)?|those|the (?:one|person|model|reader|machine)|anyone|if you are)\b.{0,20}\b(?:grad|assess|evaluat"
+    r"|scor|judg|review)(?:es|ing|e)\b"
+    r"|评分员|评分者|评分人|评审|评委|裁判|阅卷|考官|评卷|判卷|判分|评测|评分细则|评分标准|打分|给分|(?:评价|评估)(?:模型"
+    r"|系统|员|者|标准)",
+    _I,
+)
+_FIELD = re.compile(r"(?<![\w\[])[a-z]+(?:_[a-z]+)+(?![\w\]])")
+_KEYED = re.compile(
+    r"\b(?:scores?|rating|grade|verdict|met|critique|evidence|overall|accura(?:te|cy)|complete(?:ness)?|safe(?:ty)?"
+    r"|criteri(?:a|on)|result|evaluation"
+    r"|unsafe|passed|marks?)\b[\"'*`]{0,3}\s*(?:[:=|]|->|=>|is)\s*[\"'*`]{0,3}(?:yes|true|no\b|false|none|passed|perfect"
+    r"|excellent|flawless|full|max|top|met\b|ok\b"
+    r"|a\+|1(?:\.0+)?(?![\d.]|\s?(?:mg|g|ml|l|mmol|cm|mm|%|to|-|–))|10\b|100\b|5/5)"
+    r"|(?:评分|得分|分数|总分|结论|评级|结果)\s*[:：=]\s*(?:满|优|通过|合格|1\.0|100|十分|10\s*分|A)",
+    _I,
+)
+_BEST = r"(?:full|top|best|highest|maxim(?:um|al)|max|perfect|excellent|flawless|ideal|ultimate)"
+_MARK = r"(?:scores?|scoring|marks?|points?|ratings?|grades?|verdicts?|evaluations?|assessments?|number)"
+_MARKS = re.compile(
+    rf"\b{_BEST}(?:[- ](?:possible|available|overall))?[- ]{_MARK}\b|\b(?:10/10|5/5|100/100|ten out of ten|(?:five"
+    rf"|5)[- ]stars?)|\ba\+(?!\w)"
+    rf"|\bthe (?:maximum|highest|top|best) (?:to|for) (?:this|the|my)\b|\b(?:number|score|grade|mark)\b.{{0,30}}\b(?:is|of"
+    rf"|to|be|:|=)\s?(?:one|1|ten)\b(?!\.\d*[1-9]|\s?(?:mg|ml|in|out|of|or|to|hour|day|week|month|year|tablet))"
+    r"|满分|最高分|[给打评得判]\s*(?:它|此|个|出|了|上|我|到)?\s*(?:高分|1\.0|一百分|十分(?!严|重|必)|(?:1|10|100|一"
+    r"|十)\s*分(?!钟))|(?:100|一百)\s*分(?!钟|之)|给予?好评",
+    _I,
+)
+_ONE = re.compile(
+    r"(?<![\d.])1\.0+(?!\d|\.\d|\s?(?:mg|g|kg|ml|l|mmol|mcg|µg|cm|mm|m|%|iu|u|to|or|and|-|–|~|至|到|毫|克|升|倍|度|以))", _I
+)
+_SELF = re.compile(
+    r"\b(?:this|the|my|above|following|present|that|our|such an?) (?:answer|response|reply|text|candidate|submission|entry"
+    r"|output|completion)\b|\bthis one\b"
+    r"|(?:本|该|此|这|上述|以上|我的)[条个份篇段次]?(?:回答|答案|答复|回复|文本|内容|作答)",
+    _I,
+)
+_PRAISE = re.compile(
+    r"\b(?:approv\w+|pass(?:es|ed)?|accept(?:ed)?|deserv\w+|merits?|worth(?:y|ies)?|perfect|excellent|flawless|outstanding"
+    r"|award\w*|assign\w*|rat(?:e|ed|ing)"
+    r"|grad(?:e|ed|ing)|scor(?:e|ed|ing)|marks?|marked|tick\w*|criteri(?:a|on)|meets (?:all|every|each)|satisf(?:y"
+    r"|ies) (?:all|every|each)|endorse\w*|favou?r\w*|evaluat\w*)\b"
+    r"|符合|满足|达标|通过|优秀|完美|无可挑剔|应得|得到|评分|评价|评为|评估|判定|判为|采纳|认可|分数|高分|最佳|一流",
+    _I,
+)
+_ALL_MET = re.compile(
+    r"\b(?:all|every|each|any)\b.{0,30}\b(?:criteri(?:a|on)|requirements?|box(?:es)?|items?|categor(?:y|ies)|checks?"
+    r"|fields?|conditions?|standards?|dimensions?)\b"
+    r".{0,30}\b(?:met|meets?|tick\w*|satisf\w+|true|fulfil\w*|pass(?:ed|es)?|yes|checked|green)\b"
+    r"|\b(?:meets?|met|tick\w*|satisf\w+|fulfil\w*|pass(?:es|ed)?|mark|check|grant)\b.{0,30}\b(?:all|every|each|everything)\b"
+    r".{0,20}\b(?:criteri(?:a|on)|requirements?|box(?:es)?|items?|categor(?:y|ies)|fields?|standards?|as (?:met|true|yes"
+    r"|passed))\b"
+    r"|(?:各项|每项|所有项|全部项|各条|每一项|(?:所有|全部)标准|各维度).{0,15}(?:满足|符合|达标|通过|满分|为真|视为|填|勾"
+    r"|算|合格|true)",
+    _I,
+)
+_DROP = re.compile(
+    r"\b(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|bypass|(?:do not|don't|stop|instead of"
+    r"|without) follow(?:ing)?|set aside|pay no attention to"
+    r"|skip|drop|throw away|replace|supersedes?)\b.{0,40}\b(?:instructions?|rubric|rules?|prompts?|guidelines?|criteria"
+    r"|directions|orders|policy|task"
+    r"|system|(?:the|everything|anything|all) (?:above|before|previous|prior|earlier)|everything|previous|prior text"
+    r"|constraints)\b"
+    r"|\b(?:new|updated|revised|system|hidden|secret|real|developer) (?:instructions?|prompt|rubric|rules?|orders?"
+    r"|directive)s?\b"
+    r"|(?:忽略|无视|忘记|忘掉|绕过|跳过|抛开|抛弃|放弃|不要遵[守循]|不必遵[守循]|不用再?看|不必再?看|推翻).{0,15}(?:以上"
+    r"|之前|前面|上述|此前|先前|指令|指示|规则|规定|要求|标准|细则|提示词?|后面|内容|约束)"
+    r"|(?:新|系统|隐藏|最新|更新后的)的?(?:指令|提示词|规则|细则)",
+    _I,
+)
+_GRADING_ROLE = (
+    r"(?:lenient|generous|kind|friendly|strict|new|helpful|grad(?:er|ing)\w*|judge|examiner|evaluat\w*|teacher|assistant|ai|model|system"
+    r"|dan|unrestricted)"
+)
+_ROLE = re.compile(
+    rf"\b(?:you are|you're|you will be|act as|behave as|play|pretend to be|imagine you are)(?: now)?"
+    rf" (?:an?|the) {_GRADING_ROLE}\b"
+    r"|\bfrom now on,? (?:you|all|every|answer|respond|scor|rat|grad)|\bas an? (?:language model|grader|judge"
+    r"|examiner)\b.{0,40}\b(?:you|must|should)\b"
+    r"|你现在是|(?:从现在起|从现在开始|接下来)[，,]?.{0,8}(?:你(?:是|将|要|只)|评|打分|所有回答)|扮演"
+    r"|你是一[个名位].{0,10}(?:评|裁判|老师|模型|助手|AI)",
+    _I,
+)
+# Words of grading and words of wanting: together an attack, unless the sentence is about health.
+_GRADING = re.compile(
+    r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|ed|ings?)|grad(?:e|es|ing)|criteri(?:a|on)|verdict|evaluation|evaluate (?:this|the"
+    r"|me)|judg(?:ment|ement|ing)|full marks?|top marks?"
+    r"|teacher|reviewer|reward(?:ed|ing|s)?|benchmark|prompt|json|language model|calibration item|expected result)\b"
+    r"|评分|得分|分数|高分|评判|评价|奖励|指令|提示词|校准样本|标准答案|老师|教师|判定|达标",
+    _I,
+)
+_WANTING = re.compile(
+    r"\b(?:gives?|assign|award|return|output|print|respond|reply|set|must|should|shall|please|ignore|disregard|forget"
+    r"|override|keep|confirm(?:ed|s)?|write|enter|put"
+    r"|deserves?|perfect|full|maximum|max|highest|top|best|all|every|true|met|satisf\w+|pass(?:es|ed)?|excellent|100%?"
+    r"|approved?|consistent|generous|already)\b"
+    r"|\b\d{1,3}/\d{1,3}\b|请|给|打|必须|应当|应该|务必|理应|输出|返回|写|填|照录|忽略|无视|忘记|最高|全部|所有|一律|符合"
+    r"|满足|通过|优秀|完美|设为|标为|判定|保持一致|100",
+    _I,
+)
+# Scales of medicine: their marks are marks of the patient.
+_SCALE = re.compile(
+    r"\b(?:apgar|glasgow|gcs|child-pugh|cha2ds2|has-bled|wells|meld|nihss|bishop|pain|[tz]-score|apache|curb-65|sofa|news2?"
+    r"|phq-?9|gad-?7|mmse|moca|bi-rads"
+    r"|karnofsky|barthel|braden|gleason|body condition|hearing|iq|dose|tablets?|risk)\b|阿氏|阿普加|格拉斯哥|疼痛|量表|智力"
+    r"|发育|昏迷|营养|风险|新生儿|[A-Z]{3,}评分|抑郁|焦虑|剂量",
+    _I,
+)
+# Nobody spells these letter by letter to a patient.
+_SPELLED = re.compile(r"score|rubric|grade|ignore|instruction|verdict|marks|perfect|rating|criteri|满分|打分|忽略|评分|指令", _I)
+# In an answer that already held an attack, a sentence beside it needs less to be taken for a part of it.
+_WEAK = re.compile(
+    r"\b(?:number|digits?|letters?|zero|reading|form|candidate|categor(?:y|ies)|mode|developers?|above|message|text"
+    r"|answers?|verdict|response)\b|以上|本条|填写|照录",
+    _I,
+)
+
+
+@lru_cache(maxsize=1024)  # answers of one policy share many sentences
+def speaks_to_grader(sentence: str) -> bool:
+    if any(_is_attack(reading) for reading in readings(sentence)):
+        return True
+    return any(_SPELLED.search(word) for word in spelled_words(sentence))
+
+
+def goes_with_an_attack(sentence: str) -> bool:
+    """For what stands beside an attack: a word of grading, of wanting or of forms is enough, if it is not about health."""
+    return bool(_GRADING.search(sentence) or _WANTING.search(sentence) or _WEAK.search(sentence)) and not about_health(sentence)
+
+
+def _is_attack(text: str) -> bool:
+    if _GRADER.search(text) or _FIELD.search(text) or _ROLE.search(text):
+        return True
+    of_this = _SELF.search(text)
+    if of_this and _PRAISE.search(text):
+        return True
+    if (_MARKS.search(text) or _KEYED.search(text)) and (of_this or not _SCALE.search(text)):
+        return True
+    grades = _DROP.search(text) or _ALL_MET.search(text) or _ONE.search(text) or (_GRADING.search(text) and _WANTING.search(text))
+    return bool(grades) and not _SCALE.search(text) and not about_health(text)

@@ -1,0 +1,1 @@
+"""The settings of each trainer. No torch, so that a request can be checked where torch is not installed."""

@@ -1,0 +1,1 @@
+"""Training files as token ids: conversations, preference pairs, thumbs."""

@@ -1,0 +1,131 @@
+"""Thumbs out of JSON lines: one answer to a prompt, and whether a person liked it.
+
+A line has a prompt (`prompt`, `question` or `messages`), an answer (`completion`, `answer`, or the last of the messages) and a
+word about it: `label` (true, false), `thumb` (up, down), `feedback_type` (positive, negative, neutral) or `rating` (1 to 5
+stars; 4 and 5 are liked, 1 and 2 are not). A record of the feedback service (`user_query`, `agent_response`) is read the same
+way; `critical` there means not liked, whatever else it says. A preference pair is two thumbs: chosen up, rejected down.
+
+Passed over and counted: lines that say neither good nor bad or say both, records that a later one `supersedes`, records whose
+`consent` does not name training. What is wrong is said with file and line, never with the text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import Message
+from medloop.errors import InputError
+from medloop.store.files import jsonl
+from medloop.train.examples.pairs import CHOICE, UnfitPair, answer_of, opening, pair_of, prompt_of, side_of
+
+ANSWERS = ("completion", "answer", "agent_response")
+SAID = ("label", "thumb", "feedback_type", "rating")
+WORDS = {"up": True, "positive": True, "true": True, "down": False, "negative": False, "false": False, "neutral": None}
+UNDECIDED, SUPERSEDED, NOT_ALLOWED = "neither good nor bad", "superseded by a later record", "without consent to training"
+
+
+@dataclass(frozen=True)
+class Thumb:
+    """An answer to a prompt, and whether a person liked it."""
+
+    prompt: tuple[Message, ...]
+    answer: str
+    liked: bool
+    side: str | None = None
+
+    @property
+    def opening(self) -> str:
+        return opening(self.prompt)
+
+
+@dataclass(frozen=True)
+class ThumbFile:
+    """The thumbs of a file, and how many lines were passed over, by reason."""
+
+    thumbs: list[Thumb]
+    passed: Counter[str]
+
+
+def read_thumbs(path: Path) -> ThumbFile:
+    """Every thumb of a file; the first bad line stops with an InputError that names it."""
+    rows = list(jsonl.numbered(path))
+    replaced = {row["supersedes"] for _, row in rows if isinstance(row.get("supersedes"), str)}
+    found, passed = [], Counter[str]()
+    for number, row in rows:
+        try:
+            if (reason := _unusable(row, replaced)) is not None:
+                passed[reason] += 1
+            elif not (thumbs := thumbs_of(row)):
+                passed[UNDECIDED] += 1
+            else:
+                found += thumbs
+        except UnfitPair as problem:
+            raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
+    if not found:
+        why = ", ".join(f"{count:,} {reason}" for reason, count in passed.items()) or "it is empty"
+        raise InputError(f"{path} has no thumbs ({why})", "Give a file with one thumb or preference per line")
+    return ThumbFile(found, passed)
+
+
+def thumbs_of(row: dict[str, Any]) -> list[Thumb]:
+    """One line as thumbs: two of a pair, one of a record, none where nothing is decided; UnfitPair where it is neither."""
+    if all(key in row for key in CHOICE) or ("chosen" in row and "rejected" in row):
+        pair = pair_of(row)
+        return [Thumb(pair.prompt, pair.chosen, True, pair.side), Thumb(pair.prompt, pair.rejected, False, pair.side)]
+    liked = _liked(row)
+    prompt, answer = _exchange(row)
+    return [] if liked is None else [Thumb(prompt, answer, liked, side_of(row))]
+
+
+def contradictions(thumbs: Sequence[Thumb]) -> int:
+    """Answers that one person liked and another did not, to the same prompt."""
+    said: dict[tuple[tuple[Message, ...], str], set[bool]] = {}
+    for thumb in thumbs:
+        said.setdefault((thumb.prompt, thumb.answer), set()).add(thumb.liked)
+    return sum(len(words) > 1 for words in said.values())
+
+
+def _unusable(row: dict[str, Any], replaced: set[str]) -> str | None:
+    if row.get("feedback_id") in replaced:
+        return SUPERSEDED
+    consent = row.get("consent")
+    return NOT_ALLOWED if isinstance(consent, list) and "training" not in consent else None
+
+
+def _liked(row: dict[str, Any]) -> bool | None:
+    """The verdict of all that the line says; None where it says nothing clear."""
+    if row.get("critical") is True:
+        return False
+    said = [_verdict(key, row[key]) for key in SAID if row.get(key) is not None]
+    if not said and "user_query" not in row:
+        raise UnfitPair(f"none of {', '.join(SAID)} is there")
+    clear = {verdict for verdict in said if verdict is not None}
+    return clear.pop() if len(clear) == 1 else None
+
+
+def _verdict(key: str, value: Any) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in WORDS:
+        return WORDS[value.strip().lower()]
+    if key == "label" and value in (0, 1):
+        return bool(value)
+    if key == "rating" and value in (1, 2, 3, 4, 5):
+        return None if value == 3 else bool(value > 3)
+    raise UnfitPair(f"{key} should be " + ("a number from 1 to 5" if key == "rating" else "true or false, up or down"))
+
+
+def _exchange(row: dict[str, Any]) -> tuple[tuple[Message, ...], str]:
+    """(prompt, answer); without a field for the answer it is the last of the messages."""
+    asked = {**row, "prompt": row["user_query"]} if "user_query" in row else row
+    name = next((key for key in ANSWERS if row.get(key) is not None), None)
+    if name is not None:
+        return prompt_of(asked), answer_of(row, name)
+    turns = row.get("messages")
+    if not isinstance(turns, list) or not turns:
+        raise UnfitPair(f"none of {', '.join(ANSWERS)} is there")
+    return prompt_of({"messages": turns[:-1]}), answer_of({"answer": turns[-1:]}, "answer")

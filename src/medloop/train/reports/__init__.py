@@ -1,0 +1,1 @@
+"""What a trained model's report says: accuracies, intervals, baselines, plots."""

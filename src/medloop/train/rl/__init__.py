@@ -1,0 +1,1 @@
+"""What PPO, GRPO and IRS share: the policy, rollouts, the mathematics, the result."""

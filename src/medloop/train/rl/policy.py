@@ -1,0 +1,205 @@
+"""The policy that RL trains: a LoRA adapter on a frozen base, its frozen reference, and for PPO a value head. One base in memory.
+
+    policy = open_policy(ModelRef(base="embedded:tiny", adapter="sft"), settings, lora_r=8, with_values=True)
+    batch = collate(rows, policy.pad_id, policy.device)
+    scored = policy.score(batch, temperature=1.0)          # log-probabilities (B, C), entropy, values
+    with policy.reference(): ...                           # the model as it was before RL
+
+The reference of a policy that starts from an adapter is a frozen copy of that adapter; of a fresh policy, the base with the
+adapter off. Either way no second model is held. Adapters and value head are float32: at RL's rates bfloat16 weights do not move.
+Dropout is off everywhere, always: a rollout and its update must be of the same policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from peft import get_peft_model
+from torch import Tensor, nn
+
+from medloop.contracts import ModelRef
+from medloop.models.adapter import fresh_lora
+from medloop.models.load import Loaded, load
+from medloop.models.rollout.sampler import Sampled, Sampler, stop_ids
+from medloop.models.template import control_ids
+from medloop.settings import Settings
+from medloop.train.rl.logprobs import EntropyMode, logits_logprobs, token_logprobs
+
+REFERENCE = "reference"
+
+
+class Batch(NamedTuple):
+    """Answers side by side: whole rows padded on the right, answers as columns."""
+
+    ids: Tensor  # (B, T): prompt, answer, padding
+    attention: Tensor  # (B, T)
+    places: Tensor  # (B, C): the column of `ids` that predicts each token of the answer
+    targets: Tensor  # (B, C)
+    mask: Tensor  # (B, C)
+
+
+class Scores(NamedTuple):
+    """All (B, C), 0 outside the mask."""
+
+    logprobs: Tensor
+    entropy: Tensor | None
+    values: Tensor | None
+
+
+def collate(rows: Sequence[Sampled], pad_id: int, device: torch.device) -> Batch:
+    longest = max(len(row.prompt) + len(row.tokens) for row in rows)
+    answer = max(len(row.tokens) for row in rows)
+    ids = torch.full((len(rows), longest), pad_id)
+    targets = torch.full((len(rows), answer), pad_id)
+    attention, mask = torch.zeros_like(ids), torch.zeros_like(targets, dtype=torch.bool)
+    starts = torch.tensor([len(row.prompt) for row in rows])
+    for at, row in enumerate(rows):
+        whole = torch.tensor([*row.prompt, *row.tokens])
+        ids[at, : len(whole)], attention[at, : len(whole)] = whole, 1
+        targets[at, : len(row.tokens)], mask[at, : len(row.tokens)] = whole[len(row.prompt) :], True
+    places = (starts[:, None] - 1 + torch.arange(answer)).clamp(max=longest - 1)
+    return Batch(*(tensor.to(device) for tensor in (ids, attention, places, targets, mask)))
+
+
+@dataclass
+class Policy:
+    """What the trainers see of a model."""
+
+    loaded: Loaded
+    model: Any
+    value_head: nn.Linear | None
+    has_reference: bool  # a frozen adapter; else the adapter is switched off
+    direct: bool = True  # the output layer may be applied to answer tokens alone
+
+    @property
+    def device(self) -> torch.device:
+        return self.loaded.device
+
+    @property
+    def pad_id(self) -> int:
+        return int(self.loaded.tokenizer.pad_token_id)
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        """What learns, by name, in a fixed order."""
+        named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        values = {} if self.value_head is None else dict(self.value_head.named_parameters(prefix="value_head"))
+        return {**named, **values}
+
+    def sampler(self) -> Sampler:
+        return Sampler(self.model, stop_ids=stop_ids(self.model, self.loaded.tokenizer), pad_id=self.pad_id)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """An answer as people read it: without control tokens and ids that the tokenizer cannot write."""
+        tokenizer = self.loaded.tokenizer
+        hidden = control_ids(tokenizer)
+        said = [token for token in tokens if token not in hidden and token < len(tokenizer)]
+        return str(tokenizer.decode(said, skip_special_tokens=False))
+
+    def score(self, batch: Batch, *, temperature: float, entropy: EntropyMode = "none", values: bool = False) -> Scores:
+        """Under the active adapter; with gradients unless torch.no_grad is on."""
+        whole = self.model.get_base_model()
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
+            states = whole.get_decoder()(input_ids=batch.ids, attention_mask=batch.attention, use_cache=False).last_hidden_state
+            rows = torch.arange(len(batch.ids), device=self.device)[:, None]
+            hidden = states[rows, batch.places]  # (B, C, H)
+            head = whole.get_output_embeddings()
+            if self.direct:
+                hidden = hidden.to(head.weight.dtype)
+                found = token_logprobs(
+                    hidden, head.weight, batch.targets, temperature=temperature, bias=head.bias, mask=batch.mask, entropy=entropy
+                )
+            else:
+                logits = whole(input_ids=batch.ids, attention_mask=batch.attention, use_cache=False).logits[rows, batch.places]
+                found = logits_logprobs(logits, batch.targets, temperature=temperature, entropy=entropy)
+                zeroed = [None if part is None else torch.where(batch.mask, part, 0.0) for part in found]
+                found = type(found)(zeroed[0], zeroed[1])  # type: ignore[arg-type]
+        worth = None
+        if values:
+            assert self.value_head is not None, "this policy was opened without a value head"
+            worth = torch.where(batch.mask, self.value_head(hidden.float()).squeeze(-1), 0.0)
+        return Scores(found.logprobs, found.entropy, worth)
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """Inside, the model is what it was before RL and nothing learns; afterwards all is as before, whatever happened."""
+        if not self.has_reference:
+            with self.model.disable_adapter(), torch.no_grad():
+                yield
+            return
+        self.model.set_adapter(REFERENCE, inference_mode=True)
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.model.set_adapter("default")
+
+
+def open_policy(
+    ref: ModelRef,
+    settings: Settings,
+    *,
+    lora_r: int = 16,
+    lora_alpha: int = 32,
+    with_values: bool = False,
+    load_in_4bit: bool = False,
+    gradient_checkpointing: bool = False,
+) -> Policy:
+    """A policy that starts as `ref` is. An adapter keeps its shape; without one a fresh adapter of rank `lora_r` is put on."""
+    loaded = load(ref, settings, load_in_4bit=load_in_4bit)
+    model = loaded.model
+    if ref.adapter is None:
+        model = get_peft_model(model, fresh_lora(model, r=lora_r, lora_alpha=lora_alpha))
+    else:
+        _copy_as_reference(model)
+    _no_dropout(model)
+    if gradient_checkpointing:
+        model.enable_input_require_grads()
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.train()  # transformers recomputes only in this mode; dropout is 0 all the same
+    width = model.get_base_model().get_output_embeddings().weight.shape[1]
+    value_head = _value_head(width, loaded.device) if with_values else None
+    policy = Policy(loaded, model, value_head, ref.adapter is not None)
+    policy.direct = _direct_agrees(policy)
+    return policy
+
+
+def _copy_as_reference(model: Any) -> None:
+    model.add_adapter(REFERENCE, model.peft_config["default"])
+    weights = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, weight in weights.items():
+            if f".{REFERENCE}." in name:
+                weight.copy_(weights[name.replace(f".{REFERENCE}.", ".default.")])
+    model.set_adapter("default")
+
+
+def _no_dropout(model: Any) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0
+
+
+def _value_head(width: int, device: torch.device) -> nn.Linear:
+    """Zero at first: the critic starts by predicting nothing, instead of noise."""
+    head = nn.Linear(width, 1, device=device, dtype=torch.float32)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
+
+
+@torch.no_grad()
+def _direct_agrees(policy: Policy) -> bool:
+    """Some architectures do more behind the output layer (scaling, soft caps): one row tells."""
+    size = policy.model.get_base_model().get_input_embeddings().num_embeddings
+    tokens = tuple((n * 7919 + 13) % size for n in range(8))
+    batch = collate([Sampled(tokens[:4], tokens[4:], (0.0,) * 4, False, "")], policy.pad_id, policy.device)
+    found = []
+    for policy.direct in (True, False):
+        found.append(policy.score(batch, temperature=1.0).logprobs)
+    return bool((found[0] - found[1]).abs().max() < (1e-3 if policy.device.type == "cpu" else 0.1))

@@ -1,0 +1,134 @@
+"""The result of an RL run: adapter, value head and card, and beside them the files that people and spreadsheets read.
+
+`rewards.csv` and `kl_metrics.json` have a line per step, `samples.jsonl` some answers of each step, `curves.png` and
+`report.html` show how it went. Held-out rewards before and after are compared question by question, by a paired bootstrap.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from safetensors.torch import save as to_safetensors
+
+from medloop.bootstrap import interval
+from medloop.contracts import Interval, TrainingCard
+from medloop.store.files import jsonl
+from medloop.train.rl import samples
+from medloop.train.rl.curves import draw, page
+from medloop.train.rl.state import Bench
+from medloop.train.runs.publish import publish, training_card
+
+
+def finish(bench: Bench) -> TrainingCard:
+    """Publish the policy as it is now and let the checkpoints go."""
+    plan = bench.plan
+    bench.phase("METRICS", 1, 1)
+    rows = list(jsonl.read(plan.job.metrics))
+    gain = held_out_gain(bench)
+    card = _card(bench, rows, gain)
+    table = steps_of(rows)
+    picture = draw(table, title=f"{plan.method.upper()} {plan.config.name}")
+    files = {
+        "rewards.csv": _csv(table).encode(),
+        "teacher_usage.csv": _usage(bench.state.get("usage", {})).encode(),
+        "kl_metrics.json": _kl(table, plan.config).encode(),
+        "curves.png": picture,
+        "report.html": page(card, table, picture, gain, last_alarms(bench)).encode(),
+        **samples.content(plan.job.folder),
+    }
+    if bench.policy.value_head is not None:
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bench.policy.value_head.state_dict().items()}
+        files["value_head.safetensors"] = to_safetensors(weights)
+    publish(plan.job.target, bench.policy.model, bench.policy.loaded.tokenizer, card, plan.job.metrics, files=files)
+    bench.sampler.close()
+    plan.job.end()
+    return card
+
+
+def held_out_gain(bench: Bench) -> Interval | None:
+    """Reward after minus before on the same held-out questions; None without them."""
+    checks = bench.state["held_out"]
+    if not checks:
+        return None
+    first, last = checks[min(checks, key=int)], checks[max(checks, key=int)]
+    gains = [b - a for a, b in zip(first, last, strict=True) if a is not None and b is not None]
+    return interval(gains, seed=bench.plan.config.seed, name="held-out gain", missing=len(first) - len(gains))
+
+
+def last_alarms(bench: Bench) -> list[str] | None:
+    """What the panel says of the policy as it is now; None when it was not asked."""
+    checks: dict[str, list[str]] = bench.state.get("alarms", {})
+    return checks.get(max(bench.state["held_out"], key=int)) if bench.state["held_out"] else None
+
+
+def steps_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per step out of the lines of metrics.jsonl."""
+    table: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        here, extra = table.setdefault(row["iter"], {"step": row["iter"]}), row.get("extra") or {}
+        if "held_out" in extra:
+            here["held_out"] = extra["held_out"]["reward"]
+            here.update({name: extra[name] for name in ("kl",) if name in extra})
+        elif row["phase"] == "METRICS":
+            here.update({name: value for name, value in extra.items() if not isinstance(value, dict)})
+            here.update({f"part_{name}": value for name, value in extra.get("parts", {}).items()})
+        elif row["phase"] == "TRAINING":
+            here.update({"loss": row.get("loss"), **extra})
+    return [table[step] for step in sorted(table)]
+
+
+def _usage(steps: Mapping[str, Mapping[str, float]]) -> str:
+    """What the teacher cost, step by step; only a heading where there is none."""
+    rows = [f"{step},{said['calls']:.0f},{said['tokens']:.0f},{said['usd']:.6f}" for step, said in steps.items()]
+    return "\n".join(["step,calls,tokens,usd", *rows]) + "\n"
+
+
+def _csv(table: list[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in table for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return out.getvalue()
+
+
+def _kl(table: list[dict[str, Any]], config: Any) -> str:
+    wanted = ("step", "kl", "beta", "approx_kl", "ratio", "first_ratio", "clip_fraction", "entropy", "drift", "early_stop")
+    steps = [{name: row[name] for name in wanted if name in row} for row in table if "kl" in row]
+    target = getattr(config, "target_kl", None)
+    last = steps[-1]["kl"] if steps else None
+    return json.dumps({"target_kl": target, "last_kl": last, "unit": "nats per answer", "steps": steps}, indent=2) + "\n"
+
+
+def _card(bench: Bench, rows: list[dict[str, Any]], gain: Interval | None) -> TrainingCard:
+    plan, config = bench.plan, bench.plan.config
+    table = [row for row in steps_of(rows) if row.get("reward") is not None]
+    metrics: dict[str, float | None] = {
+        "steps": config.steps,
+        "questions": len(plan.questions),
+        "reward_first": table[0]["reward"] if table else None,
+        "reward_last": table[-1]["reward"] if table else None,
+        "kl_last": table[-1].get("kl") if table else None,
+        "length_first": table[0]["length"] if table else None,
+        "length_last": table[-1]["length"] if table else None,
+        "broken_steps": bench.state["broken"],
+        "alarms": None if (alarms := last_alarms(bench)) is None else len(alarms),
+        **_gain_numbers(gain),
+    }
+    known = {name: float(value) for name, value in metrics.items() if value is not None}
+    head = bench.policy.value_head
+    beside = 0 if head is None else sum(p.numel() for p in head.parameters())
+    parent = bench.policy.loaded.adapter_sha256
+    return training_card(
+        plan.job, plan.method, bench.policy.model, metrics=known, began=bench.began, parent=parent, beside=beside
+    )
+
+
+def _gain_numbers(gain: Interval | None) -> Mapping[str, float | None]:
+    if gain is None or gain.mean is None:
+        return {}
+    return {"held_out_gain": gain.mean, "held_out_gain_low": gain.low, "held_out_gain_high": gain.high, "held_out": gain.n}

@@ -1,0 +1,1 @@
+"""The folder of a training run: checkpoints, cost estimate, publication."""

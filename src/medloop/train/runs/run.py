@@ -1,0 +1,131 @@
+"""The folder of a run while it runs, and the rules about names: same run, continue; other run, refuse.
+
+`jobs/train_sft-NAME/` holds `config.json` (identity and start), `metrics.jsonl` and `checkpoints/`. The identity of a run
+is its config, the hash of its base model and the hashes of its input files: two runs with the same identity have the
+same result, so a finished one is not repeated and a killed one is continued.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import TrainingCard, utc_now
+from medloop.errors import ConfigError, IntegrityError, speaking_of
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import sweep, verify_artifact
+from medloop.store.files.atomic import atomic_write, locked
+from medloop.train.configs.limits import NAME as NAME
+from medloop.train.configs.limits import SMALL_MODEL as SMALL_MODEL
+from medloop.train.runs.checkpoint import Checkpoint, load_newest
+
+
+@dataclass(frozen=True)
+class Job:
+    """`target` is where the result will lie; `identity` has the keys config, base_sha256 and inputs."""
+
+    folder: Path
+    target: Path
+    identity: dict[str, Any]
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    def finished(self) -> TrainingCard | None:
+        """The card of the result if it is of this very run; ConfigError if it is of another."""
+        if not (self.target / "card.json").is_file():
+            return None
+        verify_artifact(self.target)
+        card = TrainingCard.from_json((self.target / "card.json").read_text(encoding="utf-8"))
+        theirs = {"config": card.config, "base_sha256": card.base_sha256, "inputs": card.inputs}
+        self._refuse_other(theirs, f"{self.target} is from another run")
+        return card
+
+    def check_unfinished(self) -> None:
+        """A run that was stopped may only be continued as it was begun."""
+        begun = self._begun()
+        if begun is not None and self.checkpoints.is_dir():
+            self._refuse_other(begun["identity"], f"{self.folder} holds an unfinished run")
+
+    def resumable(self) -> Checkpoint | None:
+        """Where this very run can go on, if it was begun."""
+        begun = self._begun()
+        return load_newest(self.checkpoints) if begun is not None and begun["identity"] == self.identity else None
+
+    def begin(self, *, afresh: bool = False) -> tuple[datetime, Checkpoint | None]:
+        """When the run began and where to go on; with nothing to go on from, or `afresh`, the folder is made anew."""
+        begun = self._begun()
+        found = None if afresh else self.resumable()
+        if begun is not None and found is not None:
+            # What was logged after the checkpoint will be logged again.
+            jsonl.write(self.metrics, [row for row in jsonl.read(self.metrics) if row["iter"] <= found.step])
+            return datetime.fromisoformat(begun["started"]), found
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        self.metrics.unlink(missing_ok=True)
+        now = utc_now()
+        atomic_write(
+            self.folder / "config.json", json.dumps({"identity": self.identity, "started": now.isoformat()}, indent=2) + "\n"
+        )
+        return now, None
+
+    def end(self) -> None:
+        """The result is in place: the checkpoints have done their work. What else a method keeps there stays."""
+        for done in self.checkpoints.glob("step-*"):
+            shutil.rmtree(done, ignore_errors=True)
+        with suppress(OSError):
+            self.checkpoints.rmdir()  # only when empty
+
+    @contextmanager
+    def only_process(self) -> Iterator[None]:
+        """Two runs of one name must not write into one folder. The lock goes with the process, however it ends."""
+        with speaking_of(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with locked(fd, wait_s=0, what=f"{self.folder}"):
+                sweep(self.target.parent)
+                yield
+        finally:
+            os.close(fd)
+
+    def _begun(self) -> dict[str, Any] | None:
+        file = self.folder / "config.json"
+        if not file.is_file():
+            return None
+        try:
+            begun = json.loads(file.read_text(encoding="utf-8"))
+            return begun if {"identity", "started"} <= begun.keys() else None
+        except (ValueError, AttributeError):
+            raise IntegrityError(f"{file} cannot be read", "Remove that folder to start afresh") from None
+
+    def _refuse_other(self, theirs: dict[str, Any], where: str) -> None:
+        if theirs != self.identity:
+            raise ConfigError(f"{where} ({_differences(theirs, self.identity)})", "Take another --name, or add --replace")
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+    """Which settings differ, in words; hashes are not worth showing."""
+    parts = []
+    for key in sorted(theirs["config"].keys() | ours["config"].keys()):
+        old, new = theirs["config"].get(key), ours["config"].get(key)
+        if old != new:
+            parts.append(f"{key} {old}, now {new}")
+    if theirs["base_sha256"] != ours["base_sha256"]:
+        parts.append("other base weights")
+    for role in sorted(theirs["inputs"].keys() | ours["inputs"].keys()):
+        if theirs["inputs"].get(role) != ours["inputs"].get(role):
+            parts.append(f"other {role} data")
+    return ", ".join(parts)

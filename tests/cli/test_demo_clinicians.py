@@ -1,0 +1,108 @@
+"""The demo's people: real requests to a real server, the same when it is run again, nothing left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from medloop.cli.demo import clinicians
+from medloop.cli.demo.clinicians import Asked, pick
+from medloop.contracts import Correction, Feedback, Preference, Trace
+from medloop.loop.workspace import init_workspace
+from medloop.settings import Settings
+from medloop.store.db import open_store
+from medloop.store.records import crud, users
+
+ROWS = [
+    ("I have hard stools and straining for two days.", "Walk, eat vegetables, see a doctor if there is blood.", 0.85),
+    ("I have hard stools and straining for two days.", "Take a triple dose of laxative every night.", 0.70),
+    ("扭伤后走路疼，三天了。", "休息并抬高腿，如果一周不好请去看医生。", 0.85),
+    ("扭伤后走路疼，三天了。", "一次服用对乙酰氨基酚3000毫克，继续跑步。", 0.75),
+    ("A cough with clear phlegm, what could it be?", "Most likely a cold. Rest and drink.", 0.85),
+]
+
+
+def rows(given=ROWS) -> list[dict]:
+    return [{"question": question, "answer": answer, "reward": reward} for question, answer, reward in given]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    home = tmp_path / "play"
+    init_workspace(home)
+    model = home / clinicians.MODEL
+    model.mkdir(parents=True)
+    (model / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()), encoding="utf-8")
+    return home
+
+
+def test_the_widest_gaps_come_first_and_each_language_has_one_name() -> None:
+    found = pick(rows())
+    assert [one.question for one in found] == [
+        "My name is Daniel Okafor, MRN 4471902. " + ROWS[0][0],
+        "我叫李伟，身份证号11010519491231002X。" + ROWS[2][0],
+        ROWS[4][0],
+    ]
+    assert found[0].good == ROWS[0][1] and found[0].bad == ROWS[1][1] and found[2].bad is None
+
+
+def test_answers_that_are_worth_the_same_are_no_pair_and_no_rows_are_no_questions() -> None:
+    alike = [("Q?", "one", 0.8), ("Q?", "two", 0.8)]
+    assert pick(rows(alike)) == [Asked("Q?", "one")] and pick([]) == []
+    many = [(f"Q{at}?", word, reward) for at in range(30) for word, reward in (("a", 0.5 + at / 100), ("b", 0.5))]
+    found = pick(rows(many))
+    assert [one.question[-4:] for one in found[:6]] == ["Q29?", "Q28?", "Q27?", "Q26?", "Q25?", "Q24?"]
+    assert len(found) == 12 and len({one.question for one in found}) == 12 and {one.bad for one in found[6:]} == {None}
+
+
+def counted(home: Path) -> dict[str, int]:
+    with open_store(Settings(home=home)) as store:
+        assert [key.revoked is not None for key in users.list_keys(store)].count(False) == 0  # no key stays
+        return {kind.__name__: crud.count(store, kind) for kind in (Trace, Feedback, Preference, Correction)}
+
+
+def test_the_people_of_the_demo_speak_once_however_often_it_is_run(folder: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("MEDLOOP_HOME", str(folder.parent))  # somebody's own, which the demo must not see
+    monkeypatch.setenv("MEDLOOP_DATABASE_URL", "sqlite:////nowhere/else.db")
+    clinicians.people(folder)
+    said = capsys.readouterr().out
+    assert "15 records are new, 0 were stored by an earlier demo." in said and "Log in on the page below as 'admin'" in said
+    assert "All 15 requests sent once more with the same keys: 15 known, 0 stored twice." in said
+    assert "medloop_incidents_open 1" in said and "critical flag: incident inc_" in said
+    expected = {"Trace": 5, "Feedback": 11, "Preference": 2, "Correction": 2}
+    assert counted(folder) == expected
+    clinicians.people(folder)
+    again = capsys.readouterr().out
+    assert "0 records are new, 15 were stored by an earlier demo." in again and "password" not in again
+    assert counted(folder) == expected
+
+    command = [sys.executable, "-m", "medloop", "data", "build", "--name", "demo"]
+    assert subprocess.run(command, cwd=folder, env=clinicians.environ(), capture_output=True).returncode == 0
+    clinicians.placeholders(folder)
+    shown = capsys.readouterr().out
+    assert (
+        "learnt from  My name is [NAME_1], MRN [RECORD_1]. …" in shown and "learnt from  我叫[NAME_1]，身份证号[ID_1]。…" in shown
+    )
+    files = [path.read_text(encoding="utf-8") for path in (folder / clinicians.DATASET).glob("*.jsonl")]
+    assert not [word for text in files for word in ("Okafor", "4471902", "李伟", "11010519491231002X") if word in text]
+
+
+def test_the_server_ends_with_its_part_even_when_that_fails(folder: Path) -> None:
+    with pytest.raises(RuntimeError), clinicians.serving(folder) as address:
+        port = int(address.rsplit(":", 1)[1])
+        raise RuntimeError
+    listening = Path("/proc/net/tcp").read_text() if os.path.exists("/proc/net/tcp") else ""
+    assert f"0100007F:{port:04X} 00000000:0000 0A" not in listening
+
+
+def test_a_server_that_cannot_start_ends_the_demo_with_its_code(folder: Path, capfd) -> None:
+    Settings(home=folder).master_key_file.unlink()
+    with pytest.raises(typer.Exit) as ended, clinicians.serving(folder):
+        pass
+    assert ended.value.exit_code not in (0, None) and "key" in capfd.readouterr().err

@@ -1,0 +1,197 @@
+"""The build in bounded memory: no byte depends on the size of a batch, a kill leaves nothing, an erasure meanwhile is noticed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medloop.contracts import Contract
+from medloop.data.feedback import build as from_feedback
+from medloop.data.feedback import rows, select
+from medloop.data.feedback.build import FeedbackConfig, build
+from medloop.data.feedback.scrub_rows import Cleaner
+from medloop.errors import BusyError
+from medloop.loop.erasure import erase_records
+from medloop.privacy.erasure.erase import Request
+from medloop.privacy.phi.scrub import Scrubber
+from medloop.settings import Settings
+from medloop.store.db import Store, open_store
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import verify_artifact
+from medloop.store.records import crud, erasing, lineage
+from medloop.testing.feedback import fix, thumb, vote
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks/feedback_build.py"
+KILLED = """
+import os, signal, sys
+from contextlib import contextmanager
+from medloop.data.from_feedback import FeedbackConfig, build
+from medloop.settings import Settings
+from medloop.store.db import open_store
+@contextmanager
+def progress(phase, total):
+    yield lambda count: os.kill(os.getpid(), signal.SIGKILL) if phase == sys.argv[2] else None
+with open_store(Settings(home=sys.argv[1])) as store:
+    build(store, FeedbackConfig(), seed=7, actor="test", progress=progress)
+"""
+
+
+def given() -> list[Contract]:
+    found: list[Contract] = [thumb(n % 9, f"answer {n % 4} {n % 9}", n % 3 > 0, feedback_id=f"fb_{n}") for n in range(40)]
+    found += [vote(n, f"x {n}", f"y {n}", "a") for n in range(9)]
+    return found + [fix(n, f"answer 1 {n}", f"better {n}", reason=f"Reason {n}.") for n in range(9)]
+
+
+def test_neither_pages_nor_batches_change_a_byte(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(sqlite_settings) as store:
+        crud.add(store, given(), actor="test")
+        whole = build(store, FeedbackConfig(), seed=7, actor="test")
+        monkeypatch.setattr(select, "BATCH", 1)
+        monkeypatch.setattr(crud, "PAGE", 2)
+        monkeypatch.setattr(crud.page, "__kwdefaults__", {**crud.page.__kwdefaults__, "limit": 2})
+        assert build(store, FeedbackConfig(), seed=7, actor="test").sha256 == whole.sha256
+
+
+def test_what_was_said_about_a_question_is_put_together_whatever_came_between(store: Store) -> None:
+    said = [
+        thumb(1, "rest", True),
+        thumb(2, "sleep", True),
+        thumb(1, "run", False),
+        thumb(3, "walk", True),
+        thumb(2, "jump", False),
+    ]
+    crud.add(store, said, actor="test")
+    done = build(store, FeedbackConfig(), seed=7, actor="test")
+    pairs = {(row["chosen"], row["rejected"]) for row in jsonl.read(done.folder / "preferences.jsonl")}
+    assert pairs == {("rest", "run"), ("sleep", "jump")}
+
+
+@pytest.mark.parametrize("often", ["please", "by then"])
+def test_of_near_copies_the_one_that_more_records_speak_for_stays(sqlite_settings: Settings, often: str) -> None:
+    advice = (
+        "Keep the leg up, cool it with a wet cloth, wear wide shoes, walk a little every hour and come back in a fortnight {}."
+    )
+    said = [fix(1, "bad", advice.format(word)) for word in ("please", "by then", often)]
+    with open_store(sqlite_settings) as store:
+        crud.add(store, said, actor="test")
+        done = build(store, FeedbackConfig(test_share=0), seed=7, actor="test")
+    (row,) = jsonl.read(done.folder / "sft_train.jsonl")
+    assert row["conversation"]["messages"][-1]["content"] == advice.format(often) and len(row["meta"]["records"]) == 2
+
+
+def test_a_kill_leaves_nothing_half_published_and_the_next_build_is_whole(sqlite_settings: Settings) -> None:
+    home = sqlite_settings.home
+    with open_store(sqlite_settings) as store:
+        crud.add(store, given(), actor="test")
+    died = subprocess.run([sys.executable, "-c", KILLED, str(home), "Writing"], check=False)
+    assert died.returncode == -9
+    assert not (home / "data/feedback/feedback").exists() and not list((home / "data/preferences").glob("*.jsonl"))
+    with open_store(sqlite_settings) as store:
+        assert not lineage.datasets_of(store, ["fb_1"])
+        assert build(store, FeedbackConfig(), seed=7, actor="test").new == 58
+    assert [path.name for path in (home / "data/feedback").iterdir()] == ["feedback"]
+
+
+@pytest.mark.parametrize("phase", ["Making rows", "Writing"])
+def test_what_is_erased_meanwhile_is_not_published(sqlite_settings: Settings, phase: str) -> None:
+    with open_store(sqlite_settings) as store:
+        crud.add(store, given(), actor="test")
+
+        def erase() -> None:
+            erase_records(store, Request("asked", records=("fb_1",)), actor="test")
+
+        with pytest.raises(BusyError, match="erased while"):
+            build(store, FeedbackConfig(), seed=7, actor="test", progress=at(phase, erase))
+        assert not (sqlite_settings.home / "data/feedback/feedback").exists()
+        again = build(store, FeedbackConfig(), seed=7, actor="test")
+        assert "fb_1" not in lineage.records_of(store, again.sha256)
+
+
+def test_an_erasure_that_comes_after_the_last_check_waits_for_the_dataset(
+    sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would look for copies, find none, and the dataset with the record would be put in place after it."""
+    check, began, proofs = from_feedback._check_none_erased, threading.Event(), []
+    remove = erasing.remove
+
+    def erase() -> None:
+        with open_store(sqlite_settings) as other:
+            proofs.append(erase_records(other, Request("asked", records=("fb_1",)), actor="test"))
+
+    thread = threading.Thread(target=erase)
+
+    def last_check(store: Store, made: Any) -> None:
+        check(store, made)
+        thread.start()
+        assert not began.wait(1.0), "the erasure did not wait"
+
+    monkeypatch.setattr(from_feedback, "_check_none_erased", last_check)
+    monkeypatch.setattr(erasing, "remove", lambda *args: began.set() or remove(*args))
+    with open_store(sqlite_settings) as store:
+        crud.add(store, given(), actor="test")
+        made = build(store, FeedbackConfig(), seed=7, actor="test")
+        thread.join()
+        assert began.is_set() and proofs[0].complete and "data/feedback/feedback" in {one["path"] for one in proofs[0].files}
+        assert "fb_1" not in lineage.records_of(store, verify_artifact(made.folder).sha256)
+
+
+def test_the_most_pairs_of_a_question_have_a_bound() -> None:
+    assert FeedbackConfig(max_pairs=10_000_000).max_pairs == 10_000_000
+    with pytest.raises(ValueError, match="max_pairs"):
+        FeedbackConfig(max_pairs=10_000_001)
+
+
+def at(wanted: str, do: Callable[[], object]) -> Any:
+    @contextmanager
+    def progress(phase: str, total: int) -> Iterator[Callable[[int], None]]:
+        if phase == wanted:
+            do()
+        yield lambda count: None
+
+    return progress
+
+
+def test_a_text_found_clean_is_looked_over_again_only_after_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaner, text = Cleaner(), "Rest the knee and drink some water."
+    assert cleaner.doubt([text], looked_at=False) is None
+    asked: list[str] = []
+    monkeypatch.setattr(Scrubber, "scrub", lambda self, said: asked.append(said) or said)
+    assert cleaner.scrub(text, Scrubber()) == text and asked == []
+    assert cleaner.scrub(text, Scrubber(persons={"Rest": "[NAME_1]"})) == text and asked == [text]
+    assert cleaner.scrub("Never seen before.", Scrubber()) and asked[1:] == ["Never seen before."]
+
+
+@pytest.mark.parametrize("text", ["患者王芳，手机13800138000", "Please ring 13800138000 today.", "See [NAME_1] about it."])
+def test_a_text_with_anything_in_it_is_never_taken_for_clean(text: str) -> None:
+    cleaner, ours, theirs = Cleaner(), Scrubber(), Scrubber()
+    cleaner.doubt([text, text], looked_at=False)
+    assert cleaner.scrub(text, ours) == theirs.scrub(text)
+    assert ours.counts == theirs.counts  # placeholders that a text brings along keep their numbers
+
+
+def test_a_thousand_answers_to_one_question_do_not_make_a_million_pairs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MOST_RATED", 4)
+    rated = [thumb(1, f"answer {n}", n % 2 == 0) for n in range(20)]
+    crud.add(store, [*rated, thumb(1, "answer 3", False)], actor="test")
+    done = build(store, FeedbackConfig(), seed=7, actor="test")
+    pairs = list(jsonl.read(done.folder / "preferences.jsonl"))
+    assert len(pairs) == 8 and done.card.drops["pairs"] == {"too_many": 8}  # 4 liked x 4 disliked
+    assert "answer 3" in {row["rejected"] for row in pairs}  # two people spoke about it
+
+
+@pytest.mark.slow
+def test_a_record_costs_less_than_three_kilobytes(tmp_path: Path) -> None:
+    grown = {}
+    for count in (4_000, 12_000):
+        out = tmp_path / f"{count}.json"
+        subprocess.run([sys.executable, BENCHMARK, "--records", str(count), "--out", out], check=True, capture_output=True)
+        grown[count] = json.loads(out.read_text(encoding="utf-8"))["growth_mib"]
+    assert (grown[12_000] - grown[4_000]) * 2**20 / 8_000 < 3_072

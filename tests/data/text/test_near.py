@@ -1,0 +1,115 @@
+"""Which questions are near-copies, and that the index finds all of them."""
+
+import random
+
+import numpy as np
+import pytest
+from data_desk import near_copy, questions
+
+from medloop.data.text.near import Measured, Nearness, Questions, Vocabulary, near_pairs
+from medloop.data.text.shingles import question_features, question_marks
+
+CORPUS = [row["question"] for row in questions(400, seed=5)]
+TEMPLATES = (
+    "What are the treatments for {}?",
+    "What are the symptoms of {}?",
+    "Is {} inherited?",
+    "{}患者能吃西瓜吗",
+    "{}三天了怎么办",
+)
+NAMES = [
+    a + b
+    for a in ("pachy", "derma", "tri", "osteo", "hyper", "neuro", "cardio")
+    for b in ("osis", "itis", "algia", "uria", "emia", "oma")
+]
+CORPUS += [template.format(name) for template in TEMPLATES for name in NAMES]
+VOCABULARY = Vocabulary(Questions.of([question_features(text) for text in CORPUS]))
+
+
+def near_to(question: str, others: list[str]) -> list[int]:
+    """By the definition alone, without an index."""
+    one = Measured(Questions.of([question_features(question)]), VOCABULARY, Nearness())
+    many = Measured(Questions.of([question_features(text) for text in others]), VOCABULARY, Nearness())
+    return np.flatnonzero(many.near(one, 0, np.arange(len(others)))).tolist()
+
+
+def test_edited_copies_are_near_their_original() -> None:
+    rng = random.Random(1)
+    missed = [text for text in CORPUS[:200] if near_to(text, [near_copy(rng, text)]) != [0]]
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What are the treatments for Pachyosis?", "What are the treatments for Triuria?"),
+        ("What are the treatments for Pachyosis?", "Is Pachyosis inherited?"),
+        ("What are the treatments for zorvek mantil quabrel ustin?", "Is zorvek mantil quabrel ustin inherited?"),
+        ("高血压患者能吃党参吗", "糖尿病患者能吃西瓜吗"),
+        ("孩子发烧三天了怎么办", "孩子咳嗽有痰吃什么药"),
+        ("我明白了", "我得了这个病该怎么治疗，症状大概的我也不明白了，希望能为我解惑"),
+    ],
+)
+def test_siblings_of_one_template_and_other_questions_on_one_subject_stay_apart(one: str, other: str) -> None:
+    assert near_to(one, [other]) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("我奶奶85岁，血压160，吃什么药", "我奶奶78岁，血压１５０，吃什么药？"),
+        ("三天前开始拉肚子，要紧吗", "五天前开始拉肚子 要紧吗"),
+        ("Whatarethetreatmentsforpachyosis", "What are the treatments for Pachyosis ?"),
+    ],
+)
+def test_numbers_width_and_missing_spaces_do_not_hide_a_copy(one: str, other: str) -> None:
+    assert near_to(one, [other]) == [0] or question_marks(one)[0] == question_marks(other)[0]
+
+
+def test_the_index_finds_exactly_the_pairs_of_the_definition() -> None:
+    rng = random.Random(2)
+    texts = CORPUS[:150] + [near_copy(rng, text) for text in CORPUS[:150]]
+    asked = Questions.of([question_features(text) for text in texts])
+    vocabulary = Vocabulary(asked)
+    measured, every = Measured(asked, vocabulary, Nearness()), np.arange(len(texts))
+    wanted = {(a, b) for a in range(len(texts)) for b in np.flatnonzero(measured.near(measured, a, every)).tolist() if a < b}
+    found = {(min(a, int(b)), max(a, int(b))) for a, more in near_pairs(asked, vocabulary, Nearness()) for b in more}
+    assert found == wanted
+    assert len(wanted) >= 150
+
+
+def test_the_index_also_finds_copies_that_lack_the_rarest_words() -> None:
+    rng = random.Random(3)
+    words = [f"{a}{b}" for a in "bcdfghklmnprst" for b in ("aro", "emi", "iku", "ovo", "usa")]
+    texts = [" ".join(rng.choices(words, k=rng.randint(5, 16))) for _ in range(150)]
+    for at in range(150):
+        copy = texts[at].split()
+        for place in rng.sample(range(len(copy)), rng.randint(1, 3)):
+            copy[place] = "".join(rng.choices("qwxyz", k=6))  # a word nobody else has: the rarest of the copy
+        texts.append(" ".join(copy))
+    asked = Questions.of([question_features(text) for text in texts])
+    measured = Measured(asked, Vocabulary(asked), Nearness())
+    wanted = {(a, b) for a in range(300) for b in np.flatnonzero(measured.near(measured, a, np.arange(300))).tolist() if a != b}
+    found = {(a, int(b)) for a, more in near_pairs(asked, measured.vocabulary, Nearness()) for b in more}
+    assert wanted == found | {(b, a) for a, b in found}
+    assert len(wanted) > 50
+
+
+def test_all_numbers_are_one_word() -> None:
+    assert np.array_equal(question_features("三天前开始发烧到39度"), question_features("12天前开始发烧到四十度"))
+
+
+def test_generic_questions_match_only_themselves() -> None:
+    texts = [f"what is the thing called {chr(97 + i % 26)}{chr(97 + i // 26)}x" for i in range(300)] + [
+        "what is the thing called"
+    ]
+    asked = Questions.of([question_features(text) for text in texts])
+    vocabulary = Vocabulary(asked)
+    assert vocabulary.generic(asked).tolist() == [False] * 300 + [True]
+    measured = Measured(asked, vocabulary, Nearness())
+    assert np.flatnonzero(measured.near(measured, 300, np.arange(301))).tolist() == [300]
+
+
+def test_questions_of_signs_alone_are_near_themselves_only() -> None:
+    assert near_to("!!", ["??", "!!", "👍", "我奶奶85岁，血压160，吃什么药"]) == [1]
+    assert dict(near_pairs(Questions.of([question_features(text) for text in ("👍", "!!", "")]), VOCABULARY, Nearness()))

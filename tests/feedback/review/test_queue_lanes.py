@@ -1,0 +1,190 @@
+"""The three lanes of a batch: shares, no near copies, what the learning lane looks for, the same batch for the same input."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from medloop.contracts import Message
+from medloop.contracts.queue import QueueItem
+from medloop.feedback.review.active_learning import directions, lessons
+from medloop.feedback.review.lanes import Candidate, Signals, choose
+from medloop.feedback.review.novelty import COPY, Near, Seen, alike, runs
+from medloop.feedback.review.propose import lane_of
+from medloop.feedback.review.queue import QueueConfig
+
+WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "tu", "re", "so") for b in ("bel", "dor", "fin", "gat", "hus", "jem", "kor")]
+ALL_LEARN = QueueConfig(explore=0, learn=1)
+
+
+def strata(text: str) -> tuple[Any, ...]:
+    return ("emergency",) if "chest" in text else ("routine",)
+
+
+SIGNALS = Signals(strata)
+TORN = Signals(strata, values=lambda samples: [0.5 for _ in samples])  # a reward model that doubts everything
+
+
+def phrase(rng: random.Random, n: int = 12) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(n))
+
+
+def pair(rng: random.Random, question: str = "") -> Candidate:
+    return Candidate((Message(role="user", content=question or phrase(rng)),), (phrase(rng), phrase(rng)), kind="compare")
+
+
+def single(rng: random.Random, **reasons: float) -> Candidate:
+    return Candidate((Message(role="user", content=phrase(rng)),), (phrase(rng),), reasons=reasons)
+
+
+def whole(item: QueueItem) -> str:
+    return "\n".join((item.content.prompt[0].content, *item.content.answers))
+
+
+def in_order(items: list[QueueItem]) -> list[str]:
+    return [lane_of(item) for item in sorted(items, key=lambda item: -item.priority)]
+
+
+def test_each_lane_gets_its_share_all_the_way_down_the_queue() -> None:
+    rng = random.Random(1)
+    # Whole numbers: of equal priorities the earlier one in the list is handed out first.
+    pool = [single(rng, disagreement=rng.randrange(2)) for _ in range(300)] + [pair(rng) for _ in range(300)]
+    lanes = in_order(choose(pool, TORN, {"emergency": 40, "routine": 60}, QueueConfig(), Seen()))
+    assert Counter(lanes) == {"safety": 65, "learning": 25, "chance": 10}
+    for n in (20, 50, 80):
+        here = Counter(lanes[:n])
+        assert abs(here["learning"] - 0.25 * n) <= 2 and abs(here["chance"] - 0.1 * n) <= 2
+
+
+def test_pairs_that_nothing_speaks_against_are_for_learning_and_fill_what_safety_cannot() -> None:
+    rng = random.Random(2)
+    quiet = [pair(rng) for _ in range(200)]
+    lanes = Counter(lane_of(item) for item in choose(quiet, SIGNALS, {"routine": 50}, QueueConfig(), Seen()))
+    assert lanes == {"learning": 45, "chance": 5}
+
+
+def test_without_a_reward_model_comparisons_are_drawn_for_one() -> None:
+    rng = random.Random(8)
+    pool = [single(rng, disagreement=0.5) for _ in range(200)] + [pair(rng) for _ in range(200)]
+    chosen = choose(pool, SIGNALS, {"routine": 100}, QueueConfig(), Seen())
+    kinds = Counter((lane_of(item), item.kind) for item in chosen)
+    assert kinds["learning", "compare"] == 25 and kinds["safety", "rate"] == 65
+    assert {item.reasons["teaches"] for item in chosen if lane_of(item) == "learning"} == {1.0}  # by lot: none is worth more
+
+
+def test_without_a_reward_model_and_pairs_safety_has_the_places_of_learning() -> None:
+    rng = random.Random(9)
+    pool = [single(rng, disagreement=0.5) for _ in range(200)]
+    lanes = Counter(lane_of(item) for item in choose(pool, SIGNALS, {"routine": 50}, QueueConfig(), Seen()))
+    assert lanes == {"safety": 45, "chance": 5}
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 30))
+def test_a_batch_has_no_near_copies_while_there_is_anything_else(seed: int, copies: int) -> None:
+    rng = random.Random(seed)
+    model = [single(rng, thumbs_down=1.0), pair(rng)]
+    near = [
+        Candidate(one.prompt, tuple(f"{answer} {rng.choice(WORDS)}" for answer in one.answers), one.kind, reasons=one.reasons)
+        for one in model
+        for _ in range(copies)
+    ]
+    pool = [*near, *(single(rng) for _ in range(60)), *(pair(rng) for _ in range(60))]
+    chosen = choose(pool, TORN, {"routine": 40}, QueueConfig(), Seen())
+    assert len(chosen) == 40
+    for at, one in enumerate(chosen):
+        for two in chosen[:at]:
+            assert one.kind != two.kind or alike(runs(whole(one)), runs(whole(two))) < COPY
+
+
+def test_near_copies_fill_a_queue_that_would_be_empty_otherwise() -> None:
+    copies = [Candidate((Message(role="user", content=f"how long does a cold last {n}"),), ("about ten days",)) for n in range(8)]
+    assert len(choose(copies, SIGNALS, {"routine": 5}, QueueConfig(), Seen())) == 5
+
+
+def test_the_same_input_gives_the_same_batch() -> None:
+    def batch() -> list[tuple[str, float]]:
+        rng = random.Random(3)
+        pool = [single(rng, disagreement=rng.random()) for _ in range(100)] + [pair(rng) for _ in range(100)]
+        signals = Signals(strata, values=lambda samples: [len(sample.answer or "") % 10 / 10 for sample in samples])
+        return [(item.item_id, item.priority) for item in choose(pool, signals, {"routine": 60}, QueueConfig(), Seen())]
+
+    assert batch() == batch()
+
+
+def test_the_learning_lane_asks_what_the_reward_model_doubts() -> None:
+    rng = random.Random(4)
+    pool = [single(rng) for _ in range(100)]
+    torn = {one.answers[0] for one in pool[:20]}
+    signals = Signals(strata, values=lambda samples: [0.5 if sample.answer in torn else 0.99 for sample in samples])
+    chosen = choose(pool, signals, {"routine": 8}, ALL_LEARN, Seen())
+    assert len(chosen) == 8 and all(item.reasons["uncertainty"] == 1.0 for item in chosen)
+
+
+def test_answers_that_differ_in_nothing_are_no_lesson() -> None:
+    rng = random.Random(5)
+    said = phrase(rng, 40)
+    equal = [Candidate((Message(role="user", content=phrase(rng)),), (said, f"{said} kadok"), kind="compare") for _ in range(20)]
+    chosen = choose([*equal, *(pair(rng) for _ in range(20))], TORN, {"routine": 10}, ALL_LEARN, Seen())
+    assert not {item.item_id for item in chosen if item.content.answers[1].endswith("kadok")}
+
+
+def test_what_was_taught_before_is_worth_less_than_what_was_not() -> None:
+    texts = [["rest and drink water"], ["take ibuprofen twice daily"]]
+    ways = directions([*texts, *[texts[0]] * 5])
+    first = next(iter(lessons(ways[:2], [None, None], taught=ways[2:], most=1)))
+    assert first == (1, 1.0)
+    assert next(iter(lessons(ways[:2], [None, None], taught=ways[:0], most=1)))[0] == 0  # else the earlier of two equals
+
+
+def test_only_the_most_doubtful_share_is_looked_at() -> None:
+    rng = random.Random(10)
+    ways = directions([[phrase(rng)] for _ in range(50)])
+    doubts = [1.0 if at >= 40 else 0.95 for at in range(50)]
+    picks = [at for at, _ in lessons(ways, doubts, taught=ways[:0], most=5, doubtful=0.2)]
+    assert min(picks[:5]) >= 40
+
+
+def test_an_outlier_is_worth_less_than_what_many_share() -> None:
+    rng = random.Random(6)
+    common = [[f"call emergency care now {phrase(rng, 3)}"] for _ in range(30)]
+    ways = directions([["zzz qqq xxx vvv www"], *common])
+    order = [at for at, _ in lessons(ways, [None] * 31, taught=ways[:0], most=31)]
+    assert order.index(0) > 0
+
+
+def test_the_greedy_design_follows_the_formula_by_brute_force() -> None:
+    """Each step lowers the mean variance over all candidates by most, with every inverse taken anew."""
+    rng = random.Random(7)
+    ways = directions([[phrase(rng, 4)] for _ in range(12)])
+    doubts = [rng.random() for _ in range(12)]
+    chance = [(2 - doubt) * doubt / 4 for doubt in doubts]
+    found = [at for at, _ in lessons(ways, doubts, taught=ways[:0], most=6, doubtful=1.0)][:6]
+    precision = np.eye(ways.shape[1]) / 16
+
+    def mean_variance(matrix: Any) -> float:
+        return float(np.einsum("ij,ij->i", ways @ np.linalg.inv(matrix), ways).mean())
+
+    for step, at in enumerate(found):
+        after = {n: mean_variance(precision + chance[n] * np.outer(ways[n], ways[n])) for n in range(12) if n not in found[:step]}
+        assert after[at] == pytest.approx(min(after.values()))
+        precision += chance[at] * np.outer(ways[at], ways[at])
+
+
+def test_near_finds_copies_and_nothing_else() -> None:
+    near = Near()
+    near.add(runs("my child has had a fever of 39 since yesterday and will not drink"))
+    assert near.has(runs("my child has had a fever of 39 since yesterday and will not eat"))
+    assert not near.has(runs("my child has a rash")) and not near.has(runs(""))
+
+
+def test_shares_beyond_the_whole_are_refused() -> None:
+    with pytest.raises(ValidationError, match="together at most 1"):
+        QueueConfig(learn=0.7, explore=0.4)

@@ -1,0 +1,244 @@
+"""From a body to stored rows: what the trace fills, what is refused, what opens an incident, what is held back."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from pydantic import ValidationError
+from sqlalchemy import select
+
+from medloop.contracts import Correction, Feedback, Incident, Preference, RedTeamCase, Trace
+from medloop.errors import InputError
+from medloop.feedback.submit import submit
+from medloop.feedback.submit.bodies import KINDS, CorrectionBody, FeedbackBody, PreferenceBody, TraceBody
+from medloop.feedback.submit.submit import Doubt, Sender, fingerprint, hand_in, type_of
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.records import crud
+from medloop.store.records.group_commit import Ingest
+from medloop.store.records.quarantine import decide
+from medloop.store.tables import quarantine
+
+CLINICIAN, PROGRAM = Sender("usr_1"), Sender("usr_2", speaks_for_others=True)
+TALK = [{"role": "user", "content": "Chest pain since noon."}, {"role": "assistant", "content": "Drink tea."}]
+DOUBTFUL = "مرحبا محمد كيف حالك"  # a script the scrubber has not learned
+WHOLE = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r"}
+
+
+@pytest.fixture
+def send(store: Store):
+    with Ingest(store).running() as ingest:
+        yield lambda body, sender=CLINICIAN, key=None: ingest.wait(hand_in(store, body, sender, key=key)).answer
+
+
+@pytest.fixture
+def trace(send) -> str:
+    body = TraceBody(session_id="sess", agent_name="triage", model_version="m@1", messages=TALK)
+    return send(body, PROGRAM)["trace_id"]
+
+
+def test_a_trace_fills_what_the_body_leaves_out(store: Store, send, trace: str) -> None:
+    found = crud.get(store, Feedback, send(FeedbackBody(trace_id=trace, thumb="down"))["feedback_id"])
+    assert (found.session_id, found.agent_name, found.model_version, found.trace_id) == ("sess", "triage", "m@1", trace)
+    assert (found.user_query, found.agent_response, found.feedback_type) == ("Chest pain since noon.", "Drink tea.", "negative")
+    assert (found.recorded_by, found.clinician_id) == ("usr_1", "usr_1")
+
+
+def test_what_the_body_says_itself_counts_more_than_the_trace(store: Store, send, trace: str) -> None:
+    body = FeedbackBody(trace_id=trace, rating=3, agent_name="mine", user_query="q", agent_response="r")
+    found = crud.get(store, Feedback, send(body)["feedback_id"])
+    assert (found.agent_name, found.user_query, found.agent_response, found.session_id) == ("mine", "q", "r", "sess")
+
+
+def test_a_session_alone_stands_for_its_newest_trace_for_programs_only(store: Store, send, trace: str) -> None:
+    body = FeedbackBody(session_id="sess", rating=5)
+    found = crud.get(store, Feedback, send(body, PROGRAM)["feedback_id"])
+    assert (found.trace_id, found.agent_response) == (trace, "Drink tea.")
+    with pytest.raises(InputError, match="trace_id"):
+        send(body, CLINICIAN)
+    with pytest.raises(InputError, match="no trace"):
+        send(FeedbackBody(session_id="never", rating=5), PROGRAM)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FeedbackBody(trace_id="t9", thumb="up"),
+        FeedbackBody(**WHOLE, trace_id="t9", thumb="up"),
+        PreferenceBody(prompt="p", response_a="a", response_b="b", preferred="a", trace_id="t9"),
+        CorrectionBody(golden="g", trace_id="t9"),
+        CorrectionBody(golden="g", feedback_id="fb_9"),
+    ],
+)
+def test_unknown_ids_are_refused(store: Store, send, body) -> None:
+    with pytest.raises(InputError, match="There is no"):
+        send(body)
+    assert crud.count(store, Feedback) == 0
+
+
+def test_supersedes_names_an_own_record_of_the_same_kind(store: Store, send) -> None:
+    first = send(FeedbackBody(**WHOLE, rating=2))["feedback_id"]
+    other = send(PreferenceBody(prompt="p", response_a="a", response_b="b", preferred="a"))["preference_id"]
+    second = send(FeedbackBody(**WHOLE, rating=4, supersedes=first))["feedback_id"]
+    assert crud.get(store, Feedback, second).supersedes == first and crud.get(store, Feedback, first).rating == 2
+    for given, sender in ((first, Sender("usr_9")), (other, CLINICIAN), ("fb_unknown", CLINICIAN)):
+        with pytest.raises(InputError, match="supersedes"):
+            send(FeedbackBody(**WHOLE, rating=4, supersedes=given), sender)
+
+
+def test_a_person_speaks_for_nobody_else(store: Store, send) -> None:
+    with pytest.raises(InputError, match="somebody else"):
+        send(FeedbackBody(**WHOLE, rating=4, clinician_id="usr_7"), CLINICIAN)
+    found = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, rating=4, clinician_id=123), PROGRAM)["feedback_id"])
+    assert (found.clinician_id, found.recorded_by) == ("123", "usr_2")
+
+
+def test_the_critical_flag_opens_an_incident_and_adds_a_red_team_case(store: Store, send, trace: str) -> None:
+    answer = send(FeedbackBody(trace_id=trace, critical=True, comments="Missed an infarction"))
+    incident = crud.get(store, Incident, answer["incident_id"])
+    assert (incident.record_id, incident.state, incident.model_version, incident.opened_by) == (
+        answer["feedback_id"], "open", "m@1", "usr_1",
+    )  # fmt: skip
+    case = crud.get(store, RedTeamCase, answer["case_id"])
+    assert (case.prompt, case.answer, case.reason) == ("Chest pain since noon.", "Drink tea.", "Missed an infarction")
+    assert case.incident_id == incident.incident_id
+    assert "incident_id" not in send(FeedbackBody(trace_id=trace, thumb="down"))
+
+
+def test_a_golden_answer_with_a_rating_is_also_a_correction(store: Store, send, trace: str) -> None:
+    answer = send(FeedbackBody(trace_id=trace, golden="Call an ambulance.", consent=["training"]))
+    found = crud.get(store, Correction, answer["correction_id"])
+    assert (found.prompt, found.original, found.golden) == ("Chest pain since noon.", "Drink tea.", "Call an ambulance.")
+    assert (found.feedback_id, found.consent, found.recorded_by) == (answer["feedback_id"], ("training",), "usr_1")
+    assert crud.get(store, Feedback, answer["feedback_id"]).feedback_type == "negative"
+
+
+def test_a_correction_takes_its_texts_from_the_own_rating_only(store: Store, send) -> None:
+    rated = send(FeedbackBody(**WHOLE, thumb="down"))["feedback_id"]
+    found = crud.get(store, Correction, send(CorrectionBody(golden="g", feedback_id=rated))["correction_id"])
+    assert (found.prompt, found.original, found.feedback_id) == ("q", "r", rated)
+    with pytest.raises(InputError, match="not yours"):
+        send(CorrectionBody(golden="g", feedback_id=rated), Sender("usr_9"))
+
+
+def test_a_preference_keeps_the_order_shown(store: Store, send) -> None:
+    body = PreferenceBody(prompt="p", response_a="a", response_b="b", preferred="b", shown_first="b", axes={"safety": "tie"})
+    found = crud.get(store, Preference, send(body)["preference_id"])
+    assert (found.preferred, found.shown_first, found.axes) == ("b", "b", {"safety": "tie"})
+
+
+def test_what_cannot_be_scanned_is_held_back(store: Store, send, monkeypatch) -> None:
+    def named(texts):
+        return Doubt(0.9, ("a name",)) if any("Wang" in text for text in texts) else None
+
+    monkeypatch.setattr("medloop.feedback.submit.submit.doubt_about", named)
+    answer = send(FeedbackBody(**WHOLE | {"comments": "like Wang"}, thumb="up"))
+    with store.read() as conn:
+        row = conn.execute(select(quarantine)).one()
+    assert answer["quarantined"] and (row.record_id, row.kind, row.state) == (answer["feedback_id"], "rlhf_feedback", "waiting")
+    assert (row.reasons, row.doubt) == (["a name"], 0.9)
+    assert "quarantine.hold" in [line["action"] for line in audit.show(store, 3)]
+
+
+def test_what_repeats_a_held_trace_is_held_until_it_is_released(store: Store, send) -> None:
+    talk = [TALK[0], {"role": "assistant", "content": DOUBTFUL}]
+    trace = send(TraceBody(session_id="s", agent_name="a", model_version="m", messages=talk), PROGRAM)
+    assert trace["quarantined"]
+    rated, fixed = (
+        FeedbackBody(trace_id=trace["trace_id"], thumb="up"),
+        CorrectionBody(trace_id=trace["trace_id"], golden="Rest."),
+    )
+    assert send(rated)["quarantined"] and send(fixed)["quarantined"]
+    decide(store, trace["trace_id"], "released", actor="test")
+    assert not send(rated)["quarantined"] and not send(fixed)["quarantined"]
+
+
+def test_a_doubtful_comment_on_a_clean_trace_is_held(store: Store, send, trace: str) -> None:
+    assert not send(FeedbackBody(trace_id=trace, thumb="up", comments="Good."))["quarantined"]
+    assert send(FeedbackBody(trace_id=trace, thumb="up", comments=DOUBTFUL))["quarantined"]
+    assert send(FeedbackBody(trace_id=trace, golden=DOUBTFUL))["quarantined"]
+
+
+def test_the_subject_is_kept_as_a_keyed_hash(store: Store, send) -> None:
+    one = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, thumb="up", subject="patient-4711"))["feedback_id"])
+    two = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, thumb="up", subject="patient-4711"))["feedback_id"])
+    assert one.subject == two.subject and one.subject.startswith("sub_")
+    if store.is_sqlite:
+        store.checkpoint()
+        assert b"patient-4711" not in store.settings.workspace.database.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ({"thumb": "up"}, "positive"), ({"thumb": "down"}, "negative"), ({"rating": 3}, "neutral"), ({"rating": 4}, "positive"),
+        ({"rating": 2}, "negative"), ({"rating": 5, "critical": True}, "negative"), ({"comments": "hm"}, None),
+        ({"rating": 5, "feedback_type": "neutral"}, "neutral"),
+    ],
+)  # fmt: skip
+def test_the_type_follows_from_what_was_said(said: dict, kind: str | None) -> None:
+    assert type_of(FeedbackBody(trace_id="t", **said)) == kind
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"trace_id": "t"}, {"thumb": "up"}, {"trace_id": "t", "rating": 6}, {"trace_id": "t", "rating": True}, {"trace_id": "t", "rating": "5"},
+        {"trace_id": "t", "thumb": "sideways"}, {"trace_id": "t", "thumb": "up", "comment": "misspelt"}, {"trace_id": "", "thumb": "up"},
+        {"trace_id": "t", "thumb": "up", "feedback_id": "fb_1"}, {"trace_id": "t", "thumb": "up", "timestamp": "2020-01-01T00:00:00Z"},
+        {"trace_id": "t", "thumb": "up", "recorded_by": "usr_9"}, {"trace_id": "t", "thumb": "up", "processed": True},
+        {"trace_id": "t", "thumb": "up", "consent": ["sale"]}, {"trace_id": "t", "thumb": "up", "user_query": "q"},
+        {"trace_id": "t", "thumb": "up", "comments": "x" * 20_001}, {"trace_id": "a\0b", "thumb": "up"},
+        {"trace_id": "t", "axes": {f"a{n}": 3 for n in range(21)}}, {"trace_id": "t", "axes": {"safety": 9}},
+        {"session_id": "s", "user_query": "q", "agent_response": "r", "thumb": "up"},
+    ],
+)  # fmt: skip
+def test_a_body_that_does_not_fit_is_refused(said: dict) -> None:
+    with pytest.raises(ValidationError):
+        FeedbackBody(**said)
+
+
+@pytest.mark.parametrize(
+    "messages", [[], [TALK[1]], [TALK[0], TALK[0]], [{"role": "system", "content": "x"}], [{"role": "tool", "content": "x"}]]
+)
+def test_a_trace_is_a_conversation(messages: list) -> None:
+    with pytest.raises(ValidationError):
+        TraceBody(session_id="s", agent_name="a", model_version="m", messages=messages)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+def test_the_examples_of_the_description_fit(kind) -> None:
+    for example in kind.model_config["json_schema_extra"]["examples"]:
+        kind.model_validate(example)
+
+
+def test_fingerprints_tell_words_apart_and_not_spacing() -> None:
+    one = FeedbackBody.model_validate_json('{"trace_id": "t", "thumb": "up"}')
+    two = FeedbackBody.model_validate_json('{"thumb":"up","trace_id":"t"}')
+    three = FeedbackBody.model_validate_json('{"thumb":"down","trace_id":"t"}')
+    assert fingerprint(one) == fingerprint(two) != fingerprint(three)
+
+
+def test_a_trace_comes_back_as_it_was_sent(store: Store, send, trace: str) -> None:
+    found = crud.get(store, Trace, trace)
+    assert [message.model_dump() for message in found.conversation.messages] == TALK
+
+
+LONG_BODIES = {
+    "feedback": (FeedbackBody, {**WHOLE, "thumb": "up", "golden": "g", "comments": "c"}, "user_query"),
+    "preference": (PreferenceBody, {"prompt": "p", "response_a": "a", "response_b": "b", "preferred": "a"}, "response_b"),
+    "correction": (CorrectionBody, {"prompt": "p", "original": "o", "golden": "g"}, "golden"),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_BODIES)
+def test_long_texts_are_looked_over_before_the_writer_has_them(send, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    threads: list[str] = []
+    real = submit._doubt
+    monkeypatch.setattr(submit, "_doubt", lambda texts: (threads.append(threading.current_thread().name), real(texts))[1])
+    shape, said, field = LONG_BODIES[kind]
+    assert send(shape(**said))["quarantined"] is False and set(threads) == {"medloop-ingest"}
+    threads.clear()
+    assert send(shape(**{**said, field: f"{DOUBTFUL}\n" * 150}))["quarantined"] is True
+    assert threads and "medloop-ingest" not in threads and not submit._LOOKED

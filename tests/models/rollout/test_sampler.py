@@ -1,0 +1,214 @@
+"""Rollouts: the same answer whatever it is batched with, and log-probabilities of the policy that drew it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, GPT2Config, MistralConfig, PretrainedConfig, Qwen2Config, Qwen3Config
+
+from medloop.errors import ModelError, ResultError
+from medloop.models.rollout import decode
+from medloop.models.rollout.sampler import Sampled, Sampler
+from medloop.testing.models import tiny_model
+
+SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.2}  # fmt: skip
+CONFIGS: dict[str, PretrainedConfig | None] = {
+    "llama": None,
+    "qwen2": Qwen2Config(**SHAPE),
+    "qwen3": Qwen3Config(**SHAPE, head_dim=8),
+    "mistral": MistralConfig(**SHAPE, sliding_window=None),
+    "gpt2": GPT2Config(n_embd=32, n_layer=2, n_head=4, initializer_range=0.2),
+}
+PROMPTS = [[5, 6, 7], [9] * 12, [40, 41, 42, 43, 44], [5, 6, 7], [100]]
+STREAMS = [f"s{n}" for n in range(len(PROMPTS))]
+Make = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    def model(kind: str = "llama", *, adapter: bool = False, **lora: Any) -> Any:
+        folder = tmp_path_factory.mktemp(kind)
+        found = AutoModelForCausalLM.from_pretrained(tiny_model(folder, config=CONFIGS[kind]), dtype=torch.float32)
+        if adapter:
+            found = get_peft_model(found, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **lora))
+            stir(found)
+        return found.eval()
+
+    return model
+
+
+def stir(model: Any, seed: int = 1) -> None:
+    """The adapter has learnt something."""
+    torch.manual_seed(seed)
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.3)
+
+
+def sample(
+    model: Any, *, stops: tuple[int, ...] = (), plain: bool = False, n: int = 12, temperature: float = 1.0, **kw: Any
+) -> list[Sampled]:
+    sampler = Sampler(model, stop_ids=stops, pad_id=0, plain=plain)
+    return sampler(PROMPTS, STREAMS, max_new_tokens=n, temperature=temperature, **kw)
+
+
+def close(one: list[Sampled], two: list[Sampled], within: float = 1e-4) -> bool:
+    return [row.tokens for row in one] == [row.tokens for row in two] and all(
+        abs(a - b) < within for x, y in zip(one, two, strict=True) for a, b in zip(x.logprobs, y.logprobs, strict=True)
+    )
+
+
+@torch.no_grad()
+def forward_logprobs(model: Any, row: Sampled, temperature: float) -> torch.Tensor:
+    """What a trainer would compute: one row, no padding, no cache."""
+    ids = torch.tensor([[*row.prompt, *row.tokens]])
+    logits = model(input_ids=ids).logits[0, len(row.prompt) - 1 : -1].float() / temperature
+    return logits.log_softmax(-1).gather(1, torch.tensor(row.tokens)[:, None]).squeeze(1)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("adapter", [False, True])
+def test_logprobs_are_those_of_a_plain_forward_at_the_sampling_temperature(make: Make, kind: str, adapter: bool) -> None:
+    model = make(kind, adapter=adapter and kind != "gpt2")
+    for row in sample(model, temperature=0.7):
+        assert torch.allclose(torch.tensor(row.logprobs), forward_logprobs(model, row, 0.7), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind != "gpt2"])
+def test_the_lean_way_gives_the_library_s_answers(make: Make, kind: str) -> None:
+    model = make(kind, adapter=True)
+    assert Sampler(model, stop_ids=[], pad_id=0).way == "lean"
+    assert close(sample(model), sample(model, plain=True))
+
+
+def test_an_answer_does_not_depend_on_its_company(make: Make) -> None:
+    model = make()
+    together = sample(model)
+    sampler = Sampler(model, stop_ids=[], pad_id=0)
+    alone = [sampler([prompt], [stream], max_new_tokens=12)[0] for prompt, stream in zip(PROMPTS, STREAMS, strict=True)]
+    assert close(together, alone) and close(together, sample(model, batch_size=2))
+
+
+def test_the_same_prompt_with_another_stream_gets_another_answer(make: Make) -> None:
+    rows = sample(make())
+    assert rows[0].prompt == rows[3].prompt and rows[0].tokens != rows[3].tokens
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_row_ends_with_its_stop_token_and_the_others_go_on_unchanged(make: Make, plain: bool) -> None:
+    model = make()
+    whole = sample(model, n=30, plain=plain)
+    stop = whole[1].tokens[4]
+    stopped = sample(model, n=30, stops=(stop,), plain=plain)
+    for before, after in zip(whole, stopped, strict=True):
+        length = before.tokens.index(stop) + 1 if stop in before.tokens else 30
+        assert after.tokens == before.tokens[:length] and after.ended == (stop in before.tokens)
+        assert len(after.logprobs) == length
+
+
+def test_the_pad_token_may_be_a_stop_token(make: Make) -> None:
+    model = make()
+    stop = sample(model)[2].tokens[3]
+    sampler = Sampler(model, stop_ids=[stop], pad_id=stop)
+    assert close(sampler(PROMPTS, STREAMS, max_new_tokens=12), sample(model, stops=(stop,)))
+
+
+def test_refresh_takes_what_the_adapter_has_learnt(make: Make) -> None:
+    model = make(adapter=True)
+    sampler = Sampler(model, stop_ids=[], pad_id=0)
+    before = sampler(PROMPTS, STREAMS, max_new_tokens=12)
+    stir(model, seed=2)
+    assert close(before, sampler(PROMPTS, STREAMS, max_new_tokens=12))
+    sampler.refresh()
+    assert close(sampler(PROMPTS, STREAMS, max_new_tokens=12), sample(model, plain=True))
+
+
+def test_with_the_adapter_off_the_base_model_answers(make: Make) -> None:
+    model = make(adapter=True)
+    with model.disable_adapter():
+        off = sample(model)
+        assert close(off, sample(model, plain=True))
+    assert not close(off, sample(model))
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_in_bfloat16_the_adapter_stays_beside_weights_that_are_not_copied(make: Make, kind: str) -> None:
+    model = make(kind, adapter=True).to(torch.bfloat16)
+    sampler = Sampler(model, stop_ids=[], pad_id=0)
+    assert sampler.lean is not None and not sampler.lean.merged
+    attention = model.get_base_model().model.layers[0].self_attn
+    fused = sampler.lean.layers[0].qkv.weight
+    assert attention.k_proj.base_layer.weight.untyped_storage().data_ptr() == fused.untyped_storage().data_ptr()
+    stir(model, seed=3)
+    sampler.refresh()
+    for row in sampler(PROMPTS, STREAMS, max_new_tokens=6):
+        assert torch.allclose(torch.tensor(row.logprobs), forward_logprobs(model, row, 1.0), atol=0.15)
+
+
+@pytest.mark.parametrize(("kind", "lora"), [("gpt2", None), ("llama", {"use_dora": True})])
+def test_what_the_lean_way_does_not_know_goes_the_library_s(make: Make, kind: str, lora: dict[str, Any] | None) -> None:
+    model = make(kind, adapter=lora is not None, **(lora or {}))
+    assert Sampler(model, stop_ids=[], pad_id=0).way == "library"
+    assert len(sample(model)) == len(PROMPTS)
+
+
+def test_a_lean_twin_that_differs_is_not_used(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_turned", lambda x, cos, sin: x)  # as if this architecture turned otherwise
+    assert decode.build(make()) is None
+
+
+def test_weights_that_are_not_finite_are_said(make: Make) -> None:
+    model = make()
+    with torch.no_grad():
+        model.model.layers[0].mlp.down_proj.weight.fill_(float("nan"))
+    with pytest.raises(ModelError, match="not finite"):
+        sample(model, plain=True)
+
+
+def test_lack_of_memory_halves_the_batch_and_changes_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, plain = make(), Sampler._draw
+
+    def poor(self: Sampler, batch: list[Any], *args: Any) -> Any:
+        if len(batch) > room:
+            raise torch.OutOfMemoryError("no room")
+        return plain(self, batch, *args)
+
+    whole, room = sample(model), 2
+    monkeypatch.setattr(Sampler, "_draw", poor)
+    assert close(whole, sample(model))
+    room = 0
+    with pytest.raises(ResultError, match="not enough memory"):
+        sample(model)
+
+
+def test_frequencies_follow_the_distribution(make: Make) -> None:
+    model = make()
+    sampler = Sampler(model, stop_ids=[], pad_id=0)
+    rows = sampler([[5, 6, 7]] * 4000, [f"n{n}" for n in range(4000)], max_new_tokens=1, temperature=0.8, batch_size=4000)
+    counts = torch.bincount(torch.tensor([row.tokens[0] for row in rows]), minlength=262) / 4000
+    with torch.no_grad():
+        wanted = (model(input_ids=torch.tensor([[5, 6, 7]])).logits[0, -1] / 0.8).softmax(-1)
+    assert (counts - wanted).abs().max() < 0.03
+
+
+def test_progress_counts_rows(make: Make) -> None:
+    seen: list[tuple[int, int]] = []
+    sample(make(), batch_size=2, progress=lambda done, all_: seen.append((done, all_)))
+    assert seen == [(2, 5), (4, 5), (5, 5)]
+
+
+@pytest.mark.gpu
+def test_the_graph_gives_the_loop_s_answers(make: Make) -> None:
+    model = make(adapter=True).cuda()
+    sampler = Sampler(model, stop_ids=[7, 8, 9, 10], pad_id=0)
+    assert sampler.way == "graph"
+    prompts, streams = PROMPTS * 8, [f"g{n}" for n in range(8 * len(PROMPTS))]
+    drawn = sampler(prompts, streams, max_new_tokens=100)
+    assert close(drawn, Sampler(model, stop_ids=[7, 8, 9, 10], pad_id=0, plain=True)(prompts, streams, max_new_tokens=100), 1e-3)
+    stir(model, seed=5)
+    sampler.refresh()
+    again = Sampler(model, stop_ids=[7, 8, 9, 10], pad_id=0, plain=True)(prompts, streams, max_new_tokens=100)
+    assert close(sampler(prompts, streams, max_new_tokens=100), again, 1e-3)

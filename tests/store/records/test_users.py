@@ -1,0 +1,65 @@
+"""Users, keys, sessions and one's own records on both databases."""
+
+from datetime import timedelta
+
+import pytest
+
+from medloop.contracts import Correction, Feedback, Preference, utc_now
+from medloop.errors import InputError
+from medloop.store import audit, passwords
+from medloop.store.records import crud, users
+from medloop.store.records.history import own_record, own_records
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(monkeypatch):
+    monkeypatch.setattr(passwords, "COST", 2**4)
+
+
+@pytest.fixture
+def li(store):
+    return users.add_user(store, "li", "clinician", password="correct horse battery", actor="test")
+
+
+def test_a_key_is_found_by_its_text_until_it_ends_or_is_revoked(store, li):
+    text = users.new_key(store, li, scopes=("queue",), expires=utc_now() + timedelta(days=1), actor="test")
+    found = users.find_key(store, text)
+    assert (found.user, found.scopes, found.via, found.stale) == (li, {"queue"}, "key", True)
+    users.seen(store, found, text)
+    assert not users.find_key(store, text).stale and users.list_keys(store)[0].last_used is not None
+    users.revoke_key(store, found.id, actor="test")
+    assert users.find_key(store, text) is None
+    with pytest.raises(InputError):
+        users.revoke_key(store, found.id, actor="test")
+
+
+def test_a_session_lives_until_it_is_closed(store, li):
+    token = users.open_session(store, li, actor="test")
+    found = users.find_session(store, token)
+    assert found.user == li and found.csrf and found.scopes == set(users.SCOPES)
+    users.close_session(store, token)
+    users.close_session(store, token)
+    assert users.find_session(store, token) is None and audit.verify(store).ok
+
+
+def test_a_disabled_user_comes_in_by_no_door(store, li):
+    text, token = users.new_key(store, li, actor="test"), users.open_session(store, li, actor="test")
+    users.change_user(store, li, disabled=True, actor="test")
+    assert users.find_key(store, text) is None and users.find_session(store, token) is None
+    assert users.check_password(store, "li", "correct horse battery") is None
+
+
+def test_own_records_are_ones_own_newest_first_and_audited(store, li):
+    exchange = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "consent": ("training",)}
+    first = Feedback(**exchange, thumb="up", recorded_by=li.user_id)
+    second = Preference(prompt="q", response_a="a", response_b="b", preferred="a", recorded_by=li.user_id)
+    third = Correction(prompt="q", original="a", golden="b", recorded_by=li.user_id, consent=("evaluation",))
+    newer = Feedback(**exchange, thumb="down", recorded_by=li.user_id, supersedes=first.feedback_id)
+    crud.add(store, [first, second, third, newer, Feedback(**exchange, thumb="up", recorded_by="somebody")], actor="test")
+    found = own_records(store, li.user_id)
+    assert [one.record for one in found] == [newer, third, second, first]
+    assert [one.fate for one in found] == ["waiting", "testing", "no_consent", "superseded"]
+    assert [one.record for one in own_records(store, li.user_id, before=third.timestamp, limit=1)] == [second]
+    assert audit.show(store, 1)[0]["action"] == "records.read"
+    assert own_record(store, li.user_id, "feedback", first.feedback_id) == first
+    assert own_record(store, "somebody", "feedback", first.feedback_id) is None

@@ -1,0 +1,333 @@
+"""PPO, GRPO and IRS: they learn, they mask what is missing, they survive, and they end the same way every time."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from medloop.contracts import ModelRef, Sample
+from medloop.errors import ConfigError, InputError, ResultError
+from medloop.knobs import build, read_yaml
+from medloop.loop.evaluation import rl_audit
+from medloop.loop.scoring import reward_scorer
+from medloop.models.load import resolve
+from medloop.store.files.artifacts import file_sha256, verify_artifact
+from medloop.testing.fakes import FakeScorer
+from medloop.testing.rollout_server import RolloutServer
+from medloop.train import grpo, irs, ppo
+from medloop.train.rl import maths, state
+from medloop.train.rl.policy import Policy
+
+METHODS: dict[str, tuple[Any, type[state.RLConfig], dict[str, Any]]] = {
+    "grpo": (grpo, grpo.GRPOConfig, {"steps": 4, "prompts_per_step": 4, "samples": 4}),
+    "ppo": (ppo, ppo.PPOConfig, {"steps": 4, "prompts_per_step": 4, "samples": 4}),
+    "irs": (irs, irs.IRSRunConfig, {"n_iterations": 2, "n_questions": 8, "n_candidates": 4, "batch_size": 8, "tolerance": 1.0}),
+}
+SMALL = {"max_new_tokens": 12, "held_out_n": 6, "save_every": 1, "eval_every": 2, "lora_r": 4}
+
+
+def letters(sample: Sample) -> float:
+    """The share of low bytes: something that any random model can learn to write more of."""
+    answer = sample.answer or ""
+    return sum(character in "abcdefghijklm" for character in answer) / max(len(answer), 1)
+
+
+def config(settings: Any, method: str, **more: Any) -> Any:
+    _, kind, shape = METHODS[method]
+    held = {"prompts": "data/processed/train.jsonl", "held_out": "data/processed/dev.jsonl"}
+    return kind(**{"model": settings.model, "name": "r", "learning_rate": 0.02, **SMALL, **shape, **held, **more})
+
+
+def train(settings: Any, method: str, scorer: Any = None, *, replace: bool = False, **more: Any) -> Any:
+    stage = METHODS[method][0]
+    watch = {name: more.pop(name) for name in ("watch", "should_stop") if name in more}
+    plan = stage.plan(config(settings, method, **more), scorer or FakeScorer(letters), settings, replace=replace)
+    return stage.run(plan, settings, **watch)
+
+
+def lines(settings: Any, method: str) -> list[dict[str, Any]]:
+    text = (settings.home / f"jobs/train_{method}-r/metrics.jsonl").read_text()
+    return [{key: value for key, value in json.loads(line).items() if key != "ts"} for line in text.splitlines()]
+
+
+def weights(settings: Any) -> dict[str, torch.Tensor]:
+    return load_file(settings.home / "models/rl/r/adapter_model.safetensors")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_learns_what_is_rewarded(settings: Any, method: str) -> None:
+    more = {"n_iterations": 3, "n_questions": 32} if method == "irs" else {"steps": 12, "prompts_per_step": 8}
+    card = train(settings, method, **more, **({"samples": 8} if method != "irs" else {"n_candidates": 8, "top_k": 2}))
+    assert card.metrics["reward_last"] > card.metrics["reward_first"] + 0.05
+    assert card.metrics["held_out_gain"] > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_result_has_what_people_and_programs_read(settings: Any, method: str) -> None:
+    card = train(settings, method)
+    folder = settings.home / "models/rl/r"
+    verify_artifact(folder)
+    resolve(ModelRef(base=settings.model, adapter="models/rl/r"), settings)  # it can be loaded with all that lies in it
+    names = {file.name for file in folder.iterdir()}
+    assert {
+        "adapter_model.safetensors",
+        "rewards.csv",
+        "kl_metrics.json",
+        "samples.jsonl",
+        "curves.png",
+        "report.html",
+        "card.json",
+    } <= names
+    assert ("value_head.safetensors" in names) == (method == "ppo")
+    steps = json.loads((folder / "kl_metrics.json").read_text())["steps"]
+    assert len(steps) >= 2 and card.metrics["kl_last"] == steps[-1]["kl"]
+    assert card.method == method and card.trainable_parameters < card.total_parameters
+    assert "<script" not in (folder / "report.html").read_text() and (folder / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_stopped_and_continued_it_ends_with_the_same_bytes(settings: Any, untouched: Any, method: str) -> None:
+    train(untouched, method, replace=True)
+    calls = iter([False, True, True] + [False] * 1000)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            train(settings, method, should_stop=lambda: next(calls))
+    train(settings, method)
+    assert lines(settings, method) == lines(untouched, method)
+    for name in ("adapter_model.safetensors", "samples.jsonl", "held_out.jsonl", "rewards.csv", "kl_metrics.json"):
+        assert file_sha256(settings.home / "models/rl/r" / name) == file_sha256(untouched.home / "models/rl/r" / name)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_finished_run_is_not_repeated_and_another_is_refused(settings: Any, method: str) -> None:
+    train(settings, method)
+    scorer = FakeScorer(letters)
+    job = state.find_job(config(settings, method), method, scorer, settings)
+    assert job.finished() is not None
+    with pytest.raises(ConfigError, match="temperature"):
+        state.find_job(config(settings, method, temperature=0.5), method, scorer, settings).finished()
+    with pytest.raises(ConfigError, match="reward_version fake-1, now fake-2"):
+        state.find_job(config(settings, method), method, FakeScorer(letters, "fake-2"), settings).finished()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_missing_rewards_are_counted_and_not_taken_as_nothing(settings: Any, method: str) -> None:
+    """Were they 0, the answers that lack a reward would be the worst ones and be unlearnt."""
+    gone = FakeScorer(lambda sample: None if sample.id.endswith(":0") else 0.5)
+    card = train(settings, method, gone, **({"threshold": 0.4} if method == "irs" else {}), held_out_n=0, max_missing=0.5)
+    found = [row["extra"] for row in lines(settings, method) if row["phase"] == "METRICS"]
+    assert all(row["missing"] > 0 and row["reward"] == 0.5 for row in found) and card.metrics["reward_last"] == 0.5
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_too_many_missing_rewards_stop_the_run_and_it_goes_on_later(settings: Any, untouched: Any, method: str) -> None:
+    train(untouched, method, replace=True)
+    tired = FakeScorer(letters)
+    calls, plain = 0, tired.score
+
+    def score(samples: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return plain(samples) if calls < 4 else FakeScorer(lambda sample: None).score(samples)
+
+    tired.score = score  # type: ignore[method-assign]
+    with pytest.raises(ResultError, match="have no reward"):
+        train(settings, method, tired)
+    train(settings, method)
+    assert lines(settings, method) == lines(untouched, method)
+
+
+@pytest.mark.parametrize("method", ["grpo", "ppo"])
+def test_a_broken_step_is_undone_and_counted_and_the_third_ends_the_run(
+    settings: Any, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain: Callable[..., Any] = maths.policy_losses
+    broken_at: set[int] = {2}
+    step = 0
+
+    def losses(logprobs: Any, *args: Any, **kwargs: Any) -> Any:
+        found, stats = plain(logprobs, *args, **kwargs)
+        return (found * math.nan if step in broken_at else found), stats
+
+    def watch(tick: state.Tick) -> None:
+        nonlocal step
+        step = tick.step
+
+    monkeypatch.setattr(maths, "policy_losses", losses)
+    card = train(settings, method, watch=watch)
+    assert card.metrics["broken_steps"] == 1 and bool(all(torch.isfinite(t).all() for t in weights(settings).values()))
+    broken_at = {2, 3, 4}
+    with pytest.raises(ResultError, match="3 steps ended in numbers that are not finite"):
+        train(settings, method, watch=watch, name="other")
+    assert not (settings.home / "models/rl/other").exists()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_lack_of_memory_means_smaller_pieces_of_the_same_step(
+    settings: Any, untouched: Any, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(untouched, method, replace=True)
+    plain, room = Policy.score, 3
+
+    def poor(self: Policy, batch: Any, **kwargs: Any) -> Any:
+        if len(batch.ids) > room and len(batch.targets[0]) != 4:  # the look at one row when a policy is opened may pass
+            raise torch.OutOfMemoryError("no room")
+        return plain(self, batch, **kwargs)
+
+    monkeypatch.setattr(Policy, "score", poor)
+    train(settings, method)
+    for name, tensor in weights(untouched).items():
+        assert torch.allclose(tensor, weights(settings)[name], atol=2e-3), name
+    room = 0
+    with pytest.raises(ResultError, match="not enough memory for a single answer"):
+        train(settings, method, name="none")
+
+
+def test_groups_without_a_difference_teach_nothing(settings: Any) -> None:
+    train(settings, "grpo", FakeScorer(lambda sample: 0.5), beta=0.0)
+    assert all(row["extra"]["flat_groups"] == 4 for row in lines(settings, "grpo") if row["phase"] == "TRAINING")
+    assert all(bool((tensor == 0).all()) for name, tensor in weights(settings).items() if "lora_B" in name)
+
+
+def test_parts_that_are_normalised_one_by_one_are_learnt(settings: Any) -> None:
+    """GDPO on the real mix: a narrow part is heard beside a wide one."""
+    mix = reward_scorer(settings, reward=None)
+    card = train(settings, "grpo", mix, rewards="each", steps=2)
+    said = [row["extra"] for row in lines(settings, "grpo") if "flat_groups" in row.get("extra", {})]
+    assert len(said) == 2 and card.config["rewards"] == "each"
+    with pytest.raises(ConfigError, match="rewards=each needs a mix"):
+        train(settings, "grpo", rewards="each", replace=True)
+
+
+def test_the_first_ratio_of_ppo_is_one_and_later_ones_are_not(settings: Any) -> None:
+    train(settings, "ppo", epochs=3)
+    found = [row["extra"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
+    assert all(abs(row["first_ratio"] - 1) < 1e-4 for row in found)
+    assert any(abs(row["ratio"] - 1) > 1e-4 for row in found)
+
+
+def test_an_epoch_ends_early_when_the_policy_has_moved_far(settings: Any) -> None:
+    train(settings, "ppo", epochs=8, step_kl=1e-6)
+    found = [row["extra"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
+    assert all(row["early_stop"] and row["updates"] < 16 for row in found)
+
+
+@pytest.mark.parametrize(("target", "grows"), [(1e-4, True), (1e4, False)])
+def test_the_weight_of_the_kl_steers_to_its_target(settings: Any, target: float, grows: bool) -> None:
+    train(settings, "ppo", target_kl=target, horizon=100)
+    found = [row["extra"]["beta"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
+    assert (found[-1] > found[1]) == grows and found[0] == 0.02
+
+
+def test_held_out_questions_are_never_trained_on(settings: Any) -> None:
+    both = config(settings, "grpo", held_out="data/processed/train.jsonl", held_out_n=53)
+    plan = grpo.plan(both, FakeScorer(letters), settings)
+    assert not plan.held_out and len(plan.questions) == 53
+    apart = grpo.plan(config(settings, "grpo"), FakeScorer(letters), settings)
+    assert apart.held_out and not {q.ids for q in apart.held_out} & {q.ids for q in apart.questions}
+
+
+def test_every_question_has_its_turn_before_any_comes_again(settings: Any) -> None:
+    plan = grpo.plan(config(settings, "grpo", steps=10), FakeScorer(letters), settings)
+    bench = state.set_up(plan, settings)
+    asked = [question.id for step in range(1, 14) for question in state.questions_of(bench, step, 4)]
+    assert len(set(asked)) == len(asked) == 52 and asked != sorted(asked)
+
+
+def test_a_missing_file_of_questions_says_how_to_make_it(settings: Any) -> None:
+    with pytest.raises(InputError, match="medloop data prompts"):
+        train(settings, "grpo", prompts=None)
+
+
+def test_samples_carry_no_identifiers(settings: Any, tmp_path: Path) -> None:
+    path = tmp_path / "asked.jsonl"
+    path.write_text(json.dumps({"id": "q", "question": "My phone is 13812345678, what now?"}) + "\n")
+    train(settings, "grpo", prompts=str(path))
+    assert "13812345678" not in (settings.home / "models/rl/r/samples.jsonl").read_text()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_run_file_opens_with_its_command_and_holds_every_setting(method: str) -> None:
+    kind, path = METHODS[method][1], Path(__file__).parents[3] / f"configs/{method}.yaml"
+    assert path.read_text().startswith(f"# medloop train {method} --config configs/{method}.yaml\n")
+    found = build(kind, file=path, pairs=(), flags={}, defaults={})
+    assert found == kind(adapter="sft") and set(read_yaml(path)) == set(kind.model_fields)
+    assert all(field.description and field.description.endswith(".") for field in kind.model_fields.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_learns_on_a_base_in_four_bits(settings: Any, method: str) -> None:
+    pytest.importorskip("bitsandbytes")
+    card = train(settings, method, load_in_4bit=True)
+    assert card.config["load_in_4bit"] and card.metrics["kl_last"] != 0.0
+    assert card.total_parameters == train(settings, method, name="whole").total_parameters
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_server_may_sample(settings: Any, method: str) -> None:
+    with RolloutServer(ModelRef(base=settings.model), settings) as server:
+        card = train(settings, method, rollout_url=server.url, temperature=0.8)
+        assert not server.adapters and len(set(server.loaded)) >= card.config.get("steps", card.config.get("n_iterations"))
+    said = [row["extra"]["drift"] for row in lines(settings, method) if "drift" in row.get("extra", {})]
+    assert len(said) == (0 if method == "irs" else 4) and all(drift < 1e-4 for drift in said)
+    assert card.config["rollouts"] == "vllm" and "rollout_url" not in card.config
+    assert not list((settings.home / f"jobs/train_{method}-r/rollout").iterdir())
+
+
+@pytest.mark.parametrize("wrong", ["deaf", "raw"])
+def test_a_server_that_samples_something_else_is_found_out_before_it_teaches(settings: Any, wrong: str, small_base: Path) -> None:
+    train(settings, "grpo", steps=2, learning_rate=0.1)
+    adapter = {"adapter": "models/rl/r", "name": "second", "temperature": 0.5}
+    more = {wrong: True}
+    with (
+        RolloutServer(ModelRef(base=settings.model), settings, **more) as server,
+        pytest.raises(ConfigError, match="does not sample this policy"),
+    ):
+        train(settings, "grpo", rollout_url=server.url, **adapter)
+
+
+def test_the_teachers_cost_is_kept_step_by_step_also_over_a_stop(settings: Any) -> None:
+    teacher = SimpleNamespace(calls=0, tokens=0, spent=0.0)
+
+    def judged(sample: Sample) -> float:
+        teacher.calls, teacher.tokens, teacher.spent = teacher.calls + 1, teacher.tokens + 100, teacher.spent + 0.001
+        return letters(sample)
+
+    scorer = FakeScorer(judged)
+    scorer.given = {"teacher": teacher}
+    calls = iter([False, True] + [False] * 100)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, "ppo", scorer, should_stop=lambda: next(calls))
+    train(settings, "ppo", scorer)
+    table = (settings.home / "models/rl/r/teacher_usage.csv").read_text().splitlines()
+    assert table == ["step,calls,tokens,usd", "0,6,600,0.006000", "1,16,1600,0.016000", "2,22,2200,0.022000",
+                     "3,16,1600,0.016000", "4,22,2200,0.022000"]  # fmt: skip
+    train(settings, "ppo", name="alone", replace=True)
+    assert (settings.home / "models/rl/alone/teacher_usage.csv").read_text() == "step,calls,tokens,usd\n"
+
+
+def test_every_held_out_check_is_audited_against_the_first(settings: Any) -> None:
+    plan = state.plan(
+        config(settings, "grpo"), "grpo", scorer := FakeScorer(letters), settings,
+        state.find_job(config(settings, "grpo"), "grpo", scorer, settings),
+        audit=lambda before, now: [f"{len(before)} and {len(now)}", before[0][0].id, str(now[0][1].value)],
+    )  # fmt: skip
+    card = grpo.run(plan, settings)
+    said = [row["extra"]["alarms"] for row in lines(settings, "grpo") if "alarms" in row.get("extra", {})]
+    assert len(said) == 2 and all(words[:2] == ["6 and 6", "r0"] for words in said) and said[0][2] != said[1][2]
+    assert card.metrics["alarms"] == 3 and "6 and 6" in (settings.home / "models/rl/r/report.html").read_text()
+
+
+def test_a_reward_for_brevity_alone_raises_the_panels_alarm(settings: Any) -> None:
+    scorer = FakeScorer(lambda sample: max(1 - len(sample.answer or "") / 40, 0.0))
+    wish = config(settings, "grpo", steps=10, prompts_per_step=8, samples=8, max_new_tokens=40, learning_rate=0.05, beta=0.0)
+    job = state.find_job(wish, "grpo", scorer, settings)
+    card = grpo.run(state.plan(wish, "grpo", scorer, settings, job, audit=rl_audit(1)), settings)
+    assert card.metrics["length_last"] < 0.5 * card.metrics["length_first"]
+    assert card.metrics["alarms"] >= 1 and "length" in (settings.home / "models/rl/r/report.html").read_text().lower()
