@@ -12,7 +12,7 @@ from medloop.web.forms import AXES
 from medloop.web.words import SLOT, Words, table
 
 WEB = Path(render.__file__).parent
-SOURCES = [*WEB.glob("templates/*.html"), *WEB.glob("*.py"), *(WEB.parent / "api").rglob("*.py")]
+SOURCES = [*WEB.glob("templates/*.html"), *WEB.rglob("*.py")]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
 # Keys that are put together from a name: what they start with.
 MADE = (

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.api.deps import store_of
 from medloop.api.limits import one_more
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Consent
@@ -28,7 +29,6 @@ from medloop.jobs.job_row import OVER
 from medloop.privacy import consent as consents_of
 from medloop.privacy.erasure.erase import LONGEST_REASON, known
 from medloop.privacy.erasure.erase import Request as Erasure
-from medloop.store.db import Store
 from medloop.store.records import consents
 from medloop.store.records import crud as records
 
@@ -253,11 +253,6 @@ def _place(request: Request, caller: Caller) -> AbstractContextManager[None]:
     settings = store_of(request).settings
     waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits and row.stage == "BUILD")  # noqa: E731
     return one_more(caller.user_id, waiting, each=settings.jobs_waiting_each, in_all=settings.jobs_waiting)
-
-
-def store_of(request: Request) -> Store:
-    found: Store = request.app.state.store
-    return found
 
 
 def _shown(one: Consent) -> ConsentAnswer:

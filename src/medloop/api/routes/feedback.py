@@ -12,13 +12,12 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.api.deps import ingest_of, store_of
 from medloop.api.limits import cost_of
 from medloop.api.policy import OWN_ONLY, Caller, allow
 from medloop.api.quick_route import QuickRoute
 from medloop.feedback.submit import batch, submit
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
-from medloop.store.db import Store
-from medloop.store.records.group_commit import Ingest
 
 router = APIRouter(prefix="/api/v1", tags=["feedback"], route_class=QuickRoute)
 
@@ -100,16 +99,6 @@ _LINES: Json = {
         "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": batch.EXAMPLE}},
     }
 }
-
-
-def ingest_of(request: Request) -> Ingest:
-    found: Ingest = request.app.state.ingest
-    return found
-
-
-def store_of(request: Request) -> Store:
-    found: Store = request.app.state.store
-    return found
 
 
 def sender(caller: Caller) -> submit.Sender:

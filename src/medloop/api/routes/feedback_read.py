@@ -18,9 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from medloop.api import metrics
+from medloop.api.deps import ingest_of, store_of
 from medloop.api.errors import answer
 from medloop.api.policy import OWN_ONLY, Caller, NothingHereError, allow
-from medloop.api.routes.feedback import REFUSED, ingest_of, store_of
+from medloop.api.routes.feedback import REFUSED
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference
 from medloop.feedback import incidents, listing
 from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, Filter, PreferenceFilter, Reader

@@ -16,9 +16,10 @@ from fastapi import Path as InPath
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.api.deps import store_of
 from medloop.api.errors import answer
 from medloop.api.policy import Caller, NothingHereError, allow
-from medloop.api.routes.feedback import REFUSED, store_of
+from medloop.api.routes.feedback import REFUSED
 from medloop.errors import InputError
 from medloop.feedback.review import quarantine_marks
 from medloop.feedback.submit.bodies import Id

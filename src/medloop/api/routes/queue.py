@@ -11,13 +11,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.api.deps import store_of
 from medloop.api.policy import Caller, NothingHereError, allow
 from medloop.contracts import utc_now
 from medloop.contracts.queue import QueueContent
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.review import queue
 from medloop.jobs.job_row import StateError
-from medloop.store.db import Store
 from medloop.store.records.review_queue import LapsedError, UnknownItemError
 
 router = APIRouter(prefix="/api/v1", tags=["queue"])
@@ -63,11 +63,6 @@ class Stats(BaseModel):
     turns: dict[str, int]
     given_lately: dict[str, int]
     oldest_open: datetime | None
-
-
-def store_of(request: Request) -> Store:
-    found: Store = request.app.state.store
-    return found
 
 
 @router.get("/queue/next", response_model=Item, responses={204: {"description": "Nothing for you now."}})

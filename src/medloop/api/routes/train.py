@@ -9,23 +9,18 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
 
 from medloop.api import policy
+from medloop.api.deps import settings_of
 from medloop.api.limits import one_more
 from medloop.contracts import TrainRequest
 from medloop.jobs import queue, requests
 from medloop.jobs.check_settings import MisfitError
 from medloop.jobs.job_row import shown
-from medloop.settings import Settings
 
 router = APIRouter(prefix="/api/train", tags=["train"])
 
 Json = dict[str, Any]
 Caller = Annotated[policy.Caller, Depends(policy.allow("engineer", "admin", scope="jobs"))]
 FULL: dict[int | str, Json] = {429: {"description": "Too many jobs wait already; Retry-After says when to send it again"}}
-
-
-def settings_of(request: Request) -> Settings:
-    found: Settings = request.app.state.settings
-    return found
 
 
 def _place(request: Request, caller: policy.Caller) -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
+from medloop.api.deps import access_of, ingest_of, store_of
 from medloop.api.policy import Caller, ForbiddenError, NothingHereError, allow
 from medloop.contracts import utc_now
 from medloop.errors import InputError
@@ -17,11 +18,10 @@ from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, mea
 from medloop.feedback.review import queue
 from medloop.store import audit, passwords
 from medloop.store.records import quarantine, users
-from medloop.store.records.group_commit import Ingest
 from medloop.store.records.history import own_records
 from medloop.store.records.users import ROLES
 from medloop.web import dashboard, history
-from medloop.web.pages.session import Fields, go, show, store_of, words_of
+from medloop.web.pages.session import Fields, go, show, words_of
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
@@ -77,8 +77,9 @@ def _measured(request: Request, days: int) -> FeedbackMetrics:
 
 @router.post("/incidents/{incident_id}/close")
 async def close_incident(request: Request, caller: Closer, incident_id: str, form: Fields) -> Response:
-    ingest: Ingest = request.app.state.ingest
-    await ingest.stored(incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", "")))
+    await ingest_of(request).stored(
+        incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
+    )
     request.app.state.measured.clear()
     return go("/web/dashboard")
 
@@ -124,7 +125,7 @@ def change_user(request: Request, caller: Admin, user_id: str, change: str) -> R
     if user_id == caller.user_id:
         raise ForbiddenError("Nobody disables themselves", "Ask another admin")
     users.change_user(store, found, disabled=change == "disable", actor=caller.user_id)
-    request.app.state.access.forget()
+    access_of(request).forget()
     return go("/web/users")
 
 

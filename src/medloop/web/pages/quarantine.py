@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
+from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.api.routes.quarantine import KIND, STATE, for_review, opened_for_review
 from medloop.feedback.review import quarantine_marks as scan
@@ -18,7 +19,7 @@ from medloop.store.db import Store
 from medloop.store.records import quarantine, users
 from medloop.store.records.quarantine import REASONS, Opened, State
 from medloop.web import quarantine_text
-from medloop.web.pages.session import Fields, go, show, store_of, words_of
+from medloop.web.pages.session import Fields, go, show, words_of
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 

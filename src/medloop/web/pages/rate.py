@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from medloop.api.deps import ingest_of, store_of
 from medloop.api.limits import TooFastError
 from medloop.api.policy import Caller, NothingHereError, allow
 from medloop.contracts import Trace, utc_now
@@ -24,14 +25,13 @@ from medloop.feedback.submit import submit as record
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody
 from medloop.store.db import Store
 from medloop.store.records.audited_read import get_audited
-from medloop.store.records.group_commit import Ingest
 from medloop.store.records.history import Kind as OwnKind
 from medloop.store.records.history import own_record
 from medloop.store.records.review_queue import LapsedError, Leased, UnknownItemError, held, turns_of
 from medloop.store.records.write_request import KeyReusedError, Stored
 from medloop.web import forms
 from medloop.web.forms import Form, Source
-from medloop.web.pages.session import Fields, go, show, store_of, words_of
+from medloop.web.pages.session import Fields, go, show, words_of
 from medloop.web.words import Words
 
 router = APIRouter(prefix="/web", include_in_schema=False)
@@ -225,8 +225,7 @@ def _body(
 
 async def _store(request: Request, caller: Caller, body: FeedbackBody | PreferenceBody | CorrectionBody, once: str) -> Stored:
     request.app.state.buckets.take(caller.credential)
-    ingest: Ingest = request.app.state.ingest
-    return await ingest.stored(
+    return await ingest_of(request).stored(
         record.hand_in(
             store_of(request), body, record.Sender(caller.user_id, by_queue=caller.role == "annotator"), key=f"web:{once}"
         )

@@ -12,10 +12,9 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from medloop.api.auth import Access
+from medloop.api.deps import access_of, store_of
 from medloop.api.policy import Caller, NothingHereError, allow, cookie_name, is_public, read_form, session_token
 from medloop.store import passwords
-from medloop.store.db import Store
 from medloop.store.records import users
 from medloop.store.records.users import ROLES
 from medloop.web import render
@@ -27,16 +26,6 @@ router = APIRouter(include_in_schema=False)
 YEAR_S = 365 * 24 * 3600
 Fields = Annotated[dict[str, str], Depends(read_form)]
 Anyone = Annotated[Caller, Depends(allow(*ROLES, scope=None))]
-
-
-def store_of(request: Request) -> Store:
-    found: Store = request.app.state.store
-    return found
-
-
-def access_of(request: Request) -> Access:
-    found: Access = request.app.state.access
-    return found
 
 
 def address_of(request: Request) -> str:
