@@ -15,7 +15,6 @@ import typer
 import typer.core
 
 from medloop import __version__
-from medloop.cli import ui
 
 # Every command with its file in this folder and its line in `medloop --help`. A file is imported when its command is used, so
 # `medloop --help` is quick and files import what they need at their top.
@@ -110,6 +109,8 @@ def _global(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
+    from medloop.cli import ui  # loads rich and pydantic, which `medloop --help` does without
+
     ui.remember_flags(home, set_ or [])
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from medloop.cli import ui
 from medloop.contracts import DatasetCard
@@ -19,7 +15,6 @@ from medloop.data.feedback.build import FeedbackConfig, write_preferences
 from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, held_back, read_card
 from medloop.data.prepare.prepare import prepare as run
 from medloop.data.prepare.split import SPLITS
-from medloop.data.progress import Step
 from medloop.data.prompts import PROMPTS, make_prompts
 from medloop.data.sources.import_files import Options, import_files, list_sources
 from medloop.knobs import build as read_knobs
@@ -117,13 +112,11 @@ def list_() -> None:
     if not sources:
         ui.say("No sources yet. Import some with: medloop data import FILE --name NAME")
         return
-    lines = [("source", "rows", "rejected", "sha256", "licence", "read as")]
+    rows = []
     for source in sources:
         how = f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
-        lines.append((source.name, f"{source.rows:,}", f"{source.rejected_rows:,}", source.sha256[7:19], source.licence, how))
-    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-    for line in lines:
-        ui.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        rows.append((source.name, f"{source.rows:,}", f"{source.rejected_rows:,}", source.sha256[7:19], source.licence, how))
+    ui.table(("source", "rows", "rejected", "sha256", "licence", "read as"), rows)
     if (workspace.processed / CARD).is_file():
         card = read_card(workspace)
         files = ", ".join(f"{split} {card.files[split].rows:,}" for split in SPLITS)
@@ -160,7 +153,9 @@ def prepare(
     flags = {"dev": dev, "test": test, "gold": gold, "red": red, "scrub": scrub}
     chosen = build(PrepareConfig, file=config, pairs=set_ or (), flags=flags)
     with open_audit_trail(settings) as trail:
-        card = run(settings.workspace, chosen, seed=settings.seed if seed is None else seed, names=source or (), progress=_bar)
+        card = run(
+            settings.workspace, chosen, seed=settings.seed if seed is None else seed, names=source or (), progress=ui.progress
+        )
         trail.enter("dataset", settings.workspace.processed, card)
     for split, entry in card.files.items():
         ui.say(f"{entry.rows:>9,}  {entry.path:<16}{_shares(card.languages[split], entry.rows)}")
@@ -242,7 +237,7 @@ def build(
     chosen = read_knobs(FeedbackConfig, file=config, pairs=set_ or (), flags=flags)
     with open_store(settings) as store:
         seed = settings.seed if seed is None else seed
-        built = build_from_feedback(store, chosen, seed=seed, actor=actor(), progress=_bar)
+        built = build_from_feedback(store, chosen, seed=seed, actor=actor(), progress=ui.progress)
     for file, entry in built.card.files.items():
         ui.say(f"{entry.rows:>9,}  {file}")
     used = sum(fates.get("used", 0) for fates in built.card.records.values())
@@ -277,7 +272,7 @@ def prepare_preferences(
     with open_store(other) as store:
         seed = settings.seed if seed is None else seed
         output = output.expanduser().absolute()
-        train, test = write_preferences(store, output, chosen, seed=seed, actor=actor(), progress=_bar)
+        train, test = write_preferences(store, output, chosen, seed=seed, actor=actor(), progress=ui.progress)
     ui.say(f"{train + test:,} pairs in {ui.shown(output)}: {train:,} train, {test:,} test.")
 
 
@@ -296,13 +291,3 @@ def card(
 
 def _shares(languages: dict[Any, int], rows: int) -> str:
     return ", ".join(f"{language} {count / rows:.0%}" for language, count in languages.items() if count)
-
-
-@contextmanager
-def _bar(phase: str, total: int) -> Iterator[Step]:
-    """A bar on stderr, where somebody is looking at it."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, refresh_per_second=4) as progress:
-        task = progress.add_task(phase, total=total)
-        yield lambda count: progress.advance(task, count)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from medloop.cli import ui
 from medloop.contracts import ModelRef, canonical_json
@@ -83,21 +82,13 @@ def build(
 
     changes = {name: value for name, value in {"rows": rows, "epochs": epochs, "seed": seed}.items() if value is not None}
     device = str(device_of(ui.resolved(must_exist=False).settings))
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.3f}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=ui.messages()) as progress:
-        bar = progress.add_task("training", total=None, loss=0.0)
+    with ui.progress("Training") as bar:
         card = build_model(
             BuildConfig.model_validate(changes),
             output,
             device=device,
             replace=replace,
-            report=lambda step, steps, loss: progress.update(bar, completed=step, total=steps, loss=loss),
+            report=lambda step, steps, loss: bar.update(step, steps, f"loss {loss:.3f}"),
         )
     ui.say(f"{card.total_parameters:,} parameters, loss {card.metrics['loss']:.3f}, in {ui.shown(output)}.")
     ui.say(f"Try it: medloop embedded sample --model {ui.shown(output)}")

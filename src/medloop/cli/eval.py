@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from medloop.cli import ui
 from medloop.contracts import EvalReport, ModelRef
@@ -71,7 +68,7 @@ def evaluate(
     )
     models, files = [_model(spec) for spec in model or ()], predictions or []
     title, markdown = _where(settings, name, output, models, files)
-    with open_audit_trail(settings) as trail, _progress() as bar:
+    with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
         done = evaluate_models(
             settings,
             models=models,
@@ -80,7 +77,7 @@ def evaluate(
             config=config,
             name=title,
             markdown=markdown,
-            progress=lambda label: _task(bar, label),
+            progress=lambda label: lambda done, total: bar.update(done, total, label),
         )
         trail.note("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
@@ -112,31 +109,16 @@ def _where(settings: Settings, name: str, output: Path | None, models: list[Mode
     return made, settings.workspace.reports / "eval" / folder / "eval_report.md"
 
 
-def _progress() -> Progress:
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=ui.messages(), transient=True)
-
-
-def _task(bar: Progress, label: str) -> Callable[[int, int], None]:
-    task = bar.add_task(label, total=None)
-    return lambda done, total: bar.update(task, completed=done, total=total)
-
-
 def _show(report: EvalReport) -> None:
     """The results and the verdicts as tables."""
     penalties = report.config["penalties"]
-    table = Table(
-        "split", "model", *(f"{name} {'↓' if name in penalties else '↑'}" for name in report.rules), "n", box=None, pad_edge=False
-    )
+    rows = []
     for split in dict.fromkeys(split for result in report.results for split in result.metrics):
         for result in (result for result in report.results if split in result.metrics):
-            found = result.metrics[split]
-            asked = max((interval.n + interval.missing for interval in found.values()), default=0)
-            table.add_row(split, result.label, *(cell(found.get(name)) for name in report.rules), str(asked))
-    console = ui.console()
-    console.width = max(console.width, 120)  # intervals that break over two lines cannot be read
-    console.print(table)
+            intervals = result.metrics[split]
+            questions = max((interval.n + interval.missing for interval in intervals.values()), default=0)
+            rows.append((split, result.label, *(cell(intervals.get(name)) for name in report.rules), str(questions)))
+    ui.table(("split", "model", *(f"{name} {'↓' if name in penalties else '↑'}" for name in report.rules), "n"), rows)
     for difference in report.differences:
         change = difference.difference.mean
         if change is not None and difference.verdict != "no clear difference":

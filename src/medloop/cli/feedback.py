@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from medloop.cli import ui
 from medloop.data.feedback.build import FeedbackConfig
@@ -93,20 +92,14 @@ def _time(text: str) -> datetime:
 
 
 def _show(found: FeedbackMetrics) -> None:
-
-    console = ui.console()
-    console.width = max(console.width, 130)
-    for header, rows in (
+    for columns, rows in (
         (("", ""), report.summary(found)),
         (report.AGREEMENT, report.agreement_rows(found)),
         (report.RATERS, report.rater_rows(found)),
         (report.COVERAGE, report.coverage_rows(found)),
     ):
         if rows:
-            table = Table(*header, box=None, pad_edge=False, show_header=bool(header[0]))
-            for row in rows:
-                table.add_row(*row)
-            console.print(table, markup=False)
+            ui.table(columns, rows)
             ui.say()
     for line in report.alert_lines(found):
         ui.say(f"LOOK  {line}")
@@ -161,13 +154,12 @@ def list_(
     if json_:
         ui.say(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    console = ui.console()
-    console.width = max(console.width, 130)
-    table = Table("item", "kind", "state", "risk", "priority", "rated", "why", box=None, pad_edge=False)
+    cells = []
     for row in rows:
         why = ", ".join(f"{name} {value:.2f}" for name, value in sorted(row.reasons.items(), key=lambda pair: -pair[1]))
-        table.add_row(row.item_id, row.kind, row.state, row.stratum, f"{row.priority:.2f}", f"{row.done}/{row.raters}", why)
-    console.print(table, markup=False)
+        rated = f"{row.done}/{row.raters}"
+        cells.append((row.item_id, row.kind, row.state, row.stratum, f"{row.priority:.2f}", rated, why))
+    ui.table(("item", "kind", "state", "risk", "priority", "rated", "why"), cells)
     if not rows:
         ui.say(f"No items ({state}).")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from medloop.cli import ui
 from medloop.contracts import utc_now
@@ -68,11 +67,8 @@ def _draw(files: list[Path], week: str, n: int, everything: bool, output: Path |
 
 
 def _show(done: Inspection, pool: Pool) -> None:
-
-    table = Table("group", "there are", "drawn", box=None, pad_edge=False)
-    for group, (there, drawn) in done.groups.items():
-        table.add_row(group, str(there), str(drawn))
-    ui.console().print(table)
+    groups = [(group, str(there), str(drawn)) for group, (there, drawn) in done.groups.items()]
+    ui.table(("group", "there are", "drawn"), groups)
     if pool.scored_now:
         ui.say(f"{pool.scored_now} answers had no score on file and were scored now, by the rules alone.")
     if pool.scores_without_answer:

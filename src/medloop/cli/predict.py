@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from medloop.cli import ui
 from medloop.contracts import ModelRef
@@ -49,12 +48,9 @@ def predict(
     flags = {"temperature": temperature, "max_new_tokens": max_new_tokens, "seed": seed}
     sampling = build(Sampling, file=None, pairs=(), flags=flags, defaults={"seed": settings.seed})
     ref, began = ModelRef(base=model or settings.model, adapter=adapter), time.monotonic()
-    columns = (TextColumn("answering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=ui.messages(), transient=True) as bar:
-        task = bar.add_task("", total=None)
+    with ui.progress("Answering") as bar:
         done = answer(
-            source, output, ref, sampling, settings, batch_size=batch_size, replace=replace,
-            progress=lambda at, total: bar.update(task, completed=at, total=total),
+            source, output, ref, sampling, settings, batch_size=batch_size, replace=replace, progress=bar.update,
         )  # fmt: skip
     seconds = time.monotonic() - began
     there = f", {done.already_there:,} were there already" if done.already_there else ""

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
 from medloop.cli import reward_weights, ui
@@ -65,11 +63,10 @@ def score(
     settings, mix = ui.settings(), _config(config, set_)
     target = (output or file.parent / f"{file.stem}_scores.jsonl").expanduser().absolute()
     given = given_parts(settings, sources(with_))
-    with open_audit_trail(settings) as trail, Progress(console=ui.messages(), transient=True) as bar:
-        task = bar.add_task("scoring", total=None)
+    with open_audit_trail(settings) as trail, ui.progress("Scoring") as bar:
         summary, conflicts = score_answers(
             settings, source=file, output=target, config=mix, given=given, keep=trail.store if store else None,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=bar.update,
         )  # fmt: skip
         trail.note("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
     _show_summary(summary, mix)
@@ -116,12 +113,12 @@ def rules(
     mix = build_mix(_config(config, set_))
     target = (output or ui.settings().workspace.rl / "reward_rules.md").expanduser().absolute()
     atomic_write(target, rulebook(mix))
-    table = Table("part", "weight", "good is", "version", box=None, pad_edge=False)
+    rows = []
     for name, part in mix.config.parts.items():
         found = mix.rules.get(name) or mix.given.get(name)
         low = found.penalty if found else part.weight < 0
-        table.add_row(name, f"{part.weight:+g}", "low" if low else "high", found.version if found else "declared absent")
-    ui.console().print(table)
+        rows.append((name, f"{part.weight:+g}", "low" if low else "high", found.version if found else "declared absent"))
+    ui.table(("part", "weight", "good is", "version"), rows)
     ui.say(f"R = {formula(mix)}   (version {mix.version})")
     ui.say(f"Definitions: {ui.shown(target)}")
 
@@ -151,14 +148,13 @@ def _sample(file: Path | None, id: str | None, question: str | None, answer: str
 
 
 def _show_summary(summary: FileSummary, mix: MixConfig) -> None:
-
-    table = Table("part", "weight", "mean", "scored", "does not apply", "missing", box=None, pad_edge=False)
+    rows: list[tuple[str | Text, ...]] = []
     for name, part in summary.parts.items():
         counts = (str(part.scored), str(part.does_not_apply), str(part.missing))
-        table.add_row(name, f"{mix.parts[name].weight:+g}", _number(part.mean), *counts)
-    had = summary.answers - summary.missing
-    table.add_row("reward", "", _number(summary.mean), str(had), "0", str(summary.missing), style="bold")
-    ui.console().print(table)
+        rows.append((name, f"{mix.parts[name].weight:+g}", _number(part.mean), *counts))
+    total = ("reward", "", _number(summary.mean), str(summary.answers - summary.missing), "0", str(summary.missing))
+    rows.append(tuple(Text(cell, style="bold") for cell in total))
+    ui.table(("part", "weight", "mean", "scored", "does not apply", "missing"), rows)
 
 
 def _number(value: float | None) -> str:
@@ -172,15 +168,14 @@ def _show_reward(sample: Sample, reward: Reward) -> None:
     for where, text in (("question", sample.question), ("answer", sample.answer or "")):
         console.print(Text(f"{where}:", style="bold"))
         console.print(_marked(text, where, reward.parts, colours))
-    table = Table("part", "value", "weight", "reason", "words", box=None, pad_edge=False)
+    rows = []
     for part in reward.parts:
         value = getattr(part, "value", None) if getattr(part, "applies", True) else None
         weight = reward.weights.get(part.name)
         words = ", ".join(dict.fromkeys(_words(sample, span) for span in getattr(part, "spans", ())))
-        cells = (_number(value), "–" if weight is None else f"{weight:+.3f}", Text(part.reason), Text(words))
-        table.add_row(Text(part.name, style=colours[part.name]), *cells)
-    console.width = max(console.width, 120)
-    console.print(table)
+        cells = (_number(value), "–" if weight is None else f"{weight:+.3f}", part.reason, words)
+        rows.append((Text(part.name, style=colours[part.name]), *cells))
+    ui.table(("part", "value", "weight", "reason", "words"), rows)
     left_out = f" ({reward.reason})" if reward.reason else ""
     ui.say(f"reward {_number(reward.value)}{left_out}, version {reward.version}")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from medloop.cli import ui
 from medloop.errors import ResultError
@@ -59,38 +58,29 @@ def panel(
     reward = build(MixConfig, file=mix, flags={})
     given = given_parts(settings, {name.strip(): source.strip() for name, _, source in (w.partition("=") for w in with_ or ())})
     with open_audit_trail(settings) as trail:
-        found = hacking_panel(
+        result = hacking_panel(
             scores=scores, held_out=held_out or [], answers=answers or [], mix=reward, given=given, config=bounds
         )
-        folder = (output or settings.workspace.reports / "panel" / file_name(found.rounds[-1].name)).expanduser().absolute()
-        write(found, folder)
-        trail.note("reward.panel", folder, rounds=len(found.rounds), alarms=len(found.alarms))
-    _show(found)
+        folder = (output or settings.workspace.reports / "panel" / file_name(result.rounds[-1].name)).expanduser().absolute()
+        write(result, folder)
+        trail.note("reward.panel", folder, rounds=len(result.rounds), alarms=len(result.alarms))
+    _show(result)
     ui.say(f"Panel: {ui.shown(folder)} (panel.html, panel.md, panel.json)")
-    if found.alarms and fail_on_alarm:
+    if result.alarms and fail_on_alarm:
         raise ResultError(
-            f"{len(found.alarms)} alarms of the reward-hacking panel", "Read the answers with the highest reward first"
+            f"{len(result.alarms)} alarms of the reward-hacking panel", "Read the answers with the highest reward first"
         )
 
 
-def _show(found: Panel) -> None:
-
-    console = ui.console()
-    console.width = max(console.width, 120)
-    shown = Table("measure", *(one.name for one in found.rounds), box=None, pad_edge=False)
-    for row in table(found):
-        shown.add_row(*row)
-    console.print(shown)
-    if found.probes is not None:
-        probes = Table("null answer", "mean", "highest", "missing", box=None, pad_edge=False)
-        for line in probe_table(found):
-            probes.add_row(*line)
-        console.print()
-        console.print(probes)
+def _show(result: Panel) -> None:
+    ui.table(("measure", *(round_.name for round_ in result.rounds)), table(result))
+    if result.probes is not None:
+        ui.say()
+        ui.table(("null answer", "mean", "highest", "missing"), probe_table(result))
     ui.say()
-    if said := caution(found):
-        ui.say(said)
-    for alarm in found.alarms:
+    if warning := caution(result):
+        ui.say(warning)
+    for alarm in result.alarms:
         ui.say(f"ALARM {alarm.words}")
-    if not found.alarms:
+    if not result.alarms:
         ui.say("No alarms.")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from medloop.cli import ui
 from medloop.errors import ConfigError
@@ -46,13 +45,9 @@ def weights(
 
 
 def _show(title: str, state: DwState) -> None:
-
     names = list(state.config.initial_weights)
-    table = Table(
-        "round", *names, *(f"w({name})" for name in names), box=None, pad_edge=False, title=title or None, title_justify="left"
-    )
-    table.add_row("start", *("" for _ in names), *(f"{state.config.initial_weights[name]:.3f}" for name in names))
+    rows = [("start", *("" for _ in names), *(f"{state.config.initial_weights[name]:.3f}" for name in names))]
     for number, done in enumerate(state.rounds, start=1):
         means = (f"{done.means[name]:.3f}" if name in done.means else "–" for name in names)
-        table.add_row(str(number), *means, *(f"{done.weights[name]:.3f}" for name in names))
-    ui.console().print(table)
+        rows.append((str(number), *means, *(f"{done.weights[name]:.3f}" for name in names)))
+    ui.table(("round", *names, *(f"w({name})" for name in names)), rows, title=title)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from medloop.cli import ui
 from medloop.errors import ConfigError, IntegrityError
@@ -77,7 +74,7 @@ def show_keys() -> None:
         master, keys = list_keys(store)
     ui.say(f"Master key {master.id}, from {master.origin}")
     rows = [(k.key_id, k.purpose, f"{k.created:%Y-%m-%d %H:%M:%S}Z", f"{k.rows:,}", "yes" if k.in_use else "") for k in keys]
-    _print_table(("key", "for", "made", "rows", "new rows"), rows)
+    ui.table(("key", "for", "made", "rows", "new rows"), rows)
 
 
 @keys_app.command("rotate")
@@ -159,20 +156,7 @@ def show_audit(
     for row in rows:
         detail = ", ".join(f"{name}={value}" for name, value in row["detail"].items())
         cells.append((str(row["seq"]), row["timestamp"], row["actor"], row["action"], row["subject"], detail))
-    _print_table(("row", "time", "actor", "action", "subject", "detail"), cells)
-
-
-def _print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns side by side, ids whole: they are there to be copied."""
-    lines = [header, *(tuple(map(_printable, row)) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        ui.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _printable(text: str) -> str:
-    """Ids come from clients: what could steer a terminal is shown as a box."""
-    return "".join(char if char.isprintable() else "\N{WHITE SQUARE}" for char in text)
+    ui.table(("row", "time", "actor", "action", "subject", "detail"), cells)
 
 
 def _master_from(variable: str) -> MasterKey:
@@ -184,8 +168,5 @@ def _master_from(variable: str) -> MasterKey:
 
 
 def _reencrypt(store: Store) -> int:
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Re-encrypting", total=rows_to_reencrypt(store))
-        return reencrypt(store, actor=actor(), progress=lambda rows: bar.update(task, advance=rows))
+    with ui.progress("Re-encrypting", rows_to_reencrypt(store)) as bar:
+        return reencrypt(store, actor=actor(), progress=bar)

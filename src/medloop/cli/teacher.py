@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from medloop.cli import ui
 from medloop.contracts import Record
@@ -62,9 +59,9 @@ def judge(
     items = read_items(file, questions=questions or (), limit=n)
     target = output or settings.workspace.rl / f"teacher_scores_{file.stem}.jsonl"
     with open_audit_trail(settings) as trail:
-        with _bar() as progress:
+        with ui.progress("Judging") as bar:
             run = stage.judge_all(
-                items, wish, key=teacher_key(settings), files=stage.Files.of(settings.workspace), progress=progress
+                items, wish, key=teacher_key(settings), files=stage.Files.of(settings.workspace), progress=bar.update
             )
         jsonl.write(target, stage.rows(run))
         trail.note("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
@@ -97,14 +94,14 @@ def review(
     records = _records(settings, split or ["gold", "red"], n)
     target = output or settings.workspace.reports / "teacher/review.md"
     with open_audit_trail(settings) as trail:
-        with _bar() as progress:
+        with ui.progress("Judging") as bar:
             done = stage.review(
                 records,
                 wish,
                 key=teacher_key(settings),
                 files=Files.of(settings.workspace),
                 report=target,
-                progress=progress,
+                progress=bar.update,
             )
         trail.note("teacher.review", target, judged=len(done.run.judgements), proposed=done.proposed)
     _report(done.run)
@@ -130,8 +127,8 @@ def probe(
     wish = _config(config, set_, model=model, base_url=base_url)
     files = Files.of(settings.workspace)
     with open_audit_trail(settings) as trail:
-        with _bar() as progress:
-            done = stage.probe(wish, key=teacher_key(settings), files=files, accept=accept, progress=progress)
+        with ui.progress("Judging") as bar:
+            done = stage.probe(wish, key=teacher_key(settings), files=files, accept=accept, progress=bar.update)
         trail.note("teacher.probe", files.judgements.with_name(stage.PROBES), alarms=len(done.alarms), accepted=accept)
     _report(done.run)
     shift = "no earlier probe to compare with" if done.shift is None else f"moved by {done.shift:+.3f} since {done.baseline}"
@@ -210,12 +207,3 @@ def _raise_if_poor(run: Run, config: TeacherConfig) -> None:
             f"Empty answers scored {run.null_mean:.2f} on average (at most {NULL_CEILING} is sound)",
             "Do not train on these scores; look at the teacher's critiques and run 'medloop teacher probe'",
         )
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None]]:
-
-    columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=ui.messages(), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, wanted: bar.update(task, completed=done, total=wanted)

@@ -1,27 +1,30 @@
-"""What the commands share: settings from the global flags, and plain printing."""
+"""What the commands share: the settings behind the global flags, plain printing, one progress bar, one table."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column, Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from medloop.settings import Resolved, Settings
+from medloop.knobs import split_pairs
+from medloop.settings import Resolved, Settings, resolve
 
 _flags: dict[str, Any] = {}  # what stood before the command: `medloop --home DIR --set seed=7 data prepare`
 
 
 def remember_flags(home: Path | None, pairs: list[str]) -> None:
     _flags.clear()
-    if pairs:
-        from medloop.knobs import split_pairs
-
-        _flags.update(split_pairs("--set", pairs))
+    _flags.update(split_pairs("--set", pairs))
     if home is not None:
         _flags["home"] = home
 
@@ -31,8 +34,6 @@ def given_flags() -> dict[str, Any]:
 
 
 def resolved(*, must_exist: bool = True) -> Resolved:
-    from medloop.settings import resolve
-
     return resolve(_flags, must_exist=must_exist)
 
 
@@ -42,15 +43,11 @@ def settings() -> Settings:
 
 def console() -> Console:
     """Results go to stdout; progress and messages to stderr."""
-    from rich.console import Console
-
     return Console(soft_wrap=True, highlight=False)
 
 
 def messages() -> Console:
     """Where progress goes: stderr, silent when nobody is looking at a terminal."""
-    from rich.console import Console
-
     return Console(stderr=True, highlight=False, quiet=not sys.stderr.isatty())
 
 
@@ -64,3 +61,76 @@ def shown(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+class Bar:
+    """Where a long step is. Calling it with a count advances it, so `progress` is a `data.progress.Progress`.
+
+    Without a terminal it prints a line at each tenth (none for a step that takes only a moment), and at least one a minute.
+    """
+
+    def __init__(self, label: str, total: int | None, done: int, drawn: Progress | None) -> None:
+        self.label, self.total, self.done, self.text = label, total, done, ""
+        self._drawn = drawn
+        self._task = drawn.add_task(label, total=total, completed=done, text="") if drawn else None
+        self._printed, self._tenth = time.monotonic(), self._tenths()
+
+    def __call__(self, count: int) -> None:
+        self.update(self.done + count)
+
+    def update(self, done: int, total: int | None = None, text: str = "") -> None:
+        """`done` of `total`, with a few words such as the loss."""
+        self.done, self.total, self.text = done, self.total if total is None else total, text
+        if self._drawn is not None and self._task is not None:
+            self._drawn.update(self._task, completed=done, total=self.total, text=text)
+        else:
+            self._print_line()
+
+    def say(self, line: str) -> None:
+        """A line that stays: above the bar, or on stdout when there is no terminal."""
+        if self._drawn is not None:
+            self._drawn.console.print(Text(line))
+        else:
+            say(line)
+
+    def _tenths(self) -> int:
+        return 10 * self.done // self.total if self.total else 0
+
+    def _print_line(self) -> None:
+        waited = time.monotonic() - self._printed
+        if waited < 2 or (self._tenths() == self._tenth and waited < 60):
+            return
+        self._printed, self._tenth = time.monotonic(), self._tenths()
+        share = f" of {self.total:,} ({self.done / self.total:.0%})" if self.total else ""
+        typer.echo(f"{self.label}: {self.done:,}{share}  {self.text}".rstrip(), err=True)
+
+
+@contextmanager
+def progress(label: str, total: int | None = None, *, done: int = 0) -> Iterator[Bar]:
+    """The one progress bar: on stderr, gone when the step ends; `total` may come later with `Bar.update`."""
+    if not sys.stderr.isatty():
+        yield Bar(label, total, done, None)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[text]}"))
+    drawn = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    with drawn:
+        yield Bar(label, total, done, drawn)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, title: str = "") -> None:
+    """Columns side by side on stdout. Ids stay whole, to be copied: only the last column wraps, and only on a terminal."""
+    drawn = Table(
+        *(Column(name, no_wrap=True) for name in columns[:-1]), columns[-1],
+        box=None, pad_edge=False, show_header=any(columns), title=title or None, title_justify="left",
+    )  # fmt: skip
+    for row in rows:
+        drawn.add_row(*(cell if isinstance(cell, Text) else Text(_printable(cell)) for cell in row))
+    out = console()
+    width = Measurement.get(out, out.options.update(max_width=10_000), drawn)
+    out.width = max(out.width, width.minimum if out.is_terminal else width.maximum)
+    out.print(drawn)
+
+
+def _printable(text: str) -> str:
+    """Ids come from clients: what could steer a terminal is shown as a box."""
+    return "".join(char if char.isprintable() else "\N{WHITE SQUARE}" for char in text)

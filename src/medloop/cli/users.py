@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from medloop.cli import ui
 from medloop.contracts import utc_now
@@ -52,12 +51,15 @@ def list_() -> None:
     Example:  medloop users list
     """
     with open_store(ui.settings()) as store:
-        found = users.list_users(store)
-    table = Table("name", "role", "logs in", "state", "since", box=None)
-    for user in found:
+        known = users.list_users(store)
+    if not known:
+        ui.say("No users yet. Add one: medloop users add NAME --role ROLE")
+        return
+    rows = []
+    for user in known:
         logs_in = "with a password" if user.has_password else "with keys only"
-        table.add_row(user.name, user.role, logs_in, "disabled" if user.disabled else "active", _day(user.created))
-    ui.console().print(table if found else "No users yet. Add one: medloop users add NAME --role ROLE")
+        rows.append((user.name, user.role, logs_in, "disabled" if user.disabled else "active", _day(user.created)))
+    ui.table(("name", "role", "logs in", "state", "since"), rows)
 
 
 @users_app.command("disable")
@@ -123,13 +125,16 @@ def list_keys() -> None:
     Example:  medloop api keys list
     """
     with open_store(ui.settings()) as store:
-        found = users.list_keys(store)
-    table = Table("id", "user", "scopes", "made", "ends", "last used", "state", box=None)
-    for key in found:
+        keys = users.list_keys(store)
+    if not keys:
+        ui.say("No keys yet. Make one: medloop api keys new NAME")
+        return
+    rows = []
+    for key in keys:
         scopes = "all" if set(key.scopes) == set(users.SCOPES) else ", ".join(key.scopes)
         used = "never" if key.last_used is None else f"{key.last_used:%Y-%m-%d %H:%M}"
-        table.add_row(key.api_key_id, key.user, scopes, _day(key.created), _day(key.expires), used, _state(key))
-    ui.console().print(table if found else "No keys yet. Make one: medloop api keys new NAME")
+        rows.append((key.api_key_id, key.user, scopes, _day(key.created), _day(key.expires), used, _state(key)))
+    ui.table(("id", "user", "scopes", "made", "ends", "last used", "state"), rows)
 
 
 @keys_app.command("revoke")

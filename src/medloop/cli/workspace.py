@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from pydantic import SecretStr
-from rich.table import Table
 
 from medloop.cli import ui
 from medloop.loop.workspace import init_workspace
@@ -49,13 +48,14 @@ def show(
         if isinstance(value, SecretStr):
             value = "********" if value.get_secret_value() else ""
         rows.append(
-            {"name": name, "value": "" if value is None else str(value), "from": found.origins[name], "about": field.description}
+            {
+                "name": name,
+                "value": "" if value is None else str(value),
+                "from": found.origins[name],
+                "about": field.description or "",
+            }
         )
     if json_:
         ui.say(json.dumps(rows, ensure_ascii=False, indent=2))
         return
-
-    table = Table("setting", "value", "from", "about", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(row["name"], row["value"], row["from"], row["about"])
-    ui.console().print(table)
+    ui.table(("setting", "value", "from", "about"), [tuple(row.values()) for row in rows])
