@@ -87,9 +87,9 @@ def test_the_command_refuses_before_there_is_a_job(settings):
 
 def test_no_stage_needs_torch_to_be_checked():
     code = (
-        "import sys; from medloop.jobs import fitting, requests; from medloop.contracts import TrainRequest\n"
+        "import sys; from medloop.jobs import check_settings, requests; from medloop.contracts import TrainRequest\n"
         "from medloop.settings import Settings; from pathlib import Path\n"
-        "for stage in requests.STAGES: fitting.check(TrainRequest(stage=stage), Settings(home=Path('.')))\n"
+        "for stage in requests.STAGES: check_settings.check(TrainRequest(stage=stage), Settings(home=Path('.')))\n"
         "print({'torch', 'transformers', 'trl', 'peft', 'datasets'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"

@@ -49,25 +49,25 @@ except MedloopError as error:
 """
 WORK = {
     "artifact": """
-from medloop.store.artifacts import new_artifact
+from medloop.store.files.artifacts import new_artifact
 def work():
     with new_artifact(home / "a") as folder:
         for name in ("card", "weights"):
             (folder / name).write_bytes(b"new" * 5000)
 """,
     "jsonl": """
-from medloop.store import jsonl
+from medloop.store.files import jsonl
 def work():
     jsonl.append(home / "a.jsonl", [{"n": n, "pad": "x" * 5000} for n in range(3)])
 """,
     "records": """
 from medloop.contracts import Feedback
-from medloop.store import records
+from medloop.store.records import crud
 from medloop.store.db import open_store
 def work():
     given = dict(session_id="s", agent_name="a", user_query="q" * 2000, agent_response="r", rating=3)
     with open_store(Settings(home=home)) as store:
-        records.add(store, [Feedback(feedback_id=f"fb_{n}", **given) for n in range(3)], actor="test")
+        crud.add(store, [Feedback(feedback_id=f"fb_{n}", **given) for n in range(3)], actor="test")
 """,
 }
 

@@ -33,7 +33,7 @@ BENCHMARK = Path(__file__).parents[3] / "benchmarks/feedback_build.py"
 KILLED = """
 import os, signal, sys
 from contextlib import contextmanager
-from medloop.data.from_feedback import FeedbackConfig, build
+from medloop.data.feedback.build import FeedbackConfig, build
 from medloop.settings import Settings
 from medloop.store.db import open_store
 @contextmanager

@@ -93,7 +93,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, name: str, damage: 
 
 def die_inside(folder: Path, call: str) -> None:
     """Save step 2, and die by kill -9 in the middle of it."""
-    import medloop.store.artifacts as artifacts
+    from medloop.store.files import artifacts
 
     setattr(artifacts, call, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     Bench().save(folder, 2)
