@@ -17,7 +17,7 @@ from medloop.feedback.review.propose import answer_key, from_samples, propose, s
 from medloop.feedback.review.queue import QueueConfig
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
-from medloop.store.records import crud, quarantine
+from medloop.store.records import crud, marks, quarantine
 from medloop.store.records import review_queue as rows
 
 KEEN = QueueConfig(explore=0, learn=0)
@@ -117,6 +117,16 @@ def test_a_share_is_drawn_at_random_whatever_the_reasons() -> None:
     assert sum("thumbs_down" in item.reasons for item in drawn) <= 6  # about one in twenty by chance
     assert all("thumbs_down" in item.reasons for item in chosen if item not in drawn)
     assert all(0.5 <= item.priority < 1 for item in drawn)
+
+
+def test_a_rating_that_contradicts_itself_is_a_reason_to_look_at_the_answer(store: Store) -> None:
+    crud.add(store, [trace(f"t{n}", f"question {n}", "tea") for n in range(4)], actor="t")
+    odd = thumb("t0", "u", up=True).model_copy(update={"rating": 1})
+    typed = thumb("t1", "u", up=True).model_copy(update={"thumb": None, "feedback_type": "negative"})
+    bare = thumb("t3", "u", up=True).model_copy(update={"thumb": None, "comments": "hm"})
+    crud.add(store, [odd, typed, thumb("t2", "u", up=True), bare], actor="t")
+    complaints = {name: said.complaint for name, said in marks.heard(store, ["t0", "t1", "t2", "t3"]).items()}
+    assert complaints == {"t0": 1.0, "t1": 1.0, "t2": 0.0}
 
 
 def test_a_fill_takes_traces_pairs_and_complaints_and_says_why(store: Store) -> None:

@@ -12,7 +12,7 @@ from medloop.contracts import Correction, Feedback, Incident, Preference, RedTea
 from medloop.errors import InputError
 from medloop.feedback.submit import submit
 from medloop.feedback.submit.bodies import KINDS, CorrectionBody, FeedbackBody, PreferenceBody, TraceBody
-from medloop.feedback.submit.submit import Doubt, Sender, fingerprint, hand_in, type_of
+from medloop.feedback.submit.submit import Doubt, Sender, feedback_type_of, fingerprint, hand_in
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
@@ -174,11 +174,11 @@ def test_the_subject_is_kept_as_a_keyed_hash(store: Store, send) -> None:
     [
         ({"thumb": "up"}, "positive"), ({"thumb": "down"}, "negative"), ({"rating": 3}, "neutral"), ({"rating": 4}, "positive"),
         ({"rating": 2}, "negative"), ({"rating": 5, "critical": True}, "negative"), ({"comments": "hm"}, None),
-        ({"rating": 5, "feedback_type": "neutral"}, "neutral"),
+        ({"rating": 5, "feedback_type": "neutral"}, "neutral"), ({"thumb": "up", "rating": 1}, "neutral"),
     ],
 )  # fmt: skip
 def test_the_type_follows_from_what_was_said(said: dict, kind: str | None) -> None:
-    assert type_of(FeedbackBody(trace_id="t", **said)) == kind
+    assert feedback_type_of(FeedbackBody(trace_id="t", **said)) == kind
 
 
 @pytest.mark.parametrize(

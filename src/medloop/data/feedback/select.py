@@ -22,6 +22,7 @@ from typing import Literal
 import numpy as np
 
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
+from medloop.contracts.polarity import label, polarity
 from medloop.data.feedback.scrub_rows import Cleaner
 from medloop.data.progress import Progress, silent
 from medloop.errors import BusyError
@@ -277,7 +278,7 @@ def _say(material: Material, one: Said, trace: Trace | None) -> None:
     question = _question(_texts(one)[0], trace)
     if isinstance(one, Feedback):
         material.marks.append(
-            Mark(question, one.agent_response, liked(one), one.critical, one.clinician_id, one.feedback_id, one.timestamp)
+            Mark(question, one.agent_response, _liked(one), one.critical, one.clinician_id, one.feedback_id, one.timestamp)
         )
     elif isinstance(one, Preference):
         answers, chosen = (one.response_a, one.response_b), 0 if one.preferred == "a" else 1
@@ -295,18 +296,5 @@ def _question(text: str, trace: Trace | None) -> Question:
     return Question((Message(role="user", content=text),))
 
 
-def liked(one: Feedback) -> bool | None:
-    """The verdict of all that a record says: critical is not liked whatever else it says; None where nothing is clear."""
-    if one.critical:
-        return False
-    words = set(_words(one))
-    return words.pop() if len(words) == 1 else None
-
-
-def _words(one: Feedback) -> Iterator[bool]:
-    if one.thumb is not None:
-        yield one.thumb == "up"
-    if one.feedback_type in ("positive", "negative"):
-        yield one.feedback_type == "positive"
-    if one.rating is not None and one.rating != 3:
-        yield one.rating > 3
+def _liked(one: Feedback) -> bool | None:
+    return label(polarity(thumb=one.thumb, stars=one.rating, feedback_type=one.feedback_type, critical=one.critical))

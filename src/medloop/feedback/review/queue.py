@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from medloop.contracts import Message, utc_now
 from medloop.contracts.dataset import Stratum
+from medloop.contracts.polarity import Polarity, polarity
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.store.db import Store
 from medloop.store.records import review_queue as rows
@@ -155,29 +156,25 @@ def stats(store: Store) -> QueueStats:
     return rows.stats(store)
 
 
-def agreed(kind: str, said: Sequence[Verdict]) -> bool:
-    """Whether these verdicts settle an item."""
-    if kind == "correct":  # two golden answers are two lessons, not a dispute
+def agreed(kind: str, verdicts: Sequence[Verdict]) -> bool:
+    """Whether these verdicts settle an item. A rating that contradicts itself never does."""
+    if kind == "correct":  # two golden answers are two examples, not a dispute
         return True
     if kind == "compare":
-        return max(Counter(one.preferred for one in said).values()) >= MAJORITY * len(said)
-    if len({one.critical for one in said}) > 1:
+        return max(Counter(verdict.preferred for verdict in verdicts).values()) >= MAJORITY * len(verdicts)
+    if len({verdict.critical for verdict in verdicts}) > 1:
         return False
-    stars = [one.rating for one in said]
-    if all(star is not None for star in stars):
-        known = [star for star in stars if star is not None]
-        return max(known) - min(known) <= CLOSE
-    signs = {polarity(one) for one in said} - {None}
-    return len(signs) <= 1
+    polarities = {polarity_of(verdict) for verdict in verdicts} - {None}
+    if "mixed" in polarities or {"positive", "negative"} <= polarities:
+        return False
+    stars = [verdict.rating for verdict in verdicts if verdict.rating is not None]
+    if len(stars) == len(verdicts):
+        return max(stars) - min(stars) <= CLOSE
+    return len(polarities) <= 1
 
 
-def polarity(one: Verdict) -> int | None:
-    """1 good (up, 4-5 stars), -1 bad (down, 1-2 stars), 0 in between; None where only words were left."""
-    if one.critical or one.thumb == "down":
-        return -1
-    if one.thumb == "up":
-        return 1
-    return None if one.rating is None else (one.rating > 3) - (one.rating < 3)
+def polarity_of(verdict: Verdict) -> Polarity | None:
+    return polarity(thumb=verdict.thumb, stars=verdict.rating, feedback_type=verdict.feedback_type, critical=verdict.critical)
 
 
 def verdict(store: Store, item_id: str) -> Outcome:
@@ -198,5 +195,6 @@ def _value(kind: str, said: Sequence[Verdict]) -> int | str | None:
         return None
     if kind == "compare":
         return Counter(one.preferred for one in said).most_common(1)[0][0]
-    signs = [sign for one in said if (sign := polarity(one)) is not None]
-    return (sum(signs) > 0) - (sum(signs) < 0) if signs else None
+    polarities = Counter(value for one in said if (value := polarity_of(one)) is not None)
+    balance = polarities["positive"] - polarities["negative"]
+    return (balance > 0) - (balance < 0) if polarities else None

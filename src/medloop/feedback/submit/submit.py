@@ -29,6 +29,7 @@ from medloop.contracts import (
     utc_now,
 )
 from medloop.contracts.feedback import FeedbackType, Incident
+from medloop.contracts.polarity import polarity, stored_type
 from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
 from medloop.privacy.consent import subject_of
@@ -116,15 +117,9 @@ def _doubt(texts: Sequence[str]) -> Doubt | None:
     return Doubt(max(one.doubt for one in held), tuple(dict.fromkeys(r for one in held for r in one.reasons))) if held else None
 
 
-def type_of(body: FeedbackBody) -> FeedbackType | None:
-    """Positive, negative or neutral, as said, or as thumb and stars say; None for a bare comment."""
-    if body.feedback_type is not None:
-        return body.feedback_type
-    if body.critical or body.thumb == "down" or (body.rating is not None and body.rating <= 2):
-        return "negative"
-    if body.thumb == "up" or (body.rating is not None and body.rating >= 4):
-        return "positive"
-    return None if body.rating is None else "neutral"
+def feedback_type_of(body: FeedbackBody) -> FeedbackType | None:
+    """As said, else what the other signals amount to; None for a bare comment."""
+    return body.feedback_type or stored_type(polarity(thumb=body.thumb, stars=body.rating, critical=body.critical))
 
 
 @dataclass(frozen=True)
@@ -211,7 +206,7 @@ def _feedback(draft: _Draft, body: FeedbackBody) -> list[Contract]:
     elif body.user_query is None:
         raise InputError("This session has no trace", "Log it with POST /api/v1/traces, or send user_query and agent_response")
     judged = {"rating": body.rating, "thumb": body.thumb, "axes": body.axes, "critical": body.critical, "comments": body.comments}
-    kind = type_of(body) or ("negative" if body.golden is not None else None)
+    kind = feedback_type_of(body) or ("negative" if body.golden is not None else None)
     record = Feedback.model_validate(draft.shared(body) | said | judged | {"feedback_type": kind})
     return [record, *_golden(draft, body, record), *_incident(draft, record)]
 

@@ -16,9 +16,11 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Table, case, func, or_, select
+from sqlalchemy import Connection, Row, Table, case, func, select
 
+from medloop.contracts.polarity import REASONS_TO_REVIEW
 from medloop.store.db import Store
+from medloop.store.records.polarity_sql import polarity_column
 from medloop.store.records.quarantine import withheld
 from medloop.store.tables import (
     incidents,
@@ -231,11 +233,12 @@ SILENCE = Heard()
 
 
 def heard(store: Store, trace_ids: list[str]) -> dict[str, Heard]:
-    """Of these traces those that people spoke about. A thumb down, one or two stars or a critical flag is a complaint."""
+    """Of these traces those that people spoke about. Feedback that is negative or contradicts itself is a complaint."""
     table, found = rlhf_feedback.c, dict[str, Heard]()
-    spoke = or_(table.thumb.is_not(None), table.rating.is_not(None), table.critical)
+    polarity = polarity_column()
+    spoke = polarity.is_not(None)
     rater = func.coalesce(table.clinician_id, table.recorded_by)
-    bad = func.max(case((or_(table.critical, table.thumb == "down", table.rating <= 2), 1), else_=0))
+    bad = func.max(case((polarity.in_(REASONS_TO_REVIEW), 1), else_=0))
     with store.read() as conn:
         for start in range(0, len(trace_ids), 400):
             some = trace_ids[start : start + 400]

@@ -34,6 +34,7 @@ class Verdict:
     adjudicates: bool = False
     rating: int | None = None
     thumb: str | None = None
+    feedback_type: str | None = None
     critical: bool = False
     preferred: str | None = None
 
@@ -105,7 +106,7 @@ def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[s
 def _verdicts(conn: Connection, item: Row[Any]) -> list[Verdict]:
     """What the finished turns said, oldest first; only columns that are not encrypted."""
     table = RECORDS[item.kind]
-    names = [name for name in ("rating", "thumb", "critical", "preferred") if name in table.c]
+    names = [name for name in ("rating", "thumb", "feedback_type", "critical", "preferred") if name in table.c]
     query = select(turns.c.rater, turns.c.record_id, turns.c.adjudicates, *(table.c[name] for name in names))
     query = query.join(table, table.c[_id_name(item.kind)] == turns.c.record_id)
     rows = conn.execute(query.where(turns.c.item_id == item.item_id, turns.c.state == "done").order_by(turns.c.id)).all()

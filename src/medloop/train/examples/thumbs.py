@@ -18,13 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Message
+from medloop.contracts.polarity import Polarity, combine, label, polarity
 from medloop.errors import InputError
 from medloop.store.files import jsonl
 from medloop.train.examples.pairs import CHOICE, UnfitPair, answer_of, opening, pair_of, prompt_of, side_of
 
 ANSWERS = ("completion", "answer", "agent_response")
 SAID = ("label", "thumb", "feedback_type", "rating")
-WORDS = {"up": True, "positive": True, "true": True, "down": False, "negative": False, "false": False, "neutral": None}
+WORDS: dict[str, Polarity] = {
+    "up": "positive", "positive": "positive", "true": "positive", "down": "negative", "negative": "negative",
+    "false": "negative", "neutral": "neutral",
+}  # fmt: skip
 UNDECIDED, SUPERSEDED, NOT_ALLOWED = "neither good nor bad", "superseded by a later record", "without consent to training"
 
 
@@ -97,25 +101,21 @@ def _unusable(row: dict[str, Any], replaced: set[str]) -> str | None:
 
 
 def _liked(row: dict[str, Any]) -> bool | None:
-    """The verdict of all that the line says; None where it says nothing clear."""
-    if row.get("critical") is True:
-        return False
-    said = [_verdict(key, row[key]) for key in SAID if row.get(key) is not None]
-    if not said and "user_query" not in row:
+    """What the whole line says; None where it says nothing clear."""
+    critical = row.get("critical") is True
+    signals = [] if critical else [_signal(key, row[key]) for key in SAID if row.get(key) is not None]
+    if not signals and not critical and "user_query" not in row:
         raise UnfitPair(f"none of {', '.join(SAID)} is there")
-    clear = {verdict for verdict in said if verdict is not None}
-    return clear.pop() if len(clear) == 1 else None
+    return label(combine(signals, critical=critical))
 
 
-def _verdict(key: str, value: Any) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in WORDS:
-        return WORDS[value.strip().lower()]
+def _signal(key: str, value: Any) -> Polarity | None:
+    if isinstance(value, str | bool) and (word := str(value).strip().lower()) in WORDS:
+        return WORDS[word]
     if key == "label" and value in (0, 1):
-        return bool(value)
+        return "positive" if value else "negative"
     if key == "rating" and value in (1, 2, 3, 4, 5):
-        return None if value == 3 else bool(value > 3)
+        return polarity(stars=int(value))
     raise UnfitPair(f"{key} should be " + ("a number from 1 to 5" if key == "rating" else "true or false, up or down"))
 
 
