@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from medloop.embedded.pairs import generate_pairs
+from medloop.loop.train import STAGES, run_stage
 from medloop.loop.workspace import init_workspace
 from medloop.models.classify import open_classifier
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.examples.pairs import UnfitPair, encode_pairs, pair_of, read_pairs, split_by_prompt
-from medloop.train.reward_model import RewardModelConfig, find_job, plan, run
+from medloop.train.reward_model import RewardModelConfig
 
 WANTED = 0.90
 SHOWN = ("train", "test", "test_openings", "baselines", "ahead_of", "calibration", "length")
@@ -36,11 +37,10 @@ SHOWN = ("train", "test", "test_openings", "baselines", "ahead_of", "calibration
 
 def train(settings: Settings, config: RewardModelConfig) -> dict[str, Any]:
     """Train and read the report."""
-    job = find_job(config, settings)
     began, spent = time.monotonic(), time.process_time()
-    made = plan(config, settings, job)
-    card = run(made, settings)
-    found = json.loads((job.target / "report.json").read_text(encoding="utf-8"))
+    result = run_stage(STAGES["REWARD"], config, settings)
+    made, card = result.plan, result.card
+    found = json.loads((result.run.target / "report.json").read_text(encoding="utf-8"))
     return {
         "base": config.model,
         "train_pairs": len(made.train.pairs),

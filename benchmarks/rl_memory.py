@@ -28,7 +28,7 @@ from medloop.testing.fakes import FakeScorer
 from medloop.train import irs, ppo
 from medloop.train.rl import state
 from medloop.train.rl.rollout import Question
-from medloop.train.runs.run import Job
+from medloop.train.runs.run import TrainingRun
 
 
 def bench_of(folder: Path, config: Any, method: str, count: int, prompt: int) -> state.Bench:
@@ -38,11 +38,11 @@ def bench_of(folder: Path, config: Any, method: str, count: int, prompt: int) ->
         Question(str(n), tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), text)
         for n, text in enumerate(texts(tokenizer, count, prompt))
     ]
-    job = Job(
+    run = TrainingRun(
         folder / f"job-{method}", folder / f"result-{method}", {"config": config.model_dump(), "base_sha256": "", "inputs": {}}
     )
-    plan = state.RLPlan(config, method, job, asked, [], 0, FakeScorer(lambda sample: worth(sample.answer or "")), 0, True)
-    job.folder.mkdir(parents=True, exist_ok=True)
+    plan = state.RLPlan(config, run, asked, [], 0, FakeScorer(lambda sample: worth(sample.answer or "")), 0, True)
+    run.folder.mkdir(parents=True, exist_ok=True)
     bench = state.set_up(plan, settings, with_values=method == "ppo")
     bench.sampler.stops = bench.sampler.stops[:0]
     return bench

@@ -78,7 +78,7 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from medloop.train import grpo
     from medloop.train.rl import state
     from medloop.train.rl.rollout import Question
-    from medloop.train.runs.run import Job
+    from medloop.train.runs.run import TrainingRun
 
     settings = Settings(home=folder, model=str(folder / "model"), device=args.device, offline=True)
     config = grpo.GRPOConfig(
@@ -92,9 +92,9 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for n, text in enumerate(texts(tokenizer, args.rows // args.group * (args.steps + 1), args.prompt))
     ]
     scorer = FakeScorer(lambda sample: worth(sample.answer or ""))
-    job = Job(folder / "job", folder / "result", {"config": config.model_dump(), "base_sha256": "", "inputs": {}})
-    plan = state.RLPlan(config, "grpo", job, asked, [], 0, scorer, 0, True)
-    with job.only_process():
+    run = TrainingRun(folder / "job", folder / "result", {"config": config.model_dump(), "base_sha256": "", "inputs": {}})
+    plan = state.RLPlan(config, run, asked, [], 0, scorer, 0, True)
+    with run.only_process():
         bench = state.set_up(plan, settings)
         bench.sampler.stops = bench.sampler.stops[:0]  # every answer has its full length
         marks: list[tuple[str, float]] = []

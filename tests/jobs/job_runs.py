@@ -61,20 +61,20 @@ def without_pictures() -> None:
 
 def work(settings: Settings, job_id: str, die_at: int | None = None, die_in: str | None = None) -> None:
     """Work in this process; by kill -9 it ends at the tick `die_at`, or inside the call named `die_in`."""
-    from medloop.jobs import stages
+    from medloop.jobs.status import StatusWriter
 
     without_pictures()
     ticks = 0
-    was = stages.Status.rl
+    was = StatusWriter.on_progress
 
-    def counting(self: Any, at: Any) -> None:
+    def counting(self: Any, progress: Any) -> None:
         nonlocal ticks
         ticks += 1
         if ticks == die_at:
             die()
-        was(self, at)
+        was(self, progress)
 
-    stages.Status.rl = counting  # type: ignore[method-assign]
+    StatusWriter.on_progress = counting  # type: ignore[method-assign]
     if die_in is not None:
         module, _, call = die_in.rpartition(".")
         setattr(__import__(module, fromlist=["x"]), call, die)
@@ -107,20 +107,20 @@ def work_until_call(settings: Settings, job_id: str, number: int, failure: int |
 
 def work_slowly(settings: Settings, job_id: str, seconds: float, ticks: int = 10**9) -> None:
     """Each of the first `ticks` takes a while, so that there is time to do something to the process."""
-    from medloop.jobs import stages
+    from medloop.jobs.status import StatusWriter
 
     without_pictures()
-    was, seen = stages.Status.rl, 0
+    was, seen = StatusWriter.on_progress, 0
 
-    def slow(self: Any, at: Any) -> None:
+    def slow(self: Any, progress: Any) -> None:
         nonlocal seen
-        was(self, at)
+        was(self, progress)
         seen += 1
         end = time.monotonic() + seconds
         while seen <= ticks and time.monotonic() < end:  # through SIGCONT too
             time.sleep(0.02)
 
-    stages.Status.rl = slow  # type: ignore[method-assign]
+    StatusWriter.on_progress = slow  # type: ignore[method-assign]
     worker.work(job_id, settings)
 
 

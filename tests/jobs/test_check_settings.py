@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import TrainRequest
-from medloop.jobs import check_settings, queue, requests
-from medloop.jobs.check_settings import MisfitError, config_of
+from medloop.jobs import check_settings, queue
+from medloop.jobs.check_settings import MisfitError
+from medloop.loop.train import STAGES
 from medloop.settings import Settings
 
 HERE = Settings(home=Path("nowhere"), device="cpu")
@@ -26,16 +27,16 @@ def problems(stage: str, config: dict | None = None, **more) -> dict[str, str]:
     return {}
 
 
-@pytest.mark.parametrize("stage", requests.STAGES)
+@pytest.mark.parametrize("stage", STAGES)
 def test_a_misspelt_or_impossible_setting_is_named_with_its_place(stage):
     found = problems(stage, {"lora_rr": 4, "lora_r": 0, "seed": SECRET, "learning_rate": 2, "name": "../x"})
     assert set(found) == {"config.name", "config.learning_rate", "config.lora_r", "config.seed", "config.lora_rr"}
     assert found["config.lora_rr"] == "there is no such setting" and "greater than" in found["config.lora_r"]
 
 
-@pytest.mark.parametrize("stage", requests.STAGES)
+@pytest.mark.parametrize("stage", STAGES)
 def test_settings_that_the_stage_takes_fit(stage):
-    usual = {name: field.get_default(call_default_factory=True) for name, field in config_of(stage).model_fields.items()}
+    usual = {name: field.get_default(call_default_factory=True) for name, field in STAGES[stage].config.model_fields.items()}
     del usual["model"]
     assert problems(stage, usual) == {} == problems(stage)
 
@@ -87,9 +88,9 @@ def test_the_command_refuses_before_there_is_a_job(settings):
 
 def test_no_stage_needs_torch_to_be_checked():
     code = (
-        "import sys; from medloop.jobs import check_settings, requests; from medloop.contracts import TrainRequest\n"
-        "from medloop.settings import Settings; from pathlib import Path\n"
-        "for stage in requests.STAGES: check_settings.check(TrainRequest(stage=stage), Settings(home=Path('.')))\n"
+        "import sys; from medloop.jobs import check_settings; from medloop.contracts import TrainRequest\n"
+        "from medloop.loop.train import STAGES; from medloop.settings import Settings; from pathlib import Path\n"
+        "for stage in STAGES: check_settings.check(TrainRequest(stage=stage), Settings(home=Path('.')))\n"
         "print({'torch', 'transformers', 'trl', 'peft', 'datasets'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"

@@ -20,12 +20,12 @@ TICKS = {"GRPO": 34, "PPO": 52, "IRS": 27}  # of these runs, from the first held
 
 def fill_the_disk(settings, job_id, at_tick):
     """Somebody else takes all the space while the job is at this tick of its progress."""
-    from medloop.jobs import stages
+    from medloop.jobs.status import StatusWriter
 
     without_pictures()
-    was, ticks = stages.Status.rl, 0
+    was, ticks = StatusWriter.on_progress, 0
 
-    def hungry(self, at):
+    def hungry(self, progress):
         nonlocal ticks
         ticks += 1
         if ticks == at_tick:
@@ -36,9 +36,9 @@ def fill_the_disk(settings, job_id, at_tick):
                             file.write(b"x" * size)
                         except OSError:
                             break
-        was(self, at)
+        was(self, progress)
 
-    stages.Status.rl = hungry
+    StatusWriter.on_progress = hungry
     worker.work(job_id, settings)
 
 

@@ -52,12 +52,12 @@ def test_who_lost_the_job_cannot_report_nor_end_it(settings):
 
 
 def test_a_lost_lease_closes_the_folder_to_the_trainer(settings):
-    from medloop.jobs.stages import HeldJob
+    from medloop.train.runs.run import TrainingRun
 
     job_id = submit(settings)
     folder = queue.folder_of(job_id, settings)
     with claim(folder) as held:
-        job = HeldJob(folder, settings.home / "models/rl/x", {}, held)
+        job = TrainingRun(folder, settings.home / "models/rl/x", {}, held.check)
         assert job.metrics.name == "metrics.jsonl" and job.checkpoints.name == "checkpoints"
         job_row.change(folder, lambda now: now.model_copy(update={"token": now.token + 1}))
         for path in ("metrics", "checkpoints"):

@@ -97,7 +97,7 @@ def test_an_error_of_our_own_never_quotes_what_it_met(settings, monkeypatch):
 
 def test_a_run_that_was_published_before_the_kill_is_not_repeated(settings, children):
     job_id = submit(settings)
-    finish(children, work, settings, job_id, None, "medloop.jobs.worker._enter")
+    finish(children, work, settings, job_id, None, "medloop.loop.train.enter_result")
     result = settings.home / "models/rl" / job_id
     before = (result / "card.json").stat().st_mtime_ns
     assert finish(children, work, settings, job_id) == 0

@@ -11,7 +11,7 @@ from medloop.jobs import queue
 
 IN_A_CHECKPOINT = "medloop.train.runs.checkpoint.save_file"
 BETWEEN_RENAMES = "medloop.store.files.artifacts._publish"
-AT_THE_END = "medloop.jobs.worker._enter"
+AT_THE_END = "medloop.loop.train.enter_result"
 
 
 @pytest.mark.parametrize("stage", RUNS)

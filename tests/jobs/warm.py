@@ -4,7 +4,7 @@ from importlib import import_module
 
 from medloop.lexicon.load import lexicon
 
-TRAINERS = ("medloop.jobs.stages", "medloop.train.ppo", "medloop.train.grpo", "medloop.train.irs", "medloop.evaluate.run")
+TRAINERS = ("medloop.train.ppo", "medloop.train.grpo", "medloop.train.irs", "medloop.evaluate.run")
 REWARDS = ("medloop.reward.mix", "medloop.reward.dynamic", "medloop.reward.word_overlap", "medloop.reward.relevance")
 REST = ("medloop.store.db", "medloop.store.catalog", "sqlalchemy.dialects.sqlite", "peft.tuners.lora.bnb", "matplotlib.figure")
 

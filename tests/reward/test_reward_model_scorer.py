@@ -10,13 +10,14 @@ import pytest
 
 from medloop.contracts import Component, Missing, Sample, Score
 from medloop.errors import IntegrityError, ModelError
+from medloop.loop.train import STAGES, run_stage
 from medloop.loop.workspace import init_workspace
 from medloop.models.classify import Classifier
 from medloop.reward.mix import MixConfig, Part, build_mix
 from medloop.reward.model import RewardModel, load_reward_model
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
-from medloop.train.reward_model import RewardModelConfig, train_reward
+from medloop.train.reward_model import RewardModelConfig
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     ]
     (settings.workspace.preferences / "preferences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     wish = RewardModelConfig(name="caps", model=str(base), epochs=2, batch_size=8, learning_rate=0.02, max_length=128)
-    train_reward(wish, settings=settings)
+    run_stage(STAGES["REWARD"], wish, settings)
     return settings
 
 
@@ -95,7 +96,8 @@ def test_it_takes_its_place_in_the_mix(model: RewardModel):
 
 def test_another_centring_or_base_is_another_version(settings: Settings, model: RewardModel):
     base = json.loads((settings.workspace.models / "reward/caps/card.json").read_text())["base"]
-    train_reward(RewardModelConfig(name="less", model=base, max_steps=2, batch_size=8, max_length=128), settings=settings)
+    less = RewardModelConfig(name="less", model=base, max_steps=2, batch_size=8, max_length=128)
+    run_stage(STAGES["REWARD"], less, settings)
     assert load_reward_model(Path("models/reward/less"), settings).version != model.version
     assert load_reward_model(settings.workspace.models / "reward/caps", settings).version == model.version
 

@@ -80,7 +80,9 @@ def letters(sample: Sample) -> float:
 def run(settings: Any, worth: Any = letters, **more: Any) -> Any:
     files = {"prompts": "data/processed/train.jsonl", "held_out": "data/processed/dev.jsonl"}
     config = IRSRunConfig(**{"model": settings.model, "name": "r", "n_questions": 8, **SMALL, **files, **more})
-    return irs.run(irs.plan(config, FakeScorer(worth), settings), settings)
+    scorer = FakeScorer(worth)
+    plan = state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer)
+    return irs.run(plan, settings)
 
 
 def metrics(settings: Any) -> list[dict[str, Any]]:
@@ -156,7 +158,8 @@ def test_the_optimizer_is_the_one_that_others_reproduced(settings: Any, monkeypa
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda p, norm: (norms.append(norm), real(p, norm))[1])
     files = {"prompts": "data/processed/train.jsonl", "held_out_n": 0, "model": settings.model, "max_new_tokens": 8}
     config = grpo.GRPOConfig(**files, steps=4, prompts_per_step=2, samples=2, learning_rate=0.02, lora_r=4, max_grad_norm=0.3)
-    made = grpo.plan(config, FakeScorer(letters), settings)
+    scorer = FakeScorer(letters)
+    made = state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer)
     benches: list[state.Bench] = []
     real_set_up = state.set_up
     monkeypatch.setattr(state, "set_up", lambda *given, **more: benches.append(real_set_up(*given, **more)) or benches[0])

@@ -18,6 +18,7 @@ from medloop.cli import main
 from medloop.contracts import Message, ModelRef, TrainingCard
 from medloop.errors import ConfigError, InputError
 from medloop.knobs import build
+from medloop.loop.train import STAGES, run_stage
 from medloop.models.load import load
 from medloop.models.template import encode_example, encode_prompt
 from medloop.settings import Settings
@@ -26,10 +27,10 @@ from medloop.testing.models import tiny_model
 from medloop.train import preference
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.examples.pairs import Pair
-from medloop.train.preference import balance, find_job, plan, run, train_preference
+from medloop.train.preference import balance, find_run, plan
 from medloop.train.reports.preference_report import Read, area, of_pairs
 from medloop.train.runs.checkpoint import load_newest
-from medloop.train.sft import SFTConfig, train_sft
+from medloop.train.sft import SFTConfig
 
 ROOT = Path(__file__).parents[2]
 TIMES = ("ts", "tokens_per_second")
@@ -63,7 +64,7 @@ def prepare(settings: Settings, taught: Path) -> None:
 @pytest.fixture(scope="module")
 def taught(untouched: Settings) -> Path:
     wish = SFTConfig(name="start", model=untouched.model, batch_size=8, learning_rate=0.02, lora_r=4, dev_rows=0)
-    train_sft(wish, settings=untouched)
+    run_stage(STAGES["SFT"], wish, untouched)
     return untouched.home / "models/lora/start"
 
 
@@ -93,14 +94,18 @@ def config(settings: Settings, kind=DPOConfig, **more):
     return kind(**{**given, "epochs": 2, **more})
 
 
-def planned(settings: Settings, wish) -> preference.Plan:
-    return plan(wish, settings, find_job(wish, settings))
+def train_preference(config, *, settings, **more) -> TrainingCard:
+    return run_stage(STAGES[config.method.upper()], config, settings, **more).card
 
 
-def opened(made: preference.Plan, settings: Settings):
+def planned(settings: Settings, wish) -> preference.PreferencePlan:
+    return plan(wish, settings, find_run(wish, settings))
+
+
+def opened(made: preference.PreferencePlan, settings: Settings):
     """A trainer before its first step."""
     loaded = load(ModelRef(base=made.config.model, adapter=made.config.adapter), settings)
-    watch = preference.PreferenceWatch(made.job.metrics, lambda _: None, lambda: False)
+    watch = preference.PreferenceWatch(made.run.metrics, lambda _: None, lambda: False)
     return preference._trainer(made, loaded, None, made.config.micro_batch_size or made.config.batch_size, watch)
 
 
@@ -276,7 +281,7 @@ def test_thumbs_of_one_kind_and_too_few_rows_are_refused(clinic):
     with pytest.raises(ConfigError, match="reads 512 tokens"):
         planned(clinic, config(clinic, max_length=1024))
     with pytest.raises(ConfigError, match="written over"):
-        find_job(config(clinic, name="sft"), clinic)
+        find_run(config(clinic, name="sft"), clinic)
 
 
 def test_a_bad_line_is_named_and_nothing_is_written(clinic):
@@ -290,11 +295,11 @@ def test_a_bad_line_is_named_and_nothing_is_written(clinic):
 
 
 def test_without_a_file_kto_takes_thumbs_before_pairs(clinic):
-    assert find_job(config(clinic, KTOConfig), clinic).identity["inputs"]["preference"] == file_sha256(
+    assert find_run(config(clinic, KTOConfig), clinic).identity["inputs"]["preference"] == file_sha256(
         clinic.home / "data/preferences/preferences.jsonl"
     )
     path = write(clinic.home / "data/preferences/thumbs.jsonl", [{"prompt": "q", "completion": "a", "label": True}])
-    assert find_job(config(clinic, KTOConfig), clinic).identity["inputs"]["preference"] == file_sha256(path)
+    assert find_run(config(clinic, KTOConfig), clinic).identity["inputs"]["preference"] == file_sha256(path)
 
 
 def test_out_of_memory_halves_the_rows_and_the_result_is_whole(clinic, monkeypatch):
@@ -342,7 +347,9 @@ def train_in_child(settings: Settings, kind, die_at: int | None = None, die_in: 
     if die_in is not None:
         module, _, call = die_in.rpartition(".")
         setattr(__import__(module, fromlist=["x"]), call, die)
-    run(planned(settings, config(settings, kind)), settings, tick=lambda at: die() if at.step == die_at else None)
+    train_preference(
+        config(settings, kind), settings=settings, on_progress=lambda progress: die() if progress.step == die_at else None
+    )
 
 
 def start(children, *args) -> int:
@@ -369,7 +376,8 @@ def test_stopped_and_continued_it_ends_with_the_same_bytes(clinic, whole, kind):
     for stop in (2, 5):
         steps = []
         with pytest.raises(KeyboardInterrupt):
-            run(planned(clinic, config(clinic, kind)), clinic, tick=steps.append, should_stop=lambda s=steps, n=stop: len(s) >= n)
+            stop_now = lambda s=steps, n=stop: len(s) >= n  # noqa: E731
+            train_preference(config(clinic, kind), settings=clinic, on_progress=steps.append, should_stop=stop_now)
     assert load_newest(clinic.home / f"jobs/train_{name}-{name}/checkpoints").step == 9, "a stop comes a step after the wish"
     train_preference(config(clinic, kind), settings=clinic)
     assert outcome(clinic, name) == outcome(whole, name)

@@ -14,12 +14,13 @@ from medloop.contracts import TrainingCard
 from medloop.embedded.pairs import generate_pairs
 from medloop.errors import ConfigError, InputError, IntegrityError
 from medloop.knobs import build
+from medloop.loop.train import STAGES, run_stage
 from medloop.models.classify import open_classifier
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_encoder
 from medloop.train.examples.pairs import encode_pairs, read_pairs, split_by_prompt
-from medloop.train.reward_model import RewardModelConfig, find_job, plan, run, train_reward
+from medloop.train.reward_model import RewardModelConfig, find_run, plan
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -52,6 +53,10 @@ def preferences(settings: Settings) -> Path:
 def config(settings: Settings, **more) -> RewardModelConfig:
     given = {"model": settings.model, "batch_size": 8, "learning_rate": 0.02, "save_every": 2, "max_length": 128, "epochs": 2}
     return RewardModelConfig(**{**given, **more})
+
+
+def train_reward(config, *, settings, replace=False) -> TrainingCard:
+    return run_stage(STAGES["REWARD"], config, settings, replace=replace).card
 
 
 def report(settings: Settings, name: str = "reward") -> dict:
@@ -150,7 +155,7 @@ def test_too_long_answers_are_left_out_and_counted_and_too_few_pairs_are_refused
     rows = [*lines(20), {"prompt": "long", "chosen": "a" * 300, "rejected": "b"}]
     path = write(settings.home / "some.jsonl", rows)
     wish = config(settings, data=str(path))
-    made = plan(wish, settings, find_job(wish, settings))
+    made = plan(wish, settings, find_run(wish, settings))
     assert made.train.too_long + made.test.too_long == 1 and len(made.train.pairs) + len(made.test.pairs) == 20
     one = config(settings, data=str(write(settings.home / "one.jsonl", lines(1))))
     with pytest.raises(InputError, match="1 pairs to train on and 0 held out"):
@@ -182,7 +187,7 @@ def train_in_child(settings: Settings, die_at: int | None = None, die_in: str | 
         module, _, call = die_in.rpartition(".")
         setattr(__import__(module, fromlist=["x"]), call, die)
     wish = config(settings)
-    run(plan(wish, settings, find_job(wish, settings)), settings, tick=lambda at: die() if at.step == die_at else None)
+    run_stage(STAGES["REWARD"], wish, settings, on_progress=lambda progress: die() if progress.step == die_at else None)
 
 
 def start(children, *args) -> int:

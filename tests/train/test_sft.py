@@ -12,12 +12,13 @@ from transformers import GPT2Config
 
 from medloop.contracts import Message, ModelRef, TrainingCard
 from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, ResultError
+from medloop.loop.train import STAGES, run_stage
 from medloop.models.generate import load_generator
 from medloop.models.load import load, load_tokenizer
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
 from medloop.train.examples.sft_examples import IGNORED, encode_file
-from medloop.train.sft import SFTConfig, find_job, plan, run, train_sft
+from medloop.train.sft import SFTConfig, find_run, plan
 from medloop.train.trl import resumable, sft_trainer
 
 
@@ -27,6 +28,10 @@ def config(settings, **more) -> SFTConfig:
 
 def rows(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def train_sft(config, *, settings, replace=False) -> TrainingCard:
+    return run_stage(STAGES["SFT"], config, settings, replace=replace).card
 
 
 def losses(settings, name: str = "sft") -> list[float]:
@@ -126,11 +131,11 @@ def test_an_architecture_that_scales_its_output_goes_the_way_of_trl(settings, tm
     }
     base = tiny_model(tmp_path / "cohere", config=CohereConfig(**shape, logit_scale=0.25, max_position_embeddings=256))
     wish = config(settings, model=str(base), max_steps=2)
-    made = plan(wish, settings, find_job(wish, settings))
+    made = plan(wish, settings, find_run(wish, settings))
     from medloop.train.sft import _trainer
 
     trainer = _trainer(
-        made, load(ModelRef(base=str(base)), settings), None, 8, resumable.Watch(made.job.metrics, lambda _: None, bool)
+        made, load(ModelRef(base=str(base)), settings), None, 8, resumable.Watch(made.run.metrics, lambda _: None, bool)
     )
     assert not trainer.direct
 
@@ -197,9 +202,9 @@ def test_an_unfinished_run_with_other_settings_is_refused(settings):
 
 def test_a_run_that_was_given_up_is_never_continued(settings):
     stop_after(settings, 4)
-    job = find_job(config(settings, lora_r=4), settings)
-    assert job.begin()[1] is None
-    assert job.begin()[1] is None, "nor after a kill before the first checkpoint of the new one"
+    run = find_run(config(settings, lora_r=4), settings)
+    assert run.begin()[1] is None
+    assert run.begin()[1] is None, "nor after a kill before the first checkpoint of the new one"
 
 
 def test_a_damaged_result_is_not_called_trained(settings):
@@ -211,8 +216,8 @@ def test_a_damaged_result_is_not_called_trained(settings):
 
 
 def test_two_processes_may_not_train_one_name(settings):
-    job = find_job(config(settings), settings)
-    with job.only_process(), pytest.raises(BusyError, match="train_sft-sft"):
+    run = find_run(config(settings), settings)
+    with run.only_process(), pytest.raises(BusyError, match="train_sft-sft"):
         train_sft(config(settings), settings=settings)
 
 
@@ -245,20 +250,15 @@ def test_out_of_memory_halves_the_micro_batch_and_goes_on(settings, monkeypatch:
 
 
 def stop_after(settings, step: int, **more) -> None:
-    wish, ticks = config(settings, **more), []
+    wish, steps = config(settings, **more), []
     with pytest.raises(KeyboardInterrupt):
-        run(
-            plan(wish, settings, find_job(wish, settings)),
-            settings,
-            tick=ticks.append,
-            should_stop=lambda: len(ticks) >= step - 1,
-        )
+        run_stage(STAGES["SFT"], wish, settings, on_progress=steps.append, should_stop=lambda: len(steps) >= step - 1)
 
 
 def test_a_stop_leaves_a_checkpoint_and_the_same_call_goes_on(settings):
     stop_after(settings, 4)
     wish = config(settings)
-    assert plan(wish, settings, find_job(wish, settings)).continues_at == 4
+    assert plan(wish, settings, find_run(wish, settings)).continues_at == 4
     state = json.loads((settings.home / "jobs/train_sft-sft/checkpoints/step-00000004/trainer_state.json").read_text())
     assert state["log_history"] == [], "the log is in metrics.jsonl and does not grow the checkpoints"
     train_sft(wish, settings=settings)
@@ -300,7 +300,7 @@ def test_nothing_is_reported_to_anybody(settings, monkeypatch: pytest.MonkeyPatc
 def test_replace_starts_anew_instead_of_going_on(settings):
     stop_after(settings, 4)
     for wish in (config(settings), config(settings, learning_rate=0.01)):
-        anew = plan(wish, settings, find_job(wish, settings), replace=True)
+        anew = plan(wish, settings, find_run(wish, settings), replace=True)
         assert anew.continues_at == 0
     train_sft(config(settings), settings=settings, replace=True)
     train_sft(config(settings, name="straight"), settings=settings)

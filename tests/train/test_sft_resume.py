@@ -8,9 +8,10 @@ import signal
 
 import pytest
 
+from medloop.loop.train import STAGES, run_stage
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
-from medloop.train.sft import SFTConfig, find_job, plan, run
+from medloop.train.configs.sft_config import SFTConfig
 
 TIMES = ("ts", "tokens_per_second")
 
@@ -30,7 +31,7 @@ def train(settings: Settings, name: str, die_at: int | None = None, die_in: str 
         module, _, call = die_in.rpartition(".")
         setattr(__import__(module, fromlist=["x"]), call, die)
     config = wish(settings, name)
-    run(plan(config, settings, find_job(config, settings)), settings, tick=lambda at: die() if at.step == die_at else None)
+    run_stage(STAGES["SFT"], config, settings, on_progress=lambda progress: die() if progress.step == die_at else None)
 
 
 def start(children, *args) -> int:

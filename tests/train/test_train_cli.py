@@ -104,7 +104,7 @@ def test_a_polite_stop_leaves_a_checkpoint(settings):
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     _, said = child.communicate(timeout=60)
-    assert child.returncode == 130 and "The same command will go on from there" in said and "Traceback" not in said
+    assert child.returncode == 130 and "The same command will continue from there" in said and "Traceback" not in said
     saved = list((settings.home / "jobs/train_sft-sft/checkpoints").iterdir())
     last = max(json.loads(line)["iter"] for line in metrics.read_text().splitlines())
     assert [path.name for path in saved] == [f"step-{last:08d}"]

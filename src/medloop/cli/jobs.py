@@ -16,11 +16,11 @@ from rich.table import Table
 from medloop.cli import ui
 from medloop.contracts import JobStatus, TrainRequest
 from medloop.errors import ConfigError, ResultError, speaking_of
-from medloop.jobs import job_row, preflight, queue
+from medloop.jobs import job_row, preflight, queue, requests
 from medloop.jobs.supervisor import Supervisor
 from medloop.jobs.worker import work as run
-from medloop.knobs import read_yaml, split_pairs
-from medloop.models import require_packages
+from medloop.knobs import build, read_yaml, split_pairs
+from medloop.loop.train import STAGES, prepare_stage
 from medloop.settings import Settings
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Training jobs: submit, watch, cancel, resume; they survive crashes.")
@@ -54,10 +54,10 @@ def submit(
     request = _request(stage, model, config, set_ or [])
     if check:
         warnings = preflight.look(request, settings).warnings
-        require_packages("trl", "datasets", "matplotlib")
-        from medloop.jobs.stages import check as run
-
-        ui.say(" ".join([*warnings, run(request, settings).sentence()]))
+        trainable, name = STAGES[request.stage], "check"
+        run_config = build(trainable.config, flags=requests.wanted(request, name, settings))
+        prepared = prepare_stage(trainable, run_config, settings, folder=settings.workspace.jobs / name)
+        ui.say(" ".join([*warnings, prepared.trainer.cost(prepared.plan, settings).sentence()]))
         return
     found = queue.submit(request, settings)
     for warning in found.expected.warnings:

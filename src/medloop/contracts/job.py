@@ -8,7 +8,7 @@ from pydantic import Field
 
 from medloop.contracts.base import Contract, Json, Text, Timestamp
 
-Stage = Literal["SFT", "REWARD", "DPO", "KTO", "PPO", "GRPO", "IRS"]
+StageName = Literal["SFT", "REWARD", "DPO", "KTO", "PPO", "GRPO", "IRS"]
 Errand = Literal["BUILD", "ERASE"]
 JobState = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Phase = Literal["GENERATING", "SCORING", "METRICS", "TRAINING"]
@@ -35,7 +35,7 @@ class IRSConfig(Contract):
 class TrainRequest(Contract):
     """Body of `POST /api/train`."""
 
-    stage: Stage
+    stage: StageName
     model_id: Text | None = None  # without one: the workspace's model
     irs_config: IRSConfig | None = None
     config: Json = Field(default_factory=dict)
@@ -78,7 +78,7 @@ class JobStatus(Contract):
     """Answer of `GET /api/train/status/{job_id}`."""
 
     job_id: Text
-    stage: Stage | Errand
+    stage: StageName | Errand
     state: JobState
     detail: JobDetail
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import Interval, TrainRequest
-from medloop.contracts.job import Stage
+from medloop.contracts.job import StageName
 from medloop.feedback.insight.metrics import MetricsConfig, agreement_of, drifted_since, measure
 from medloop.privacy.consent import Register
 from medloop.settings import Settings
@@ -38,7 +38,7 @@ class TriggerConfig(BaseModel):
     critical: int = Field(3, ge=1, description="New critical flags that are reason enough.")
     drifting: int = Field(2, ge=1, description="Raters with a new drift alarm that are reason enough.")
     agreement_fall: float = Field(0.15, gt=0, le=2, description="Fall of alpha since the last trigger that is reason enough.")
-    stage: Stage = Field("REWARD", description="What the job trains: REWARD, DPO, KTO, SFT, PPO, GRPO or IRS.")
+    stage: StageName = Field("REWARD", description="What the job trains: REWARD, DPO, KTO, SFT, PPO, GRPO or IRS.")
     model: str | None = Field(None, description="Base model of the job; empty means the workspace's.")
     config: dict[str, Any] = Field(default_factory=dict, description="Settings of the stage.")
 

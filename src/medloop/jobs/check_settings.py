@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +10,7 @@ from pydantic_core import ErrorDetails
 from medloop.contracts import TrainRequest
 from medloop.errors import ConfigError
 from medloop.jobs import requests
+from medloop.loop.train import STAGES
 from medloop.reward.dynamic import DwConfig
 from medloop.settings import Settings
 
@@ -29,7 +29,7 @@ class MisfitError(ConfigError):
 def check(request: TrainRequest, settings: Settings) -> None:
     """All problems at once (MisfitError), each with its field as the request names it."""
     values = requests.wanted(request, "job", settings)
-    kind = config_of(request.stage)
+    kind = STAGES[request.stage].config
     found = [(_place(request, problem["loc"]), _words(problem)) for problem in _problems(kind, values)]
     if isinstance(values.get("dw_config"), dict):
         found += _weights(_place(request, ("dw_config",)), values["dw_config"])
@@ -79,10 +79,3 @@ def _words(problem: ErrorDetails) -> str:
         return "there is no such setting"
     said = problem["msg"].removeprefix("Value error, ")
     return said[:1].lower() + said[1:200]
-
-
-def config_of(stage: str) -> type[BaseModel]:
-    """The settings of a stage."""
-    runs = requests.STAGES[stage]
-    kind: type[BaseModel] = getattr(importlib.import_module(runs.settings), runs.config)
-    return kind

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from medloop.contracts import JobDetail, JobStatus, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
-from medloop.contracts.job import Errand, JobState, Stage
+from medloop.contracts.job import Errand, JobState, StageName
 from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, NoSpaceError, speaking_of
 from medloop.store.files.atomic import atomic_write, locked
 
@@ -40,7 +40,7 @@ class Entry(Contract):
     """The row. `token` grows with every worker: who holds an older one may not write any more."""
 
     job_id: Text
-    stage: Stage | Errand
+    stage: StageName | Errand
     state: JobState
     submitted: Timestamp
     submitter: str = ""  # the id of whoever sent it over HTTP; empty: at the keyboard, or by the retrain trigger

@@ -18,6 +18,7 @@ from medloop.contracts import TrainRequest
 from medloop.errors import ConfigError
 from medloop.jobs import check_settings, requests
 from medloop.jobs.job_row import StateError
+from medloop.loop.train import STAGES
 from medloop.settings import Settings
 
 ROOM = 1.2  # times what the checkpoints need
@@ -68,28 +69,19 @@ def disk_need(size: Size, request: TrainRequest) -> int:
 
 def _check_inputs(request: TrainRequest, settings: Settings) -> None:
     """The files a stage reads are there; a missing one would end the job in its first second."""
-    workspace = settings.workspace
-    if request.stage == "SFT":
-        field, path, command = "data", workspace.processed / "train.jsonl", "medloop data prepare"
-    elif requests.runs(request).rl:
-        field, path, command = "prompts", workspace.rl / "training_prompts.jsonl", "medloop data prompts"
-    else:
-        field, path, command = "data", workspace.preferences / "preferences.jsonl", "medloop embedded pairs"
-        if request.stage == "KTO" and (workspace.preferences / "thumbs.jsonl").is_file():
-            return
-    named = request.config.get(field)
-    if isinstance(named, str):
-        path = requests.find(named, settings)
-    if not path.is_file():
-        where = f"config.{field}" if isinstance(named, str) else path.relative_to(settings.home).as_posix()
-        raise StateError(f"There is no file {where} to train on", f"Make it with: {command}, or name one in config.{field}")
+    stage = STAGES[request.stage]
+    field, named = f"config.{stage.data_setting}", request.config.get(stage.data_setting)
+    paths = [named] if isinstance(named, str) else stage.data
+    if not any(requests.find(path, settings).is_file() for path in paths):
+        missing = field if isinstance(named, str) else paths[-1]
+        raise StateError(f"There is no file {missing} to train on", f"Make it with: {stage.data_command}, or name one in {field}")
 
 
 def _check_name(request: TrainRequest, settings: Settings) -> None:
     name = request.config.get("name")
     if (
         isinstance(name, str)
-        and (settings.workspace.models / requests.runs(request).models / Path(name).name / "card.json").exists()
+        and (settings.workspace.models / STAGES[request.stage].models / Path(name).name / "card.json").exists()
     ):
         raise StateError(f"There is a result called {name} already", "Take another config.name, or none")
 

@@ -10,7 +10,6 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,46 +17,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from medloop.contracts import IRSConfig, TrainRequest
 from medloop.errors import ConfigError
+from medloop.loop.train import STAGES
 from medloop.settings import Settings
 
 GIVEN = ("teacher", "model", "rel", "faith", "conc")  # parts of a reward that are ours; any other name would be code
 YES_OR_NO = TypeAdapter(bool)
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Where a stage lives: `module` has plan and run, `config` is its settings; `kind` is the catalog's word for the result."""
-
-    module: str
-    config: str
-    kind: str
-    models: str  # the result lies under models/<this>/NAME
-    settings: str = "medloop.train.configs.rl_config"  # where `config` can be had without torch
-    rl: bool = True
-
-
-STAGES = {
-    "SFT": Runs("medloop.train.sft", "SFTConfig", "adapter", "lora", "medloop.train.configs.sft_config", rl=False),
-    "REWARD": Runs(
-        "medloop.train.reward_model",
-        "RewardModelConfig",
-        "reward model",
-        "reward",
-        "medloop.train.configs.reward_model_config",
-        rl=False,
-    ),
-    "DPO": Runs("medloop.train.preference", "DPOConfig", "adapter", "lora", "medloop.train.configs.preference_config", rl=False),
-    "KTO": Runs("medloop.train.preference", "KTOConfig", "adapter", "lora", "medloop.train.configs.preference_config", rl=False),
-    "PPO": Runs("medloop.train.ppo", "PPOConfig", "adapter", "rl"),
-    "GRPO": Runs("medloop.train.grpo", "GRPOConfig", "adapter", "rl"),
-    "IRS": Runs("medloop.train.irs", "IRSRunConfig", "adapter", "rl"),
-}
-
-
-def runs(request: TrainRequest) -> Runs:
-    if request.stage not in STAGES:
-        raise ConfigError(f"stage {request.stage} does not run as a job", f"These do: {', '.join(STAGES)}")
-    return STAGES[request.stage]
 
 
 def wanted(request: TrainRequest, job_id: str, settings: Settings) -> dict[str, Any]:
@@ -82,7 +46,6 @@ def has_four_bits(settings: Settings) -> bool:
 
 def check_shape(request: TrainRequest) -> None:
     """What the contract alone cannot say: which fields belong to which stage."""
-    runs(request)
     if request.stage != "IRS":
         stray = [n for n in ("irs_config", "n_iterations", "n_questions", "top_k") if getattr(request, n) is not None]
         if stray:
@@ -125,17 +88,11 @@ def _inside(field: str, text: str) -> None:
 def inputs(request: TrainRequest, settings: Settings) -> list[Path]:
     """Files and folders of the workspace that a job reads: those of its stage, and everything that its settings name."""
     workspace = settings.workspace
-    usual = {
-        "SFT": [workspace.processed],
-        **{stage: [workspace.preferences / "preferences.jsonl"] for stage in ("REWARD", "DPO")},
-        "KTO": [workspace.preferences],
-    }
     named = [request.model_id or settings.model, *_texts(request.config)]
     # An adapter may be called by its name alone. An empty text, or one that is the whole workspace, names nothing in it.
     places = [place for text in named if Path(text).parts for place in (find(text, settings), workspace.models / "lora" / text)]
     found = [path.resolve() for path in places if os.path.exists(path) and not settings.home.is_relative_to(path)]
-    standard = usual.get(request.stage, [workspace.rl / "training_prompts.jsonl"])
-    return [*(path.resolve() for path in standard), *found]
+    return [*((settings.home / path).resolve() for path in STAGES[request.stage].reads), *found]
 
 
 def _texts(value: Any) -> Iterator[str]:

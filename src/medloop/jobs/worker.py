@@ -19,21 +19,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from medloop.contracts import TrainingCard
 from medloop.contracts.job import JobState
 from medloop.errors import BusyError, MedloopError, NoSpaceError
-from medloop.jobs import errands, queue
+from medloop.jobs import errands, queue, requests
 from medloop.jobs.job_row import Entry, LostLeaseError, cancelled_words
 from medloop.jobs.lease import BEAT_S, LOST, Lease, claim
-from medloop.models import require_packages
+from medloop.jobs.status import StatusWriter
+from medloop.knobs import build
+from medloop.loop.train import STAGES, run_stage
 from medloop.settings import Settings
-from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files.atomic import raise_if_full
-
-if TYPE_CHECKING:
-    from medloop.train.runs.run import Job
 
 DRAIN_S = 8.0  # from the wish for an end to the end; ten seconds are promised
 AGAIN_S = 5.0  # before an errand that found something in use is tried again
@@ -106,31 +102,17 @@ def _errand(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> En
 
 
 def _train(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
-
-    require_packages("trl", "datasets", "matplotlib")
-    from medloop.jobs import stages
-
-    with open_audit_trail(settings):
-        pass  # a missing key or an unreachable database stops the job now, not at its end
-    ready = stages.prepare(queue.request_of(lease.folder), settings, lease.folder, lease)
-    if isinstance(ready, stages.Finished):
-        return _enter(ready.job, ready.card, ready.kind, settings)
-    found = stages.cost(ready, settings)
-    lease.note(found.sentence(), needs_bytes=found.disk)
-    log.info("%s %d iterations; newest checkpoint: %d.", found.sentence(), ready.steps, ready.plan.continues_at)
-    status = stages.Status(lease, ready.job.metrics, found.device, ready.steps)
-    card = ready.run(settings, status, stopped)
-    status.over()
-    return _enter(ready.job, card, ready.kind, settings)
-
-
-def _enter(job: Job, card: TrainingCard, kind: str, settings: Settings) -> End:
-    """The trail know of the result; said once more after a kill, it stays one entry."""
-    with open_audit_trail(settings) as trail:
-        trail.enter(kind, job.target, card)
-    job.end()
-    home = settings.home
-    where = job.target.relative_to(home).as_posix() if job.target.is_relative_to(home) else str(job.target)
+    request = queue.request_of(lease.folder)
+    stage, status = STAGES[request.stage], StatusWriter(lease)
+    config = build(stage.config, flags=requests.wanted(request, lease.folder.name, settings))
+    result = run_stage(
+        stage, config, settings, folder=lease.folder, guard=lease.check, on_plan=status.on_plan, on_progress=status.on_progress,
+        should_stop=stopped,
+    )  # fmt: skip
+    if result.plan is not None:
+        status.finish()
+    home, target = settings.home, result.run.target
+    where = target.relative_to(home).as_posix() if target.is_relative_to(home) else str(target)
     return End("succeeded", f"The result is {where}.")
 
 

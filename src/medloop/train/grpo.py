@@ -1,6 +1,7 @@
 """GRPO: several answers to each question, each judged against its siblings; no critic. https://arxiv.org/abs/2402.03300
 
-    plan = grpo.plan(GRPOConfig(adapter="sft", steps=40), scorer, settings)
+    config = GRPOConfig(adapter="sft", steps=40)
+    plan = state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer)
     card = grpo.run(plan, settings)
 
 In: questions (`data/rl/training_prompts.jsonl`), a policy to start from, a scorer. Out: `models/rl/NAME`, whole or not at all.
@@ -11,12 +12,12 @@ It leaves out: several GPUs, replay of old answers, and resampling of questions 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from medloop.contracts import Scorer, TrainingCard
+from medloop.contracts import TrainingCard
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import GRPOConfig as GRPOConfig
 from medloop.train.rl import maths, result, state
@@ -24,20 +25,19 @@ from medloop.train.rl.maths import GroupAdvantages, PolicyStats, Window
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.rollout import Experience
 from medloop.train.rl.state import Bench, RLPlan
-
-METHOD: Final = "grpo"
-
-
-def plan(config: GRPOConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
-    return state.plan(config, METHOD, scorer, settings, state.find_job(config, METHOD, scorer, settings), replace=replace)
+from medloop.train.runs.progress import OnProgress, ignore_progress
 
 
 def run(
-    plan: RLPlan, settings: Settings, *, watch: state.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+    plan: RLPlan,
+    settings: Settings,
+    *,
+    on_progress: OnProgress = ignore_progress,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.job.only_process():
-        bench = state.set_up(plan, settings, watch=watch)
+    with plan.run.only_process():
+        bench = state.set_up(plan, settings, on_progress=on_progress)
         state.check_held_out(bench, first=True)
         for step in range(bench.step + 1, plan.config.steps + 1):
             bench.step = step

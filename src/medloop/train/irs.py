@@ -1,6 +1,7 @@
 """Iterative Rejection Sampling (document 003): generate candidates, keep the best, fine-tune on them, again.
 
-    plan = irs.plan(IRSRunConfig(adapter="sft", n_iterations=3), scorer, settings)
+    config = IRSRunConfig(adapter="sft", n_iterations=3)
+    plan = state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer)
     card = irs.run(plan, settings)
 
 Each iteration: N candidates per question (GENERATING), scored on the CPU (SCORING), the good ones chosen and the scorer's
@@ -18,12 +19,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from medloop.contracts import Scorer, TrainingCard, canonical_json, sha256_id
+from medloop.contracts import TrainingCard, canonical_json, sha256_id
 from medloop.errors import ResultError
 from medloop.models.adapter import save_adapter
 from medloop.models.inputs import read_items
@@ -39,8 +40,8 @@ from medloop.train.rl.policy import Batch
 from medloop.train.rl.rollout import Experience
 from medloop.train.rl.state import Bench, RLPlan
 from medloop.train.runs.checkpoint import save_checkpoint
+from medloop.train.runs.progress import OnProgress, ignore_progress
 
-METHOD: Final = "irs"
 FILES = ("metrics.jsonl", samples.SAMPLES, samples.HELD_OUT)
 
 
@@ -55,16 +56,16 @@ class Chosen:
     threshold: float
 
 
-def plan(config: IRSRunConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
-    return state.plan(config, METHOD, scorer, settings, state.find_job(config, METHOD, scorer, settings), replace=replace)
-
-
 def run(
-    plan: RLPlan, settings: Settings, *, watch: state.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+    plan: RLPlan,
+    settings: Settings,
+    *,
+    on_progress: OnProgress = ignore_progress,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Iterate to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.job.only_process():
-        bench = state.set_up(plan, settings, watch=watch)
+    with plan.run.only_process():
+        bench = state.set_up(plan, settings, on_progress=on_progress)
         _go_on(bench)
         old = _old_records(bench, settings)
         state.check_held_out(bench, first=True)
@@ -167,9 +168,9 @@ def _report(bench: Bench, found: Experience, chosen: Chosen) -> None:
         "kept": float(len(chosen.kept)),
         "length": said["length"],
     }
-    model = sha256_id(canonical_json([bench.plan.job.identity, bench.step]))
+    model = sha256_id(canonical_json([bench.plan.run.identity, bench.step]))
     rows = {at: _provenance(found, at) | {"model": model} for at in chosen.kept}
-    samples.write(bench.plan.job.folder / samples.SAMPLES, bench.step, found, rows)
+    samples.write(bench.plan.run.folder / samples.SAMPLES, bench.step, found, rows)
 
 
 def _provenance(found: Experience, at: int) -> dict[str, Any]:
@@ -249,7 +250,7 @@ def _replayed(bench: Bench, rows: Sequence[Sampled], old: Sequence[Sampled]) -> 
 
 def _keep_adapter(bench: Bench, name: str) -> None:
     """`checkpoints/iter_N` and `checkpoints/final`, as document 003 lays them out."""
-    with new_artifact(bench.plan.job.checkpoints / name, replace=True) as temp:
+    with new_artifact(bench.plan.run.checkpoints / name, replace=True) as temp:
         save_adapter(temp, bench.policy.model, bench.plan.config.model)
 
 
@@ -257,10 +258,10 @@ def _save(bench: Bench) -> None:
     """By count of saves, because a round has many; the lines of metrics are counted, to be cut to them on the way back."""
     bench.state["saves"] = bench.state.get("saves", 0) + 1
     bench.state["iteration"] = bench.step
-    folder = bench.plan.job.folder
+    folder = bench.plan.run.folder
     bench.state["lines"] = {n: sum(1 for _ in jsonl.read(folder / n)) for n in FILES if (folder / n).is_file()}
     weights = {name: p.detach() for name, p in bench.policy.trained().items()}
-    save_checkpoint(bench.plan.job.checkpoints, bench.state["saves"], weights, bench.optimizer, extra={"state": bench.state})
+    save_checkpoint(bench.plan.run.checkpoints, bench.state["saves"], weights, bench.optimizer, extra={"state": bench.state})
 
 
 def _go_on(bench: Bench) -> None:
@@ -268,7 +269,7 @@ def _go_on(bench: Bench) -> None:
     if "lines" not in bench.state:
         return
     for name in FILES:
-        _cut(bench.plan.job.folder / name, bench.state["lines"].get(name, 0))
+        _cut(bench.plan.run.folder / name, bench.state["lines"].get(name, 0))
     bench.step = bench.state["iteration"]
     scorer: Any = bench.plan.scorer
     if "dw" in bench.state:

@@ -1,6 +1,7 @@
 """PPO: every token gets a reward (its KL to the reference, and the score at the end), a critic says what was to be expected.
 
-    plan = ppo.plan(PPOConfig(adapter="sft", steps=40), scorer, settings)
+    config = PPOConfig(adapter="sft", steps=40)
+    plan = state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer)
     card = ppo.run(plan, settings)
 
 https://arxiv.org/abs/1707.06347, with what made it work for language: KL inside the reward with a weight that steers to a target
@@ -14,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from medloop.contracts import Scorer, TrainingCard
+from medloop.contracts import TrainingCard
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import PPOConfig as PPOConfig
 from medloop.train.rl import maths, result, state
@@ -27,8 +28,7 @@ from medloop.train.rl.maths import AdaptiveKL, PolicyStats, Window
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.rollout import Experience
 from medloop.train.rl.state import Bench, RLPlan
-
-METHOD: Final = "ppo"
+from medloop.train.runs.progress import OnProgress, ignore_progress
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class Lesson:
     kl: float  # to the reference, nats per answer
 
 
-def plan(config: PPOConfig, scorer: Scorer, settings: Settings, *, replace: bool = False) -> RLPlan:
-    return state.plan(config, METHOD, scorer, settings, state.find_job(config, METHOD, scorer, settings), replace=replace)
-
-
 def run(
-    plan: RLPlan, settings: Settings, *, watch: state.Watch = lambda tick: None, should_stop: Callable[[], bool] = lambda: False
+    plan: RLPlan,
+    settings: Settings,
+    *,
+    on_progress: OnProgress = ignore_progress,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.job.only_process():
-        bench = state.set_up(plan, settings, with_values=True, watch=watch)
+    with plan.run.only_process():
+        bench = state.set_up(plan, settings, with_values=True, on_progress=on_progress)
         bench.state.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())
         state.check_held_out(bench, first=True)
         for step in range(bench.step + 1, plan.config.steps + 1):

@@ -1,7 +1,7 @@
 """DPO and KTO: a model learns from what people preferred, without a reward model and without sampling.
 
-    card = train_preference(DPOConfig(name="dpo", model="embedded:tiny", adapter="sft"), settings=settings)
-    card = train_preference(KTOConfig(name="kto", model="embedded:tiny", adapter="sft", data="thumbs.jsonl"), settings=settings)
+    run_stage(STAGES["DPO"], DPOConfig(name="dpo", model="embedded:tiny", adapter="sft"), settings)
+    run_stage(STAGES["KTO"], KTOConfig(name="kto", model="embedded:tiny", adapter="sft", data="thumbs.jsonl"), settings)
 
 In: for DPO pairs (`data/preferences/preferences.jsonl`, examples/pairs.py), for KTO thumbs or pairs (examples/thumbs.py). Part
 of the prompts is held out. With `adapter` training continues from that adapter, which is also the reference; else a fresh LoRA is
@@ -43,22 +43,23 @@ from medloop.train.reports import preference_report
 from medloop.train.reports.preference_report import Read
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
-from medloop.train.runs.run import Job
+from medloop.train.runs.run import TrainingRun
 from medloop.train.trl.fit import count_steps, fitted, judged, numbers, ready
 from medloop.train.trl.preference_trainer import PreferenceWatch, ResumableDPO, ResumableKTO
-from medloop.train.trl.resumable import ByLength, Tick, arguments
+from medloop.train.trl.resumable import ByLength, arguments
 
 JUDGED = 200  # training rows that are read at the end, for the accuracy on them
 RATIO = (1.0, 1.33)  # weight times count of liked over that of not liked; eq. 8 of the KTO paper (arXiv 2402.01306)
 
 
 @dataclass(frozen=True)
-class Plan:
+class PreferencePlan:
     """Everything that is known before the first step. For KTO, `order` deals the batches and `passed` counts lines left out."""
 
     config: DPOConfig | KTOConfig
-    job: Job
+    run: TrainingRun
     train: Rows[Any]
     test: Rows[Any]
     order: ByLength
@@ -79,14 +80,7 @@ class Plan:
         return with_strangers(side, dealt, self.config.max_length)
 
 
-def train_preference(config: DPOConfig | KTOConfig, *, settings: Settings, replace: bool = False) -> TrainingCard:
-    """Train or continue, and publish. A finished run of the same config, models and data is returned as it is."""
-    job = find_job(config, settings)
-    card = None if replace else job.finished()
-    return card or run(plan(config, settings, job, replace=replace), settings)
-
-
-def find_job(config: DPOConfig | KTOConfig, settings: Settings, *, folder: Path | None = None) -> Job:
+def find_run(config: DPOConfig | KTOConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
     """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
     inputs = {"preference": file_sha256(_file(config, settings))}
     models = resolve(_start(config), settings)
@@ -100,14 +94,14 @@ def find_job(config: DPOConfig | KTOConfig, settings: Settings, *, folder: Path 
     target = settings.workspace.models / "lora" / config.name
     if models.adapter is not None and models.adapter.resolve() == target.resolve():
         raise ConfigError(f"{config.name} is the adapter to start from, and would be written over", "Take another --name")
-    return Job(lives, target, identity)
+    return TrainingRun(lives, target, identity)
 
 
-def plan(config: DPOConfig | KTOConfig, settings: Settings, job: Job, *, replace: bool = False) -> Plan:
+def plan(config: DPOConfig | KTOConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> PreferencePlan:
     """Read, split and encode the data, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
     if not replace:
-        job.check_unfinished()
+        run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
     if (room := estimate.positions(base)) < config.max_length:
         raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {room} tokens", "Ask for fewer")
@@ -116,11 +110,11 @@ def plan(config: DPOConfig | KTOConfig, settings: Settings, job: Job, *, replace
         order: ByLength = MixedBatches(train.lengths, train.columns["label"], config.batch_size, config.seed)
     else:
         order = ByLength(train.lengths, config.batch_size, config.seed)
-    counts = count_steps(config, len(train.items), job, replace=replace)
-    return Plan(config, job, train, test, order, disagreed, passed, *counts, replace)
+    counts = count_steps(config, len(train.items), run, replace=replace)
+    return PreferencePlan(config, run, train, test, order, disagreed, passed, *counts, replace)
 
 
-def balance(plan: Plan) -> str | None:
+def balance(plan: PreferencePlan) -> str | None:
     """For KTO: what to set when liked and not liked are out of proportion, by the rule of its paper; else nothing."""
     config = plan.config
     if not isinstance(config, KTOConfig):
@@ -137,11 +131,11 @@ def balance(plan: Plan) -> str | None:
     return f"{liked:,} liked and {other:,} not: the KTO paper advises --set {name}={low:.2f} (to {high:.2f})."
 
 
-def cost(plan: Plan, settings: Settings) -> estimate.Cost:
+def cost(plan: PreferencePlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine. Reading costs half of learning."""
     config, device = plan.config, runtime.device_of(settings)
     base = resolve(ModelRef(base=config.model), settings).folder
-    shape = estimate.shape_of(base, runtime.number_type(device, trainable=False), plan.job.identity["config"]["lora_r"])
+    shape = estimate.shape_of(base, runtime.number_type(device, trainable=False), plan.run.identity["config"]["lora_r"])
     runtime.set_threads(settings)
     learnt = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
     read = plan.train.tokens + 2 * plan.test.tokens
@@ -150,26 +144,26 @@ def cost(plan: Plan, settings: Settings) -> estimate.Cost:
     answers = 1 if isinstance(config, KTOConfig) else 2
     at_once = answers * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     seconds = estimate.seconds(shape, learnt + read // 2, full=False, device=device)
-    return estimate.Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+    return estimate.cost(shape, seconds, estimate.memory(shape, at_once), device)
 
 
 def run(
-    plan: Plan,
+    plan: PreferencePlan,
     settings: Settings,
     *,
-    tick: Callable[[Tick], None] = lambda _: None,
+    on_progress: OnProgress = ignore_progress,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end, measure and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.job.only_process():
-        trainer, began = _fit(plan, settings, PreferenceWatch(plan.job.metrics, tick, should_stop))
+    with plan.run.only_process():
+        trainer, began = _fit(plan, settings, PreferenceWatch(plan.run.metrics, on_progress, should_stop))
         found = _judge(plan, trainer)
-        metrics, parent = _summary(plan, trainer, found), plan.job.identity["inputs"].get("adapter")
-        card = training_card(plan.job, plan.config.method, trainer.model, metrics=metrics, began=began, parent=parent)
+        metrics, parent = _summary(plan, trainer, found), plan.run.identity["inputs"].get("adapter")
+        card = training_card(plan.run, plan.config.method, trainer.model, metrics=metrics, began=began, parent=parent)
         files = preference_report.files(found)
         about, words = readme(card, found), trainer.processing_class
-        publish(plan.job.target, trainer.model, words, card, plan.job.metrics, files=files, about=about)
-        plan.job.end()
+        publish(plan.run.target, trainer.model, words, card, plan.run.metrics, files=files, about=about)
+        plan.run.end()
     return card
 
 
@@ -235,7 +229,7 @@ def _sides(config: DPOConfig | KTOConfig, path: Path, tokenizer: Any) -> tuple[R
     return train, test, disagreed, passed
 
 
-def _fit(plan: Plan, settings: Settings, watch: PreferenceWatch) -> tuple[ResumableDPO | ResumableKTO, datetime]:
+def _fit(plan: PreferencePlan, settings: Settings, watch: PreferenceWatch) -> tuple[ResumableDPO | ResumableKTO, datetime]:
     def attempt(found: Checkpoint | None, micro: int) -> ResumableDPO | ResumableKTO:
         loaded = load(_start(plan.config), settings, load_in_4bit=plan.config.load_in_4bit)
         return _trainer(plan, loaded, found, micro, watch)
@@ -245,7 +239,7 @@ def _fit(plan: Plan, settings: Settings, watch: PreferenceWatch) -> tuple[Resuma
 
 
 def _trainer(
-    plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: PreferenceWatch
+    plan: PreferencePlan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: PreferenceWatch
 ) -> ResumableDPO | ResumableKTO:
     config = plan.config
     fresh = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha) if config.adapter is None else None
@@ -258,18 +252,18 @@ def _trainer(
         processing_class=loaded.tokenizer,
         peft_config=fresh,
         callbacks=[watch],
-        checkpoints=plan.job.checkpoints,
+        checkpoints=plan.run.checkpoints,
         found=found,
         order=plan.order,
     )
     return ready(trainer, watch)
 
 
-def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlDPO | TrlKTO:
+def _arguments(plan: PreferencePlan, loaded: Loaded, micro: int) -> TrlDPO | TrlKTO:
     config = plan.config
     shared = arguments(
         config,
-        plan.job.folder,
+        plan.run.folder,
         steps=plan.steps,
         micro=micro,
         rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
@@ -282,7 +276,7 @@ def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlDPO | TrlKTO:
     return TrlDPO(**shared, label_smoothing=config.label_smoothing)
 
 
-def _judge(plan: Plan, trainer: ResumableDPO | ResumableKTO) -> dict[str, Any]:
+def _judge(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO) -> dict[str, Any]:
     """What the trained policy makes of all held-out rows, and of some that it was trained on."""
     config = plan.config
     some = sorted(random.Random(config.seed).sample(range(len(plan.train.items)), min(JUDGED, len(plan.train.items))))
@@ -309,7 +303,7 @@ def _read(trainer: ResumableDPO | ResumableKTO, rows: Dataset, answers: str) -> 
     return found
 
 
-def _summary(plan: Plan, trainer: ResumableDPO | ResumableKTO, found: dict[str, Any]) -> dict[str, float]:
+def _summary(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO, found: dict[str, Any]) -> dict[str, float]:
     """Numbers for the card: of the report, and out of metrics.jsonl."""
     more = {
         "rows": len(plan.train.items),

@@ -1,6 +1,6 @@
 """The reward model: a classifier with one logit that learns from pairs which answer people like better.
 
-    card = train_reward(RewardModelConfig(name="first", model="embedded:minilm", full=True), settings=settings)
+    run_stage(STAGES["REWARD"], RewardModelConfig(name="first", model="embedded:minilm", full=True), settings)
 
 In: `data/preferences/preferences.jsonl`, or any file of pairs (examples/pairs.py). Part of the prompts is held out.
 Out: `models/reward/NAME`, whole or not at all: weights, `scoring.json` (how a logit becomes a score between 0 and 1), the
@@ -40,10 +40,11 @@ from medloop.train.reports.centre import centre, in_words, reference_of
 from medloop.train.reports.reward_report import Judged
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
-from medloop.train.runs.run import Job
+from medloop.train.runs.run import TrainingRun
 from medloop.train.trl.fit import count_steps, fitted, judged, numbers, ready
-from medloop.train.trl.resumable import ByLength, Tick, Watch, arguments
+from medloop.train.trl.resumable import ByLength, Watch, arguments
 from medloop.train.trl.reward_trainer import NAMES, ResumableReward
 
 WATCHED = 256  # at most so many held-out pairs are scored while it trains; all of them at the end
@@ -51,11 +52,11 @@ JUDGED = 400  # training pairs that are scored at the end, for the accuracy on t
 
 
 @dataclass(frozen=True)
-class Plan:
+class RewardPlan:
     """Everything that is known before the first step."""
 
     config: RewardModelConfig
-    job: Job
+    run: TrainingRun
     train: Pairs
     test: Pairs
     contradictions: int
@@ -65,14 +66,7 @@ class Plan:
     afresh: bool = False
 
 
-def train_reward(config: RewardModelConfig, *, settings: Settings, replace: bool = False) -> TrainingCard:
-    """Train or continue, and publish. A finished run of the same config, base and data is returned as it is."""
-    job = find_job(config, settings)
-    card = None if replace else job.finished()
-    return card or run(plan(config, settings, job, replace=replace), settings)
-
-
-def find_job(config: RewardModelConfig, settings: Settings, *, folder: Path | None = None) -> Job:
+def find_run(config: RewardModelConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
     """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
     inputs = {"pairs": file_sha256(_file(config, settings))}
     base = resolve(ModelRef(base=config.model), settings)
@@ -83,14 +77,14 @@ def find_job(config: RewardModelConfig, settings: Settings, *, folder: Path | No
             inputs["reference adapter"] = reference.adapter_sha256
     identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
     lives = folder or settings.workspace.jobs / f"train_reward-{config.name}"
-    return Job(lives, settings.workspace.models / "reward" / config.name, identity)
+    return TrainingRun(lives, settings.workspace.models / "reward" / config.name, identity)
 
 
-def plan(config: RewardModelConfig, settings: Settings, job: Job, *, replace: bool = False) -> Plan:
+def plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> RewardPlan:
     """Read, split and encode the pairs, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
     if not replace:
-        job.check_unfinished()
+        run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
     if (room := estimate.positions(base)) < config.max_length:
         raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {room} tokens", "Ask for fewer")
@@ -105,11 +99,11 @@ def plan(config: RewardModelConfig, settings: Settings, job: Job, *, replace: bo
             f" ({len(pairs)} in all, {train.too_long + test.too_long} too long)",
             "Both need some: more prompts, a greater max_length or another test_share",
         )
-    counts = count_steps(config, len(train.pairs), job, replace=replace)
-    return Plan(config, job, train, test, contradictions(pairs), *counts, replace)
+    counts = count_steps(config, len(train.pairs), run, replace=replace)
+    return RewardPlan(config, run, train, test, contradictions(pairs), *counts, replace)
 
 
-def cost(plan: Plan, settings: Settings) -> estimate.Cost:
+def cost(plan: RewardPlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine; without the reference's answers."""
     config, device = plan.config, runtime.device_of(settings)
     base = resolve(ModelRef(base=config.model), settings).folder
@@ -119,19 +113,19 @@ def cost(plan: Plan, settings: Settings) -> estimate.Cost:
     at_once = 2 * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     read = dataclasses.replace(shape, parameters=shape.matrices)  # embeddings are looked up, and there is no output layer
     seconds = estimate.seconds(read, tokens, full=config.full, device=device)
-    return estimate.Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+    return estimate.cost(shape, seconds, estimate.memory(shape, at_once), device)
 
 
 def run(
-    plan: Plan,
+    plan: RewardPlan,
     settings: Settings,
     *,
-    tick: Callable[[Tick], None] = lambda _: None,
+    on_progress: OnProgress = ignore_progress,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end, judge, centre and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.job.only_process():
-        (trainer, fresh), began = _fit(plan, settings, Watch(plan.job.metrics, tick, should_stop, NAMES))
+    with plan.run.only_process():
+        (trainer, fresh), began = _fit(plan, settings, Watch(plan.run.metrics, on_progress, should_stop, NAMES))
         trained = Classifier(trainer.model, fresh.tokenizer, fresh.name, fresh.sha256, fresh.device)
         train, test = _judge(trained, _sample(plan.train, plan.config.seed)), _judge(trained, plan.test)
         scoring = centre(
@@ -143,11 +137,11 @@ def run(
         )
         found = reward_report.measure(train, test, words_from=plan.train.pairs, seed=plan.config.seed)
         metrics = _summary(plan, trainer, found) | {"score_mean": scoring.mean, "score_std": scoring.std}
-        card = training_card(plan.job, "reward", trainer.model, metrics=metrics, began=began)
+        card = training_card(plan.run, "reward", trainer.model, metrics=metrics, began=began)
         files = reward_report.files(found, name=card.name, base=card.base, reference=in_words(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()
-        publish(plan.job.target, trainer.model, fresh.tokenizer, card, plan.job.metrics, files=files, about=readme(card, found))
-        plan.job.end()
+        publish(plan.run.target, trainer.model, fresh.tokenizer, card, plan.run.metrics, files=files, about=readme(card, found))
+        plan.run.end()
     return card
 
 
@@ -176,7 +170,7 @@ def _file(config: RewardModelConfig, settings: Settings) -> Path:
     return path
 
 
-def _fit(plan: Plan, settings: Settings, watch: Watch) -> tuple[tuple[ResumableReward, Classifier], datetime]:
+def _fit(plan: RewardPlan, settings: Settings, watch: Watch) -> tuple[tuple[ResumableReward, Classifier], datetime]:
     used: list[Classifier] = []
 
     def attempt(found: Checkpoint | None, micro: int) -> ResumableReward:
@@ -187,7 +181,7 @@ def _fit(plan: Plan, settings: Settings, watch: Watch) -> tuple[tuple[ResumableR
     return (trainer, used[0]), began
 
 
-def _trainer(plan: Plan, fresh: Classifier, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableReward:
+def _trainer(plan: RewardPlan, fresh: Classifier, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableReward:
     config = plan.config
     trainer = ResumableReward(
         fresh.model,
@@ -197,7 +191,7 @@ def _trainer(plan: Plan, fresh: Classifier, found: Checkpoint | None, micro: int
         processing_class=fresh.tokenizer,
         peft_config=None if config.full else _lora(config, fresh),
         callbacks=[watch],
-        checkpoints=plan.job.checkpoints,
+        checkpoints=plan.run.checkpoints,
         found=found,
         order=ByLength(plan.train.lengths, config.batch_size, config.seed),
     )
@@ -222,11 +216,11 @@ def _lora(config: RewardModelConfig, fresh: Classifier) -> LoraConfig:
     )
 
 
-def _arguments(plan: Plan, fresh: Classifier, micro: int) -> TrlConfig:
+def _arguments(plan: RewardPlan, fresh: Classifier, micro: int) -> TrlConfig:
     config = plan.config
     shared = arguments(
         config,
-        plan.job.folder,
+        plan.run.folder,
         steps=plan.steps,
         micro=micro,
         rate=config.rate_for(runtime.count_parameters(fresh.model)[1]),
@@ -251,7 +245,7 @@ def _judge(trained: Classifier, side: Pairs) -> Judged:
     return Judged(side.pairs, *np.split(logits, 2))
 
 
-def _summary(plan: Plan, trainer: ResumableReward, found: dict[str, Any]) -> dict[str, float]:
+def _summary(plan: RewardPlan, trainer: ResumableReward, found: dict[str, Any]) -> dict[str, float]:
     """Numbers for the card: of the report, and out of metrics.jsonl."""
     more = {
         "pairs": len(plan.train.pairs),

@@ -1,6 +1,6 @@
 """Supervised fine-tuning: teach a model to answer as the records do. LoRA by default, all weights with `full`.
 
-    card = train_sft(SFTConfig(name="sft", model="embedded:tiny", epochs=2), settings=settings)
+    run_stage(STAGES["SFT"], SFTConfig(name="sft", model="embedded:tiny", epochs=2), settings)     # loop/train.py
 
 In: `data/processed/train.jsonl` (and `dev.jsonl` for the dev loss), or any JSONL of conversations that end with an answer.
 Out: `models/lora/NAME` (or `models/full/NAME`), whole or not at all. While it runs, checkpoints and metrics lie in
@@ -31,19 +31,20 @@ from medloop.train.configs.sft_config import SFTConfig as SFTConfig
 from medloop.train.examples.sft_examples import Examples, encode_file
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
-from medloop.train.runs.run import Job
+from medloop.train.runs.run import TrainingRun
 from medloop.train.trl.fit import count_steps, fitted, numbers, ready
-from medloop.train.trl.resumable import ByLength, Tick, Watch, arguments
+from medloop.train.trl.resumable import ByLength, Watch, arguments
 from medloop.train.trl.sft_trainer import ResumableSFT
 
 
 @dataclass(frozen=True)
-class Plan:
+class SFTPlan:
     """Everything that is known before the first step."""
 
     config: SFTConfig
-    job: Job
+    run: TrainingRun
     train: Examples
     dev: Examples | None
     steps_per_epoch: int
@@ -52,14 +53,7 @@ class Plan:
     afresh: bool = False
 
 
-def train_sft(config: SFTConfig, *, settings: Settings, replace: bool = False) -> TrainingCard:
-    """Train or continue, and publish. A finished run of the same config, base and data is returned as it is."""
-    job = find_job(config, settings)
-    card = None if replace else job.finished()
-    return card or run(plan(config, settings, job, replace=replace), settings)
-
-
-def find_job(config: SFTConfig, settings: Settings, *, folder: Path | None = None) -> Job:
+def find_run(config: SFTConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
     """Where this run lives (`folder`, or by its name) and what it is made of: the model, checked, and the data, by hash."""
     if config.data is None:
         verify_if_sealed(settings.workspace.processed)
@@ -67,23 +61,23 @@ def find_job(config: SFTConfig, settings: Settings, *, folder: Path | None = Non
     inputs = {role: file_sha256(path) for role, path in _files(config, settings).items()}
     base = resolve(ModelRef(base=config.model), settings)
     identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
-    return Job(folder or settings.workspace.jobs / f"train_sft-{config.name}", target, identity)
+    return TrainingRun(folder or settings.workspace.jobs / f"train_sft-{config.name}", target, identity)
 
 
-def plan(config: SFTConfig, settings: Settings, job: Job, *, replace: bool = False) -> Plan:
+def plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> SFTPlan:
     """Read and encode the data, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
     if not replace:
-        job.check_unfinished()
+        run.check_unfinished()
     files, tokenizer = _files(config, settings), load_tokenizer(resolve(ModelRef(base=config.model), settings).folder)
     train = encode_file(tokenizer, files["train"], max_length=config.max_length)
     score = "dev" in files and config.dev_rows > 0
     dev = encode_file(tokenizer, files["dev"], max_length=config.max_length, limit=config.dev_rows) if score else None
-    counts = count_steps(config, len(train.lengths), job, replace=replace)
-    return Plan(config, job, train, dev, *counts, replace)
+    counts = count_steps(config, len(train.lengths), run, replace=replace)
+    return SFTPlan(config, run, train, dev, *counts, replace)
 
 
-def cost(plan: Plan, settings: Settings) -> estimate.Cost:
+def cost(plan: SFTPlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine."""
     config, device = plan.config, runtime.device_of(settings)
     base = resolve(ModelRef(base=config.model), settings).folder
@@ -92,22 +86,22 @@ def cost(plan: Plan, settings: Settings) -> estimate.Cost:
     tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
     at_once = max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     seconds = estimate.seconds(shape, tokens, full=config.full, device=device)
-    return estimate.Cost(device.type, seconds, estimate.memory(shape, at_once), estimate.free_memory(device))
+    return estimate.cost(shape, seconds, estimate.memory(shape, at_once), device)
 
 
 def run(
-    plan: Plan,
+    plan: SFTPlan,
     settings: Settings,
     *,
-    tick: Callable[[Tick], None] = lambda _: None,
+    on_progress: OnProgress = ignore_progress,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.job.only_process():
-        trainer, began = _fit(plan, settings, Watch(plan.job.metrics, tick, should_stop))
-        card = training_card(plan.job, "sft", trainer.model, metrics=_summary(plan, trainer), began=began)
-        publish(plan.job.target, trainer.model, trainer.processing_class, card, plan.job.metrics)
-        plan.job.end()
+    with plan.run.only_process():
+        trainer, began = _fit(plan, settings, Watch(plan.run.metrics, on_progress, should_stop))
+        card = training_card(plan.run, "sft", trainer.model, metrics=_summary(plan, trainer), began=began)
+        publish(plan.run.target, trainer.model, trainer.processing_class, card, plan.run.metrics)
+        plan.run.end()
     return card
 
 
@@ -123,7 +117,7 @@ def _files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
     return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
 
 
-def _fit(plan: Plan, settings: Settings, watch: Watch) -> tuple[ResumableSFT, datetime]:
+def _fit(plan: SFTPlan, settings: Settings, watch: Watch) -> tuple[ResumableSFT, datetime]:
     config = plan.config
 
     def attempt(found: Checkpoint | None, micro: int) -> ResumableSFT:
@@ -133,7 +127,7 @@ def _fit(plan: Plan, settings: Settings, watch: Watch) -> tuple[ResumableSFT, da
     return fitted(plan, attempt, unit="example", advice="Lower max_length, or use load_in_4bit or a smaller model")
 
 
-def _trainer(plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableSFT:
+def _trainer(plan: SFTPlan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableSFT:
     config = plan.config
     lora = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
     trainer = ResumableSFT(
@@ -144,18 +138,18 @@ def _trainer(plan: Plan, loaded: Loaded, found: Checkpoint | None, micro: int, w
         processing_class=loaded.tokenizer,
         peft_config=None if config.full else lora,
         callbacks=[watch],
-        checkpoints=plan.job.checkpoints,
+        checkpoints=plan.run.checkpoints,
         found=found,
         order=ByLength(plan.train.lengths, config.batch_size, config.seed),
     )
     return ready(trainer, watch, widen=False)
 
 
-def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlConfig:
+def _arguments(plan: SFTPlan, loaded: Loaded, micro: int) -> TrlConfig:
     config = plan.config
     shared = arguments(
         config,
-        plan.job.folder,
+        plan.run.folder,
         steps=plan.steps,
         micro=micro,
         rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
@@ -165,9 +159,9 @@ def _arguments(plan: Plan, loaded: Loaded, micro: int) -> TrlConfig:
     return TrlConfig(**shared, dataset_kwargs={"skip_prepare_dataset": True})
 
 
-def _summary(plan: Plan, trainer: ResumableSFT) -> dict[str, float]:
+def _summary(plan: SFTPlan, trainer: ResumableSFT) -> dict[str, float]:
     """Numbers for the card, out of metrics.jsonl: the loss is the mean of the first and of the last tenth of the steps."""
-    rows: list[dict[str, Any]] = list(jsonl.read(plan.job.metrics))
+    rows: list[dict[str, Any]] = list(jsonl.read(plan.run.metrics))
     losses = [row["loss"] for row in rows if row["phase"] == "TRAINING"]
     dev = [row["extra"]["dev_loss"] for row in rows if row["phase"] == "METRICS"]
     tenth = max(1, len(losses) // 10)

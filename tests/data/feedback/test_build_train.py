@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from medloop.loop.train import STAGES, run_stage
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import open_store
@@ -35,31 +36,32 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def test_the_reward_model_learns_from_train_and_is_judged_by_test(clinic: Settings) -> None:
-    from medloop.train.reward_model import RewardModelConfig, find_job, plan, train_reward
+    from medloop.train.reward_model import RewardModelConfig, find_run, plan
 
     config = RewardModelConfig(model=clinic.model, max_steps=2, batch_size=4, full=True)
-    planned = plan(config, clinic, find_job(config, clinic))
+    planned = plan(config, clinic, find_run(config, clinic))
     rows = list(jsonl.read(clinic.workspace.preferences / "preferences.jsonl"))
     for side, pairs in (("train", planned.train.pairs), ("test", planned.test.pairs)):
         assert {pair.prompt[-1].content for pair in pairs} == {row["prompt"] for row in rows if row["metadata"]["split"] == side}
-    card = train_reward(config, settings=clinic)
+    card = run_stage(STAGES["REWARD"], config, clinic).card
     assert (clinic.workspace.models / "reward/reward/scoring.json").is_file() and card.inputs
 
 
 @pytest.mark.parametrize("method", ["dpo", "kto"])
 def test_dpo_and_kto_run_on_what_lies_in_their_place(clinic: Settings, method: str) -> None:
     from medloop.train.configs.preference_config import DPOConfig, KTOConfig
-    from medloop.train.preference import train_preference
 
     kind = DPOConfig if method == "dpo" else KTOConfig
-    card = train_preference(kind(name=method, model=clinic.model, max_steps=1, batch_size=4), settings=clinic)
+    config = kind(name=method, model=clinic.model, max_steps=1, batch_size=4)
+    card = run_stage(STAGES[method.upper()], config, clinic).card
     assert card.method == method
 
 
 def test_sft_runs_on_the_experts_answers(clinic: Settings) -> None:
-    from medloop.train.sft import SFTConfig, train_sft
+    from medloop.train.sft import SFTConfig
 
     folder = Path("data/feedback/feedback")
     files = {"data": str(folder / "sft_train.jsonl"), "dev_data": str(folder / "sft_test.jsonl")}
-    card = train_sft(SFTConfig(name="sft", model=clinic.model, max_steps=1, batch_size=4, **files), settings=clinic)
+    config = SFTConfig(name="sft", model=clinic.model, max_steps=1, batch_size=4, **files)
+    card = run_stage(STAGES["SFT"], config, clinic).card
     assert set(card.inputs) == {"train", "dev"}

@@ -9,11 +9,12 @@ import torch
 from transformers import CohereConfig, GPT2Config
 
 from medloop.contracts import ModelRef
+from medloop.loop.train import STAGES, run_stage
 from medloop.models.load import load
 from medloop.models.rollout.sampler import Sampled
 from medloop.testing.models import tiny_model
 from medloop.train.rl.policy import Policy, collate, open_policy
-from medloop.train.sft import SFTConfig, train_sft
+from medloop.train.sft import SFTConfig
 
 ROWS = [
     Sampled((5, 6, 7), (8, 9, 10, 11), (0.0,) * 4, True, "a"),
@@ -41,7 +42,8 @@ def test_a_base_in_four_bits_samples_what_it_scores_and_learns(taught: Any) -> N
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory, new_workspace: Any) -> Any:
     settings = new_workspace(tmp_path_factory.mktemp("taught"))
-    train_sft(SFTConfig(name="sft", model=settings.model, batch_size=8, learning_rate=0.02, lora_r=4), settings=settings)
+    config = SFTConfig(name="sft", model=settings.model, batch_size=8, learning_rate=0.02, lora_r=4)
+    run_stage(STAGES["SFT"], config, settings)
     return settings
 
 

@@ -23,6 +23,7 @@ from medloop.testing.rollout_server import RolloutServer
 from medloop.train import grpo, irs, ppo
 from medloop.train.rl import maths, state
 from medloop.train.rl.policy import Policy
+from medloop.train.runs.progress import Progress
 
 METHODS: dict[str, tuple[Any, type[state.RLConfig], dict[str, Any]]] = {
     "grpo": (grpo, grpo.GRPOConfig, {"steps": 4, "prompts_per_step": 4, "samples": 4}),
@@ -46,9 +47,13 @@ def config(settings: Any, method: str, **more: Any) -> Any:
 
 def train(settings: Any, method: str, scorer: Any = None, *, replace: bool = False, **more: Any) -> Any:
     stage = METHODS[method][0]
-    watch = {name: more.pop(name) for name in ("watch", "should_stop") if name in more}
-    plan = stage.plan(config(settings, method, **more), scorer or FakeScorer(letters), settings, replace=replace)
-    return stage.run(plan, settings, **watch)
+    callbacks = {name: more.pop(name) for name in ("on_progress", "should_stop") if name in more}
+    plan = planned(config(settings, method, **more), settings, scorer or FakeScorer(letters), replace=replace)
+    return stage.run(plan, settings, **callbacks)
+
+
+def planned(config: Any, settings: Any, scorer: Any, **more: Any) -> state.RLPlan:
+    return state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer, **more)
 
 
 def lines(settings: Any, method: str) -> list[dict[str, Any]]:
@@ -108,12 +113,11 @@ def test_stopped_and_continued_it_ends_with_the_same_bytes(settings: Any, untouc
 def test_a_finished_run_is_not_repeated_and_another_is_refused(settings: Any, method: str) -> None:
     train(settings, method)
     scorer = FakeScorer(letters)
-    job = state.find_job(config(settings, method), method, scorer, settings)
-    assert job.finished() is not None
+    assert state.find_run(config(settings, method), settings, scorer=scorer).finished() is not None
     with pytest.raises(ConfigError, match="temperature"):
-        state.find_job(config(settings, method, temperature=0.5), method, scorer, settings).finished()
+        state.find_run(config(settings, method, temperature=0.5), settings, scorer=scorer).finished()
     with pytest.raises(ConfigError, match="reward_version fake-1, now fake-2"):
-        state.find_job(config(settings, method), method, FakeScorer(letters, "fake-2"), settings).finished()
+        state.find_run(config(settings, method), settings, scorer=FakeScorer(letters, "fake-2")).finished()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -155,16 +159,16 @@ def test_a_broken_step_is_undone_and_counted_and_the_third_ends_the_run(
         found, stats = plain(logprobs, *args, **kwargs)
         return (found * math.nan if step in broken_at else found), stats
 
-    def watch(tick: state.Tick) -> None:
+    def on_progress(progress: Progress) -> None:
         nonlocal step
-        step = tick.step
+        step = progress.step
 
     monkeypatch.setattr(maths, "policy_losses", losses)
-    card = train(settings, method, watch=watch)
+    card = train(settings, method, on_progress=on_progress)
     assert card.metrics["broken_steps"] == 1 and bool(all(torch.isfinite(t).all() for t in weights(settings).values()))
     broken_at = {2, 3, 4}
     with pytest.raises(ResultError, match="3 steps ended in numbers that are not finite"):
-        train(settings, method, watch=watch, name="other")
+        train(settings, method, on_progress=on_progress, name="other")
     assert not (settings.home / "models/rl/other").exists()
 
 
@@ -227,14 +231,14 @@ def test_the_weight_of_the_kl_steers_to_its_target(settings: Any, target: float,
 
 def test_held_out_questions_are_never_trained_on(settings: Any) -> None:
     both = config(settings, "grpo", held_out="data/processed/train.jsonl", held_out_n=53)
-    plan = grpo.plan(both, FakeScorer(letters), settings)
+    plan = planned(both, settings, FakeScorer(letters))
     assert not plan.held_out and len(plan.questions) == 53
-    apart = grpo.plan(config(settings, "grpo"), FakeScorer(letters), settings)
+    apart = planned(config(settings, "grpo"), settings, FakeScorer(letters))
     assert apart.held_out and not {q.ids for q in apart.held_out} & {q.ids for q in apart.questions}
 
 
 def test_every_question_has_its_turn_before_any_comes_again(settings: Any) -> None:
-    plan = grpo.plan(config(settings, "grpo", steps=10), FakeScorer(letters), settings)
+    plan = planned(config(settings, "grpo", steps=10), settings, FakeScorer(letters))
     bench = state.set_up(plan, settings)
     asked = [question.id for step in range(1, 14) for question in state.questions_of(bench, step, 4)]
     assert len(set(asked)) == len(asked) == 52 and asked != sorted(asked)
@@ -313,9 +317,8 @@ def test_the_teachers_cost_is_kept_step_by_step_also_over_a_stop(settings: Any) 
 
 
 def test_every_held_out_check_is_audited_against_the_first(settings: Any) -> None:
-    plan = state.plan(
-        config(settings, "grpo"), "grpo", scorer := FakeScorer(letters), settings,
-        state.find_job(config(settings, "grpo"), "grpo", scorer, settings),
+    plan = planned(
+        config(settings, "grpo"), settings, FakeScorer(letters),
         audit=lambda before, now: [f"{len(before)} and {len(now)}", before[0][0].id, str(now[0][1].value)],
     )  # fmt: skip
     card = grpo.run(plan, settings)
@@ -327,7 +330,6 @@ def test_every_held_out_check_is_audited_against_the_first(settings: Any) -> Non
 def test_a_reward_for_brevity_alone_raises_the_panels_alarm(settings: Any) -> None:
     scorer = FakeScorer(lambda sample: max(1 - len(sample.answer or "") / 40, 0.0))
     wish = config(settings, "grpo", steps=10, prompts_per_step=8, samples=8, max_new_tokens=40, learning_rate=0.05, beta=0.0)
-    job = state.find_job(wish, "grpo", scorer, settings)
-    card = grpo.run(state.plan(wish, "grpo", scorer, settings, job, audit=rl_audit(1)), settings)
+    card = grpo.run(planned(wish, settings, scorer, audit=rl_audit(1)), settings)
     assert card.metrics["length_last"] < 0.5 * card.metrics["length_first"]
     assert card.metrics["alarms"] >= 1 and "length" in (settings.home / "models/rl/r/report.html").read_text().lower()

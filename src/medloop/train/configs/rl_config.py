@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import ModelRef
+from medloop.contracts.model import Method
 from medloop.train.configs.limits import NAME
 
 Aggregation = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
@@ -17,6 +18,7 @@ class RLConfig(BaseModel):
     """Settings that every RL method has. All of them decide the result, so all go into the card."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    method: ClassVar[Method]
     small_rate: ClassVar[float] = 2e-3  # first learning rates, below and above SMALL_MODEL parameters
     large_rate: ClassVar[float] = 2e-5
 
@@ -69,6 +71,7 @@ class StepConfig(RLConfig):
 
 
 class PPOConfig(StepConfig):
+    method: ClassVar[Method] = "ppo"
     small_rate: ClassVar[float] = 7e-4  # several updates on each batch: at 2e-3 the embedded model forgot what it knew
     large_rate: ClassVar[float] = 1e-5
 
@@ -98,6 +101,8 @@ class PPOConfig(StepConfig):
 
 
 class GRPOConfig(StepConfig):
+    method: ClassVar[Method] = "grpo"
+
     samples: int = Field(8, ge=2, description="Answers to each question: the group.")
     loss: Aggregation = Field("dapo", description="How tokens are averaged: dapo, grpo, dr_grpo or bnpo.")
     scale: Scale = Field("group", description="What advantages are divided by: the spread of the group, of the batch, or none.")
@@ -113,7 +118,9 @@ class GRPOConfig(StepConfig):
 
 
 class IRSRunConfig(RLConfig):
-    """The names of document 003, and what it leaves open."""
+    """The settings of an IRS request (contracts/job.py) under their own names, and more."""
+
+    method: ClassVar[Method] = "irs"
 
     n_iterations: int = Field(3, ge=1, description="Rounds of generate, score, fine-tune.")
     n_questions: int = Field(100, ge=1, description="Questions asked in a round.")

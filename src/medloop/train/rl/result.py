@@ -27,25 +27,25 @@ def finish(bench: Bench) -> TrainingCard:
     """Publish the policy as it is now and let the checkpoints go."""
     plan = bench.plan
     bench.phase("METRICS", 1, 1)
-    rows = list(jsonl.read(plan.job.metrics))
+    rows = list(jsonl.read(plan.run.metrics))
     gain = held_out_gain(bench)
     card = _card(bench, rows, gain)
     table = steps_of(rows)
-    picture = draw(table, title=f"{plan.method.upper()} {plan.config.name}")
+    picture = draw(table, title=f"{plan.config.method.upper()} {plan.config.name}")
     files = {
         "rewards.csv": _csv(table).encode(),
         "teacher_usage.csv": _usage(bench.state.get("usage", {})).encode(),
         "kl_metrics.json": _kl(table, plan.config).encode(),
         "curves.png": picture,
         "report.html": page(card, table, picture, gain, last_alarms(bench)).encode(),
-        **samples.content(plan.job.folder),
+        **samples.content(plan.run.folder),
     }
     if bench.policy.value_head is not None:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bench.policy.value_head.state_dict().items()}
         files["value_head.safetensors"] = to_safetensors(weights)
-    publish(plan.job.target, bench.policy.model, bench.policy.loaded.tokenizer, card, plan.job.metrics, files=files)
+    publish(plan.run.target, bench.policy.model, bench.policy.loaded.tokenizer, card, plan.run.metrics, files=files)
     bench.sampler.close()
-    plan.job.end()
+    plan.run.end()
     return card
 
 
@@ -124,7 +124,7 @@ def _card(bench: Bench, rows: list[dict[str, Any]], gain: Interval | None) -> Tr
     beside = 0 if head is None else sum(p.numel() for p in head.parameters())
     parent = bench.policy.loaded.adapter_sha256
     return training_card(
-        plan.job, plan.method, bench.policy.model, metrics=known, began=bench.began, parent=parent, beside=beside
+        plan.run, plan.config.method, bench.policy.model, metrics=known, began=bench.began, parent=parent, beside=beside
     )
 
 

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from medloop.contracts import MetricLine, Scorer, utc_now
-from medloop.contracts.model import Method
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
 from medloop.models.load import load_tokenizer, resolve
@@ -35,7 +34,8 @@ from medloop.train.rl.maths import is_finite, rollout_drift
 from medloop.train.rl.policy import Batch, Policy, Scores, collate, open_policy
 from medloop.train.rl.rollout import Experience, Question, gather, read_questions
 from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
-from medloop.train.runs.run import SMALL_MODEL, Job
+from medloop.train.runs.progress import OnProgress, Progress, ignore_progress
+from medloop.train.runs.run import SMALL_MODEL, TrainingRun
 
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 16}  # in an update, unless micro_batch_size says otherwise
 MAX_DRIFT = 0.25  # nats per token between a server and this policy; bfloat16 against float32 stays below 0.05
@@ -56,8 +56,7 @@ class RLPlan:
     """Everything that is known before the first step."""
 
     config: Any
-    method: Method
-    job: Job
+    run: TrainingRun
     questions: list[Question]
     held_out: list[Question]
     too_long: int
@@ -66,23 +65,12 @@ class RLPlan:
     afresh: bool
     audit: Audit = no_audit
 
-
-@dataclass(frozen=True)
-class Tick:
-    """Where a run is, for whoever watches; `numbers` are those of the last finished step."""
-
-    step: int
-    steps: int
-    phase: str
-    done: int
-    wanted: int
-    numbers: dict[str, float] = field(default_factory=dict)
+    @property
+    def steps(self) -> int:
+        return int(self.config.steps)
 
 
-Watch = Callable[[Tick], None]
-
-
-def find_job(config: RLConfig, method: str, scorer: Scorer, settings: Settings, *, folder: Path | None = None) -> Job:
+def find_run(config: RLConfig, settings: Settings, *, scorer: Scorer, folder: Path | None = None) -> TrainingRun:
     """Where this run lives and what it is made of: model, adapter, questions and reward, by hash or version.
 
     `folder` is that of a submitted job; without it the run has one by its method and name.
@@ -92,11 +80,11 @@ def find_job(config: RLConfig, method: str, scorer: Scorer, settings: Settings, 
     if found.adapter_sha256 is not None:
         inputs["adapter"] = found.adapter_sha256
     # Which server sampled does not decide what is learnt, that one did does: it may move, and its address is nobody's business.
-    full = {**config.model_dump(exclude={"rollout_url"}), "method": method, "reward_version": scorer.version}
+    full = {**config.model_dump(exclude={"rollout_url"}), "method": config.method, "reward_version": scorer.version}
     full["rollouts"] = "vllm" if config.rollout_url else "torch"
     identity = {"config": full, "base_sha256": found.sha256, "inputs": inputs}
-    lives = folder or settings.workspace.jobs / f"train_{method}-{config.name}"
-    return Job(lives, settings.workspace.models / "rl" / config.name, identity)
+    lives = folder or settings.workspace.jobs / f"train_{config.method}-{config.name}"
+    return TrainingRun(lives, settings.workspace.models / "rl" / config.name, identity)
 
 
 def files_of(config: RLConfig, settings: Settings) -> dict[str, Path]:
@@ -121,18 +109,17 @@ def files_of(config: RLConfig, settings: Settings) -> dict[str, Path]:
 
 def plan(
     config: RLConfig,
-    method: Method,
-    scorer: Scorer,
     settings: Settings,
-    job: Job,
+    run: TrainingRun,
     *,
+    scorer: Scorer,
     replace: bool = False,
     audit: Audit = no_audit,
 ) -> RLPlan:
     """Read the questions and see what is left of an earlier start; nothing is written, no weights are loaded."""
     runtime.keep_quiet()
     if not replace:
-        job.check_unfinished()
+        run.check_unfinished()
     tokenizer = load_tokenizer(resolve(config.ref, settings).folder)
     files = files_of(config, settings)
     asked = read_questions(files["prompts"], tokenizer, max_tokens=config.max_prompt)
@@ -143,9 +130,9 @@ def plan(
     )
     seen = {question.ids for question in asked.questions}
     held_out = [question for question in held.questions if question.ids not in seen] if held else []
-    found = None if replace else job.resumable()
+    found = None if replace else run.resumable()
     at = 0 if found is None else found.step
-    return RLPlan(config, method, job, asked.questions, held_out, asked.too_long, scorer, at, replace, audit)
+    return RLPlan(config, run, asked.questions, held_out, asked.too_long, scorer, at, replace, audit)
 
 
 @dataclass
@@ -159,7 +146,7 @@ class Bench:
     rate: float
     micro: int
     began: datetime
-    watch: Watch
+    on_progress: OnProgress
     state: dict[str, Any] = field(default_factory=lambda: {"broken": 0, "held_out": {}})
     step: int = 0
     numbers: dict[str, float] = field(default_factory=dict)
@@ -177,15 +164,15 @@ class Bench:
         self.state = memory["state"]
         self.sampler.refresh()
 
-    def phase(self, name: str, done: int, wanted: int) -> None:
-        self.watch(Tick(self.step, self.plan.config.steps, name, done, wanted, self.numbers))
+    def phase(self, name: str, done: int, total: int) -> None:
+        self.on_progress(Progress(self.step, self.plan.steps, name, done, total, max(self.step - 1, 0), self.numbers))
 
 
-def set_up(plan: RLPlan, settings: Settings, *, with_values: bool = False, watch: Watch = lambda tick: None) -> Bench:
+def set_up(plan: RLPlan, settings: Settings, *, with_values: bool = False, on_progress: OnProgress = ignore_progress) -> Bench:
     """Load the policy and put it where the newest checkpoint left it."""
     config = plan.config
-    began, found = plan.job.begin(afresh=plan.afresh)
-    samples.cut(plan.job.folder, -1 if found is None else found.step)
+    began, found = plan.run.begin(afresh=plan.afresh)
+    samples.cut(plan.run.folder, -1 if found is None else found.step)
     torch.manual_seed(config.seed)  # a fresh adapter's first weights
     policy = open_policy(
         config.ref, settings, lora_r=config.lora_r, lora_alpha=config.lora_alpha, with_values=with_values,
@@ -196,7 +183,7 @@ def set_up(plan: RLPlan, settings: Settings, *, with_values: bool = False, watch
     # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
     optimizer = torch.optim.AdamW(_groups(policy, config), lr=rate, eps=1e-5, weight_decay=0.0)
     micro = config.micro_batch_size or ROWS_AT_ONCE[policy.device.type]
-    bench = Bench(plan, policy, _sampler(policy, plan, settings), optimizer, rate, micro, began, watch)
+    bench = Bench(plan, policy, _sampler(policy, plan, settings), optimizer, rate, micro, began, on_progress)
     if found is not None:
         restore(bench, found)
     if config.rollout_url:
@@ -210,7 +197,7 @@ def _sampler(policy: Policy, plan: RLPlan, settings: Settings) -> Rollouts:
         return policy.sampler()
     return ServedSampler(
         config.rollout_url, policy.model, base=config.model, stop_ids=stop_ids(policy.model, policy.loaded.tokenizer),
-        folder=plan.job.folder / "rollout", key=settings.rollout_key.get_secret_value(),
+        folder=plan.run.folder / "rollout", key=settings.rollout_key.get_secret_value(),
     )  # fmt: skip
 
 
@@ -257,7 +244,7 @@ def restore(bench: Bench, found: Checkpoint) -> None:
 
 def save(bench: Bench) -> None:
     weights = {name: p.detach() for name, p in bench.policy.trained().items()}
-    save_checkpoint(bench.plan.job.checkpoints, bench.step, weights, bench.optimizer, extra={"state": bench.state})
+    save_checkpoint(bench.plan.run.checkpoints, bench.step, weights, bench.optimizer, extra={"state": bench.state})
 
 
 def ask(bench: Bench, questions: Sequence[Question], samples: int, stream: str) -> Experience:
@@ -416,8 +403,8 @@ def check_held_out(bench: Bench, *, first: bool = False, with_kl: bool = False) 
         with bench.policy.reference():
             away = own - score_all(bench, found).logprobs
         said["kl"] = round(float(torch.where(answer_mask(found, own.device), away, 0.0).sum()) / len(found.rows), 8)
-    samples.keep_check(bench.plan.job.folder, bench.step, found)
-    checked = samples.checks(bench.plan.job.folder)
+    samples.keep_check(bench.plan.run.folder, bench.step, found)
+    checked = samples.checks(bench.plan.run.folder)
     if bench.step in checked and min(checked) < bench.step:
         said["alarms"] = bench.plan.audit(checked[min(checked)], checked[bench.step])
         bench.state.setdefault("alarms", {})[str(bench.step)] = said["alarms"]
@@ -457,7 +444,7 @@ def report_step(bench: Bench, found: Experience, *, rate: float, loss: float, **
     log(bench, "METRICS", avg_reward=said["reward"], weights=shares(found), extra=said)
     kept = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
     log(bench, "TRAINING", epoch=1.0, loss=round(loss, 8), extra={**kept, "rate": rate})
-    samples.keep_some(bench.plan.job.folder, bench.step, found)
+    samples.keep_some(bench.plan.run.folder, bench.step, found)
     bench.numbers = {
         "step": bench.step,
         "reward": said["reward"] or 0.0,
@@ -475,4 +462,4 @@ def shares(found: Experience) -> dict[str, float]:
 
 def log(bench: Bench, phase: str, **values: Any) -> None:
     """A line of metrics.jsonl. It holds nothing that differs between two equal runs but `ts`."""
-    jsonl.append(bench.plan.job.metrics, MetricLine(ts=utc_now(), iter=bench.step, phase=phase, **values))
+    jsonl.append(bench.plan.run.metrics, MetricLine(ts=utc_now(), iter=bench.step, phase=phase, **values))

@@ -18,6 +18,7 @@ from safetensors import safe_open
 from transformers import AutoConfig
 
 EFFICIENCY = 0.35  # share of the bare matrix speed that a training step reached (docs/stages/train.md)
+CHECKPOINTS, ROOM = 3, 1.2  # on the disk at once: two that count, one that is being written; with some room
 SAMPLING, SCORING = 0.15, 0.7  # the same for sampling token by token, and for an RL update (docs/stages/jobs.md)
 
 
@@ -41,6 +42,23 @@ class Cost:
     seconds: float
     memory: int
     free: int
+    disk: int
+
+    @property
+    def duration(self) -> str:
+        return f"{self.seconds / 60:.0f} min" if self.seconds > 90 else f"{self.seconds:.0f} s"
+
+    def sentence(self) -> str:
+        disk = f"{self.disk / 1e6:,.0f} MB of disk"
+        text = f"Roughly {self.duration}, {self.memory / 1e9:.1f} GB of memory and {disk} on {self.device}."
+        if self.memory > self.free:
+            text += f" Only {self.free / 1e9:.1f} GB are free: lower micro_batch_size or max_new_tokens."
+        return text
+
+
+def cost(shape: Shape, seconds: float, memory: int, device: torch.device) -> Cost:
+    """With the memory that is free, and the disk that checkpoints and result need."""
+    return Cost(device.type, seconds, memory, free_memory(device), int(ROOM * (CHECKPOINTS * 12 + 4) * shape.trainable))
 
 
 def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> Shape:

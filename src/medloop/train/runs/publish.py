@@ -19,7 +19,7 @@ from medloop.models import runtime
 from medloop.models.adapter import save_adapter
 from medloop.models.runtime import obey_umask
 from medloop.store.files.artifacts import new_artifact
-from medloop.train.runs.run import Job
+from medloop.train.runs.run import TrainingRun
 
 
 def publish(
@@ -50,7 +50,7 @@ def publish(
 
 
 def training_card(
-    job: Job,
+    run: TrainingRun,
     method: Method,
     model: Any,
     *,
@@ -60,15 +60,15 @@ def training_card(
     beside: int = 0,
 ) -> TrainingCard:
     """What went in, how, and what came out; `beside` are trained parameters that are not the model's (a value head)."""
-    config = job.identity["config"]
+    config = run.identity["config"]
     trainable, total = runtime.count_parameters(model)
     return TrainingCard(
         name=config["name"],
         method=method,
         base=config["model"],
-        base_sha256=job.identity["base_sha256"],
+        base_sha256=run.identity["base_sha256"],
         parent=parent,
-        inputs=job.identity["inputs"],
+        inputs=run.identity["inputs"],
         config=config,
         seed=config["seed"],
         metrics=dict(metrics),

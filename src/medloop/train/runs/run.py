@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,19 +28,25 @@ from medloop.train.runs.checkpoint import Checkpoint, load_newest
 
 
 @dataclass(frozen=True)
-class Job:
-    """`target` is where the result will lie; `identity` has the keys config, base_sha256 and inputs."""
+class TrainingRun:
+    """`target` is where the result will lie; `identity` has the keys config, base_sha256 and inputs.
+
+    Every checkpoint and every line of metrics asks for its path first, and `guard` raises when this process may no longer write.
+    """
 
     folder: Path
     target: Path
     identity: dict[str, Any]
+    guard: Callable[[], object] = lambda: None
 
     @property
     def checkpoints(self) -> Path:
+        self.guard()
         return self.folder / "checkpoints"
 
     @property
     def metrics(self) -> Path:
+        self.guard()
         return self.folder / "metrics.jsonl"
 
     def finished(self) -> TrainingCard | None:

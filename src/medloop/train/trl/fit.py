@@ -18,7 +18,7 @@ from transformers import PrinterCallback
 from medloop.errors import ResultError
 from medloop.store.files import jsonl
 from medloop.train.runs.checkpoint import Checkpoint
-from medloop.train.runs.run import Job
+from medloop.train.runs.run import TrainingRun
 from medloop.train.trl.resumable import Resumable, Watch
 
 T = TypeVar("T", bound=Resumable)
@@ -43,18 +43,18 @@ class Planned(Protocol):
     @property
     def config(self) -> Counted: ...
     @property
-    def job(self) -> Job: ...
+    def run(self) -> TrainingRun: ...
     @property
     def steps(self) -> int: ...
     @property
     def afresh(self) -> bool: ...
 
 
-def count_steps(config: Counted, rows: int, job: Job, *, replace: bool) -> tuple[int, int, int]:
+def count_steps(config: Counted, rows: int, run: TrainingRun, *, replace: bool) -> tuple[int, int, int]:
     """(steps of an epoch, steps of the run, step that an earlier start has reached)."""
     per_epoch = math.ceil(rows / config.batch_size)
     steps = math.ceil(config.epochs * per_epoch)
-    found = None if replace else job.resumable()
+    found = None if replace else run.resumable()
     return per_epoch, min(steps, config.max_steps or steps), 0 if found is None else found.step
 
 
@@ -65,7 +65,7 @@ def fitted(
     and goes on from the last checkpoint. A run that was asked to stop has its checkpoint, and ends with KeyboardInterrupt."""
     size, micro = plan.config.batch_size, plan.config.micro_batch_size or plan.config.batch_size
     while True:
-        began, found = plan.job.begin(afresh=plan.afresh)
+        began, found = plan.run.begin(afresh=plan.afresh)
         try:
             trainer = _run(attempt(found, micro))  # a failed one is not kept here, so its memory is free again
             break
@@ -104,7 +104,7 @@ def numbers(plan: Planned, trainer: Resumable, **more: float) -> dict[str, float
 
 def judged(plan: Planned, found: dict[str, Any]) -> dict[str, float]:
     """The accuracies of a report, and the loss on held-out rows before and after, out of metrics.jsonl."""
-    losses = [row["extra"]["test_loss"] for row in jsonl.read(plan.job.metrics) if row["phase"] == "METRICS"]
+    losses = [row["extra"]["test_loss"] for row in jsonl.read(plan.run.metrics) if row["phase"] == "METRICS"]
     test = found["test"]
     accuracy = {"test_accuracy": test["value"], "test_accuracy_low": test["low"], "test_accuracy_high": test["high"]}
     losses_then = {"test_loss_before": losses[0], "test_loss_after": losses[-1]}

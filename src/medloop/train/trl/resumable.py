@@ -25,21 +25,11 @@ from medloop.contracts import MetricLine, utc_now
 from medloop.errors import ResultError
 from medloop.store.files import jsonl
 from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
+from medloop.train.runs.progress import OnProgress, Progress
 
 TRAINER_STATE = "trainer_state.json"  # the name under which transformers looks for its own counters
 WINDOW = 50  # batches; examples are sorted by length only within a window, so order stays nearly random
 TOKENS = {"mean_token_accuracy": "token_accuracy", "eval_loss": "dev_loss"}  # what SFT reports, and its name in metrics.jsonl
-
-
-@dataclasses.dataclass(frozen=True)
-class Tick:
-    """One step, for whoever watches."""
-
-    step: int
-    total: int
-    loss: float
-    learning_rate: float
-    tokens_per_second: float
 
 
 class ByLength(Sampler[int]):
@@ -135,9 +125,9 @@ class Watch(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self, metrics: Path, tick: Callable[[Tick], None], should_stop: Callable[[], bool], names: Mapping[str, str] = TOKENS
+        self, metrics: Path, on_progress: OnProgress, should_stop: Callable[[], bool], names: Mapping[str, str] = TOKENS
     ) -> None:
-        self.metrics, self.tick, self.should_stop, self.names = metrics, tick, should_stop, names
+        self.metrics, self.on_progress, self.should_stop, self.names = metrics, on_progress, should_stop, names
         self.trainer: Resumable | None = None
         self.since: tuple[float, int] | None = None
 
@@ -186,7 +176,9 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             extra=extra,
         )
         jsonl.append(self.metrics, line)
-        self.tick(Tick(state.global_step, state.max_steps, logs["loss"], logs["learning_rate"], speed))
+        numbers = {"loss": logs["loss"], "learning_rate": logs["learning_rate"], "tokens_per_second": speed}
+        step, steps = state.global_step, state.max_steps
+        self.on_progress(Progress(step, steps, "TRAINING", done=step, total=steps, finished=step, numbers=numbers))
 
 
 class Knobs(Protocol):

@@ -1,0 +1,22 @@
+"""Options that several `medloop train` commands share. What is not given stays None and leaves the setting's default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting 'model').")]
+Adapter = Annotated[str | None, typer.Option(help="Adapter to start from; also the reference [none: the base model].")]
+Pairs = Annotated[str | None, typer.Option(metavar="FILE", help="File of pairs [data/preferences/preferences.jsonl].")]
+Epochs = Annotated[float | None, typer.Option(help="Passes over the data [1].")]
+BatchSize = Annotated[int | None, typer.Option(help="Examples per step [16].")]
+TestShare = Annotated[float | None, typer.Option(help="Share of the data that is held out, by prompt [0.2].")]
+LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate [by model size].")]
+LoraRank = Annotated[int | None, typer.Option(help="Rank of the adapter [16].")]
+MaxLength = Annotated[int | None, typer.Option(help="Tokens of prompt and answer together [512].")]
+Seed = Annotated[int | None, typer.Option(help="Seed (else the setting 'seed').")]
+ConfigFile = Annotated[Path | None, typer.Option(help="YAML file with these and more settings.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the run; may be repeated.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Train again over a result or an unfinished run of that name.")]

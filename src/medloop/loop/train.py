@@ -1,0 +1,224 @@
+"""Training, composed: one table of stages and one runner for the command line, the jobs of the API and the tests.
+
+    result = run_stage(STAGES["SFT"], SFTConfig(name="sft", epochs=2), settings)
+    result.card.metrics, result.run.target
+
+A finished run of the same config, models and data is returned as it is; one that was stopped or killed continues from its newest
+checkpoint and ends with the same weights. No torch here: a stage imports its tensor modules when it is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel
+
+from medloop.contracts import Scorer, TrainingCard
+from medloop.contracts.job import StageName
+from medloop.loop.evaluation import rl_audit
+from medloop.loop.scoring import reward_scorer
+from medloop.models import require_packages
+from medloop.settings import Settings
+from medloop.store.audit_trail import open_audit_trail
+from medloop.train.configs.preference_config import DPOConfig, KTOConfig
+from medloop.train.configs.reward_model_config import RewardModelConfig
+from medloop.train.configs.rl_config import GRPOConfig, IRSRunConfig, PPOConfig, RLConfig
+from medloop.train.configs.sft_config import SFTConfig
+from medloop.train.runs.progress import OnProgress, ignore_progress
+
+if TYPE_CHECKING:
+    from medloop.train.runs.estimate import Cost
+    from medloop.train.runs.run import TrainingRun
+
+
+class TrainPlan(Protocol):
+    """What the plans of all stages have in common: everything that is known before the first step."""
+
+    @property
+    def config(self) -> Any: ...
+    @property
+    def run(self) -> TrainingRun: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def continues_at(self) -> int: ...
+
+
+OnPlan = Callable[[Any, "Cost"], None]
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """The tensor side of a stage: find the run, plan it, say what it costs, run it."""
+
+    find: Callable[..., TrainingRun]
+    plan: Callable[..., TrainPlan]
+    cost: Callable[[Any, Settings], Cost]
+    run: Callable[..., TrainingCard]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A trainable thing. `load` imports torch and makes the trainer for a config.
+
+    Without the setting `data_setting` in its config, the first of `data` that exists is read; `data_command` makes it. An erasure
+    that changes something under `reads` concerns this stage.
+    """
+
+    name: StageName
+    config: type[BaseModel]
+    load: Callable[[Any, Settings], Trainer]
+    models: str  # the result lies under models/<this>/NAME
+    catalog_kind: str
+    data: tuple[str, ...]
+    data_setting: str
+    data_command: str
+    reads: tuple[str, ...]
+
+    def kind_of(self, config: BaseModel) -> str:
+        """The catalog's word for the result: an adapter, unless all weights are trained."""
+        return "model" if self.catalog_kind == "adapter" and getattr(config, "full", False) else self.catalog_kind
+
+
+def _load_sft(config: SFTConfig, settings: Settings) -> Trainer:
+    from medloop.train import sft  # torch
+
+    return Trainer(sft.find_run, sft.plan, sft.cost, sft.run)
+
+
+def _load_reward_model(config: RewardModelConfig, settings: Settings) -> Trainer:
+    from medloop.train import reward_model  # torch
+
+    return Trainer(reward_model.find_run, reward_model.plan, reward_model.cost, reward_model.run)
+
+
+def _load_preference(config: DPOConfig | KTOConfig, settings: Settings) -> Trainer:
+    from medloop.train import preference  # torch
+
+    return Trainer(preference.find_run, preference.plan, preference.cost, preference.run)
+
+
+def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
+    """RL methods are handed their reward, and the panel that looks for a hacked one."""
+    from medloop.train import grpo, irs, ppo  # torch
+    from medloop.train.rl import cost, state
+
+    scorer = _scorer(config, settings)
+    find, plan = partial(state.find_run, scorer=scorer), partial(state.plan, scorer=scorer, audit=rl_audit(config.seed))
+    return Trainer(find, plan, cost.cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
+
+
+def _scorer(config: RLConfig, settings: Settings) -> Scorer:
+    """The reward of a run; its files are looked up from here, then from the workspace, like all files of a run."""
+
+    def locate(name: str | None) -> str | None:
+        return str(path) if name and (path := settings.find(name)).exists() else name
+
+    return reward_scorer(
+        settings, reward=locate(config.reward), given={name: locate(source) or "" for name, source in config.given.items()},
+        dw=locate(getattr(config, "dw", None)), dw_config=getattr(config, "dw_config", None),
+    )  # fmt: skip
+
+
+PREFERENCES = "data/preferences/preferences.jsonl"
+PROMPTS = "data/rl/training_prompts.jsonl"
+STAGES: dict[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage(
+            "SFT", SFTConfig, _load_sft, "lora", "adapter", data=("data/processed/train.jsonl",), data_setting="data",
+            data_command="medloop data prepare", reads=("data/processed",),
+        ),
+        Stage(
+            "REWARD", RewardModelConfig, _load_reward_model, "reward", "reward model", data=(PREFERENCES,), data_setting="data",
+            data_command="medloop embedded pairs", reads=(PREFERENCES,),
+        ),
+        Stage(
+            "DPO", DPOConfig, _load_preference, "lora", "adapter", data=(PREFERENCES,), data_setting="data",
+            data_command="medloop embedded pairs", reads=(PREFERENCES,),
+        ),
+        Stage(
+            "KTO", KTOConfig, _load_preference, "lora", "adapter", data=("data/preferences/thumbs.jsonl", PREFERENCES),
+            data_setting="data", data_command="medloop embedded pairs", reads=("data/preferences",),
+        ),
+        Stage(
+            "PPO", PPOConfig, _load_rl, "rl", "adapter", data=(PROMPTS,), data_setting="prompts",
+            data_command="medloop data prompts", reads=(PROMPTS,),
+        ),
+        Stage(
+            "GRPO", GRPOConfig, _load_rl, "rl", "adapter", data=(PROMPTS,), data_setting="prompts",
+            data_command="medloop data prompts", reads=(PROMPTS,),
+        ),
+        Stage(
+            "IRS", IRSRunConfig, _load_rl, "rl", "adapter", data=(PROMPTS,), data_setting="prompts",
+            data_command="medloop data prompts", reads=(PROMPTS,),
+        ),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run before its first step: `plan` says what it will do, or `card` that it was finished before."""
+
+    trainer: Trainer
+    run: TrainingRun
+    plan: TrainPlan | None
+    card: TrainingCard | None
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """`plan` is None for a run that was finished before."""
+
+    card: TrainingCard
+    run: TrainingRun
+    plan: Any
+
+
+def prepare_stage(
+    stage: Stage, config: BaseModel, settings: Settings, *, folder: Path | None = None, replace: bool = False,
+    guard: Callable[[], object] = lambda: None,
+) -> PreparedRun:  # fmt: skip
+    """Check models and data and plan the run; nothing is written. `folder` is that of a job; without it the run has its own.
+
+    `replace` trains again over a finished or an unfinished run of the same name. `guard` raises when another process has taken
+    the run over; it is asked before every write.
+    """
+    require_packages("trl", "datasets", "matplotlib")
+    trainer = stage.load(config, settings)
+    run = dataclasses.replace(trainer.find(config, settings, folder=folder), guard=guard)
+    card = None if replace else run.finished()
+    return PreparedRun(trainer, run, trainer.plan(config, settings, run, replace=replace) if card is None else None, card)
+
+
+def run_stage(
+    stage: Stage, config: BaseModel, settings: Settings, *, folder: Path | None = None, replace: bool = False,
+    guard: Callable[[], object] = lambda: None, on_plan: OnPlan = lambda plan, cost: None,
+    on_progress: OnProgress = ignore_progress, should_stop: Callable[[], bool] = lambda: False,
+) -> TrainingResult:  # fmt: skip
+    """Train to the end, publish, and enter the result into the catalog; `on_plan` hears what it will cost before it starts.
+
+    When `should_stop` says so, the run writes a checkpoint and raises KeyboardInterrupt; the same call continues from there.
+    """
+    with open_audit_trail(settings):
+        pass  # a missing key or an unreachable database stops the run now, not at its end
+    prepared = prepare_stage(stage, config, settings, folder=folder, replace=replace, guard=guard)
+    card = prepared.card
+    if card is None:
+        on_plan(prepared.plan, prepared.trainer.cost(prepared.plan, settings))
+        card = prepared.trainer.run(prepared.plan, settings, on_progress=on_progress, should_stop=should_stop)
+    enter_result(stage.kind_of(config), prepared.run, card, settings)
+    return TrainingResult(card, prepared.run, prepared.plan)
+
+
+def enter_result(kind: str, run: TrainingRun, card: TrainingCard, settings: Settings) -> None:
+    """The catalog and the audit trail know the result; entered once more after a kill, it stays one entry."""
+    with open_audit_trail(settings) as trail:
+        trail.enter(kind, run.target, card)
+    run.end()

@@ -1,0 +1,38 @@
+"""What an RL run will take, before its first step."""
+
+from __future__ import annotations
+
+import math
+
+from medloop.contracts import ModelRef
+from medloop.models import runtime
+from medloop.models.load import resolve
+from medloop.settings import Settings
+from medloop.train.rl.state import ROWS_AT_ONCE, RLPlan
+from medloop.train.runs import estimate
+
+
+def cost(plan: RLPlan, settings: Settings) -> estimate.Cost:
+    """Time, memory and disk, from the model's shape and a matrix product timed on this machine."""
+    config, device = plan.config, runtime.device_of(settings)
+    base = resolve(ModelRef(base=config.model), settings).folder
+    runtime.set_threads(settings)
+    shape = estimate.shape_of(base, runtime.number_type(device, trainable=False), config.lora_r)
+    seconds, memory = estimate.rl(shape, work(plan), device=device)
+    return estimate.cost(shape, seconds, memory, device)
+
+
+def work(plan: RLPlan) -> estimate.RLWork:
+    """Tokens of the steps that are left; held-out checks included, answers at their full length."""
+    config = plan.config
+    left = max(config.steps - plan.continues_at, 1)
+    questions = getattr(config, "prompts_per_step", 0) or config.n_questions
+    prompt_tokens = math.ceil(sum(len(question.ids) for question in plan.questions) / len(plan.questions))
+    answers = left * questions * config.samples
+    checks = (1 + left // config.eval_every) * len(plan.held_out)
+    row = prompt_tokens + config.max_new_tokens
+    return estimate.RLWork(
+        written=(answers + checks) * config.max_new_tokens, read=answers * (prompt_tokens + 2 * row),
+        learnt=answers * row * config.epochs, at_once=(config.micro_batch_size or ROWS_AT_ONCE["cpu"]) * row,
+        cached=min(config.rollout_batch_size, questions * config.samples) * row,
+    )  # fmt: skip

@@ -1,0 +1,29 @@
+"""Where a training run is, for whoever watches: a progress bar, or the status of a job. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The run is at `step` of `steps`, and `done` of `total` of that step's phase is behind it.
+
+    `numbers` are those of the last finished step, by name: loss, learning_rate and tokens_per_second, or reward, kl and length.
+    """
+
+    step: int
+    steps: int
+    phase: str  # GENERATING, SCORING, METRICS or TRAINING
+    done: int
+    total: int
+    finished: int  # steps
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def ignore_progress(progress: Progress) -> None:
+    """Nobody watches."""
