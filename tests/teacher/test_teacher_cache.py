@@ -74,7 +74,7 @@ def test_a_judgement_by_another_served_model_is_not_taken(desk: Any) -> None:
 
 
 def test_two_runs_at_once_are_refused(desk: Any) -> None:
-    with TeacherServer() as server, _alone(desk.files.judgements), pytest.raises(BusyError, match="teacher run"):
+    with TeacherServer() as server, _alone(desk.files.judgements), pytest.raises(BusyError, match="The teacher of"):
         desk.judge(server)
 
 

@@ -13,11 +13,9 @@ Running with `.worker` free means that the worker is dead, and nothing else: no 
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -26,8 +24,9 @@ from pydantic import Field
 from medloop.contracts import JobDetail, JobStatus, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
 from medloop.contracts.job import Errand, JobState, StageName
-from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, NoSpaceError, speaking_of
-from medloop.store.files.atomic import atomic_write, locked
+from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, NoSpaceError
+from medloop.store.files.atomic import atomic_write
+from medloop.store.files.lock import locked_file
 
 QUEUE, STATUS, REQUEST = "queue.json", "status.json", "request.json"
 LOCK, WORKER, HEARTBEAT, RESERVE = ".lock", ".worker", ".heartbeat", ".reserve"
@@ -156,32 +155,24 @@ def make_reserve(folder: Path) -> None:
 
 @contextmanager
 def row_lock(folder: Path) -> Iterator[None]:
-    with opened(folder, LOCK) as fd, locked(fd, wait_s=ROW_WAIT_S, what=f"The queue entry of {folder.name}"):
+    with locked_file(lock_path(folder, LOCK), wait_s=ROW_WAIT_S, what=f"The queue entry of {folder.name}", mode=0o600):
         yield
 
 
 def is_worked_on(folder: Path) -> bool:
     """Whether a living process holds the job. A shared lock, so that two who look do not see each other."""
-    with opened(folder, WORKER) as fd:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        fcntl.flock(fd, fcntl.LOCK_UN)
-    return False
+    try:
+        with locked_file(lock_path(folder, WORKER), wait_s=0, mode=0o600, shared=True):
+            return False
+    except BusyError:
+        return True
 
 
-@contextmanager
-def opened(folder: Path, name: str) -> Iterator[int]:
+def lock_path(folder: Path, name: str) -> Path:
+    """A lock file of a job; UnknownJobError where there is no such job."""
     if not folder.is_dir():
         raise UnknownJobError(f"There is no job {folder.name}", "See the jobs there are with: medloop jobs list")
-    with speaking_of(folder / name):
-        fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield fd
-    finally:
-        with suppress(OSError):
-            os.close(fd)
+    return folder / name
 
 
 def _put(folder: Path, name: str, value: Entry | JobStatus) -> None:

@@ -21,7 +21,7 @@ from medloop.contracts.job import JobState
 from medloop.errors import NoSpaceError
 from medloop.jobs import job_row as rows
 from medloop.jobs.job_row import Entry, LostLeaseError, StateError
-from medloop.store.files.atomic import locked
+from medloop.store.files.lock import locked_file
 
 BEAT_S = 2.0
 LEASE_S = 120.0  # without a beat for so long, a holder that still lives is given up; a death is seen at once by its lock
@@ -81,10 +81,7 @@ class Lease:
 @contextmanager
 def claim(folder: Path) -> Iterator[Lease]:
     """Take a job that waits, or one whose worker is dead. BusyError when somebody works on it, StateError when it is over."""
-    with (
-        rows.opened(folder, rows.WORKER) as fd,
-        locked(fd, wait_s=CLAIM_WAIT_S, what=f"The job {folder.name}"),
-    ):
+    with locked_file(rows.lock_path(folder, rows.WORKER), wait_s=CLAIM_WAIT_S, what=f"The job {folder.name}", mode=0o600):
         touch(folder)  # before the row says "running": there is never a running job without a beat
 
         def take(row: Entry) -> Entry:

@@ -29,7 +29,7 @@ from medloop.jobs import lease, queue
 from medloop.jobs.job_row import OVER, Entry, cancelled_words
 from medloop.jobs.lease import LOST
 from medloop.settings import ENV_PREFIX, Settings
-from medloop.store.files.atomic import locked
+from medloop.store.files.lock import locked_file
 
 MAX_RESTARTS = 3
 ONLY_ONE = ".supervisor"
@@ -242,9 +242,5 @@ def only_one(settings: Settings) -> Iterator[None]:
     path = settings.workspace.jobs / ONLY_ONE
     with speaking_of(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        with locked(fd, wait_s=0.0, what="The supervision of jobs"):
-            yield
-    finally:
-        os.close(fd)
+    with locked_file(path, wait_s=0.0, what="The supervision of jobs", mode=0o600):
+        yield

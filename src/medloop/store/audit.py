@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import json
 import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +24,8 @@ from sqlalchemy import Connection, bindparam, insert, make_url, select
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.errors import InputError, MedloopError, speaking_of
 from medloop.settings import Settings
-from medloop.store.files.atomic import atomic_write, locked, make_folder
+from medloop.store.files.atomic import atomic_write, make_folder
+from medloop.store.files.lock import locked_file
 from medloop.store.tables import audit_log
 
 if TYPE_CHECKING:
@@ -263,12 +263,8 @@ def _head_lock(settings: Settings) -> Iterator[Path]:
     path = head_file(settings)
     with speaking_of(path):
         make_folder(path.parent)
-        fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with locked(fd, wait_s=5.0, what=str(path)):
-                yield path
-        finally:
-            os.close(fd)
+        with locked_file(path.parent, wait_s=5.0, what=str(path)):
+            yield path
 
 
 def _read_head(settings: Settings) -> Head | str | None:

@@ -41,7 +41,8 @@ from medloop.errors import (
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.crypto import Keyring, MasterKey, create_key_file, load_master_key
-from medloop.store.files.atomic import locked, make_folder
+from medloop.store.files.atomic import make_folder
+from medloop.store.files.lock import locked_file
 from medloop.store.tables import data_keys
 
 WAIT_S = 10.0  # how long a writer waits for the one before it, and a lost connection for its server
@@ -134,14 +135,8 @@ class Store:
         if not self.is_sqlite:  # there the transaction itself takes the lock
             yield
             return
-        path = f"{self.engine.url.database}.lock"
-        with speaking_of(path):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            with locked(fd, wait_s=self.wait_s, what=self.name):
-                yield
-        finally:
-            os.close(fd)
+        with locked_file(Path(f"{self.engine.url.database}.lock"), wait_s=self.wait_s, what=self.name, mode=0o600):
+            yield
 
 
 @contextmanager

@@ -10,8 +10,6 @@ cache are still returned and everything else is `Missing` with the reason.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Judgement, Missing, Score, canonical_json, sha256_id
-from medloop.errors import BusyError, speaking_of
+from medloop.errors import speaking_of
 from medloop.privacy.phi import scrub
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
 from medloop.store.files.atomic import make_folder
+from medloop.store.files.lock import locked_file
 from medloop.teacher import prompt_templates, usage, verdict
 from medloop.teacher.cache import JUDGEMENTS, Appender, Cache, key_of
 from medloop.teacher.client import Teacher, parameters
@@ -145,15 +144,8 @@ def _alone(judgements: Path) -> Iterator[None]:
     lock = judgements.with_suffix(".lock")
     with speaking_of(lock):
         make_folder(lock.parent)
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BusyError("Another teacher run is at work in this workspace", "Wait until it has finished") from None
+    with locked_file(lock, wait_s=0, what="The teacher of this workspace", mode=0o666):
         yield
-    finally:
-        os.close(fd)
 
 
 async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: Files, progress: Progress, fresh: bool) -> Run:

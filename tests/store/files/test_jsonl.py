@@ -163,3 +163,14 @@ def test_a_line_is_not_lost_when_the_file_is_replaced_while_it_waits(tmp_path: P
         fcntl.flock(held, fcntl.LOCK_UN)
         waiting.join()
     assert [row["n"] for row in jsonl.read(path)] == [0, 2]
+
+
+def test_a_file_that_grows_while_it_is_read_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"n": 1}\n{"n"')
+    rows = jsonl.read(path)
+    assert next(rows) == {"n": 1}  # by now the half line behind it has been read
+    with path.open("ab") as file:
+        file.write(b': 2}\n{"n": 3}\n')
+    assert list(rows) == []
+    assert list(jsonl.read(path)) == [{"n": 1}, {"n": 2}, {"n": 3}]

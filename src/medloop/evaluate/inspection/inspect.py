@@ -10,7 +10,6 @@ writes the same reports again, and a form that somebody may have filled in is ne
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +28,8 @@ from medloop.evaluate.inspection import report_pages
 from medloop.evaluate.inspection.pool import Pool, Seen
 from medloop.settings import Workspace
 from medloop.store.files import jsonl
-from medloop.store.files.atomic import atomic_write, locked, make_folder
+from medloop.store.files.atomic import atomic_write, make_folder
+from medloop.store.files.lock import locked_file
 from medloop.store.files.spreadsheet import read_csv
 
 SAMPLES = "inspection_samples.jsonl"
@@ -99,12 +99,8 @@ def alone(workspace: Workspace) -> Iterator[None]:
     lock = workspace.rl / "inspection.lock"
     with speaking_of(lock):
         make_folder(lock.parent)
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        with locked(fd, wait_s=WAIT_S, what=str(lock)):
-            yield
-    finally:
-        os.close(fd)
+    with locked_file(lock, wait_s=WAIT_S, mode=0o666):
+        yield
 
 
 def _inspect(pool: Pool, workspace: Workspace, name: str, config: InspectConfig, output: Path | None) -> Inspection:

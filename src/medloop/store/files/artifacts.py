@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -32,11 +32,11 @@ from medloop.store.files.atomic import (
     claim_temp,
     file_sha256,
     fsync_folder,
-    locked,
     make_folder,
     raise_if_full,
     remove_abandoned,
 )
+from medloop.store.files.lock import locked_file
 
 __all__ = [
     "Manifest",
@@ -272,14 +272,8 @@ def _olds(target: Path) -> list[Path]:
     return []
 
 
-@contextmanager
-def _swap_lock(folder: Path) -> Iterator[None]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with locked(fd, wait_s=SWAP_WAIT_S, what=str(folder)):
-            yield
-    finally:
-        os.close(fd)
+def _swap_lock(folder: Path) -> AbstractContextManager[int]:
+    return locked_file(folder, wait_s=SWAP_WAIT_S)
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -1,7 +1,7 @@
-"""Single files that are either the old one or the new one, and the locks that keep two processes apart.
+"""Single files that are either the old one or the new one.
 
 A write counts when `fsync` of the file and of its folder came back without an error. A failed `fsync` is a failed
-write: it is never tried again and called a success. Needs a local file system (locks are `flock`).
+write: it is never tried again and called a success. Needs a local file system.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import os
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from medloop.errors import BusyError, NoSpaceError, from_os, speaking_of
+from medloop.errors import NoSpaceError, from_os, speaking_of
 
 TEMP_MARK = ".tmp-"  # `.train.jsonl.tmp-1f2e…`: half a file or folder, never to be read
 
@@ -116,28 +115,6 @@ def remove_abandoned(temp: Path) -> bool:
     finally:
         os.close(fd)
     return True
-
-
-@contextmanager
-def locked(fd: int, *, wait_s: float, what: str) -> Iterator[None]:
-    """Hold the one lock of an open file or folder; BusyError when it is not free within `wait_s` seconds."""
-    deadline = time.monotonic() + wait_s
-    pause = 0.0005
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise from_os(error, what) from error
-        if time.monotonic() >= deadline:
-            raise BusyError(f"{what} is in use by another process (waited {wait_s:g} s)", "Try again when it has finished")
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.01)
-    try:
-        yield
-    finally:
-        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def raise_if_full(error: BaseException, path: Path) -> None:

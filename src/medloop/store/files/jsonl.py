@@ -21,7 +21,8 @@ from pydantic import ValidationError
 
 from medloop.contracts import Contract, canonical_json
 from medloop.errors import InputError, speaking_of
-from medloop.store.files.atomic import atomic_open, fsync_folder, locked, make_folder
+from medloop.store.files.atomic import atomic_open, fsync_folder, make_folder
+from medloop.store.files.lock import locked_file
 
 Row = Mapping[str, Any] | Contract
 C = TypeVar("C", bound=Contract)
@@ -41,8 +42,7 @@ def append(path: Path, rows: Row | Iterable[Row]) -> int:
 
 def _appended(path: Path, lines: list[bytes]) -> bool:
     """False when the file was replaced while we waited for it: what is written into the old one would be lost."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    with os.fdopen(fd, "r+b", buffering=0) as file, locked(fd, wait_s=APPEND_WAIT_S, what=str(path)):
+    with locked_file(path, wait_s=APPEND_WAIT_S, mode=0o666) as fd, os.fdopen(fd, "r+b", buffering=0, closefd=False) as file:
         try:
             if os.stat(path).st_ino != os.fstat(fd).st_ino:
                 return False
@@ -107,7 +107,10 @@ def _line(row: Row) -> bytes:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    """Line number from 1, its bytes with the newline, and whether it is the last; blank lines are passed over."""
+    """Line number from 1, its bytes with the newline, and whether it is the last; blank lines are passed over.
+
+    A line without its newline ends the file, even if another process has written on by the time the next one is read.
+    """
     with speaking_of(path), path.open("rb") as file:
         before: tuple[int, bytes] | None = None
         for number, raw in enumerate(file, 1):
@@ -116,6 +119,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
             if before is not None:
                 yield *before, False
             before = (number, raw)
+            if not raw.endswith(b"\n"):
+                break
         if before is not None:
             yield *before, True
 

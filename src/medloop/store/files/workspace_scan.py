@@ -20,7 +20,8 @@ from pathlib import Path
 
 from medloop.errors import speaking_of
 from medloop.store.files.artifacts import MANIFEST, new_artifact, verify_artifact
-from medloop.store.files.atomic import atomic_write, fsync_folder, locked
+from medloop.store.files.atomic import atomic_write, fsync_folder
+from medloop.store.files.lock import locked_file
 
 OPAQUE = {
     b"PAR1": "Parquet",
@@ -114,13 +115,8 @@ def sealed_above(home: Path, path: Path) -> Path | None:
 
 def replace_file(path: Path, content: bytes) -> None:
     """A file that others append to is held while it is replaced; they look again afterwards (store/files/jsonl.py)."""
-    with speaking_of(path):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            with locked(fd, wait_s=30.0, what=str(path)):
-                atomic_write(path, content)
-        finally:
-            os.close(fd)
+    with locked_file(path, wait_s=30.0):
+        atomic_write(path, content)
 
 
 def reseal(folder: Path, changed: Mapping[str, bytes | None]) -> tuple[str, str]:

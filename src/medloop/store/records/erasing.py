@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 from medloop.contracts import AuditEvent, canonical_json, utc_now
 from medloop.store import audit, tables
 from medloop.store.db import Store
-from medloop.store.files.atomic import locked, make_folder
+from medloop.store.files.atomic import make_folder
+from medloop.store.files.lock import locked_file
 from medloop.store.records import lineage
 from medloop.store.records.crud import PAGE, open_row
 
@@ -58,12 +58,8 @@ def alone(store: Store, *, wait_s: float = 5.0) -> Iterator[Path]:
     """One erasure at a time in a workspace, and none while a finished dataset is put in place. The folder of the proofs."""
     folder = store.settings.workspace.reports / "erasure"
     make_folder(folder)
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with locked(fd, wait_s=wait_s, what="The erasure of this workspace"):
-            yield folder
-    finally:
-        os.close(fd)
+    with locked_file(folder, wait_s=wait_s, what="The erasure of this workspace"):
+        yield folder
 
 
 def about_subject(store: Store, subject: str) -> Found:

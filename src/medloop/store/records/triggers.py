@@ -6,7 +6,6 @@ record is a reason twice.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from medloop.contracts import AuditEvent
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.files.atomic import locked
+from medloop.store.files.lock import locked_file
 from medloop.store.records.marks import TABLES, Kind, newest_rows
 from medloop.store.tables import quarantine, retrain_triggers, rlhf_feedback
 
@@ -103,12 +102,8 @@ def filing(store: Store) -> Iterator[None]:
     """One process at a time turns triggers into jobs."""
     path = store.settings.workspace.jobs / ".retrain.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        with locked(fd, wait_s=store.wait_s, what=str(path)):
-            yield
-    finally:
-        os.close(fd)
+    with locked_file(path, wait_s=store.wait_s, mode=0o600):
+        yield
 
 
 def _trigger(row: Row[Any]) -> Trigger:

@@ -8,7 +8,6 @@ same result, so a finished one is not repeated and a killed one is continued.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +20,8 @@ from medloop.contracts import TrainingCard, utc_now
 from medloop.errors import ConfigError, IntegrityError, speaking_of
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import sweep, verify_artifact
-from medloop.store.files.atomic import atomic_write, locked
+from medloop.store.files.atomic import atomic_write
+from medloop.store.files.lock import locked_file
 from medloop.train.configs.limits import NAME as NAME
 from medloop.train.configs.limits import SMALL_MODEL as SMALL_MODEL
 from medloop.train.runs.checkpoint import Checkpoint, load_newest
@@ -99,13 +99,9 @@ class TrainingRun:
         with speaking_of(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self.target.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with locked(fd, wait_s=0, what=f"{self.folder}"):
-                sweep(self.target.parent)
-                yield
-        finally:
-            os.close(fd)
+        with locked_file(self.folder, wait_s=0):
+            sweep(self.target.parent)
+            yield
 
     def _begun(self) -> dict[str, Any] | None:
         file = self.folder / "config.json"
