@@ -10,6 +10,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.contracts import Record
+from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ConfigError, ResultError
 from medloop.knobs import build
 from medloop.loop.scoring import teacher_key
@@ -164,11 +165,9 @@ def usage(
 
 
 def _records(settings: Settings, splits: list[str], n: int) -> dict[str, list[Record]]:
-
-    known = {"gold": "gold_set.jsonl", "red": "red_team.jsonl"}
-    if unknown := [split for split in splits if split not in known]:
-        raise ConfigError(f"--split {unknown[0]} is no reviewed split", "Known: gold, red")
-    files = {split: settings.workspace.processed / known[split] for split in splits}
+    if unknown := [split for split in splits if split not in ("gold", "red")]:
+        raise ConfigError(f"--split {unknown[0]} is not a reviewed split", "Known: gold, red")
+    files = {split: settings.workspace.processed / SPLIT_FILES[split] for split in splits}
     return {split: list(islice(jsonl.read(path, Record), n or None)) for split, path in files.items()}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from medloop.contracts import Record
-from medloop.contracts.dataset import Split
-from medloop.data.prepare.prepare import FILES, read_card
+from medloop.contracts.dataset import SPLIT_FILES, Split
+from medloop.data.prepare.prepare import read_card
 from medloop.data.sources import shapes
 from medloop.errors import StoreError
 from medloop.settings import Workspace
@@ -22,4 +22,4 @@ def export(workspace: Workspace, *, split: Split, to: str, output: Path, replace
     if output.exists() and not replace:
         raise StoreError(f"{output} already exists", "Name another --output, or pass --replace")
     verify_artifact(workspace.processed)
-    return write(output, (WRITERS[to](record) for record in read(workspace.processed / FILES[split], Record)))
+    return write(output, (WRITERS[to](record) for record in read(workspace.processed / SPLIT_FILES[split], Record)))

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Prompt, Record, canonical_json, sha256_id
-from medloop.contracts.dataset import HIGH_RISK
+from medloop.contracts.dataset import HIGH_RISK, SPLIT_FILES
 from medloop.data.prepare.collect import priority
-from medloop.data.prepare.prepare import FILES, read_card
+from medloop.data.prepare.prepare import read_card
 from medloop.data.prepare.split import Cell, allocate
 from medloop.data.text.risk import is_red_team
 from medloop.errors import ConfigError, InputError
@@ -45,7 +45,7 @@ def make_prompts(workspace: Workspace, *, count: int, high_risk: float, seed: in
         )
     dataset = read_card(workspace).content_id()
     verify_artifact(workspace.processed)
-    train = workspace.processed / FILES["train"]
+    train = workspace.processed / SPLIT_FILES["train"]
     risky, routine = _candidates(train, seed)
     wanted = max(math.ceil(count * high_risk), count - len(routine))
     if len(risky) < wanted:

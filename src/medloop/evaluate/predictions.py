@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from pydantic import Field
 
 from medloop.contracts import Completion, Contract, Message, Record, canonical_json, sha256_id
+from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import InputError
 from medloop.evaluate.run import Sample
 from medloop.store.files import jsonl
 
-FILE_OF = {"train": "train.jsonl", "dev": "dev.jsonl", "test": "test.jsonl", "gold": "gold_set.jsonl", "red": "red_team.jsonl"}
 DEFAULT_SPLITS = ("dev", "test", "gold", "red")
 AT_ONCE = 8  # batches between two writes to the disk
 
@@ -71,9 +71,9 @@ def read_splits(folder: Path, config: EvalConfig) -> dict[str, tuple[Record, ...
     given = config.splits != DEFAULT_SPLITS
     found = {}
     for split in config.splits:
-        if split not in FILE_OF:
-            raise InputError(f"There is no split '{split}'", f"Splits are {', '.join(FILE_OF)}")
-        path = folder / FILE_OF[split]
+        if split not in SPLIT_FILES:
+            raise InputError(f"There is no split '{split}'", f"Splits are {', '.join(SPLIT_FILES)}")
+        path = folder / SPLIT_FILES[split]
         if path.is_file():
             found[split] = _draw(jsonl.read(path, Record), config.n, config.seed)
         elif given:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from medloop.contracts import Component, ModelRef, Reward, Sample
+from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.text.language import detect_language
 from medloop.data.text.risk import strata_of
 from medloop.evaluate import predictions as answers
@@ -55,7 +56,7 @@ def evaluate_models(
     scorers = load_rules(rules)
     verify_if_sealed(settings.workspace.processed)
     splits = answers.read_splits(settings.workspace.processed, config)
-    inputs = {f"data {split}": file_sha256(settings.workspace.processed / answers.FILE_OF[split]) for split in splits}
+    inputs = {f"data {split}": file_sha256(settings.workspace.processed / SPLIT_FILES[split]) for split in splits}
     names = by_name(predictions, taken=labelled(models))
     made = [Contender(name, answers.read_predictions(path, splits)) for name, path in names.items()]
     inputs.update({f"predictions {name}": file_sha256(path) for name, path in names.items()})

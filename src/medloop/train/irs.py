@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from medloop.contracts import TrainingCard, canonical_json, sha256_id
+from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ResultError
 from medloop.models.adapter import save_adapter
 from medloop.models.inputs import read_items
@@ -223,7 +224,7 @@ def _mean(values: Sequence[float | None]) -> float:
 def _old_records(bench: Bench, settings: Settings) -> list[Sampled]:
     """Records the policy was taught before; none where there is no file."""
     config = bench.plan.config
-    path = settings.find(config.replay_data) if config.replay_data else settings.workspace.processed / "train.jsonl"
+    path = settings.find(config.replay_data) if config.replay_data else settings.workspace.processed / SPLIT_FILES["train"]
     if not config.replay or not path.is_file():
         return []
     found = []

@@ -20,6 +20,7 @@ from typing import Any
 from trl import SFTConfig as TrlConfig
 
 from medloop.contracts import ModelRef, TrainingCard
+from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import InputError
 from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
@@ -108,12 +109,12 @@ def run(
 def _files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
     """Training and dev file; a name is looked up from here, then from the workspace."""
     processed = settings.workspace.processed
-    train = settings.find(config.data) if config.data else processed / "train.jsonl"
+    train = settings.find(config.data) if config.data else processed / SPLIT_FILES["train"]
     if not train.is_file():
         raise InputError(f"There is no training file {train}", "Make it with: medloop data prepare, or name one with --data")
     if config.dev_data:
         return {"train": train, "dev": settings.find(config.dev_data)}
-    dev = processed / "dev.jsonl"
+    dev = processed / SPLIT_FILES["dev"]
     return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import DatasetCard
+from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.prepare import prepare as stage
 from medloop.embedded.corpus import generate
 from medloop.privacy.phi import scrub
@@ -57,7 +58,7 @@ def test_a_person_has_one_placeholder_in_a_row_and_the_card_counts(filled: Desk)
     assert said.code == 0 and "Identifiers taken out of" in said.out and "1 may still name somebody" in said.out
     text = everything(filled)
     assert "王芳" not in text and "13800138000" not in text and DOUBTFUL not in text
-    every = [row for name in stage.FILES.values() for row in filled.records(name)]
+    every = [row for name in SPLIT_FILES.values() for row in filled.records(name)]
     turns = next(
         row["conversation"]["messages"] for row in every if "膝盖疼了三天" in row["conversation"]["messages"][0]["content"]
     )

@@ -29,7 +29,7 @@ from medloop.contracts import (
     Message,
     Record,
 )
-from medloop.contracts.dataset import Split
+from medloop.contracts.dataset import SPLIT_FILES, Split
 from medloop.data.feedback.build_card import CARD, READABLE, make_card, render_card
 from medloop.data.feedback.near_rows import Asked, Wordings, repeats, sides
 from medloop.data.feedback.pool import KINDS, Pool, Row
@@ -39,7 +39,6 @@ from medloop.data.feedback.scrub_rows import Cleaner
 from medloop.data.feedback.select import Fix, Question, Survey, by_question, survey
 from medloop.data.feedback.write import ANSWERS, PAIRS, RED, RULES, SOURCE, THUMBS, pair, write
 from medloop.data.prepare.collect import opening
-from medloop.data.prepare.prepare import FILES
 from medloop.data.progress import Progress, silent
 from medloop.data.text.near import Indexes, Mask, Nearness
 from medloop.errors import BusyError, InputError
@@ -265,7 +264,7 @@ def _split(made: Made, config: FeedbackConfig, seed: int) -> None:
 
 def _held_out(workspace: Workspace) -> tuple[Wordings, tuple[str, ...]]:
     """Questions of the prepared data that nothing here may repeat, and the hashes of the files they are in."""
-    paths = [workspace.processed / FILES[split] for split in HELD_OUT]
+    paths = [workspace.processed / SPLIT_FILES[split] for split in HELD_OUT]
     found = [path for path in paths if path.is_file()]
     if found:
         verify_if_sealed(workspace.processed)

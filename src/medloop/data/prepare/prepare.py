@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from medloop.contracts import DatasetCard, FileEntry, Source
-from medloop.contracts.dataset import DropReason, Language, Split, Stratum
+from medloop.contracts.dataset import SPLIT_FILES, DropReason, Language, Split, Stratum
 from medloop.data.prepare.collect import LANGUAGES, Drop, Rows, gather, whole_text
 from medloop.data.prepare.dataset_card import Facts, make_card, render_card
 from medloop.data.prepare.decontaminate import find_copies, verify_files
@@ -38,13 +38,6 @@ from medloop.store.files.artifacts import file_sha256, new_artifact, sweep
 from medloop.store.files.atomic import atomic_open
 from medloop.store.files.jsonl import write
 
-FILES: dict[Split, str] = {
-    "train": "train.jsonl",
-    "dev": "dev.jsonl",
-    "test": "test.jsonl",
-    "gold": "gold_set.jsonl",
-    "red": "red_team.jsonl",
-}
 CARD, READABLE, DROPPED = "card.json", "DATA_CARD.md", "dropped.jsonl"
 MIN_ROWS = 10
 
@@ -257,7 +250,7 @@ def _write_splits(folder: Path, rows: Rows, outcome: Outcome) -> dict[Split, Fil
     files: dict[Split, FileEntry] = {}
     for place, split in enumerate(SPLITS):
         chosen = np.flatnonzero(outcome.kept & (outcome.places == place)).tolist()
-        path = folder / FILES[split]
+        path = folder / SPLIT_FILES[split]
         with path.open("wb") as file:
             file.writelines(rows.spool.lines(chosen))
         files[split] = FileEntry(path=path.name, rows=len(chosen), sha256=file_sha256(path))

@@ -18,9 +18,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from medloop.contracts import Judgement, Record, Reward, Sample, Score, Scorer, canonical_json, sha256_id
-from medloop.contracts.dataset import Language, Stratum
+from medloop.contracts.dataset import SPLIT_FILES, Language, Stratum
 from medloop.errors import ConfigError, InputError
-from medloop.evaluate.predictions import FILE_OF
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
 from medloop.store.files import jsonl
@@ -140,7 +139,7 @@ def _samples(path: Path, workspace: Workspace, tools: Tools) -> Iterator[Sample]
 
 
 def _questions(workspace: Workspace) -> dict[str, str]:
-    files = [path for name in FILE_OF.values() if (path := workspace.processed / name).is_file()]
+    files = [path for name in SPLIT_FILES.values() if (path := workspace.processed / name).is_file()]
     return {record.record_id: record.conversation.asked for path in files for record in jsonl.read(path, Record)}
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from medloop.contracts import MetricLine, Scorer, utc_now
+from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
 from medloop.models.load import load_tokenizer, resolve
@@ -96,7 +97,7 @@ def files_of(config: RLConfig, settings: Settings) -> dict[str, Path]:
         )
     found = {"prompts": prompts}
     if config.held_out_n:
-        held_out = settings.find(config.held_out) if config.held_out else settings.workspace.processed / "dev.jsonl"
+        held_out = settings.find(config.held_out) if config.held_out else settings.workspace.processed / SPLIT_FILES["dev"]
         if not held_out.is_file():
             raise InputError(
                 f"There is no file of held-out questions {held_out}", "Name one with --held-out, or set held_out_n=0"
