@@ -12,9 +12,9 @@ from medloop.contracts.chat import Conversation, Message
 Language = Literal["zh", "en", "mixed", "other"]
 Stratum = Literal["emergency", "medication", "pregnancy", "child", "elderly", "routine"]
 Split = Literal["train", "dev", "test", "gold", "red"]
-SPLIT_FILES: dict[str, str] = {
+SPLIT_FILES: dict[str, str] = {  # of data/processed
     "train": "train.jsonl", "dev": "dev.jsonl", "test": "test.jsonl", "gold": "gold_set.jsonl", "red": "red_team.jsonl",
-}  # by split, in data/processed  # fmt: skip
+}  # fmt: skip
 HIGH_RISK: frozenset[str] = frozenset({"emergency", "medication", "pregnancy", "child", "elderly"})
 DropReason = Literal[
     "empty", "no_answer", "broken_turns", "too_short", "too_long", "not_text", "debris", "phi",
