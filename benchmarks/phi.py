@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.identifiers import luhn
-from medloop.privacy.phi.scrub import VERSION, Scrubber, find
+from medloop.privacy.phi.find import find
+from medloop.privacy.phi.numbers import luhn
+from medloop.privacy.phi.scrub import VERSION, Scrubber
 
 HERE = Path(__file__).parent
 TOKEN = re.compile(r"[\u4e00-\u9fff]|[^\W\u4e00-\u9fff]+")

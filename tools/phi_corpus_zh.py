@@ -22,8 +22,7 @@ from phi_corpus import CHOICE, SLOT
 from phi_lists import held_out
 
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.english_tagger import MASK
-from medloop.privacy.phi.identifiers import fold
+from medloop.privacy.phi.normalize import MASK, fold
 
 HERE = Path(__file__).parent
 Span = tuple[int, int]

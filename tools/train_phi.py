@@ -19,8 +19,9 @@ from pathlib import Path
 
 from phi_corpus import Maker, Span
 
-from medloop.privacy.phi import english_tagger, scrub
-from medloop.privacy.phi.english_tagger import TAGS, Tagger, Three
+from medloop.privacy.phi.english import tagger
+from medloop.privacy.phi.english.tagger import TAGS, Tagger, Three
+from medloop.privacy.phi.find import find_structured
 
 OUT = Path(__file__).parent.parent / "src/medloop/assets/phi/tagger.json"
 MISSED, ALARM = 1.5, 0.7  # margins
@@ -36,15 +37,15 @@ def rows(texts: int, seed: int) -> list[Row]:
     maker, out = Maker(seed), list[Row]()
     for _ in range(texts):
         text, spans = maker.text()
-        found = english_tagger.tokens(text, scrub.structured(text))
-        case, kind = english_tagger.case_of(text), english_tagger.manner(token.word for token in found)
-        words = [english_tagger.look(token.word, case) for token in found]
-        out.append((english_tagger.features(words, kind), [tag_of(token, spans) for token in found]))
+        found = tagger.tokens(text, find_structured(text))
+        case, kind = tagger.case_of(text), tagger.manner(token.word for token in found)
+        words = [tagger.look(token.word, case) for token in found]
+        out.append((tagger.features(words, kind), [tag_of(token, spans) for token in found]))
     seen = Counter(feature for found, _ in out for features in found for feature in features)
     return [([[f for f in features if seen[f] >= SEEN] for features in found], gold) for found, gold in out if gold]
 
 
-def tag_of(token: english_tagger.Token, spans: Sequence[Span]) -> int:
+def tag_of(token: tagger.Token, spans: Sequence[Span]) -> int:
     if token.word[0] == "<" and len(token.word) > 1:
         return 0  # already found by its form
     return next((TAGS.index(tag) for a, b, tag in spans if a <= token.start and token.end <= b), 0)

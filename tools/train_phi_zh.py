@@ -22,8 +22,8 @@ import torch
 from phi_corpus_zh import Maker, Span, sentences
 from torch import nn
 
-from medloop.privacy.phi import chinese_names
-from medloop.privacy.phi.identifiers import fold
+from medloop.privacy.phi.chinese import names as chinese_names
+from medloop.privacy.phi.normalize import fold
 
 OUT = Path(__file__).parent.parent / "src/medloop/assets/phi/hanzi.npz"
 WIDTH, HIDDEN, LONGEST = 32, 64, 160

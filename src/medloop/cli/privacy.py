@@ -13,7 +13,7 @@ import typer
 from medloop.cli import ui
 from medloop.contracts import canonical_json
 from medloop.errors import InputError, speaking_of
-from medloop.privacy.phi.scrub_rows import Row, Tally, scrub_row, without_text
+from medloop.privacy.phi.scrub_file import Row, Tally, scrub_row, without_text
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.jsonl import numbered, write
 

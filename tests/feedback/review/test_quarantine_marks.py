@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from medloop.feedback.review import quarantine_marks
-from medloop.privacy.phi.scrub import Assessment, Found
+from medloop.privacy.phi.scrub import Assessment
+from medloop.privacy.phi.spans import PhiSpan
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def doubting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], bool]
     def put(doubts: Callable[[str], bool]) -> None:
         def assess(text: str) -> Assessment:
             at = text.find("13800138000")
-            spans = (Found(at, at + 11, "PHONE"),) if at >= 0 else ()
+            spans = (PhiSpan(at, at + 11, "PHONE"),) if at >= 0 else ()
             return Assessment(text, spans, 1.0 if doubts(text) else 0.0, ("a name",) if doubts(text) else ())
 
         monkeypatch.setattr(quarantine_marks, "assess", assess)

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medloop.privacy.phi.identifiers import fold, is_bank_card, is_mobile, is_resident_id, luhn
-from medloop.privacy.phi.patterns import PATTERNS
-from medloop.privacy.phi.scrub import Scrubber, Unscrubbable, _patterned, find
+from medloop.privacy.phi.find import find
+from medloop.privacy.phi.normalize import fold
+from medloop.privacy.phi.numbers import is_bank_card, is_mobile, is_resident_id, luhn
+from medloop.privacy.phi.patterns import PATTERNS, find_patterns
+from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 
 ID = "11010519491231002X"  # the standard's own example
 
@@ -161,8 +163,8 @@ def test_checks_know_their_numbers() -> None:
 def test_the_cheap_look_spares_only_patterns_that_cannot_match(text: str) -> None:
     folded = fold(text)
     every = [
-        (match.start(form.group), match.end(form.group), form.kind)
-        for form in PATTERNS
-        for match in form.pattern.finditer(folded)
+        (match.start(pattern.group), match.end(pattern.group), pattern.kind)
+        for pattern in PATTERNS
+        for match in pattern.regex.finditer(folded)
     ]
-    assert list(_patterned(folded, len(re.findall(r"\d", folded)))) == every
+    assert list(find_patterns(folded, len(re.findall(r"\d", folded)))) == every

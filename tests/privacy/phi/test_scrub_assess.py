@@ -6,8 +6,12 @@ import re
 import numpy as np
 import pytest
 
-from medloop.privacy.phi import chinese_names, english_tagger, lists, mentions
-from medloop.privacy.phi.scrub import QUARANTINE, Scrubber, assess, find
+from medloop.privacy.phi import lists, mentions
+from medloop.privacy.phi.chinese import names as chinese_names
+from medloop.privacy.phi.english import tagger
+from medloop.privacy.phi.find import find
+from medloop.privacy.phi.normalize import MASK
+from medloop.privacy.phi.scrub import QUARANTINE, Scrubber, assess
 
 
 def test_a_surname_alone_is_the_same_person() -> None:
@@ -59,20 +63,20 @@ def test_spans_are_places_in_the_given_text_also_behind_characters_without_room(
 
 
 def test_leaving_out_what_can_only_be_ordinary_gives_the_same_tags() -> None:
-    model = english_tagger.load()
+    model = tagger.load()
     for text in (
         "My neighbour Ulrika Danielsson moved to Malmesbury in May.",
         "Take aspirin with food. Call Dr. Osei at noon, please!",
     ):
-        scores = model.scores(text, english_tagger.tokens(text), "10")
+        scores = model.scores(text, tagger.tokens(text), "10")
         assert model.path(scores, 5.0) == model.viterbi(scores, 5.0)
 
 
 def test_sums_that_are_kept_equal_the_sum_of_all_features() -> None:
-    model = english_tagger.load()
+    model = tagger.load()
     text = "Yesterday Ulrika Danielsson of Malmesbury took aspirin."
-    words = [english_tagger.look(token.word, "a") for token in english_tagger.tokens(text)]
-    for score, found in zip(model.emissions(words, "10"), english_tagger.features(words, "10"), strict=True):
+    words = [tagger.look(token.word, "a") for token in tagger.tokens(text)]
+    for score, found in zip(model.emissions(words, "10"), tagger.features(words, "10"), strict=True):
         assert score == pytest.approx(model._sum(found))
 
 
@@ -105,7 +109,7 @@ def test_a_long_text_cut_into_pieces_is_seen_as_one() -> None:
 
 def test_rows_of_digits_letters_and_placeholders_are_one_place_each() -> None:
     names = chinese_names.load()
-    ids, places = chinese_names.ids_of("王芳138001abc" + english_tagger.MASK * 8 + "好", names.table)
+    ids, places = chinese_names.ids_of("王芳138001abc" + MASK * 8 + "好", names.table)
     assert places.tolist() == [0, 1, 2, 8, 11, 19] and len(ids) == 6
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from medloop.embedded.corpus import generate
-from medloop.privacy.phi import chinese_names
-from medloop.privacy.phi.scrub import assess, find
+from medloop.privacy.phi.chinese import names as chinese_names
+from medloop.privacy.phi.find import find
+from medloop.privacy.phi.scrub import assess
 
 
 def left_of(text: str, secret: str) -> str:

@@ -17,7 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from medloop.privacy.phi.scrub import Assessment, Found, Scrubber, assess, find
+from medloop.privacy.phi.find import find
+from medloop.privacy.phi.scrub import Assessment, Scrubber, assess
+from medloop.privacy.phi.spans import PhiSpan
 
 UNSURE = "something the scan is not sure about"
 MOST_CLAUSE = 400  # characters; a longer clause is marked whole
@@ -91,7 +93,7 @@ def _meet(one: Mark, others: Sequence[Mark]) -> bool:
     return any(one.start < other.end and other.start < one.end for other in others)
 
 
-def _found(text: str) -> list[Found]:
+def _found(text: str) -> list[PhiSpan]:
     try:
         text.encode()
     except UnicodeEncodeError:

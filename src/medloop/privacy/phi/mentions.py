@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from medloop.privacy.phi import lists, titled_names
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.english import titled_names
 
 _WORD = re.compile(r"[^\W\d_]+")
 _CAPITAL = re.compile(r"(?<![^\W\d_])[A-Z\u00c0-\u00de\u0100-\u024f\u0386-\u052f\u1e00-\u1eff][^\W\d_]*")

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.normalize import MASK
 
 TAGS = ("O", "NAME", "PLACE", "ORG")
 _LETTER = r"[^\W\d_\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -32,7 +33,6 @@ _DULL_RUN = re.compile(rf"(?:[^\w\s]|[\d_]+|\s){{{_DULL + 1}}}")
 # What may stand between two parts of one name, address or organisation.
 JOINTS = frozenset(", . - ' ’ & / of de la le du des di da do del der den van von the and und y e al bin el".split())
 EDGE = "<edge>"
-MASK = "\ue000"  # stands for each character of a placeholder: no letter, no digit, no space
 
 
 class Token(NamedTuple):

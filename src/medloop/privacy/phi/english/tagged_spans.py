@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from medloop.privacy.phi import chinese_places, english_tagger, lists
-from medloop.privacy.phi.english_tagger import TAGS, Three, Token
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.chinese import places
+from medloop.privacy.phi.english import tagger
+from medloop.privacy.phi.english.tagger import TAGS, Three, Token
 
 _TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
 _DEGREES = frozenset("md phd dds dvm rn np do pa jr sr ii iii iv esq mph msn".split())
@@ -43,7 +45,7 @@ _SOMEBODY = re.compile(
 )
 
 
-def somebody(folded: str) -> bool:
+def is_about_person(folded: str) -> bool:
     """Whether one person is spoken of, by title, kinship or as "she": not patients in general."""
     return _SOMEBODY.search(folded) is not None
 
@@ -52,7 +54,7 @@ def find(parts: Iterable[Part], record: bool = False) -> tuple[list[Span], list[
     """Names, places and organisations of the parts in Latin letters; and what `nearest` needs to say how sure that is.
 
     `record`: the text is known to speak of somebody, so that less is asked of a name."""
-    spans, judged, model = list[Span](), list[Judged](), english_tagger.load()
+    spans, judged, model = list[Span](), list[Judged](), tagger.load()
     for part in parts:
         start, text, words, manner = part
         scores = model.scores(text, words, manner)
@@ -65,7 +67,7 @@ def find(parts: Iterable[Part], record: bool = False) -> tuple[list[Span], list[
 
 def nearest(judged: Iterable[Judged]) -> float:
     """How close the best word that was left came to being taken out: zero is a toss of a coin, far below zero is certainty."""
-    best, model = -1e9, english_tagger.load()
+    best, model = -1e9, tagger.load()
     for (_, text, words, manner), scores, tags in judged:
         gaps = model.gaps(scores, tags, model.bias[manner])
         if any(gap > best and gap > DOUBTLESS for gap in gaps):
@@ -83,7 +85,7 @@ def capital_left(folded: str) -> bool:
 
 
 def _nearest(part: str, words: Sequence[Token], gaps: Sequence[float], medical: bool, best: float) -> float:
-    mixed = english_tagger.case_of(part) == "a"
+    mixed = tagger.case_of(part) == "a"
     for word, gap in zip(words, gaps, strict=True):
         if gap <= best or gap <= DOUBTLESS or not word.word[0].isalpha() or _ordinary(word.word):
             continue
@@ -103,8 +105,8 @@ def parts_of(folded: str, known: Sequence[Span]) -> Iterator[Part]:
     for start, end in _latin(folded):
         part = folded[start:end]
         inside = [(max(a, start) - start, min(b, end) - start, kind) for a, b, kind in known if a < end and b > start]
-        words = english_tagger.tokens(part, inside)
-        manner = english_tagger.manner(token.word for token in words)
+        words = tagger.tokens(part, inside)
+        manner = tagger.manner(token.word for token in words)
         yield start, part, words, manner[0] + "1" if manner[1] == "0" and _scientific(words) else manner
 
 
@@ -144,7 +146,7 @@ def _latin(folded: str) -> list[tuple[int, int]]:
 
 
 def _spans(text: str, words: Sequence[Token], tags: list[int], medical: bool) -> list[Span]:
-    filled, mixed = _fill(words, tags), english_tagger.case_of(text) == "a"
+    filled, mixed = _fill(words, tags), tagger.case_of(text) == "a"
     few = sum(token.word[0].isalpha() for token in words) <= _FEW
     out: list[Span] = []
     first = 0
@@ -161,9 +163,7 @@ def _spans(text: str, words: Sequence[Token], tags: list[int], medical: bool) ->
                 and not (few and _known(words[first : last + 1]))
                 and not (medical and kind != "PLACE" and _eponym(words, last))
                 and not (
-                    kind == "ORG"
-                    and mixed
-                    and chinese_places.nobodys(w.word for w in words[first : last + 1] if w.word[0].isalpha())
+                    kind == "ORG" and mixed and places.nobodys(w.word for w in words[first : last + 1] if w.word[0].isalpha())
                 )
                 and not (kind == "NAME" and first == last and mixed and _opening(words, first))
                 and not _innocent(words[first : last + 1], kind, before, medical, mixed)
@@ -206,7 +206,7 @@ def _same(words: Sequence[Token], between: range, tag: int) -> bool:
 def _joins(word: str, tag: int) -> bool:
     if TAGS[tag] == "NAME":
         return word in "-'’."  # "Anna and Peter", "Anna, Peter": two persons
-    return word.lower() in english_tagger.JOINTS or word == "\n"
+    return word.lower() in tagger.JOINTS or word == "\n"
 
 
 def _whole(text: str, words: Sequence[Token], first: int, last: int, kind: str) -> Span | None:

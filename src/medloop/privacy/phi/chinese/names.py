@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.english_tagger import MASK
+from medloop.privacy.phi.normalize import MASK
 
 LAYERS = ((5, 1), (3, 2), (3, 4))  # width of each convolution and the gap between what it sees
 REACH = sum(gap * (width // 2) for width, gap in LAYERS)

@@ -1,0 +1,1 @@
+"""Names, places and hospitals in Chinese text."""

@@ -1,0 +1,1 @@
+"""Names, places and organisations in English text."""

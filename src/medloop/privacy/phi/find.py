@@ -1,0 +1,73 @@
+"""Every identifier of a text: what patterns, check digits, the English tagger, the Chinese network and titles give away."""
+
+from __future__ import annotations
+
+import re
+
+from medloop.privacy.phi import mentions
+from medloop.privacy.phi.chinese import names as chinese_names
+from medloop.privacy.phi.chinese import places as chinese_places
+from medloop.privacy.phi.english import tagged_spans, titled_names
+from medloop.privacy.phi.normalize import MASK, fold, remove_invisible
+from medloop.privacy.phi.numbers import MIN_DIGITS, find_numbers
+from medloop.privacy.phi.patterns import find_patterns
+from medloop.privacy.phi.spans import PhiSpan, Span, merge, outside
+
+PLACEHOLDER = re.compile(r"\[([A-Z]+)_(\d{1,9})\]")
+_DIGIT = re.compile(r"\d")
+_PERSONAL = frozenset(("ID", "CARD", "PHONE", "RECORD", "EMAIL", "PLATE", "ADDRESS", "SSN"))  # beside these a name is likely
+
+
+class PreparedText:
+    """A text as the finders read it: folded, without invisible characters, placeholders masked."""
+
+    def __init__(self, text: str) -> None:
+        visible, self._offsets = remove_invisible(text)
+        folded = fold(visible)
+        self.masks = [(m.start(), m.end(), m[1]) for m in PLACEHOLDER.finditer(folded)] if "[" in folded else []
+        self.plain = PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
+        self.formed = _find_forms(self.plain)
+        known = merge([*(span for span in self.formed if span[2] != "ADDRESS"), *self.masks])
+        about_person = bool(self.masks) or any(kind in _PERSONAL for _, _, kind in self.formed)
+        about_person = about_person or tagged_spans.is_about_person(self.plain)
+        self.tagged = tagged_spans.find(tagged_spans.parts_of(self.plain, known), about_person)
+        self.chinese = ([], 0.0) if self.plain.isascii() else chinese_names.load().find(self.plain, about_person)
+
+    def original(self, span: Span) -> PhiSpan:
+        """The span of the plain text in offsets of the given text."""
+        start, end, kind = span
+        return (
+            PhiSpan(start, end, kind)
+            if self._offsets is None
+            else PhiSpan(self._offsets[start], self._offsets[end - 1] + 1, kind)
+        )
+
+
+def find(text: str, persons: tuple[str, ...] = ()) -> list[PhiSpan]:
+    """Every identifier, in order and without overlap; `persons` are names already known from the same record."""
+    return find_in(PreparedText(text), persons)
+
+
+def find_in(text: PreparedText, persons: tuple[str, ...]) -> list[PhiSpan]:
+    spans = [*text.formed, *text.tagged[0], *titled_names.find(text.plain), *chinese_places.find(text.plain)]
+    spans += [(start, _known_end(text.plain, start, end, persons), "NAME") for start, end in text.chinese[0]]
+    if not spans and not persons:
+        return []
+    names = [text.plain[start:end] for start, end, kind in spans if kind == "NAME"]
+    spans += mentions.find(text.plain, [*persons, *names])
+    return [text.original(span) for span in outside(merge(spans), text.masks)]
+
+
+def _known_end(folded: str, start: int, end: int, persons: tuple[str, ...]) -> int:
+    """A name already known from the record ends where it did: "王芳好转" after "王芳"."""
+    return next((start + len(name) for name in persons if 1 < len(name) < end - start and folded.startswith(name, start)), end)
+
+
+def find_structured(text: str) -> list[Span]:
+    """What its form alone gives away (numbers, network addresses, dates), in order and without overlap; no postal addresses."""
+    return merge([span for span in _find_forms(fold(text)) if span[2] != "ADDRESS"])
+
+
+def _find_forms(folded: str) -> list[Span]:
+    digits = len(_DIGIT.findall(folded))
+    return [*(find_numbers(folded) if digits >= MIN_DIGITS else ()), *find_patterns(folded, digits)]

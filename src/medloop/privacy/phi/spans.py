@@ -1,0 +1,53 @@
+"""Spans of identifiers: offsets and kind, merged where they overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+Span = tuple[int, int, str]  # start, end and kind
+
+
+@dataclass(frozen=True)
+class PhiSpan:
+    """Characters `start` to `end` of the text are an identifier."""
+
+    start: int
+    end: int
+    kind: str
+
+
+# Where two spans overlap, the more exact kind names the merged span.
+_MOST_EXACT_FIRST = (
+    "ID", "CARD", "SSN", "IBAN", "EMAIL", "URL", "IP", "MAC", "PHONE", "RECORD", "PLATE", "VEHICLE", "DATE", "AGE", "PHOTO",
+    "ADDRESS", "NAME", "ORG", "PLACE", "NUMBER",
+)  # fmt: skip
+_RANK = {kind: rank for rank, kind in enumerate(_MOST_EXACT_FIRST)}
+
+
+def merge(spans: Sequence[Span]) -> list[Span]:
+    """In order and without overlap: spans that overlap become one with the most exact kind."""
+    merged: list[Span] = []
+    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if merged and start < merged[-1][1]:
+            last_start, last_end, last_kind = merged.pop()
+            exact = min(last_kind, kind, key=lambda name: _RANK.get(name, -1))
+            if last_kind == "ORG" and kind == "NAME" and end <= last_end:
+                exact = "ORG"  # a hospital named after somebody
+            merged.append((last_start, max(last_end, end), exact))
+        else:
+            merged.append((start, end, kind))
+    return merged
+
+
+def outside(spans: Sequence[Span], masks: Sequence[Span]) -> Iterator[Span]:
+    """The parts of spans that are not covered by placeholders: those are never replaced."""
+    for start, end, kind in spans:
+        position = start
+        for mask_start, mask_end, _ in masks:
+            if mask_start < end and mask_end > start:
+                if position < mask_start:
+                    yield position, mask_start, kind
+                position = max(position, mask_end)
+        if position < end:
+            yield position, end, kind
