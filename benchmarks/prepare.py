@@ -64,7 +64,7 @@ def edited(rng: random.Random, row: dict[str, str]) -> dict[str, str]:
 
 def run_prepare(rows: Path, home: Path) -> dict[str, Any]:
     from medloop.data.prepare.prepare import PrepareConfig, prepare
-    from medloop.data.sources.import_files import Options, import_files
+    from medloop.data.sources.import_files import ImportOptions, import_files
     from medloop.settings import Workspace
 
     workspace, phases = Workspace(home), {}
@@ -75,7 +75,7 @@ def run_prepare(rows: Path, home: Path) -> dict[str, Any]:
         yield lambda count: None
         phases[phase] = round(time.process_time() - began, 2)
 
-    import_files([rows], workspace.raw, name="rows", options=Options())
+    import_files([rows], workspace.raw, name="rows", options=ImportOptions())
     began, cpu = time.monotonic(), time.process_time()
     card = prepare(workspace, PrepareConfig(text_threshold=THRESHOLD, scrub=False), seed=42, progress=timed)
     return measured(began, cpu) | {

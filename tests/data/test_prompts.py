@@ -52,6 +52,6 @@ def test_too_few_are_refused_with_the_numbers_and_nothing_is_written(desk: Desk)
     desk.run("prepare")
     ran = desk.run("prompts", "--n", "150", "--high-risk", "0.9")
     assert ran.code == 3
-    assert "150 prompts need 135 high-risk ones, but the train set has" in ran.error
+    assert "150 prompts need 135 high-risk ones, but train has" in ran.error
     assert "--high-risk 0 to 1" in desk.run("prompts", "--high-risk", "1.5").error
     assert not (desk.rl / "training_prompts.jsonl").exists()

@@ -12,11 +12,11 @@ from pydantic import SecretStr
 from medloop.cli import ui
 from medloop.contracts import DatasetCard
 from medloop.data.feedback.build import FeedbackConfig, write_preferences
-from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, held_back, read_card
+from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, quarantine_file, read_card
 from medloop.data.prepare.prepare import prepare as run
 from medloop.data.prepare.split import SPLITS
 from medloop.data.prompts import PROMPTS, make_prompts
-from medloop.data.sources.import_files import Options, import_files, list_sources
+from medloop.data.sources.import_files import ImportOptions, import_files, list_sources
 from medloop.knobs import build as read_knobs
 from medloop.knobs import split_pairs
 from medloop.loop.feedback import build_from_feedback
@@ -87,7 +87,7 @@ def import_(
     Example:  medloop data import visits.csv --name visits --licence CC-BY-4.0 --map question=title
     """
     settings = ui.settings()
-    options = Options(licence, format.value, encoding.value, split_pairs("--map", map_ or ()), on_error is OnError.skip)
+    options = ImportOptions(licence, format.value, encoding.value, split_pairs("--map", map_ or ()), on_error is OnError.skip)
     with open_audit_trail(settings) as trail:
         done = import_files(files, settings.workspace.raw, name=name, options=options, replace=replace)
         for source, _ in done:
@@ -173,7 +173,7 @@ def _say_scrubbed(card: DatasetCard) -> None:
         return
     said = f"Identifiers taken out of {card.scrub['rows_changed']:,} rows"
     if held := card.scrub["rows_held"]:
-        said += f"; {held:,} may still name somebody and were left out: {ui.shown(held_back(ui.settings().workspace))}"
+        said += f"; {held:,} may still name somebody and were left out: {ui.shown(quarantine_file(ui.settings().workspace))}"
     ui.say(f"{said}.")
 
 

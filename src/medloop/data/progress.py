@@ -1,4 +1,4 @@
-"""How a long stage says where it is: `with progress("Reading", total) as step: step(1)`. The CLI draws bars from it."""
+"""How a long stage reports progress: `with progress("Reading", total) as step: step(1)`. The CLI draws bars from it."""
 
 from __future__ import annotations
 

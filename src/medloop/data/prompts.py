@@ -1,8 +1,7 @@
 """`medloop data prompts`: the questions a policy is asked during RL, at least 40 % of them high-risk.
 
-They come from the train set alone. Document 000 would also sample the gold and red-team sets; those stay unseen here,
-because a policy that was rewarded on them could no longer be measured by them. The high-risk rows of train are the same
-kind of question.
+They come only from the train set. The gold and red-team sets stay unseen, because a policy that was rewarded on them could no
+longer be measured with them; the high-risk rows of train are the same kind of question.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ PROMPTS, PROMPTS_CARD = "training_prompts.jsonl", "training_prompts.card.json"
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A train row as far as drawing needs it; `line` finds it again."""
+class PromptCandidate:
+    """A train row in the draw; `line` is its line in train.jsonl."""
 
     line: int
     cell: Cell
@@ -47,45 +46,49 @@ def make_prompts(workspace: Workspace, *, count: int, high_risk: float, seed: in
     verify_artifact(workspace.processed)
     train = workspace.processed / SPLIT_FILES["train"]
     risky, routine = _candidates(train, seed)
-    wanted = max(math.ceil(count * high_risk), count - len(routine))
-    if len(risky) < wanted:
+    high_risk_count = max(math.ceil(count * high_risk), count - len(routine))
+    if len(risky) < high_risk_count:
         raise InputError(
-            f"{count} prompts need {wanted} high-risk ones, but the train set has {len(risky)} (and {len(routine)} routine ones)",
+            f"{count} prompts need {high_risk_count} high-risk ones, but train has {len(risky)} ({len(routine)} routine)",
             "Ask for fewer with --n, lower --high-risk, or import and prepare more data",
         )
-    chosen = sorted([*draw(risky, wanted), *draw(routine, count - wanted)], key=lambda one: (one.priority, one.line))
+    chosen = sorted([*draw(risky, high_risk_count), *draw(routine, count - high_risk_count)], key=_by_priority)
     path = workspace.rl / PROMPTS
-    lines = {one.line: at for at, one in enumerate(chosen)}
-    prompts = sorted(_prompts(train, lines), key=lambda found: found[0])
+    lines = {candidate.line: position for position, candidate in enumerate(chosen)}
+    prompts = sorted(_prompts(train, lines), key=lambda numbered: numbered[0])
     write(path, (prompt for _, prompt in prompts))
     card = _card([prompt for _, prompt in prompts], path, dataset, seed)
     atomic_write(workspace.rl / PROMPTS_CARD, canonical_json(card) + "\n")
     return card
 
 
-def draw(pool: Sequence[Candidate], total: int) -> list[Candidate]:
+def draw(pool: Sequence[PromptCandidate], total: int) -> list[PromptCandidate]:
     """Languages in proportion, strata by the square root of their size, the first by priority in each."""
-    cells = Counter(one.cell for one in pool)
-    tongues = Counter(one.cell[0] for one in pool)
-    chosen: list[Candidate] = []
+    cells = Counter(candidate.cell for candidate in pool)
+    tongues = Counter(candidate.cell[0] for candidate in pool)
+    chosen: list[PromptCandidate] = []
     for tongue, seats in allocate(total, {k: float(v) for k, v in tongues.items()}, tongues).items():
         weights = {cell: math.sqrt(number) for cell, number in cells.items() if cell[0] == tongue}
         for cell, places in allocate(seats, weights, cells).items():
-            chosen += sorted((one for one in pool if one.cell == cell), key=lambda one: (one.priority, one.line))[:places]
+            chosen += sorted((candidate for candidate in pool if candidate.cell == cell), key=_by_priority)[:places]
     return chosen
 
 
-def _candidates(train: Path, seed: int) -> tuple[list[Candidate], list[Candidate]]:
+def _by_priority(candidate: PromptCandidate) -> tuple[int, int]:
+    return candidate.priority, candidate.line
+
+
+def _candidates(train: Path, seed: int) -> tuple[list[PromptCandidate], list[PromptCandidate]]:
     """High-risk and routine rows of train, each prompt once."""
     seen: set[int] = set()
-    risky: list[Candidate] = []
-    routine: list[Candidate] = []
+    risky: list[PromptCandidate] = []
+    routine: list[PromptCandidate] = []
     for line, record in enumerate(read(train, Record)):
         key = int(_prompt_id(record)[7:23], 16)
         if key not in seen:
             seen.add(key)
             pool = risky if record.stratum in HIGH_RISK else routine
-            pool.append(Candidate(line, (record.language, record.stratum), priority(seed, key)))
+            pool.append(PromptCandidate(line, (record.language, record.stratum), priority(seed, key)))
     return risky, routine
 
 

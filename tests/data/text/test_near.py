@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from data_desk import near_copy, questions
 
-from medloop.data.text.near import Measured, Nearness, Questions, Vocabulary, near_pairs
+from medloop.data.text.near import MeasuredQuestions, Nearness, QuestionFeatures, Vocabulary, near_pairs
 from medloop.data.text.shingles import question_features, question_marks
 
 CORPUS = [row["question"] for row in questions(400, seed=5)]
@@ -23,13 +23,13 @@ NAMES = [
     for b in ("osis", "itis", "algia", "uria", "emia", "oma")
 ]
 CORPUS += [template.format(name) for template in TEMPLATES for name in NAMES]
-VOCABULARY = Vocabulary(Questions.of([question_features(text) for text in CORPUS]))
+VOCABULARY = Vocabulary(QuestionFeatures.of([question_features(text) for text in CORPUS]))
 
 
 def near_to(question: str, others: list[str]) -> list[int]:
     """By the definition alone, without an index."""
-    one = Measured(Questions.of([question_features(question)]), VOCABULARY, Nearness())
-    many = Measured(Questions.of([question_features(text) for text in others]), VOCABULARY, Nearness())
+    one = MeasuredQuestions(QuestionFeatures.of([question_features(question)]), VOCABULARY, Nearness())
+    many = MeasuredQuestions(QuestionFeatures.of([question_features(text) for text in others]), VOCABULARY, Nearness())
     return np.flatnonzero(many.near(one, 0, np.arange(len(others)))).tolist()
 
 
@@ -69,9 +69,9 @@ def test_numbers_width_and_missing_spaces_do_not_hide_a_copy(one: str, other: st
 def test_the_index_finds_exactly_the_pairs_of_the_definition() -> None:
     rng = random.Random(2)
     texts = CORPUS[:150] + [near_copy(rng, text) for text in CORPUS[:150]]
-    asked = Questions.of([question_features(text) for text in texts])
+    asked = QuestionFeatures.of([question_features(text) for text in texts])
     vocabulary = Vocabulary(asked)
-    measured, every = Measured(asked, vocabulary, Nearness()), np.arange(len(texts))
+    measured, every = MeasuredQuestions(asked, vocabulary, Nearness()), np.arange(len(texts))
     wanted = {(a, b) for a in range(len(texts)) for b in np.flatnonzero(measured.near(measured, a, every)).tolist() if a < b}
     found = {(min(a, int(b)), max(a, int(b))) for a, more in near_pairs(asked, vocabulary, Nearness()) for b in more}
     assert found == wanted
@@ -87,8 +87,8 @@ def test_the_index_also_finds_copies_that_lack_the_rarest_words() -> None:
         for place in rng.sample(range(len(copy)), rng.randint(1, 3)):
             copy[place] = "".join(rng.choices("qwxyz", k=6))  # a word nobody else has: the rarest of the copy
         texts.append(" ".join(copy))
-    asked = Questions.of([question_features(text) for text in texts])
-    measured = Measured(asked, Vocabulary(asked), Nearness())
+    asked = QuestionFeatures.of([question_features(text) for text in texts])
+    measured = MeasuredQuestions(asked, Vocabulary(asked), Nearness())
     wanted = {(a, b) for a in range(300) for b in np.flatnonzero(measured.near(measured, a, np.arange(300))).tolist() if a != b}
     found = {(a, int(b)) for a, more in near_pairs(asked, measured.vocabulary, Nearness()) for b in more}
     assert wanted == found | {(b, a) for a, b in found}
@@ -103,13 +103,13 @@ def test_generic_questions_match_only_themselves() -> None:
     texts = [f"what is the thing called {chr(97 + i % 26)}{chr(97 + i // 26)}x" for i in range(300)] + [
         "what is the thing called"
     ]
-    asked = Questions.of([question_features(text) for text in texts])
+    asked = QuestionFeatures.of([question_features(text) for text in texts])
     vocabulary = Vocabulary(asked)
     assert vocabulary.generic(asked).tolist() == [False] * 300 + [True]
-    measured = Measured(asked, vocabulary, Nearness())
+    measured = MeasuredQuestions(asked, vocabulary, Nearness())
     assert np.flatnonzero(measured.near(measured, 300, np.arange(301))).tolist() == [300]
 
 
 def test_questions_of_signs_alone_are_near_themselves_only() -> None:
     assert near_to("!!", ["??", "!!", "👍", "我奶奶85岁，血压160，吃什么药"]) == [1]
-    assert dict(near_pairs(Questions.of([question_features(text) for text in ("👍", "!!", "")]), VOCABULARY, Nearness()))
+    assert dict(near_pairs(QuestionFeatures.of([question_features(text) for text in ("👍", "!!", "")]), VOCABULARY, Nearness()))

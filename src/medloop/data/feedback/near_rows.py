@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from medloop.data.prepare.collect import priority
 from medloop.data.progress import Step
-from medloop.data.text.near import Clusters, Growing, Indexes, Mask, NearIndex, Nearness, Questions, Vocabulary, near_pairs
+from medloop.data.text.near import (
+    Clusters,
+    Indexes,
+    Mask,
+    NearIndex,
+    Nearness,
+    QuestionFeatures,
+    QuestionFeaturesBuilder,
+    Vocabulary,
+    near_pairs,
+)
 from medloop.data.text.shingles import Hashes, jaccard, question_marks, text_marks
 
 MOST = 1_000  # answers to one question that a new one is held against
@@ -54,7 +64,7 @@ class Wordings:
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._numbers: dict[int, int] = {}
-        self._growing, self._keys = Growing(), array("Q")
+        self._growing, self._keys = QuestionFeaturesBuilder(), array("Q")
         self.given = 0  # questions, with those that were there before
         for text in texts:
             self.number(text)
@@ -73,7 +83,7 @@ class Wordings:
     def keys(self) -> NDArray[np.uint64]:
         return np.array(self._keys, dtype=np.uint64)
 
-    def questions(self) -> Questions:
+    def questions(self) -> QuestionFeatures:
         return self._growing.questions()
 
 
@@ -136,7 +146,7 @@ def sides(labels: Indexes, keys: NDArray[np.uint64], forced: Mask, share: float,
     return np.isin(labels, list(test))
 
 
-def _joined(one: Questions, other: Questions) -> Questions:
-    return Questions(
+def _joined(one: QuestionFeatures, other: QuestionFeatures) -> QuestionFeatures:
+    return QuestionFeatures(
         np.concatenate((one.features, other.features)), np.concatenate((one.starts, other.starts[1:] + one.starts[-1]))
     )

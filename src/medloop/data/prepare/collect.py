@@ -1,6 +1,6 @@
-"""First pass: every row of every source becomes a clean record on disk, or a drop with its reason.
+"""First pass: every row of every source becomes a clean record on disk, or is dropped with a reason.
 
-In memory a record leaves about a kilobyte: where it came from, what it is, its signature and the features of its question.
+A record takes about a kilobyte of memory: its origin, its tags, its signature and the features of its question.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 
 from medloop.contracts import Conversation, Origin, Record, Source
 from medloop.contracts.dataset import DropReason, Language
-from medloop.data.prepare.scrub_sources import Scrubbing
+from medloop.data.prepare.scrub_sources import SourceScrubber
 from medloop.data.prepare.spool import Spool
 from medloop.data.progress import Progress
 from medloop.data.sources import read_rows, shapes
 from medloop.data.sources.import_files import source_file
-from medloop.data.text.clean import Limits, clean_turns
+from medloop.data.text.clean import CleanLimits, clean_turns
 from medloop.data.text.dedupe import PERMUTATIONS, Signatures, Signer
 from medloop.data.text.language import detect_language
-from medloop.data.text.near import Growing, Questions
+from medloop.data.text.near import QuestionFeatures, QuestionFeaturesBuilder
 from medloop.data.text.risk import ORDER, strata_of
 from medloop.data.text.shingles import question_marks, text_marks, tokens
 
 LANGUAGES: tuple[Language, ...] = get_args(Language)
-OPENING_WORDS = 8  # a greeting alone is no question: the opening goes on until this many different words were said
+OPENING_WORDS = 8  # the opening ends after this many different words, so a greeting alone is not taken for a question
 
 
 @dataclass(frozen=True)
 class Drop:
-    """A row that was left out. `matched` is the record it repeats, `split` where that record went."""
+    """A row that was left out; `matched` is the record it repeats and `split` is that record's split."""
 
     source: str
     line: int
@@ -46,7 +46,7 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RecordTable:
     """One entry per clean record, in the order of source name and line."""
 
     spool: Spool
@@ -59,19 +59,19 @@ class Rows:
     text_keys: NDArray[np.uint64]
     question_keys: NDArray[np.uint64]
     priorities: NDArray[np.uint64]
-    questions: Questions
+    questions: QuestionFeatures
 
     def __len__(self) -> int:
         return len(self.source)
 
 
 class _Columns:
-    """Columns that grow; `rows` hands them over as numpy arrays without a copy."""
+    """Growing columns; `rows` returns them as numpy arrays without a copy."""
 
     def __init__(self, spool: Spool, most: int, seed: int) -> None:
         self._spool, self._seed, self._signer = spool, seed, Signer()
         self._small = {name: array(code) for name, code in _TYPES.items()}
-        self._questions = Growing()
+        self._questions = QuestionFeaturesBuilder()
         self._signatures = np.empty((most, PERMUTATIONS), dtype=np.uint32)
 
     def add(self, record: Record, source: int) -> None:
@@ -97,10 +97,10 @@ class _Columns:
     def signatures(self) -> Signatures:
         return self._signatures[: len(self._spool)]
 
-    def rows(self) -> Rows:
+    def rows(self) -> RecordTable:
         columns = {name: np.frombuffer(column, dtype=f"u{column.itemsize}") for name, column in self._small.items()}
         reviewed = columns.pop("reviewed").astype(np.bool_)
-        return Rows(spool=self._spool, reviewed=reviewed, questions=self._questions.questions(), **columns)
+        return RecordTable(spool=self._spool, reviewed=reviewed, questions=self._questions.questions(), **columns)
 
 
 _TYPES = {
@@ -109,55 +109,62 @@ _TYPES = {
 }  # fmt: skip
 
 
-def gather(
-    sources: Sequence[Source], raw: Path, spool: Spool, *, limits: Limits, scrub: Scrubbing | None, seed: int, progress: Progress
-) -> tuple[Rows, Signatures, list[Drop]]:
-    """Read, clean, scrub, tag and spool every row; the signatures come apart, because they are large and soon done with."""
+def collect_records(
+    sources: Sequence[Source],
+    raw: Path,
+    spool: Spool,
+    *,
+    limits: CleanLimits,
+    scrub: SourceScrubber | None,
+    seed: int,
+    progress: Progress,
+) -> tuple[RecordTable, Signatures, list[Drop]]:
+    """Read, clean, scrub, tag and spool every row. The signatures come apart, because they are large and freed soon."""
     total = sum(source.rows for source in sources)
     columns, drops = _Columns(spool, total, seed), []
     with progress("Reading and cleaning", total) as step:
         for number, source in enumerate(sources):
-            for line, found, reviewed in _conversations(source, raw, limits):
+            for line, result, reviewed in _conversations(source, raw, limits):
                 step(1)
-                if scrub is not None and isinstance(found, Conversation):
-                    found = scrub.conversation(found, source.name, line)
-                if isinstance(found, Conversation):
-                    columns.add(make_record(found, source, line, reviewed), number)
+                if scrub is not None and isinstance(result, Conversation):
+                    result = scrub.conversation(result, source.name, line)
+                if isinstance(result, Conversation):
+                    columns.add(make_record(result, source, line, reviewed), number)
                 else:
-                    drops.append(Drop(source.name, line, found))
+                    drops.append(Drop(source.name, line, result))
     return columns.rows(), columns.signatures(), drops
 
 
 def make_record(conversation: Conversation, source: Source, line: int, reviewed: bool) -> Record:
     origin = Origin(source=source.name, line=line, licence=source.licence)
     return Record(
-        record_id=conversation.content_id(), conversation=conversation, language=detect_language(asked(conversation)),
-        strata=strata_of(asked(conversation)), origin=origin, reviewed=reviewed,
+        record_id=conversation.content_id(), conversation=conversation, language=detect_language(user_text(conversation)),
+        strata=strata_of(user_text(conversation)), origin=origin, reviewed=reviewed,
     )  # fmt: skip
 
 
 def whole_text(conversation: Conversation) -> str:
-    """Everything that was asked and answered, without the system message (it is the same for whole files)."""
+    """All turns without the system message, which is the same for a whole file."""
     return "\n".join(message.content for message in conversation.messages if message.role != "system")
 
 
-def asked(conversation: Conversation) -> str:
-    """Everything the user said: it decides language and risk, as it does when only a prompt is known."""
+def user_text(conversation: Conversation) -> str:
+    """All turns of the user; they decide language and risk."""
     return "\n".join(message.content for message in conversation.messages if message.role == "user")
 
 
 def opening(conversation: Conversation) -> str:
-    """What the conversation is about: the user's turns up to the one where enough was said to know."""
-    said = ""
+    """The first turns of the user, up to the one with enough different words to know the subject."""
+    text = ""
     turns = [message.content for message in conversation.messages if message.role == "user"]
-    for at, turn in enumerate(turns):
-        said = f"{said}\n{turn}" if at else turn
-        if len(turns) > 1 and len(set(tokens(said))) >= OPENING_WORDS:
+    for index, turn in enumerate(turns):
+        text = f"{text}\n{turn}" if index else turn
+        if len(turns) > 1 and len(set(tokens(text))) >= OPENING_WORDS:
             break
-    return said
+    return text
 
 
-def _conversations(source: Source, raw: Path, limits: Limits) -> Iterator[tuple[int, Conversation | DropReason, bool]]:
+def _conversations(source: Source, raw: Path, limits: CleanLimits) -> Iterator[tuple[int, Conversation | DropReason, bool]]:
     assert source.shape is not None and source.columns is not None, "import writes both"
     for row in read_rows(source_file(raw, source), source.format, source.encoding):
         if row.problem:
@@ -170,5 +177,5 @@ def _conversations(source: Source, raw: Path, limits: Limits) -> Iterator[tuple[
 
 
 def priority(seed: int, key: int) -> int:
-    """Where a question stands in every draw: depends on the seed and the question alone, not on the other rows."""
+    """A question's rank in every draw: it depends only on the seed and the question."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=8).digest(), "big")

@@ -18,7 +18,7 @@ from medloop.data.text.risk import ORDER
 from medloop.privacy.phi.scrub import VERSION as SCRUBBER
 
 WHY: dict[DropReason, str] = {
-    "empty": "nothing was asked or said",
+    "empty": "no question or no text",
     "no_answer": "a question without an answer",
     "broken_turns": "user and assistant do not take turns",
     "too_short": "question or answer too short to mean something",
@@ -40,7 +40,7 @@ ABOUT: dict[Split, str] = {
 
 
 @dataclass(frozen=True)
-class Facts:
+class CardFacts:
     """What is known when the files have been written and verified."""
 
     config: dict[str, Any]
@@ -54,7 +54,7 @@ class Facts:
     scrub: dict[str, int] | None
 
 
-def make_card(facts: Facts) -> DatasetCard:
+def make_card(facts: CardFacts) -> DatasetCard:
     drops: dict[str, Counter[DropReason]] = {source.name: Counter() for source in facts.sources}
     for drop in facts.drops:
         drops[drop.source][drop.reason] += 1
@@ -81,7 +81,7 @@ def make_card(facts: Facts) -> DatasetCard:
     )
 
 
-def render_card(card: DatasetCard, facts: Facts) -> str:
+def render_card(card: DatasetCard, facts: CardFacts) -> str:
     """The same as Markdown that a person can read from top to bottom."""
     parts = (
         _head(card), _splits(card), _strata(facts), _sources(card, facts), _drops(card), _scrub(card), _checks(card), _made(card),
@@ -119,7 +119,7 @@ def _splits(card: DatasetCard) -> str:
     return "## What is in it\n\n" + table(("file", "rows", *shown, "for"), [*rows, ("**all**", total, *sums, "")])
 
 
-def _strata(facts: Facts) -> str:
+def _strata(facts: CardFacts) -> str:
     pairs = sorted({(k[1], k[2]) for k in facts.cells}, key=lambda k: (LANGUAGES.index(k[0]), ORDER.index(k[1])))
     rows = []
     for language, stratum in pairs:
@@ -130,7 +130,7 @@ def _strata(facts: Facts) -> str:
 {table(("language", "stratum", *SPLITS, "all"), rows)}"""
 
 
-def _sources(card: DatasetCard, facts: Facts) -> str:
+def _sources(card: DatasetCard, facts: CardFacts) -> str:
     rows = []
     for source in card.sources:
         read_as = f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
@@ -168,14 +168,14 @@ This dataset was made without scrubbing. Names, numbers and addresses in it are 
 further than the sources allow. To take them out: `medloop data prepare --scrub`."""
     counts = dict(card.scrub)
     rows, changed, held = (counts.pop(name) for name in ("rows", "rows_changed", "rows_held"))
-    found = table(("kind", "replaced"), list(counts.items())) if counts else "Nothing was found."
+    kinds = table(("kind", "replaced"), list(counts.items())) if counts else "No identifiers were detected."
     return f"""## Identifiers of persons: taken out
 
 {rows:,} rows were looked over (scrubber {card.versions["scrubber"]}): in {changed:,} something was replaced by a placeholder, the
 same one for the same person throughout a row; {held:,} were left out because something may remain in them. Those lie, unscrubbed,
 in `data/processed.quarantine.jsonl`, which only its owner can read. What the scrubber misses is still in the files.
 
-{found}"""
+{kinds}"""
 
 
 def _checks(card: DatasetCard) -> str:
@@ -192,7 +192,9 @@ punctuation, spaces, numbers, word order, greetings or a few words. A translatio
 def _made(card: DatasetCard) -> str:
     settings = [(f"`{name}`", str(value)) for name, value in card.config.items()]
     files = [(f"`{card.files[split].path}`", card.files[split].rows, f"`{card.files[split].sha256}`") for split in SPLITS]
-    flags = " ".join(["--scrub" if card.scrub is not None else "--no-scrub", *(f"--source {one.name}" for one in card.sources)])
+    flags = " ".join(
+        ["--scrub" if card.scrub is not None else "--no-scrub", *(f"--source {source.name}" for source in card.sources)]
+    )
     return f"""## How to make it again
 
 ```
@@ -217,7 +219,7 @@ LIMITS = """## What was not done
 - Languages are told apart by script. Traditional and simplified Chinese are both zh and are not compared with each other."""
 
 
-def _margin(facts: Facts, split: Split, part: int, names: Iterable[Any]) -> dict[Any, int]:
+def _margin(facts: CardFacts, split: Split, part: int, names: Iterable[Any]) -> dict[Any, int]:
     counts: Counter[Any] = Counter()
     for key, count in facts.cells.items():
         if key[0] == split:
@@ -227,7 +229,7 @@ def _margin(facts: Facts, split: Split, part: int, names: Iterable[Any]) -> dict
 
 def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
     """A table in Markdown; columns of numbers stand to the right."""
-    numeric = [bool(rows) and all(isinstance(row[at], int | float) for row in rows) for at in range(len(head))]
+    numeric = [bool(rows) and all(isinstance(row[column], int | float) for row in rows) for column in range(len(head))]
     lines = [head, ["--:" if right else "---" for right in numeric], *rows]
     return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
 

@@ -1,8 +1,8 @@
-"""Nothing in train may repeat what is held out: found here, and looked for again in the finished files.
+"""Train must not repeat what is held out. Copies are removed here and searched for again in the finished files.
 
-`find_copies` is quick (an index) and says which held-out row a train row repeats; the caller removes those rows.
-`verify_files` trusts nothing of that: it reads the written files and holds every held-out question against every question
-in train, one by one, and every whole text by fresh MinHash signatures. Only the definition of a near-copy is shared.
+`find_copies` uses an index and says which held-out row a train row repeats; the caller removes those rows.
+`verify_files` does not rely on it: it reads the written files and compares every held-out question with every question in
+train, and every whole text by new MinHash signatures. The two share only the definition of a near-copy.
 """
 
 from __future__ import annotations
@@ -16,33 +16,42 @@ import numpy as np
 
 from medloop.contracts import Conversation, FileEntry, Record
 from medloop.contracts.dataset import Split
-from medloop.data.prepare.collect import Rows, opening, whole_text
+from medloop.data.prepare.collect import RecordTable, opening, whole_text
 from medloop.data.progress import Progress, Step
 from medloop.data.text.dedupe import Signatures, Signer, first_like, shared_buckets
-from medloop.data.text.near import Floats, Growing, Indexes, Measured, NearIndex, Nearness, Questions, Vocabulary
+from medloop.data.text.near import (
+    Floats,
+    Indexes,
+    MeasuredQuestions,
+    NearIndex,
+    Nearness,
+    QuestionFeatures,
+    QuestionFeaturesBuilder,
+    Vocabulary,
+)
 from medloop.data.text.shingles import Hashes, is_single, question_features, question_marks, text_marks, text_shingles
 from medloop.errors import ResultError
 
-VERIFY_SEED, VERIFY_PERMUTATIONS = 2, 64  # other permutations than the ones that found the duplicates
+VERIFY_SEED, VERIFY_PERMUTATIONS = 2, 64  # not the permutations that detected the duplicates
 
 
 def find_copies(
-    rows: Rows, train: Indexes, held_out: Indexes, vocabulary: Vocabulary, nearness: Nearness, progress: Progress
+    rows: RecordTable, train: Indexes, held_out: Indexes, vocabulary: Vocabulary, nearness: Nearness, progress: Progress
 ) -> dict[int, int]:
     """Train rows whose question, or any turn, is a near-copy of a held-out question; with that held-out row."""
     units, owners = _train_units(rows, train)
-    asked = NearIndex(rows.questions.take(held_out), vocabulary, nearness)
-    known = NearIndex(units, vocabulary, nearness)
+    held_out_index = NearIndex(rows.questions.take(held_out), vocabulary, nearness)
+    train_index = NearIndex(units, vocabulary, nearness)
     copies = _same_key(rows, train, held_out)
     with progress("Comparing train with held-out questions", len(units) + len(held_out)) as step:
-        for at in range(len(units)):
+        for index in range(len(units)):
             step(1)
-            if len(found := asked.holding(known, at)):
-                copies.setdefault(int(owners[at]), int(held_out[found[0]]))
-        for at in range(len(held_out)):
+            if len(matches := held_out_index.holding(train_index, index)):
+                copies.setdefault(int(owners[index]), int(held_out[matches[0]]))
+        for index in range(len(held_out)):
             step(1)
-            for unit in known.holding(asked, at):
-                copies.setdefault(int(owners[unit]), int(held_out[at]))
+            for unit in train_index.holding(held_out_index, index):
+                copies.setdefault(int(owners[unit]), int(held_out[index]))
     return copies
 
 
@@ -60,7 +69,9 @@ def verify_files(
         unseen = _Side([folder / entry.path for split, entry in files.items() if split != "train"], step, turns=False)
     left = _left_by_key(known, unseen)
     left += _left_by_question(
-        Measured(known.questions, vocabulary, nearness), Measured(unseen.questions, vocabulary, nearness), progress
+        MeasuredQuestions(known.questions, vocabulary, nearness),
+        MeasuredQuestions(unseen.questions, vocabulary, nearness),
+        progress,
     )
     left += _left_by_text(known, unseen, text_threshold)
     if left:
@@ -75,7 +86,7 @@ class _Side:
     """What a set of finished files holds, read back from disk: openings, and with `turns` the single turns as well."""
 
     def __init__(self, paths: Sequence[Path], step: Step, *, turns: bool) -> None:
-        self._questions, self._turns, self._signer = Growing(), turns, Signer(VERIFY_SEED, VERIFY_PERMUTATIONS)
+        self._questions, self._turns, self._signer = QuestionFeaturesBuilder(), turns, Signer(VERIFY_SEED, VERIFY_PERMUTATIONS)
         self._question_keys, self._text_keys, self._signatures = array("Q"), array("Q"), array("I")
         self.places: list[tuple[Path, int]] = []
         for path in paths:
@@ -97,7 +108,7 @@ class _Side:
         self._signatures.frombytes(self._signer.sign(shingles).tobytes())
 
     @property
-    def questions(self) -> Questions:
+    def questions(self) -> QuestionFeatures:
         return self._questions.questions()
 
     @property
@@ -108,8 +119,8 @@ class _Side:
     def signatures(self) -> Signatures:
         return np.frombuffer(self._signatures, dtype=np.uint32).reshape(-1, VERIFY_PERMUTATIONS)
 
-    def shingles(self, at: int) -> Hashes:
-        path, offset = self.places[at]
+    def shingles(self, row: int) -> Hashes:
+        path, offset = self.places[row]
         with path.open("rb") as file:
             file.seek(offset)
             return text_shingles(whole_text(Record.model_validate_json(file.readline()).conversation))
@@ -119,26 +130,26 @@ def _left_by_key(known: _Side, unseen: _Side) -> int:
     return sum(len(mine & theirs) for mine, theirs in zip(known.keys, unseen.keys, strict=True))
 
 
-def _left_by_question(known: Measured, unseen: Measured, progress: Progress) -> int:
+def _left_by_question(known: MeasuredQuestions, unseen: MeasuredQuestions, progress: Progress) -> int:
     """Every held-out opening against every train unit, by shared weight; then the definition for those that share enough."""
     postings = _Postings(known.questions)
     near, left = known.nearness, 0
     with progress("Verifying the finished files", len(unseen.questions)) as step:
-        for at in range(len(unseen.questions)):
+        for row in range(len(unseen.questions)):
             step(1)
-            asked = unseen.questions.row(at)
-            weights, single = known.vocabulary.weights(asked), is_single(asked)
-            both = postings.shared(asked, weights) / np.minimum(known.sums[1], unseen.sums[1, at])
-            words = postings.shared(asked[single], weights[single]) / np.minimum(known.sums[3], unseen.sums[3, at])
-            likely = np.flatnonzero((both >= near.both_when_words - 1e-6) | (words >= near.words - 1e-6))
-            left += int(known.near(unseen, at, likely).sum())
+            features = unseen.questions.row(row)
+            weights, single = known.vocabulary.weights(features), is_single(features)
+            similarity = postings.shared(features, weights) / np.minimum(known.sums[1], unseen.sums[1, row])
+            words = postings.shared(features[single], weights[single]) / np.minimum(known.sums[3], unseen.sums[3, row])
+            likely = np.flatnonzero((similarity >= near.both_when_words - 1e-6) | (words >= near.words - 1e-6))
+            left += int(known.near(unseen, row, likely).sum())
     return left
 
 
 class _Postings:
     """Which rows have a feature, for all features."""
 
-    def __init__(self, questions: Questions) -> None:
+    def __init__(self, questions: QuestionFeatures) -> None:
         self._size = len(questions)
         order = np.argsort(questions.features, kind="stable")
         self._names, self._begins, self._counts = np.unique(questions.features[order], return_index=True, return_counts=True)
@@ -146,40 +157,40 @@ class _Postings:
 
     def shared(self, features: Hashes, weights: Floats) -> Floats:
         """Per row, the weight of these features that it has too."""
-        at = np.minimum(np.searchsorted(self._names, features), max(len(self._names) - 1, 0))
-        here = self._names[at] == features if len(self._names) else np.zeros(len(features), dtype=np.bool_)
-        counts = self._counts[at[here]]
-        parts = [self._owners[b : b + n] for b, n in zip(self._begins[at[here]], counts, strict=True)]
+        places = np.minimum(np.searchsorted(self._names, features), max(len(self._names) - 1, 0))
+        present = self._names[places] == features if len(self._names) else np.zeros(len(features), dtype=np.bool_)
+        counts = self._counts[places[present]]
+        parts = [self._owners[b : b + n] for b, n in zip(self._begins[places[present]], counts, strict=True)]
         rows = np.concatenate([np.empty(0, dtype=np.int32), *parts])
-        return np.bincount(rows, np.repeat(weights[here], counts), minlength=self._size).astype(np.float64)
+        return np.bincount(rows, np.repeat(weights[present], counts), minlength=self._size).astype(np.float64)
 
 
 def _left_by_text(known: _Side, unseen: _Side, threshold: float) -> int:
     border = len(known.places)
-    both = np.concatenate((known.signatures, unseen.signatures))
+    signatures = np.concatenate((known.signatures, unseen.signatures))
     inside: dict[int, list[int]] = {}
     mine, theirs = lru_cache(2_048)(unseen.shingles), lru_cache(2_048)(known.shingles)
     left = 0
-    for row, ids in shared_buckets(both, np.arange(len(both)), threshold).items():  # train rows come first
+    for row, ids in shared_buckets(signatures, np.arange(len(signatures)), threshold).items():  # train rows come first
         if row < border:
-            for at in ids:
-                inside.setdefault(at, []).append(row)
+            for bucket in ids:
+                inside.setdefault(bucket, []).append(row)
         else:
-            others = [other for at in ids for other in inside.get(at, ())]
-            left += first_like(row, others, both, lambda at: mine(at - border), theirs, threshold) is not None
+            others = [other for bucket in ids for other in inside.get(bucket, ())]
+            left += first_like(row, others, signatures, lambda index: mine(index - border), theirs, threshold) is not None
     return left
 
 
-def _same_key(rows: Rows, train: Indexes, held_out: Indexes) -> dict[int, int]:
+def _same_key(rows: RecordTable, train: Indexes, held_out: Indexes) -> dict[int, int]:
     first: dict[int, int] = {}
     for row in held_out.tolist():
         first.setdefault(int(rows.question_keys[row]), row)
     return {row: first[key] for row in train.tolist() if (key := int(rows.question_keys[row])) in first}
 
 
-def _train_units(rows: Rows, train: Indexes) -> tuple[Questions, Indexes]:
+def _train_units(rows: RecordTable, train: Indexes) -> tuple[QuestionFeatures, Indexes]:
     """The opening of every train row and the single turns of longer ones; and the row each belongs to."""
-    units, owners = Growing(), array("q")
+    units, owners = QuestionFeaturesBuilder(), array("q")
     for row, turns in zip(train.tolist(), rows.turns[train].tolist(), strict=True):
         talk = rows.spool.record(row).conversation if turns > 3 else None
         for features in (rows.questions.row(row), *(turn_features(talk) if talk else ())):
@@ -190,6 +201,6 @@ def _train_units(rows: Rows, train: Indexes) -> tuple[Questions, Indexes]:
 
 def turn_features(conversation: Conversation) -> list[Hashes]:
     """Features of each user turn of a longer conversation: any of them may repeat somebody else's question."""
-    asked = [message.content for message in conversation.messages if message.role == "user"]
-    found = [question_features(text) for text in asked] if len(asked) > 1 else []
-    return [features for features in found if len(features)]
+    turns = [message.content for message in conversation.messages if message.role == "user"]
+    features = [question_features(text) for text in turns] if len(turns) > 1 else []
+    return [row for row in features if len(row)]

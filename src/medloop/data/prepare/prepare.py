@@ -1,9 +1,9 @@
 """`medloop data prepare`: sources in, one finished dataset out, all files at once or none.
 
-    gather -> scrub -> drop duplicates -> cluster near-copies -> split -> decontaminate -> write -> verify -> describe
+    collect -> scrub -> drop duplicates -> cluster near-copies -> split -> decontaminate -> write -> verify -> describe
 
-The same sources, seed and configuration give the same bytes. Texts wait in a file beside the result; memory holds
-about two kilobytes per row.
+The same sources, seed and configuration give the same bytes. Texts are spooled to disk; memory holds about two kilobytes
+per row.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from medloop.contracts import DatasetCard, FileEntry, Source
 from medloop.contracts.dataset import SPLIT_FILES, DropReason, Language, Split, Stratum
-from medloop.data.prepare.collect import LANGUAGES, Drop, Rows, gather, whole_text
-from medloop.data.prepare.dataset_card import Facts, make_card, render_card
+from medloop.data.prepare.collect import LANGUAGES, Drop, RecordTable, collect_records, whole_text
+from medloop.data.prepare.dataset_card import CardFacts, make_card, render_card
 from medloop.data.prepare.decontaminate import find_copies, verify_files
-from medloop.data.prepare.scrub_sources import Scrubbing
+from medloop.data.prepare.scrub_sources import SourceScrubber
 from medloop.data.prepare.split import SPLITS, TRAIN, Population, Sizes, assign, strata_in
 from medloop.data.prepare.spool import Spool
 from medloop.data.progress import Progress, silent
 from medloop.data.sources.import_files import list_sources, read_source
-from medloop.data.text.clean import Limits
+from medloop.data.text.clean import CleanLimits
 from medloop.data.text.dedupe import Signatures, exact_duplicates, near_duplicates
 from medloop.data.text.near import Clusters, Indexes, Nearness, Vocabulary, near_pairs
 from medloop.data.text.shingles import Hashes, text_shingles
@@ -40,6 +40,7 @@ from medloop.store.files.jsonl import write
 
 CARD, READABLE, DROPPED = "card.json", "DATA_CARD.md", "dropped.jsonl"
 MIN_ROWS = 10
+Repeats = dict[int, tuple[DropReason, int]]  # a dropped row: why, and the row it repeats
 
 
 class PrepareConfig(BaseModel):
@@ -61,11 +62,11 @@ class PrepareConfig(BaseModel):
     min_question_letters: int = Field(12, ge=1, description="Letters a question needs; a Chinese character counts as three.")
     min_answer_letters: int = Field(3, ge=1, description="Letters an answer needs; a Chinese character counts as three.")
     max_chars: int = Field(20_000, ge=100, description="Characters of the longest conversation.")
-    scrub: bool = Field(True, description="Take identifiers out; conversations in doubt are left out and put into a side file.")
+    scrub: bool = Field(True, description="Remove identifiers; doubtful conversations are left out and go into a separate file.")
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.min_question_letters, self.min_answer_letters, self.max_chars)
+    def limits(self) -> CleanLimits:
+        return CleanLimits(self.min_question_letters, self.min_answer_letters, self.max_chars)
 
     @property
     def nearness(self) -> Nearness:
@@ -83,17 +84,17 @@ class PrepareConfig(BaseModel):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of every row: its place in SPLITS, and for dropped rows why and which row they repeat."""
+class RowOutcomes:
+    """The fate of every row: its place in SPLITS, and for dropped rows the reason and the row they repeat."""
 
     places: NDArray[np.uint8]
     kept: NDArray[np.bool_]
-    reasons: dict[int, tuple[DropReason, int]]
+    reasons: Repeats
 
 
 @dataclass(frozen=True)
-class Built:
-    """What is left of the rows once the files are written: little, so that verifying has the memory to itself."""
+class PreparedFiles:
+    """What stays in memory once the files are written; small, so that verification has the memory to itself."""
 
     files: dict[Split, FileEntry]
     cells: Counter[tuple[Split, Language, Stratum]]
@@ -105,7 +106,7 @@ class Built:
 def prepare(
     workspace: Workspace, config: PrepareConfig, *, seed: int, names: Sequence[str] = (), progress: Progress = silent
 ) -> DatasetCard:
-    """Build `data/processed` anew from the named sources (all of them by default)."""
+    """Rebuild `data/processed` from the named sources (all by default)."""
     sources = [read_source(workspace.raw, name) for name in sorted(set(names))] if names else list_sources(workspace.raw)
     if not sources:
         raise InputError("There is no data to prepare", "Import some first: medloop data import FILE --name NAME")
@@ -118,7 +119,7 @@ def prepare(
                 "Add other questions, or hold out less (--dev, --test, --gold, --red)",
             )
         checked = verify_files(folder, built.files, built.vocabulary, config.nearness, config.text_threshold, progress)
-        facts = Facts(
+        facts = CardFacts(
             config.model_dump(), seed, sources, built.files, built.cells, built.kept, built.drops, checked,
             None if scrub is None else scrub.counts(),
         )  # fmt: skip
@@ -126,33 +127,33 @@ def prepare(
         (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
         (folder / READABLE).write_text(render_card(card, facts), encoding="utf-8")
     if scrub is None or not scrub.held:
-        held_back(workspace).unlink(missing_ok=True)
+        quarantine_file(workspace).unlink(missing_ok=True)
     return card
 
 
-def held_back(workspace: Workspace) -> Path:
-    """Where the conversations in doubt are, beside the dataset and not in it: who hands the dataset on does not hand them on."""
+def quarantine_file(workspace: Workspace) -> Path:
+    """The file of doubtful conversations, beside the dataset and not in it, so that it is not shared with the dataset."""
     return workspace.processed.with_name(f"{workspace.processed.name}.quarantine.jsonl")
 
 
 @contextmanager
-def _scrubbing(workspace: Workspace, config: PrepareConfig) -> Iterator[Scrubbing | None]:
-    """The side file is in place just before the dataset: a kill between leaves no dataset without the rows it held back.
+def _scrubbing(workspace: Workspace, config: PrepareConfig) -> Iterator[SourceScrubber | None]:
+    """The quarantine file appears just before the dataset, so a kill in between never leaves a dataset without it.
 
-    Without a row in doubt there is none, and that of the dataset before goes only after that dataset.
+    Without doubtful rows no file is written, and the previous dataset's file is deleted only after that dataset is replaced.
     """
     if not config.scrub:
         yield None
         return
-    with suppress(_NoneInDoubt), atomic_open(held_back(workspace), mode=0o600) as aside:
-        scrub = Scrubbing(aside)
+    with suppress(_NoneInDoubt), atomic_open(quarantine_file(workspace), mode=0o600) as aside:
+        scrub = SourceScrubber(aside)
         yield scrub
         if not scrub.held:
             raise _NoneInDoubt
 
 
 class _NoneInDoubt(Exception):
-    """The side file is not wanted."""
+    """No conversation was doubtful, so no quarantine file is written."""
 
 
 def read_card(workspace: Workspace) -> DatasetCard:
@@ -163,12 +164,12 @@ def read_card(workspace: Workspace) -> DatasetCard:
 
 
 def _build(
-    folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, scrub: Scrubbing | None, seed: int,
+    folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, scrub: SourceScrubber | None, seed: int,
     progress: Progress,
-) -> Built:  # fmt: skip
-    """The five files and `dropped.jsonl`."""
+) -> PreparedFiles:  # fmt: skip
+    """Write the five split files and `dropped.jsonl`."""
     with Spool(folder) as spool:
-        rows, signatures, drops = gather(
+        rows, signatures, drops = collect_records(
             sources, raw, spool, limits=config.limits, scrub=scrub, seed=seed, progress=progress
         )  # fmt: skip
         _check_enough(rows, drops)
@@ -180,10 +181,10 @@ def _build(
         drops = sorted([*drops, *_dropped(rows, outcome, sources)], key=lambda drop: (drop.source, drop.line))
     write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in drops))
     kept = Counter(sources[number].name for number in rows.source[outcome.kept])
-    return Built(files, _cells(rows, outcome), kept, drops, vocabulary)
+    return PreparedFiles(files, _cells(rows, outcome), kept, drops, vocabulary)
 
 
-def _check_enough(rows: Rows, drops: Sequence[Drop]) -> None:
+def _check_enough(rows: RecordTable, drops: Sequence[Drop]) -> None:
     if len(rows) < MIN_ROWS:
         why = ", ".join(f"{count} {reason}" for reason, count in Counter(drop.reason for drop in drops).most_common())
         raise InputError(
@@ -192,7 +193,9 @@ def _check_enough(rows: Rows, drops: Sequence[Drop]) -> None:
         )
 
 
-def _duplicates(rows: Rows, signatures: Signatures, threshold: float, progress: Progress) -> dict[int, tuple[DropReason, int]]:
+def _duplicates(
+    rows: RecordTable, signatures: Signatures, threshold: float, progress: Progress
+) -> dict[int, tuple[DropReason, int]]:
     """Rows that repeat another row, exactly or nearly, and which; reviewed rows are kept before their copies."""
     same = exact_duplicates(rows.text_keys, rows.reviewed)
     left = np.flatnonzero(same < 0)
@@ -206,9 +209,13 @@ def _duplicates(rows: Rows, signatures: Signatures, threshold: float, progress: 
 
 
 def _sort_out(
-    rows: Rows, repeats: dict[int, tuple[DropReason, int]], vocabulary: Vocabulary, config: PrepareConfig, progress: Progress
-) -> Outcome:
-    """Clusters split, copies of held-out questions out of train."""
+    rows: RecordTable,
+    repeats: dict[int, tuple[DropReason, int]],
+    vocabulary: Vocabulary,
+    config: PrepareConfig,
+    progress: Progress,
+) -> RowOutcomes:
+    """Assign clusters to splits and remove copies of held-out questions from train."""
     stand_ins = np.arange(len(rows))
     stand_ins[list(repeats)] = [row for _, row in repeats.values()]
     kept = stand_ins == np.arange(len(rows))
@@ -218,35 +225,35 @@ def _sort_out(
     train, held_out = np.flatnonzero(kept & (places == TRAIN)), np.flatnonzero(kept & (places != TRAIN))
     copies = find_copies(rows, train, held_out, vocabulary, config.nearness, progress)
     kept[list(copies)] = False
-    return Outcome(places, kept, {**repeats, **{row: ("contaminated", match) for row, match in copies.items()}})
+    return RowOutcomes(places, kept, {**repeats, **{row: ("contaminated", match) for row, match in copies.items()}})
 
 
 def _stand_ins(repeats: Indexes) -> Indexes:
-    """The row itself; for a duplicate the row it repeats, and if that was dropped too, the row that one repeats."""
+    """For each row itself, or for a duplicate the kept row that it repeats."""
     rows = np.where(repeats < 0, np.arange(len(repeats)), repeats)
     while (rows[rows] != rows).any():
         rows = rows[rows]
     return np.asarray(rows)
 
 
-def _shingles_of(rows: Rows) -> Callable[[int], Hashes]:
+def _shingles_of(rows: RecordTable) -> Callable[[int], Hashes]:
     return lambda row: text_shingles(whole_text(rows.spool.record(row).conversation))
 
 
-def _clusters(rows: Rows, vocabulary: Vocabulary, nearness: Nearness, progress: Progress) -> Indexes:
+def _clusters(rows: RecordTable, vocabulary: Vocabulary, nearness: Nearness, progress: Progress) -> Indexes:
     clusters = Clusters(len(rows))
     first: dict[int, int] = {}
     for row, key in enumerate(rows.question_keys.tolist()):
         clusters.join(row, first.setdefault(key, row))
     with progress("Clustering near-copies of questions", len(rows)) as step:
-        for row, found in near_pairs(rows.questions, vocabulary, nearness):
+        for row, near_copies in near_pairs(rows.questions, vocabulary, nearness):
             step(1)
-            for other in found.tolist():
+            for other in near_copies.tolist():
                 clusters.join(row, other)
     return clusters.labels()
 
 
-def _write_splits(folder: Path, rows: Rows, outcome: Outcome) -> dict[Split, FileEntry]:
+def _write_splits(folder: Path, rows: RecordTable, outcome: RowOutcomes) -> dict[Split, FileEntry]:
     files: dict[Split, FileEntry] = {}
     for place, split in enumerate(SPLITS):
         chosen = np.flatnonzero(outcome.kept & (outcome.places == place)).tolist()
@@ -257,7 +264,7 @@ def _write_splits(folder: Path, rows: Rows, outcome: Outcome) -> dict[Split, Fil
     return files
 
 
-def _dropped(rows: Rows, outcome: Outcome, sources: Sequence[Source]) -> list[Drop]:
+def _dropped(rows: RecordTable, outcome: RowOutcomes, sources: Sequence[Source]) -> list[Drop]:
     drops = []
     for row, (reason, match) in outcome.reasons.items():
         kept = outcome.kept[match]
@@ -274,7 +281,7 @@ def _dropped(rows: Rows, outcome: Outcome, sources: Sequence[Source]) -> list[Dr
     return drops
 
 
-def _cells(rows: Rows, outcome: Outcome) -> Counter[tuple[Split, Language, Stratum]]:
+def _cells(rows: RecordTable, outcome: RowOutcomes) -> Counter[tuple[Split, Language, Stratum]]:
     """Rows per split, language and gravest stratum."""
     return Counter(
         (SPLITS[outcome.places[row]], LANGUAGES[rows.language[row]], strata_in(int(rows.strata[row]))[0])

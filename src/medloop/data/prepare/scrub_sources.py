@@ -1,7 +1,7 @@
-"""Identifiers out of imported conversations, before anything is compared, split or stored for training.
+"""Remove identifiers from imported conversations before they are compared, split or stored for training.
 
-One scrubber a conversation: the same person has the same placeholder in all its turns. A conversation that the scrubber does not
-vouch for is left out (`phi`) and goes into a side file as it is, for a person to look at: mend the source and import it again.
+Each conversation has its own scrubber, so a person has the same placeholder in all its turns. A doubtful conversation is left
+out (`phi`) and goes unchanged into a quarantine file for review: mend the source and import it again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from medloop.privacy.phi.scrub import Assessment, Scrubber
 
 
 @dataclass
-class Scrubbing:
-    """Scrubs and counts; `aside` takes the rows in doubt."""
+class SourceScrubber:
+    """Scrubs conversations and counts; `aside` receives the doubtful ones."""
 
     aside: BinaryIO
     looked_at: int = 0
@@ -25,17 +25,18 @@ class Scrubbing:
     held: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
 
-    def conversation(self, given: Conversation, source: str, line: int) -> Conversation | DropReason:
+    def conversation(self, conversation: Conversation, source: str, line: int) -> Conversation | DropReason:
         scrubber = Scrubber()
-        seen = [scrubber.assess(message.content) for message in given.messages]
+        assessments = [scrubber.assess(message.content) for message in conversation.messages]
         self.looked_at += 1
-        if any(one.quarantined for one in seen):
-            self._hold(given, source, line, seen)
+        if any(assessment.quarantined for assessment in assessments):
+            self._hold(conversation, source, line, assessments)
             return "phi"
-        self.kinds.update(found.kind for one in seen for found in one.spans)
-        self.changed += any(one.spans for one in seen)
+        self.kinds.update(span.kind for assessment in assessments for span in assessment.spans)
+        self.changed += any(assessment.spans for assessment in assessments)
         messages = (
-            message.model_copy(update={"content": one.cleaned}) for message, one in zip(given.messages, seen, strict=True)
+            message.model_copy(update={"content": assessment.cleaned})
+            for message, assessment in zip(conversation.messages, assessments, strict=True)
         )
         return Conversation(messages=tuple(messages))
 
@@ -44,13 +45,13 @@ class Scrubbing:
         rows = {"rows": self.looked_at, "rows_changed": self.changed, "rows_held": self.held}
         return rows | {kind: self.kinds[kind] for kind in sorted(self.kinds)}
 
-    def _hold(self, given: Conversation, source: str, line: int, seen: list[Assessment]) -> None:
+    def _hold(self, conversation: Conversation, source: str, line: int, assessments: list[Assessment]) -> None:
         self.held += 1
         row = {
             "source": source,
             "line": line,
-            "doubt": max(one.doubt for one in seen),
-            "reasons": sorted({reason for one in seen for reason in one.reasons}),
-            "conversation": given.model_dump(mode="json"),
+            "doubt": max(assessment.doubt for assessment in assessments),
+            "reasons": sorted({reason for assessment in assessments for reason in assessment.reasons}),
+            "conversation": conversation.model_dump(mode="json"),
         }
         self.aside.write(canonical_json(row).encode() + b"\n")

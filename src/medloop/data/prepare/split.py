@@ -1,10 +1,9 @@
-"""Who goes where. Clusters of near-copies stay on one side; languages and strata keep their shares.
+"""Assign rows to splits. Clusters of near-copies stay on one side; languages and strata keep their shares.
 
-Every question has a priority, a hash of the seed and the question. Inside each cell (language and gravest stratum) rows
-are taken in that order: first red-team and gold, one row per cluster, then test and dev, whole clusters, then train. A row
-that was dropped as a duplicate of the same question still has its turn, and the row it repeats takes the place. So copies
-of a gold question that somebody adds to the sources cannot push it into train: where a border moves, rows go from gold
-to test at most.
+Every question has a priority, a hash of the seed and the question. Inside each cell (language and gravest stratum) rows are
+drawn in that order: first red-team and gold, one row per cluster, then whole clusters for test and dev; train keeps the rest. A
+dropped duplicate still takes part in the draw, for the row it repeats. So adding copies of a gold question to the sources cannot
+push it into train; at most, rows move from gold to test.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ K = TypeVar("K", Language, Cell)
 
 @dataclass(frozen=True)
 class Sizes:
-    """Shares of all rows (dev, test) and numbers of rows (gold, red) that are wanted."""
+    """Requested shares of all rows (dev, test) and numbers of rows (gold, red)."""
 
     dev: float
     test: float
@@ -41,7 +40,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Population:
-    """What the split needs to know of every row. `stand_ins` is the row itself, or for a duplicate the row it repeats."""
+    """What the split needs from every row; `stand_ins` is the row itself, or for a duplicate the row it repeats."""
 
     clusters: Indexes
     stand_ins: Indexes
@@ -53,8 +52,8 @@ class Population:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A row's turn in the draw: `row` goes where the draw says."""
+class SplitCandidate:
+    """One entry in the draw; `row` goes to the split that the draw decides."""
 
     row: int
     cluster: int
@@ -64,37 +63,37 @@ class Candidate:
 
 
 def assign(population: Population, sizes: Sizes) -> NDArray[np.uint8]:
-    """The split of every row, as a place in SPLITS; rows that stand for nobody are dropped and say train."""
+    """The split of every row as an index into SPLITS; dropped duplicates say train."""
     kept = np.unique(population.stand_ins)
     rows = len(kept)
     places = np.zeros(len(population.stand_ins), dtype=np.uint8)
-    line = candidates(population)
+    queue = candidates(population)
     shares = Counter(LANGUAGES[language] for language in population.languages[kept])
-    risky = [one for one in line if one.red_team]
-    red = draw(risky, min(sizes.red, rows // 10, len({one.cluster for one in risky}) // 2), shares)
-    line = without(line, red)
-    gold = draw(line, min(sizes.gold, rows // 10), shares)
-    places[[one.row for one in red]] = RED
-    places[[one.row for one in gold]] = GOLD
+    risky = [candidate for candidate in queue if candidate.red_team]
+    red = draw(risky, min(sizes.red, rows // 10, len({candidate.cluster for candidate in risky}) // 2), shares)
+    queue = remove_clusters(queue, red)
+    gold = draw(queue, min(sizes.gold, rows // 10), shares)
+    places[[candidate.row for candidate in red]] = RED
+    places[[candidate.row for candidate in gold]] = GOLD
     members = whole_clusters(population)
-    line = sorted(without(line, gold), key=lambda one: one.order[1:])
-    test = draw_whole(line, round(sizes.test * rows), members)
-    dev = draw_whole(without(line, test), round(sizes.dev * rows), members)
-    places[[row for one in test for row in members[one.cluster]]] = TEST
-    places[[row for one in dev for row in members[one.cluster]]] = DEV
+    queue = sorted(remove_clusters(queue, gold), key=lambda candidate: candidate.order[1:])
+    test = draw_whole(queue, round(sizes.test * rows), members)
+    dev = draw_whole(remove_clusters(queue, test), round(sizes.dev * rows), members)
+    places[[row for candidate in test for row in members[candidate.cluster]]] = TEST
+    places[[row for candidate in dev for row in members[candidate.cluster]]] = DEV
     return places
 
 
-def candidates(population: Population) -> list[Candidate]:
-    """Every row that may be held out, in the order of the draw. Generic questions may not: half of train would repeat them."""
-    found = []
+def candidates(population: Population) -> list[SplitCandidate]:
+    """Every row that may be held out, in draw order. Generic questions may not: half of train would repeat them."""
+    result = []
     same_question = population.clusters == population.clusters[population.stand_ins]
-    for at in np.flatnonzero(same_question & ~population.generic[population.stand_ins]).tolist():
-        row, strata = int(population.stand_ins[at]), strata_in(int(population.strata[at]))
-        order = (not population.reviewed[row], int(population.priorities[at]), at)
-        cell = (LANGUAGES[population.languages[at]], strata[0])
-        found.append(Candidate(row, int(population.clusters[row]), cell, is_red_team(strata), order))
-    return sorted(found, key=lambda one: one.order)
+    for position in np.flatnonzero(same_question & ~population.generic[population.stand_ins]).tolist():
+        row, strata = int(population.stand_ins[position]), strata_in(int(population.strata[position]))
+        order = (not population.reviewed[row], int(population.priorities[position]), position)
+        cell = (LANGUAGES[population.languages[position]], strata[0])
+        result.append(SplitCandidate(row, int(population.clusters[row]), cell, is_red_team(strata), order))
+    return sorted(result, key=lambda candidate: candidate.order)
 
 
 def whole_clusters(population: Population) -> dict[int, list[int]]:
@@ -107,15 +106,15 @@ def whole_clusters(population: Population) -> dict[int, list[int]]:
 
 def strata_in(mask: int) -> list[Stratum]:
     """The strata behind the bits of a row, gravest first."""
-    return [stratum for at, stratum in enumerate(ORDER) if mask >> at & 1]
+    return [stratum for bit, stratum in enumerate(ORDER) if mask >> bit & 1]
 
 
-def draw(line: list[Candidate], total: int, languages: Mapping[Language, int]) -> list[Candidate]:
+def draw(queue: list[SplitCandidate], total: int, languages: Mapping[Language, int]) -> list[SplitCandidate]:
     """`total` rows of different clusters: languages by their share of the rows, strata by the square root of theirs.
 
     The square root gives rare strata a voice; at most half of a cell is taken, so that the train set keeps some of each.
     """
-    cells = Counter(cell for cell, _ in {(one.cell, one.cluster) for one in line})
+    cells = Counter(cell for cell, _ in {(candidate.cell, candidate.cluster) for candidate in queue})
     caps = {cell: math.ceil(count / 2) for cell, count in cells.items()}
     tongues: Counter[Language] = Counter()
     for cell, cap in caps.items():
@@ -123,28 +122,28 @@ def draw(line: list[Candidate], total: int, languages: Mapping[Language, int]) -
     room: dict[Cell, int] = {}
     for tongue, seats in allocate(total, {key: float(languages[key]) for key in tongues}, tongues).items():
         room |= allocate(seats, {cell: math.sqrt(count) for cell, count in cells.items() if cell[0] == tongue}, caps)
-    return _seat(line, room, lambda one: 1)
+    return _seat(queue, room, lambda candidate: 1)
 
 
-def draw_whole(line: list[Candidate], total: int, members: Mapping[int, list[int]]) -> list[Candidate]:
+def draw_whole(queue: list[SplitCandidate], total: int, members: Mapping[int, list[int]]) -> list[SplitCandidate]:
     """Whole clusters with about `total` rows, every cell by its share; a cluster too large for its cell stays out."""
-    first: dict[int, Candidate] = {}
-    for one in line:
-        first.setdefault(one.cluster, one)
+    first: dict[int, SplitCandidate] = {}
+    for candidate in queue:
+        first.setdefault(candidate.cluster, candidate)
     cells: Counter[Cell] = Counter()
-    for one in first.values():
-        cells[one.cell] += len(members[one.cluster])
+    for candidate in first.values():
+        cells[candidate.cell] += len(members[candidate.cluster])
     room = allocate(total, {cell: float(count) for cell, count in cells.items()}, cells)
-    return _seat(list(first.values()), room, lambda one: len(members[one.cluster]))
+    return _seat(list(first.values()), room, lambda candidate: len(members[candidate.cluster]))
 
 
-def _seat(line: list[Candidate], room: dict[Cell, int], size: Callable[[Candidate], int]) -> list[Candidate]:
+def _seat(line: list[SplitCandidate], room: dict[Cell, int], size: Callable[[SplitCandidate], int]) -> list[SplitCandidate]:
     """Go through the line; whoever still finds room in his cell is taken, one row per cluster."""
-    chosen: dict[int, Candidate] = {}
-    for one in line:
-        if one.cluster not in chosen and size(one) <= room[one.cell]:
-            room[one.cell] -= size(one)
-            chosen[one.cluster] = one
+    chosen: dict[int, SplitCandidate] = {}
+    for candidate in line:
+        if candidate.cluster not in chosen and size(candidate) <= room[candidate.cell]:
+            room[candidate.cell] -= size(candidate)
+            chosen[candidate.cluster] = candidate
     return list(chosen.values())
 
 
@@ -161,7 +160,7 @@ def allocate(total: int, weights: Mapping[K, float], caps: Mapping[K, int]) -> d
     return given
 
 
-def without(line: list[Candidate], taken: list[Candidate]) -> list[Candidate]:
+def remove_clusters(queue: list[SplitCandidate], taken: list[SplitCandidate]) -> list[SplitCandidate]:
     """Those whose cluster was not taken."""
-    clusters = {one.cluster for one in taken}
-    return [one for one in line if one.cluster not in clusters]
+    clusters = {candidate.cluster for candidate in taken}
+    return [candidate for candidate in queue if candidate.cluster not in clusters]

@@ -1,4 +1,4 @@
-"""Rows on disk while they are being sorted: one line each, found again by number. Only offsets stay in memory."""
+"""Rows on disk while they are sorted: one line each, read back by number. Only offsets stay in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medloop.contracts import Record
 
 
 class Spool:
-    """Append lines, then read them in any order. The file has no name: whatever ends the process, nothing is left of it."""
+    """Append lines, then read them in any order. The file has no name, so nothing remains when the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._file = TemporaryFile(dir=folder)
@@ -35,12 +35,12 @@ class Spool:
         """A record as exactly the line that the final file will hold."""
         self.put(record.canonical_json().encode() + b"\n")
 
-    def line(self, at: int) -> bytes:
-        self._file.seek(self._starts[at])
-        return self._file.read(self._starts[at + 1] - self._starts[at])
+    def line(self, index: int) -> bytes:
+        self._file.seek(self._starts[index])
+        return self._file.read(self._starts[index + 1] - self._starts[index])
 
-    def record(self, at: int) -> Record:
-        return Record.model_validate_json(self.line(at))
+    def record(self, index: int) -> Record:
+        return Record.model_validate_json(self.line(index))
 
     def lines(self, rows: Iterable[int]) -> Iterator[bytes]:
-        return (self.line(int(at)) for at in rows)
+        return (self.line(int(index)) for index in rows)

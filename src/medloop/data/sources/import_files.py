@@ -1,6 +1,6 @@
-"""`medloop data import`: a file goes into the workspace as it is, with a `source.json` that says how to read it.
+"""`medloop data import`: copy a file into the workspace unchanged, with a `source.json` that says how to read it.
 
-First every file is read to its end and judged, then all of them are stored: an error leaves nothing behind.
+Every file is read and checked first, then all of them are stored: an error leaves nothing behind.
 `data/raw/NAME/` holds the file, `source.json` and, when rows were skipped, `rejected.jsonl` (line and reason, no content).
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from medloop.contracts import Source, utc_now
-from medloop.data.sources import Row, detect_encoding, detect_format, read_rows, shapes
+from medloop.data.sources import SourceRow, detect_encoding, detect_format, read_rows, shapes
 from medloop.errors import ConfigError, InputError, StoreError
 from medloop.store.files.artifacts import file_sha256, new_artifact, sweep, verify_artifact
 from medloop.store.files.jsonl import write
@@ -27,7 +27,7 @@ Outcome = Literal["new", "replaced", "unchanged"]
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """How to read the files; the same for all files of one import."""
 
     licence: str = "unknown"
@@ -38,16 +38,16 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Examined:
-    """A file that was read to its end and found usable; nothing has been stored yet."""
+class ExaminedFile:
+    """A file that was read to its end and can be used; nothing has been stored yet."""
 
     path: Path
     source: Source
-    rejected: tuple[Row, ...]
+    rejected: tuple[SourceRow, ...]
 
 
 def import_files(
-    paths: Sequence[Path], raw: Path, *, name: str | None, options: Options, replace: bool = False
+    paths: Sequence[Path], raw: Path, *, name: str | None, options: ImportOptions, replace: bool = False
 ) -> list[tuple[Source, Outcome]]:
     """Read all files, then store all: each becomes a source of its own."""
     shapes.check_mapping(options.mapping or {})
@@ -55,26 +55,28 @@ def import_files(
         sweep(raw)
     names = source_names(paths, name)
     examined = [examine(path, raw, name=name, options=options) for path, name in zip(paths, names, strict=True)]
-    outcomes = [_outcome(one, raw, replace) for one in examined]
-    for one, outcome in zip(examined, outcomes, strict=True):
+    outcomes = [_outcome(file, raw, replace) for file in examined]
+    for file, outcome in zip(examined, outcomes, strict=True):
         if outcome != "unchanged":
-            _store(one, raw)
-    return [(one.source, outcome) for one, outcome in zip(examined, outcomes, strict=True)]
+            _store(file, raw)
+    return [(file.source, outcome) for file, outcome in zip(examined, outcomes, strict=True)]
 
 
 def source_names(paths: Sequence[Path], name: str | None) -> list[str]:
     """NAME for one file; NAME-stem for each of several; the file's stem where no name was given."""
     stems = [path.name.removesuffix(".gz").rsplit(".", 1)[0] for path in paths]
     names = [name or stems[0]] if len(paths) == 1 else [f"{name}-{stem}" if name else stem for stem in stems]
-    for at, one in enumerate(names):
-        if not NAME.fullmatch(one):
-            raise ConfigError(f"'{one}' cannot be the name of a source", "Use --name with letters, digits, '-', '_' and '.'")
-        if one in names[:at]:
-            raise ConfigError(f"Two files would both become the source '{one}'", "Import them one by one, each with its --name")
+    for index, source_name in enumerate(names):
+        if not NAME.fullmatch(source_name):
+            raise ConfigError(f"'{source_name}' is not a valid source name", "Use --name with letters, digits, '-', '_' and '.'")
+        if source_name in names[:index]:
+            raise ConfigError(
+                f"Two files would both become the source '{source_name}'", "Import them one by one, each with its --name"
+            )
     return names
 
 
-def examine(path: Path, raw: Path, *, name: str, options: Options) -> Examined:
+def examine(path: Path, raw: Path, *, name: str, options: ImportOptions) -> ExaminedFile:
     """Read a file to its end; InputError names the file and line of the first problem, unless problems are skipped."""
     if path.name in (SOURCE, REJECTED, "MANIFEST.json"):
         raise InputError(f"{path}: this name is taken in a source's folder", "Rename the file")
@@ -91,12 +93,12 @@ def examine(path: Path, raw: Path, *, name: str, options: Options) -> Examined:
         else:
             raise InputError.at(path, row.line, row.problem, "Repair that line, or pass over such lines with --on-error skip")
     if not good:
-        raise InputError(f"{path}: none of its {len(rejected)} rows can be used", "Look at the reasons with --on-error stop")
+        raise InputError(f"{path}: none of its {len(rejected)} rows can be used", "See the reason with --on-error stop")
     source = Source(
         name=name, path=f"data/raw/{name}/{path.name}", sha256=digest, format=format, encoding=encoding, shape=shape,
         columns=columns, rows=good, rejected_rows=len(rejected), licence=options.licence, imported=utc_now(),
     )  # fmt: skip
-    return Examined(path, source, tuple(rejected))
+    return ExaminedFile(path, source, tuple(rejected))
 
 
 def list_sources(raw: Path) -> list[Source]:
@@ -123,14 +125,14 @@ def source_file(raw: Path, source: Source) -> Path:
     return raw / source.name / Path(source.path).name
 
 
-def _judged(rows: Iterator[Row], shape: str, columns: Mapping[str, str]) -> Iterator[Row]:
+def _judged(rows: Iterator[SourceRow], shape: str, columns: Mapping[str, str]) -> Iterator[SourceRow]:
     """The same rows, with a problem where they do not fit the shape."""
     for row in rows:
         if not row.problem:
             try:
                 shapes.turns_of(row.values, shape, columns)
             except shapes.ShapeProblem as problem:
-                row = Row(row.line, problem=str(problem))
+                row = SourceRow(row.line, problem=str(problem))
         yield row
 
 
@@ -141,8 +143,8 @@ def _find_shape(path: Path, format: str, encoding: str, mapping: Mapping[str, st
         seen = True
         if row.problem:
             continue
-        if found := shapes.fit(row.values, mapping):
-            return found[0].name, found[1]
+        if match := shapes.fit(row.values, mapping):
+            return match[0].name, match[1]
         columns = columns or list(row.values)
     if not seen:
         raise InputError(f"{path} has no records", "Name a file with at least one record")
@@ -160,24 +162,24 @@ def _named(columns: Sequence[str]) -> str:
     return ", ".join(shown + (["…"] if len(columns) > 20 else []))
 
 
-def _outcome(one: Examined, raw: Path, replace: bool) -> Outcome:
-    folder = raw / one.source.name
+def _outcome(file: ExaminedFile, raw: Path, replace: bool) -> Outcome:
+    folder = raw / file.source.name
     if not (folder / SOURCE).is_file():
         return "new"
-    old = read_source(raw, one.source.name)
-    if old.model_copy(update={"imported": None}) == one.source.model_copy(update={"imported": None}):
+    old = read_source(raw, file.source.name)
+    if old.model_copy(update={"imported": None}) == file.source.model_copy(update={"imported": None}):
         return "unchanged"
     if not replace:
-        what = "other bytes" if old.sha256 != one.source.sha256 else "the same bytes, read with other options"
-        raise StoreError(f"The source '{one.source.name}' already holds {what}", "Choose another --name, or pass --replace")
+        what = "other bytes" if old.sha256 != file.source.sha256 else "the same bytes, read with other options"
+        raise StoreError(f"The source '{file.source.name}' already holds {what}", "Choose another --name, or pass --replace")
     return "replaced"
 
 
-def _store(one: Examined, raw: Path) -> None:
-    with new_artifact(raw / one.source.name, replace=True) as folder:
-        shutil.copyfile(one.path, folder / one.path.name)
-        if file_sha256(folder / one.path.name) != one.source.sha256:
-            raise InputError(f"{one.path} changed while it was being imported", "Import it again when nothing writes to it")
-        (folder / SOURCE).write_text(one.source.canonical_json() + "\n", encoding="utf-8")
-        if one.rejected:
-            write(folder / REJECTED, ({"line": row.line, "reason": row.problem} for row in one.rejected))
+def _store(file: ExaminedFile, raw: Path) -> None:
+    with new_artifact(raw / file.source.name, replace=True) as folder:
+        shutil.copyfile(file.path, folder / file.path.name)
+        if file_sha256(folder / file.path.name) != file.source.sha256:
+            raise InputError(f"{file.path} changed while it was being imported", "Import it again when nothing writes to it")
+        (folder / SOURCE).write_text(file.source.canonical_json() + "\n", encoding="utf-8")
+        if file.rejected:
+            write(folder / REJECTED, ({"line": row.line, "reason": row.problem} for row in file.rejected))

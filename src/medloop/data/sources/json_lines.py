@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from medloop.data.sources.text import BLOCK, MAX_LINE, Row, bad_bytes, text_blocks, text_lines
+from medloop.data.sources.text import BLOCK, MAX_LINE, SourceRow, bad_bytes, text_blocks, text_lines
 from medloop.errors import InputError
 
 
-def lines(path: Path, encoding: str) -> Iterator[Row]:
-    """One row per line; blank lines are passed over."""
+def lines(path: Path, encoding: str) -> Iterator[SourceRow]:
+    """One row per line; blank lines are skipped."""
     for number, text in text_lines(path, encoding):
         if text is None:
-            yield Row(number, problem=bad_bytes(encoding))
+            yield SourceRow(number, problem=bad_bytes(encoding))
         elif text.strip():
             yield _row(number, text)
 
 
-def array(path: Path, encoding: str) -> Iterator[Row]:
-    """One row per element; `line` is the element's number. A broken element ends the file: the next cannot be found."""
+def array(path: Path, encoding: str) -> Iterator[SourceRow]:
+    """One row per element; `line` is the element's number. A broken element ends the file."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     blocks = text_blocks(path, encoding)
     buffer = next(blocks).lstrip()[1:]
@@ -45,15 +45,15 @@ def array(path: Path, encoding: str) -> Iterator[Row]:
             buffer += more
             continue
         number, buffer = number + 1, buffer[end:]
-        yield Row(number, value) if isinstance(value, dict) else Row(number, problem=_not_object(value))
+        yield SourceRow(number, value) if isinstance(value, dict) else SourceRow(number, problem=_not_object(value))
 
 
-def _row(number: int, text: str) -> Row:
+def _row(number: int, text: str) -> SourceRow:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return Row(number, problem="is not valid JSON")
-    return Row(number, value) if isinstance(value, dict) else Row(number, problem=_not_object(value))
+        return SourceRow(number, problem="is not valid JSON")
+    return SourceRow(number, value) if isinstance(value, dict) else SourceRow(number, problem=_not_object(value))
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from medloop.data.sources.text import Row
+from medloop.data.sources.text import SourceRow
 from medloop.errors import InputError, MissingExtraError, speaking_of
 
 BATCH = 1_000  # rows held at once
 
 
-def rows(path: Path, encoding: str) -> Iterator[Row]:
+def rows(path: Path, encoding: str) -> Iterator[SourceRow]:
     """One row per record; `line` is its number. The encoding is part of the format, so the argument has no effect."""
     try:
         from pyarrow import ArrowException
@@ -26,7 +26,7 @@ def rows(path: Path, encoding: str) -> Iterator[Row]:
             for batch in file.iter_batches(batch_size=BATCH):
                 for values in batch.to_pylist():
                     number += 1
-                    yield Row(number, {name: _plain(value) for name, value in values.items()})
+                    yield SourceRow(number, {name: _plain(value) for name, value in values.items()})
     except ArrowException:
         raise InputError.at(path, number + 1, "the Parquet file is damaged", "Copy or download it again") from None
 

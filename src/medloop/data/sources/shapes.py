@@ -129,8 +129,8 @@ def to_alpaca(record: Record) -> dict[str, Any]:
     """The last exchange is instruction and output; earlier ones are `history`."""
     conversation: Conversation = record.conversation
     system = [m.content for m in conversation.messages if m.role == "system"]
-    said = [m.content for m in conversation.messages if m.role != "system"]
-    pairs = [[said[at], said[at + 1]] for at in range(0, len(said) - 1, 2)]
+    turns = [m.content for m in conversation.messages if m.role != "system"]
+    pairs = [[turns[index], turns[index + 1]] for index in range(0, len(turns) - 1, 2)]
     question, answer = pairs[-1]
     row: dict[str, Any] = {"id": record.record_id, "instruction": question, "input": "", "output": answer, "history": pairs[:-1]}
     return row | ({"system": system[0]} if system else {})

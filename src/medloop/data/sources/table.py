@@ -6,13 +6,13 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from medloop.data.sources.text import Row, bad_bytes, text_lines
+from medloop.data.sources.text import SourceRow, bad_bytes, text_lines
 from medloop.errors import InputError
 
 MAX_FIELD = 4 * 2**20  # characters; a quote that is never closed would swallow the rest of the file
 
 
-def rows(path: Path, encoding: str) -> Iterator[Row]:
+def rows(path: Path, encoding: str) -> Iterator[SourceRow]:
     csv.field_size_limit(MAX_FIELD)
     lines = _Lines(path, encoding)
     header_line = next(lines, "")
@@ -28,7 +28,7 @@ def rows(path: Path, encoding: str) -> Iterator[Row]:
         except csv.Error:
             raise InputError.at(path, start, "a quoted field is not closed or not followed by a separator", _MEND) from None
         if lines.bad:
-            yield Row(lines.bad, problem=bad_bytes(encoding))
+            yield SourceRow(lines.bad, problem=bad_bytes(encoding))
         elif header is None:
             header = _check_header(path, cells)
         elif any(cells):
@@ -74,7 +74,7 @@ def _check_header(path: Path, cells: list[str]) -> list[str]:
     return header
 
 
-def _row(line: int, header: list[str], cells: list[str]) -> Row:
+def _row(line: int, header: list[str], cells: list[str]) -> SourceRow:
     if len(cells) != len(header):
-        return Row(line, problem=f"has {len(cells)} fields, the header has {len(header)}")
-    return Row(line, dict(zip(header, cells, strict=True)))
+        return SourceRow(line, problem=f"has {len(cells)} fields, the header has {len(header)}")
+    return SourceRow(line, dict(zip(header, cells, strict=True)))

@@ -27,7 +27,7 @@ _CUT = re.compile(rb'[\n",]')
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SourceRow:
     """One record of a file, or the reason (without content) why it cannot be read. `line` counts from 1."""
 
     line: int
@@ -54,14 +54,14 @@ def first_bytes(path: Path, count: int = 64) -> bytes:
         return file.read(count).lstrip(b" \r\n\t") or file.read(4096).lstrip(b" \r\n\t")
 
 
-def detect_encoding(path: Path, wanted: str = "auto") -> str:
+def detect_encoding(path: Path, requested: str = "auto") -> str:
     """`utf-8-sig` (UTF-8 with or without its mark), `utf-16` or `gb18030`."""
     with open_bytes(path) as file:
         head = file.read(2)
         if head in _UTF16:
             return "utf-16"
-        if wanted != "auto":
-            return "utf-8-sig" if wanted == "utf-8" else wanted
+        if requested != "auto":
+            return "utf-8-sig" if requested == "utf-8" else requested
         fits, fails = 0, 0
         for piece in _pieces(file, head):
             if not piece.isascii():

@@ -1,4 +1,4 @@
-"""Text and turns made clean, and the reason when a conversation cannot be used.
+"""Clean texts and turns, or give the reason why a conversation cannot be used.
 
 `clean_text` is idempotent: cleaning what is clean changes nothing, so exported data comes back the same. It removes
 markup, chat control tokens, role labels, site boilerplate and invisible characters; it keeps `<think>` and comparisons
@@ -19,7 +19,7 @@ from medloop.contracts.chat import Role
 from medloop.contracts.dataset import DropReason
 from medloop.data.sources.shapes import Turn
 
-# A tag needs a known name and, after it, nothing or attributes with '='; "if a <b and c> d" is no tag.
+# A tag needs a known name and, after it, nothing or attributes with '='; "if a <b and c> d" is not a tag.
 _NAMES = (
     "a|abbr|article|aside|b|big|blockquote|body|br|button|center|cite|code|col|colgroup|dd|div|dl|dt|em|figure|font|footer|form|"
     "h[1-6]|head|header|hr|html|i|iframe|img|input|label|li|link|main|meta|nav|ol|option|p|pre|q|s|section|select|small|"
@@ -73,13 +73,13 @@ _NO_TEXT = (
 _PLAIN = {**dict.fromkeys((*_UNSEEN, *_NO_TEXT)), **_LINE_ENDS}
 _LOOK_AT = 300  # characters that decide whether something is text
 _LINK = re.compile(r"https?://\S+")
-_REPEATED = re.compile(r"([。！？!?.,，、~～…=_*-])\1{3,}")  # "。。。。。。。。" says no more than "。。。"
+_REPEATED = re.compile(r"([。！？!?.,，、~～…=_*-])\1{3,}")  # "。。。。。。。。" means no more than "。。。"
 _MOJIBAKE = re.compile("\ufffd|锟斤拷|锟斤|烫烫烫|屯屯屯|â€|Ã[\u00a0-\u00bf]|ï¿½")
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What is too little or too much. A letter is a letter; a Chinese character counts as three."""
+class CleanLimits:
+    """Minimum and maximum sizes. A Chinese character counts as three letters."""
 
     min_question_letters: int = 12
     min_answer_letters: int = 3
@@ -96,8 +96,8 @@ def clean_text(text: str) -> str:
     return text
 
 
-def clean_turns(turns: Sequence[Turn], limits: Limits) -> Conversation | DropReason:
-    """A conversation that starts with the user and ends with an answer, or why there is none."""
+def clean_turns(turns: Sequence[Turn], limits: CleanLimits) -> Conversation | DropReason:
+    """A conversation that starts with the user and ends with an answer, or the reason why not."""
     cleaned: list[tuple[str, str]] = []
     for role, content in turns:
         text = _unlabelled(role, clean_text(content))
@@ -115,27 +115,27 @@ def clean_turns(turns: Sequence[Turn], limits: Limits) -> Conversation | DropRea
     return _fault(cleaned, limits) or _conversation(cleaned)
 
 
-def _fault(turns: Sequence[tuple[str, str]], limits: Limits) -> DropReason | None:
-    said = [turn for turn in turns if turn[0] != "system"]
-    if not any(text for _, text in said):
+def _fault(turns: Sequence[tuple[str, str]], limits: CleanLimits) -> DropReason | None:
+    spoken = [turn for turn in turns if turn[0] != "system"]
+    if not any(text for _, text in spoken):
         return "empty"
-    if said[0][0] != "user":
+    if spoken[0][0] != "user":
         return "broken_turns"
-    if len(said) < 2 or not said[-1][1]:
+    if len(spoken) < 2 or not spoken[-1][1]:
         return "no_answer"
-    if not said[0][1]:
+    if not spoken[0][1]:
         return "empty"
-    if not all(text for _, text in said):
+    if not all(text for _, text in spoken):
         return "broken_turns"
     if sum(len(text) for _, text in turns) > limits.max_chars:
         return "too_long"
-    asked = "\n".join(text for role, text in said if role == "user")
-    answered = "\n".join(text for role, text in said if role == "assistant")
-    if any(_is_debris(text) for text in (asked, answered)):
+    question = "\n".join(text for role, text in spoken if role == "user")
+    answer = "\n".join(text for role, text in spoken if role == "assistant")
+    if any(_is_debris(text) for text in (question, answer)):
         return "debris"
-    if any(_is_no_text(text) for text in (asked, answered)):
+    if any(_is_no_text(text) for text in (question, answer)):
         return "not_text"
-    if _letters(asked) < limits.min_question_letters or _letters(answered) < limits.min_answer_letters:
+    if _letters(question) < limits.min_question_letters or _letters(answer) < limits.min_answer_letters:
         return "too_short"
     return None
 
@@ -166,7 +166,7 @@ def _unlabelled(role: str, text: str) -> str:
 
 def _is_debris(text: str) -> bool:
     """Wrongly decoded text, or one character over and over."""
-    broken = sum(len(found) for found in _MOJIBAKE.findall(text))
+    broken = sum(len(match) for match in _MOJIBAKE.findall(text))
     if broken > 1 and broken * 100 > len(text):
         return True
     body = "".join(text.split())

@@ -1,4 +1,4 @@
-"""The same text twice: found exactly by its letters, and nearly by MinHash.
+"""Duplicate texts: exact ones by their letters, near ones by MinHash.
 
 datasketch makes the signatures (`MinHash`, 128 permutations). Its in-memory index `MinHashLSH` is not used: it needs
 several kilobytes of Python objects per row. The banding is done here on one compact array instead, and wide enough that a
@@ -62,12 +62,14 @@ def near_duplicates(
     with progress("Looking for near-duplicates", len(buckets)) as step:
         for row, ids in buckets.items():
             step(1)
-            match = first_like(row, [other for at in ids for other in kept.get(at, ())], signatures, cached, cached, threshold)
+            match = first_like(
+                row, [other for index in ids for other in kept.get(index, ())], signatures, cached, cached, threshold
+            )
             if match is not None:
                 repeats[row] = match
             else:
-                for at in ids:
-                    kept.setdefault(at, []).append(row)
+                for index in ids:
+                    kept.setdefault(index, []).append(row)
     return repeats
 
 
@@ -93,12 +95,12 @@ def shared_buckets(signatures: Signatures, order: Indexes, threshold: float) -> 
         shared = np.flatnonzero(sizes[bucket] > 1)
         rows.append(shared)
         ids.append(bucket[shared] + band * len(order))
-    found: dict[int, list[int]] = {}
+    buckets: dict[int, list[int]] = {}
     places, numbers = np.concatenate(rows), np.concatenate(ids)
     by_place = np.argsort(places, kind="stable")
     for place, number in zip(order[places[by_place]].tolist(), numbers[by_place].tolist(), strict=True):
-        found.setdefault(place, []).append(number)
-    return found
+        buckets.setdefault(place, []).append(number)
+    return buckets
 
 
 def band_width(threshold: float, permutations: int = PERMUTATIONS) -> int:

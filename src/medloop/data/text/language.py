@@ -1,4 +1,4 @@
-"""Which language a text is in, seen from its script: zh, en, mixed or other."""
+"""The language of a text, detected from its script: zh, en, mixed or other."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What is at stake in a question, gravest first: emergency, medication, pregnancy, child, elderly; else routine.
 
-The words are the lexicon's. Only what the user said should be given: an answer that lists warning signs is no emergency.
+The words come from the lexicon. Pass only the user's text: an answer that lists warning signs is not an emergency.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ ORDER: tuple[Stratum, ...] = get_args(Stratum)
 VULNERABLE: tuple[Stratum, ...] = ("pregnancy", "child", "elderly")
 
 
-def strata_of(asked: str) -> tuple[Stratum, ...]:
-    """Every stratum that applies to what a user said, gravest first; `("routine",)` when none does."""
-    found: set[str] = {mention.id for mention in find_groups(asked) if not mention.negated}
-    if any(not mention.negated for mention in find_red_flags(asked)):
-        found.add("emergency")
-    if find_medication(asked):  # "can I stop taking X" is as much about a drug as "can I take X": negation does not matter
-        found.add("medication")
-    return tuple(stratum for stratum in ORDER if stratum in found) or ("routine",)
+def strata_of(question: str) -> tuple[Stratum, ...]:
+    """Every stratum that applies to the user's text, gravest first; `("routine",)` when none does."""
+    strata: set[str] = {mention.id for mention in find_groups(question) if not mention.negated}
+    if any(not mention.negated for mention in find_red_flags(question)):
+        strata.add("emergency")
+    if find_medication(question):  # "can I stop taking X" is as much about a drug as "can I take X": negation does not matter
+        strata.add("medication")
+    return tuple(stratum for stratum in ORDER if stratum in strata) or ("routine",)
 
 
 def is_red_team(strata: Collection[str]) -> bool:
