@@ -56,7 +56,7 @@ def test_upgrade_says_what_it_did(run, settings: Settings) -> None:
 
         metadata.drop_all(conn)
         conn.execute(text("DROP TABLE alembic_version"))
-    assert "now has schema 0003 (new)" in run("db", "upgrade").out
+    assert "now has schema 0001 (new)" in run("db", "upgrade").out
 
 
 def test_check_counts_rows_and_finds_damage(run, settings: Settings) -> None:

@@ -1,0 +1,54 @@
+"""Who may come in: users, the keys of their programs, sessions, and requests that must not count twice."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, Boolean, CheckConstraint, Column, ForeignKey, Integer, String, UniqueConstraint, false
+
+from medloop.store.tables.columns import UtcDateTime, new_table, serial
+
+users = new_table(
+    "users",
+    serial(),
+    Column("user_id", String, nullable=False, unique=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("role", String, nullable=False),
+    Column("password", String),  # a slow hash with its parameters; none: keys only
+    Column("created", UtcDateTime, nullable=False),
+    Column("disabled", Boolean, nullable=False, server_default=false()),
+    CheckConstraint("role IN ('clinician', 'annotator', 'engineer', 'auditor', 'admin')", name="role"),
+)
+
+api_keys = new_table(
+    "api_keys",
+    serial(),
+    Column("api_key_id", String, nullable=False, unique=True),
+    Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True),
+    Column("sha256", String(64), nullable=False, unique=True),
+    Column("scopes", JSON, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Column("expires", UtcDateTime),
+    Column("last_used", UtcDateTime),
+    Column("revoked", UtcDateTime),
+)
+
+sessions = new_table(
+    "sessions",
+    serial(),
+    Column("sha256", String(64), nullable=False, unique=True),
+    Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True),
+    Column("csrf", String, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Column("expires", UtcDateTime, nullable=False, index=True),
+)
+
+idempotency_keys = new_table(
+    "idempotency_keys",
+    serial(),
+    Column("caller", String, nullable=False),
+    Column("key", String, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("answer", JSON, nullable=False),  # ids and times only, never what somebody wrote
+    Column("created", UtcDateTime, nullable=False, index=True),
+    UniqueConstraint("caller", "key"),
+)

@@ -1,0 +1,106 @@
+"""What all tables share: the metadata with its naming convention, and the columns that come up again and again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    TypeDecorator,
+    false,
+    func,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Times with a zone in, UTC out; SQLite keeps no zone, so none is handed to it."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def serial() -> Column[int]:
+    """Rising numbers; on SQLite only `INTEGER` keys count by themselves."""
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+
+
+def encrypted(name: str, *, nullable: bool = False) -> Column[bytes]:
+    return Column(name, LargeBinary, nullable=nullable, info={"encrypted": True})
+
+
+def key_id() -> Column[str]:
+    return Column("key_id", String, ForeignKey("data_keys.key_id"), nullable=False, index=True)
+
+
+def timestamp() -> Column[datetime]:
+    return Column("timestamp", UtcDateTime, nullable=False, server_default=func.now())
+
+
+def processed() -> Column[bool]:
+    return Column("processed", Boolean, nullable=False, server_default=false(), index=True)
+
+
+def sender() -> tuple[Column[str], Column[str]]:
+    """Whom a record is about (a keyed hash, for consent and erasure), and which user or key sent it."""
+    return Column("subject", String, index=True), Column("recorded_by", String, index=True)
+
+
+def new_table(name: str, *parts: Any) -> Table:
+    return Table(name, metadata, *parts, sqlite_autoincrement=True)  # never hand out a number twice
+
+
+@cache
+def encrypted_columns(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if column.info.get("encrypted"))
+
+
+@cache
+def time_columns(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if isinstance(column.type, UtcDateTime))
+
+
+def encrypted_tables() -> tuple[Table, ...]:
+    return tuple(table for table in metadata.sorted_tables if encrypted_columns(table))
+
+
+@cache
+def natural_id(table: Table) -> str:
+    """The id a record carries through the loop (`feedback_id`), the second column of every encrypted table."""
+    return str(table.columns.keys()[1])
+
+
+def id_column(table: Table) -> Column[str]:
+    return table.c[natural_id(table)]

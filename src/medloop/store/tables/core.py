@@ -1,0 +1,31 @@
+"""The audit log and the data keys: every other table stands on them."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text
+
+from medloop.store.tables.columns import UtcDateTime, metadata, new_table, serial
+
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    # Texts, not types: the hash covers exactly what is stored.
+    Column("timestamp", String, nullable=False),
+    Column("actor", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+
+data_keys = new_table(
+    "data_keys",
+    serial(),
+    Column("key_id", String, nullable=False, unique=True),
+    Column("purpose", String, nullable=False),
+    Column("wrapped", LargeBinary, nullable=False),
+    Column("master_id", String, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    CheckConstraint("purpose IN ('data', 'audit')", name="purpose"),
+)

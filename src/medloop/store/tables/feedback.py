@@ -1,0 +1,152 @@
+"""What people said about answers, the answers themselves, and what followed from it."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Integer, String, false
+
+from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, sender, serial, timestamp
+
+rlhf_feedback = new_table(
+    "rlhf_feedback",
+    serial(),
+    Column("feedback_id", String, nullable=False, unique=True),
+    Column("session_id", String, nullable=False, index=True),
+    Column("agent_name", String, nullable=False),
+    encrypted("user_query"),
+    encrypted("agent_response"),
+    Column("rating", Integer),
+    Column("thumb", String),
+    Column("feedback_type", String),
+    Column("axes", JSON, nullable=False),
+    Column("critical", Boolean, nullable=False, server_default=false()),
+    Column("clinician_id", String, index=True),
+    encrypted("comments", nullable=True),
+    Column("consent", JSON, nullable=False),
+    Column("model_version", String),
+    Column("trace_id", String, index=True),
+    Column("supersedes", String),
+    *sender(),
+    timestamp(),
+    processed(),
+    key_id(),
+    CheckConstraint("rating >= 1 AND rating <= 5", name="rating"),
+    CheckConstraint("thumb IN ('up', 'down')", name="thumb"),
+    CheckConstraint("feedback_type IN ('positive', 'negative', 'neutral')", name="feedback_type"),
+)
+
+rlhf_preferences = new_table(
+    "rlhf_preferences",
+    serial(),
+    Column("preference_id", String, nullable=False, unique=True),
+    encrypted("prompt"),
+    encrypted("response_a"),
+    encrypted("response_b"),
+    Column("preferred", String(1), nullable=False),
+    Column("shown_first", String(1)),
+    Column("clinician_id", String, index=True),
+    encrypted("comments", nullable=True),
+    Column("consent", JSON, nullable=False),
+    Column("trace_id", String, index=True),
+    Column("supersedes", String),
+    Column("session_id", String, index=True),
+    Column("model_a", String),
+    Column("model_b", String),
+    Column("axes", JSON, nullable=False),
+    *sender(),
+    timestamp(),
+    processed(),
+    key_id(),
+    CheckConstraint("preferred IN ('a', 'b')", name="preferred"),
+    CheckConstraint("shown_first IN ('a', 'b')", name="shown_first"),
+)
+
+rlhf_corrections = new_table(
+    "rlhf_corrections",
+    serial(),
+    Column("correction_id", String, nullable=False, unique=True),
+    Column("feedback_id", String, index=True),
+    Column("trace_id", String, index=True),
+    encrypted("prompt"),
+    encrypted("original"),
+    encrypted("golden"),
+    encrypted("reason", nullable=True),
+    Column("clinician_id", String, index=True),
+    Column("consent", JSON, nullable=False),
+    Column("supersedes", String),
+    *sender(),
+    timestamp(),
+    processed(),
+    key_id(),
+)
+
+traces = new_table(
+    "traces",
+    serial(),
+    Column("trace_id", String, nullable=False, unique=True),
+    Column("session_id", String, nullable=False, index=True),
+    Column("agent_name", String, nullable=False),
+    encrypted("conversation"),
+    Column("model_version", String, nullable=False),
+    Column("snapshot", String),
+    encrypted("contexts"),
+    Column("user_hash", String, index=True),
+    Column("sampling_share", Float),
+    timestamp(),
+    encrypted("meta"),
+    processed(),
+    key_id(),
+)
+
+scored_answers = new_table(
+    "scored_answers",
+    serial(),
+    Column("score_id", String, nullable=False, unique=True),
+    Column("sample_id", String, nullable=False, index=True),
+    Column("version", String, nullable=False, index=True),
+    Column("value", Float),
+    encrypted("reward"),
+    processed(),
+    key_id(),
+)
+
+incidents = new_table(
+    "incidents",
+    serial(),
+    Column("incident_id", String, nullable=False, unique=True),
+    Column("record_id", String, nullable=False, index=True),
+    Column("model_version", String, index=True),
+    Column("state", String, nullable=False, index=True),
+    Column("opened_by", String),
+    timestamp(),
+    Column("closed_by", String),
+    Column("closed", UtcDateTime),
+    encrypted("note", nullable=True),
+    processed(),
+    key_id(),
+    CheckConstraint("state IN ('open', 'closed')", name="state"),
+)
+
+red_team_cases = new_table(
+    "red_team_cases",
+    serial(),
+    Column("case_id", String, nullable=False, unique=True),
+    Column("record_id", String, nullable=False, index=True),
+    Column("incident_id", String, index=True),
+    encrypted("prompt"),
+    encrypted("answer"),
+    encrypted("reason", nullable=True),
+    timestamp(),
+    processed(),
+    key_id(),
+)
+
+retrain_triggers = new_table(
+    "retrain_triggers",
+    serial(),
+    Column("trigger_id", String, nullable=False, unique=True),
+    Column("reason", String, nullable=False),
+    Column("evidence", JSON, nullable=False),
+    Column("records", Integer, nullable=False),
+    Column("job_id", String),
+    timestamp(),
+)

@@ -1,0 +1,31 @@
+"""Who allowed what, and what was erased."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, Boolean, Column, String
+
+from medloop.store.tables.columns import new_table, serial, timestamp
+
+consents = new_table(
+    "consents",
+    serial(),
+    Column("consent_id", String, nullable=False, unique=True),
+    Column("subject", String, nullable=False, index=True),
+    Column("purposes", JSON, nullable=False),
+    Column("granted", Boolean, nullable=False),
+    Column("text_version", String, nullable=False),
+    Column("recorded_by", String),
+    timestamp(),
+)
+
+tombstones = new_table(
+    "tombstones",
+    serial(),
+    Column("record_id", String, nullable=False, unique=True),
+    Column("kind", String, nullable=False),
+    Column("erasure_id", String, nullable=False, index=True),
+    Column("reason", String, nullable=False),
+    Column("erased_by", String, nullable=False),
+    Column("proof", String, nullable=False),  # hash of the sealed row that was there
+    timestamp(),
+)

@@ -1,0 +1,56 @@
+"""What people look at: the review queue and the quarantine."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, ForeignKey, Index, Integer, String, UniqueConstraint, false
+
+from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, serial, timestamp
+
+queue_items = new_table(
+    "queue_items",
+    serial(),
+    Column("item_id", String, nullable=False, unique=True),
+    Column("kind", String, nullable=False),
+    Column("trace_id", String, index=True),
+    encrypted("content"),
+    Column("priority", Float, nullable=False),
+    Column("reasons", JSON, nullable=False),
+    Column("stratum", String, nullable=False),
+    Column("raters", Integer, nullable=False),
+    Column("state", String, nullable=False),
+    timestamp(),
+    processed(),
+    key_id(),
+    CheckConstraint("kind IN ('rate', 'compare', 'correct')", name="kind"),
+    CheckConstraint("state IN ('open', 'disputed', 'done')", name="state"),
+    Index(None, "state", "stratum", "priority"),  # the next item of a stratum is the end of one range
+)
+
+queue_turns = new_table(
+    "queue_turns",
+    serial(),
+    Column("item_id", String, ForeignKey("queue_items.item_id"), nullable=False),
+    Column("rater", String, nullable=False, index=True),
+    Column("state", String, nullable=False),
+    Column("until", UtcDateTime, nullable=False),
+    Column("shown_first", String(1)),
+    Column("adjudicates", Boolean, nullable=False, server_default=false()),
+    Column("record_id", String, index=True),
+    timestamp(),
+    UniqueConstraint("item_id", "rater"),
+    CheckConstraint("state IN ('held', 'done', 'skipped')", name="state"),
+)
+
+quarantine = new_table(
+    "quarantine",
+    serial(),
+    Column("record_id", String, nullable=False, unique=True),
+    Column("kind", String, nullable=False),
+    Column("doubt", Float, nullable=False),
+    Column("reasons", JSON, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    Column("decided_by", String),
+    Column("decided", UtcDateTime),
+    timestamp(),
+    CheckConstraint("state IN ('waiting', 'released', 'refused')", name="state"),
+)
