@@ -17,7 +17,7 @@ def serve(home: str, url: str, port: int, rate: float) -> None:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
-    app = create_app(Settings(home=Path(home), database_url=url), supervise=False, limits=Limits(rate), own_process=True)
+    app = create_app(Settings(home=Path(home), database={"url": url}), supervise=False, limits=Limits(rate), own_process=True)
     config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=5, limit_concurrency=2256)
     uvicorn.Server(config).run(sockets=[listener])
 

@@ -113,11 +113,11 @@ class Ours:
         self.env = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
-            "MEDLOOP_RETRAIN_EVERY": "0",
-            **({"MEDLOOP_DATABASE_URL": url} if url else {}),
+            "MEDLOOP_FEEDBACK__RETRAIN_EVERY": "0",
+            **({"MEDLOOP_DATABASE__URL": url} if url else {}),
         }
         init_workspace(home)
-        self.settings = Settings(home=home, database_url=url)
+        self.settings = Settings(home=home, database={"url": url})
         upgrade(self.settings)
         with open_store(self.settings) as store:
             user = users.add_user(store, "bench", "engineer", actor="bench")

@@ -136,7 +136,7 @@ def prepared(home: Path, url: str) -> Any:
     from medloop.settings import Settings
     from medloop.store.db import ensure_master_key, upgrade
 
-    settings = Settings(home=home, database_url=url)
+    settings = Settings(home=home, database={"url": url})
     ensure_master_key(settings)
     upgrade(settings)
     return settings

@@ -6,7 +6,7 @@ import pytest
 
 from medloop.errors import ConfigError
 from medloop.loop.workspace import init_workspace
-from medloop.settings import Settings, resolve
+from medloop.settings import FIELDS, resolve
 
 
 @pytest.fixture
@@ -41,11 +41,35 @@ def test_outside_a_workspace_the_error_says_how_to_make_one(tmp_path: Path) -> N
 
 
 def test_all_problems_are_named_at_once_with_their_place(home: Path) -> None:
-    (home / "medloop.yaml").write_text("sede: 1\nseed: many\n")
+    (home / "medloop.yaml").write_text("sede: 1\nseed: many\njobs: {max_waiting: 0, max_wating: 3}\nteacher: k\n")
     with pytest.raises(ConfigError) as error:
-        resolve({"home": home}, {"MEDLOOP_DEVICE": "tpu"})
-    for word in ("'sede'", "'seed'", "'device'", "medloop.yaml", "MEDLOOP_DEVICE"):
-        assert word in str(error.value)
+        resolve({"home": home, "teacher_key": "k"}, {"MEDLOOP_DEVICE": "tpu", "MEDLOOP_DATABASE_URL": "sqlite://"})
+    file = home / "medloop.yaml"
+    for part in (
+        f"unknown setting 'sede' ({file}; did you mean seed?)",
+        f"seed is 'many' ({file}): must be a whole number",
+        f"jobs.max_waiting is 0 ({file}): must be at least 1",
+        f"unknown setting 'jobs.max_wating' ({file}; did you mean jobs.max_waiting?)",
+        f"'teacher' ({file}) is a section; set teacher.key",
+        "unknown setting 'teacher_key' (flag; did you mean teacher.key?)",
+        "device is 'tpu' (environment MEDLOOP_DEVICE): must be 'auto', 'cpu' or 'cuda'",
+        "unknown variable MEDLOOP_DATABASE_URL (did you mean MEDLOOP_DATABASE__URL?)",
+    ):
+        assert part in str(error.value)
+
+
+def test_a_setting_has_one_name_in_every_place(home: Path) -> None:
+    (home / "medloop.yaml").write_text("jobs:\n  max_waiting: 3\nfeedback:\n")
+    assert resolve({"home": home}, {}).settings.jobs.max_waiting == 3
+    environ = resolve({"home": home}, {"MEDLOOP_JOBS__MAX_WAITING": "4"})
+    assert (environ.settings.jobs.max_waiting, environ.settings.jobs.max_waiting_per_user) == (4, 10)
+    assert environ.origins["jobs.max_waiting"] == "environment MEDLOOP_JOBS__MAX_WAITING"
+    flag = resolve({"home": home, "jobs.max_waiting": "5"}, {"MEDLOOP_JOBS__MAX_WAITING": "4"})
+    assert (flag.settings.get("jobs.max_waiting"), flag.origins["jobs.max_waiting"]) == (5, "flag")
+
+
+def test_variables_of_other_programs_are_left_alone(home: Path) -> None:
+    resolve({"home": home}, {"MEDLOOP_URL": "http://127.0.0.1:8000", "MEDLOOP_KEY": "mlk_1", "MEDLOOP_TEST_SEED": "1"})
 
 
 def test_broken_yaml_names_file_and_line(home: Path) -> None:
@@ -56,12 +80,12 @@ def test_broken_yaml_names_file_and_line(home: Path) -> None:
 
 def test_a_wrong_secret_is_not_repeated_in_the_error(home: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        resolve({"home": home, "encryption_key": {"k": "hunter2"}}, {})
+        resolve({"home": home, "database.encryption_key": {"k": "hunter2"}}, {})
     assert "hunter2" not in str(error.value)
 
 
 def test_every_setting_has_a_sentence() -> None:
-    assert all(field.description and field.description.endswith(".") for field in Settings.model_fields.values())
+    assert len(FIELDS) == 15 and all(field.description and field.description.endswith(".") for field in FIELDS.values())
 
 
 def test_init_twice_changes_nothing(home: Path) -> None:
@@ -72,10 +96,18 @@ def test_init_twice_changes_nothing(home: Path) -> None:
 
 
 def test_reward_device_has_two_names_and_ours_wins(home: Path) -> None:
-    assert resolve({"home": home}, {}).settings.reward_device == "cpu"
+    assert resolve({"home": home}, {}).settings.reward.device == "cpu"
     plain = resolve({"home": home}, {"REWARD_DEVICE": "cuda"})
-    assert (plain.settings.reward_device, plain.origins["reward_device"]) == ("cuda", "environment REWARD_DEVICE")
-    both = resolve({"home": home}, {"MEDLOOP_REWARD_DEVICE": "auto", "REWARD_DEVICE": "cuda"})
-    assert (both.settings.reward_device, both.origins["reward_device"]) == ("auto", "environment MEDLOOP_REWARD_DEVICE")
-    with pytest.raises(ConfigError, match=r"'reward_device' .environment REWARD_DEVICE."):
+    assert (plain.settings.reward.device, plain.origins["reward.device"]) == ("cuda", "environment REWARD_DEVICE")
+    both = resolve({"home": home}, {"MEDLOOP_REWARD__DEVICE": "auto", "REWARD_DEVICE": "cuda"})
+    assert (both.settings.reward.device, both.origins["reward.device"]) == ("auto", "environment MEDLOOP_REWARD__DEVICE")
+    with pytest.raises(ConfigError, match=r"reward\.device is 'tpu' .environment REWARD_DEVICE."):
         resolve({"home": home}, {"REWARD_DEVICE": "tpu"})
+
+
+def test_the_teachers_key_may_come_from_its_own_variable(home: Path) -> None:
+    resolved = resolve({"home": home}, {"DEEPSEEK_API_KEY": "k"})
+    assert (resolved.settings.get("teacher.key"), resolved.origins["teacher.key"]) == ("k", "environment DEEPSEEK_API_KEY")
+    assert (
+        resolve({"home": home}, {"DEEPSEEK_API_KEY": "k", "MEDLOOP_TEACHER__KEY": "ours"}).settings.get("teacher.key") == "ours"
+    )

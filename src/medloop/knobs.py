@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from medloop.errors import ConfigError, speaking_of
 
 M = TypeVar("M", bound=BaseModel)
+
+RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"  # of a run, a dataset and their folders
 
 
 def build(
@@ -30,7 +34,7 @@ def build(
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise ConfigError("; ".join(_explain(error)), f"Known: {', '.join(kind.model_fields)}") from None
+        raise ConfigError("; ".join(_explain(error, kind))) from None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -85,15 +89,77 @@ def _value(name: str, text: str) -> Any:
         raise ConfigError(f"--set {name}={text} has no readable value", "Example: --set seed=7") from None
 
 
-def _explain(error: ValidationError) -> list[str]:
+def _explain(error: ValidationError, kind: type[BaseModel]) -> list[str]:
     """One part per problem, with the name and the value that the user gave."""
     parts = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            parts.append(f"unknown setting '{name}'")
-        elif not name:
-            parts.append(problem["msg"].removeprefix("Value error, "))
+            known = _names_beside(kind, problem["loc"])
+            guess = did_you_mean(str(problem["loc"][-1]), known)
+            hint = f"did you mean {guess}?" if guess else f"known: {', '.join(known)}"
+            parts.append(f"unknown setting '{name}' ({hint})")
+        elif problem["type"] == "missing" or not name:
+            parts.append(f"{name} {problem_text(problem)}".strip())
         else:
-            parts.append(f"{name} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
+            parts.append(f"{name} is {repr(problem['input'])[:80]}: {problem_text(problem)}")
     return parts
+
+
+def _names_beside(kind: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """The settings that could stand where `path` ends: `parts.chain.wieght` stands in the model of one part."""
+    for step in path[:-1]:
+        if field := kind.model_fields.get(str(step)):
+            inner = (field.annotation, *get_args(field.annotation))
+            kind = next((part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)), kind)
+    return list(kind.model_fields)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, or nothing."""
+    names = list(known)
+    same_end = [other for other in names if other.endswith(f".{name}")]
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.7) or same_end), "")
+
+
+_RULES = {
+    "missing": "is missing",
+    "extra_forbidden": "unknown name",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "finite_number": "must be a finite number",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+}
+_TYPES = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "string": "text", "path": "a path", "date": "a date",
+    "datetime": "a date and time", "list": "a list", "tuple": "a list", "set": "a list",
+    "dict": "a mapping of names to values", "model": "a mapping of names to values",
+}  # fmt: skip
+
+
+def problem_text(problem: ErrorDetails) -> str:
+    """What one problem of a pydantic model is, in plain words and without the value."""
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind in _RULES:
+        return _RULES[kind].format_map(
+            {name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()}
+        )
+    if kind == "string_pattern_mismatch":
+        return _pattern_text(context["pattern"])
+    if (expected := _TYPES.get(kind.split("_")[0])) and kind.endswith(("_type", "_parsing", "_from_float", "_attributes_type")):
+        return f"must be {expected}"
+    text = problem["msg"].removeprefix("Value error, ")
+    return text[:1].lower() + text[1:]
+
+
+def _pattern_text(pattern: str) -> str:
+    if pattern == RUN_NAME:
+        return "use up to 64 letters, digits, '.', '-' and '_', beginning with a letter or a digit"
+    return "must begin with http:// or https://" if pattern.startswith("^https?://") else "has characters that are not allowed"

@@ -1,7 +1,10 @@
 """Settings and the workspace: built by a door (CLI, HTTP, a test), never at import.
 
-A value comes from the first of these that names it: a flag, the environment (`MEDLOOP_SEED=7`), the workspace's
-`medloop.yaml`, the default. `Resolved.origins` remembers which, and `medloop config show` prints it.
+Each setting has one name, a dotted path: `teacher.key` is `settings.teacher.key` in code, `teacher:` with `key:` below it in the
+workspace's `medloop.yaml`, `--set teacher.key=…` on the command line and `MEDLOOP_TEACHER__KEY` in the environment.
+
+A value comes from the first of these that names it: a flag, the environment, `medloop.yaml`, the default. `Resolved.origins`
+remembers which, and `medloop config show` prints it.
 """
 
 from __future__ import annotations
@@ -13,45 +16,72 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from medloop.errors import ConfigError
-from medloop.knobs import read_yaml
+from medloop.knobs import did_you_mean, problem_text, read_yaml
 
 CONFIG_NAME = "medloop.yaml"
 ENV_PREFIX = "MEDLOOP_"
-OTHER_NAMES = {"reward_device": "REWARD_DEVICE"}  # names that other programs use for the same setting; ours wins over them
+# Variables that other programs define for the same setting; ours wins over them.
+FOREIGN_VARIABLES = {"reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY"}
+
+Device = Literal["auto", "cpu", "cuda"]
 
 
-class Settings(BaseModel):
-    """One field per setting; the sentence is what `medloop config show` and the docs say about it."""
-
+class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    home: Path = Field(description="The workspace folder.")
-    database_url: SecretStr = Field(
-        SecretStr(""), description="SQLAlchemy URL of the store; empty means SQLite in the workspace (medloop.db)."
-    )
+
+class DatabaseSettings(Section):
+    url: SecretStr = Field(SecretStr(""), description="SQLAlchemy URL of the store; empty: SQLite in the workspace (medloop.db).")
     encryption_key: SecretStr = Field(
-        SecretStr(""), description="Base64 of 32 bytes that encrypt stored text; empty means the key file."
+        SecretStr(""), description="Base64 of the 32 bytes that encrypt stored text; empty: the key file is used."
     )
-    key_file: Path | None = Field(None, description="Key file; empty means keys/master.key in the workspace.")
-    model: str = Field("embedded:tiny", description="Base model: embedded:NAME, a local folder, or a hub id.")
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where models run; auto takes a GPU if there is one.")
-    reward_device: Literal["auto", "cpu", "cuda"] = Field(
-        "cpu", description="Where the encoders of the relevance rewards run; REWARD_DEVICE names it too."
+    key_file: Path | None = Field(None, description="Key file; empty: keys/master.key in the workspace.")
+
+
+class TeacherSettings(Section):
+    key: SecretStr = Field(SecretStr(""), description="API key of the teacher; the variable DEEPSEEK_API_KEY sets it too.")
+
+
+class RewardSettings(Section):
+    device: Device = Field(
+        "cpu", description="Where reward models and the encoders of the relevance rewards run; REWARD_DEVICE sets it too."
     )
-    threads: int = Field(0, ge=0, description="Torch threads on the CPU; 0 means one per core.")
-    seed: int = Field(42, ge=0, description="Seed of everything random.")
-    offline: bool = Field(False, description="Never reach for a model hub, even for a hub id.")
-    rollout_key: SecretStr = Field(SecretStr(""), description="Key of the vLLM server that rollout_url names; empty: none.")
+
+
+class RolloutSettings(Section):
+    key: SecretStr = Field(SecretStr(""), description="API key of the vLLM server that a run names in rollout_url.")
+
+
+class FeedbackSettings(Section):
     retrain_every: int = Field(
-        1000, ge=0, description="New usable feedback records after which training again is proposed; 0 means never."
+        1000, ge=0, description="New usable feedback records after which retraining is proposed; 0: never."
     )
-    jobs_waiting: int = Field(50, ge=1, description="Training jobs that may wait at once; over HTTP the next one is refused.")
-    jobs_waiting_each: int = Field(10, ge=1, description="Training jobs of one person that may wait at once, over HTTP.")
-    teacher_key: SecretStr = Field(
-        SecretStr(""), description="Key of the teacher's service; empty means the environment's DEEPSEEK_API_KEY, else none."
-    )
+
+
+class JobSettings(Section):
+    max_waiting: int = Field(50, ge=1, description="Most training jobs that may wait at once; over HTTP the next one is refused.")
+    max_waiting_per_user: int = Field(10, ge=1, description="Most training jobs of one user that may wait at once, over HTTP.")
+
+
+class Settings(Section):
+    """One field per setting; the sentence is what `medloop config show` and the docs say about it."""
+
+    home: Path = Field(description="The workspace folder.")
+    model: str = Field("embedded:tiny", description="Base model: embedded:NAME, a local folder, or a hub id.")
+    device: Device = Field("auto", description="Where models run; auto takes a GPU if there is one.")
+    threads: int = Field(0, ge=0, description="Torch threads on the CPU; 0: one per core.")
+    seed: int = Field(42, ge=0, description="Seed of everything random.")
+    offline: bool = Field(False, description="Never contact a model hub, even for a hub id.")
+    database: DatabaseSettings = DatabaseSettings()
+    teacher: TeacherSettings = TeacherSettings()
+    reward: RewardSettings = RewardSettings()
+    rollout: RolloutSettings = RolloutSettings()
+    feedback: FeedbackSettings = FeedbackSettings()
+    jobs: JobSettings = JobSettings()
 
     @property
     def workspace(self) -> Workspace:
@@ -62,14 +92,44 @@ class Settings(BaseModel):
         given = Path(name).expanduser()
         return given if given.exists() else self.home / given
 
+    def get(self, name: str) -> Any:
+        """The value of a setting by its dotted name; secrets as plain text."""
+        value: Any = self
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value.get_secret_value() if isinstance(value, SecretStr) else value
+
     @property
-    def url(self) -> str:
+    def store_url(self) -> str:
         """The store's URL, with the embedded default filled in."""
-        return self.database_url.get_secret_value() or f"sqlite:///{self.workspace.database}"
+        return self.database.url.get_secret_value() or f"sqlite:///{self.workspace.database}"
 
     @property
     def master_key_file(self) -> Path:
-        return self.key_file or self.workspace.keys / "master.key"
+        return self.database.key_file or self.workspace.keys / "master.key"
+
+
+def _sections() -> dict[str, type[Section]]:
+    kinds = {name: field.annotation for name, field in Settings.model_fields.items()}
+    return {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
+
+
+def _fields() -> dict[str, FieldInfo]:
+    fields = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
+    return fields | {f"{section}.{name}": f for section, kind in SECTIONS.items() for name, f in kind.model_fields.items()}
+
+
+SECTIONS = _sections()
+FIELDS = _fields()  # every setting by its dotted name
+
+
+def is_secret(name: str) -> bool:
+    return FIELDS[name].annotation is SecretStr
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting: `teacher.key` is `MEDLOOP_TEACHER__KEY`."""
+    return ENV_PREFIX + name.replace(".", "__").upper()
 
 
 @dataclass(frozen=True)
@@ -148,33 +208,37 @@ def resolve(
     cwd: Path | None = None,
     must_exist: bool = True,
 ) -> Resolved:
-    """Settings with the origin of each value; every problem found is named in one error."""
+    """Settings with the origin of each value; one error names every problem."""
     environ = os.environ if environ is None else environ
     flags = {k: v for k, v in (flags or {}).items() if v is not None}
     home, origin = _find_workspace(flags, environ, cwd or Path.cwd(), must_exist)
     values: dict[str, Any] = {"home": home}
     origins = {"home": origin}
-    for layer, found in (
-        (f"{home / CONFIG_NAME}", read_yaml(home / CONFIG_NAME) if (home / CONFIG_NAME).is_file() else {}),
-        *((f"environment {variable}", {name: environ[variable]}) for name, variable in _variables(environ)),
+    problems = _misspelt_variables(environ)
+    for layer, given in (
+        (f"{home / CONFIG_NAME}", _flat(read_yaml(home / CONFIG_NAME)) if (home / CONFIG_NAME).is_file() else {}),
+        *((f"environment {key}", {name: environ[key]}) for name, key in _variables(environ)),
         ("flag", {k: v for k, v in flags.items() if k != "home"}),
     ):
-        for name, value in found.items():
-            values[name], origins[name] = value, layer
+        problems += [_unknown(name, layer) for name in given if name not in FIELDS]
+        for name in given.keys() & FIELDS.keys():
+            values[name], origins[name] = given[name], layer
     try:
-        settings = Settings.model_validate(values)
+        settings = Settings.model_validate(_nested(values))
     except ValidationError as error:
-        raise ConfigError(_explain(error, origins), "Run 'medloop config show' for the list of settings") from None
-    return Resolved(settings, {name: origins.get(name, "default") for name in Settings.model_fields})
+        problems += [_wrong(problem, origins) for problem in error.errors()]
+    if problems:
+        raise ConfigError("Settings: " + "; ".join(problems), "'medloop config show' lists all settings")
+    return Resolved(settings, {name: origins.get(name, "default") for name in FIELDS})
 
 
 def _find_workspace(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, must_exist: bool) -> tuple[Path, str]:
     if "home" in flags:
         home, origin = Path(flags["home"]), "flag"
-    elif environ.get(ENV_PREFIX + "HOME"):
-        home, origin = Path(environ[ENV_PREFIX + "HOME"]), f"environment {ENV_PREFIX}HOME"
-    elif found := find_home(cwd):
-        home, origin = found, "nearest medloop.yaml"
+    elif environ.get(variable("home")):
+        home, origin = Path(environ[variable("home")]), f"environment {variable('home')}"
+    elif nearest := find_home(cwd):
+        home, origin = nearest, "nearest medloop.yaml"
     else:
         home, origin = cwd, "current folder"
     home = home.expanduser().absolute()
@@ -186,18 +250,49 @@ def _find_workspace(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: P
 
 
 def _variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(setting, variable) of what the environment says; of two names for one setting ours comes last and wins."""
-    ours = ((name, ENV_PREFIX + name.upper()) for name in Settings.model_fields if name != "home")
-    return [(name, variable) for name, variable in (*OTHER_NAMES.items(), *ours) if environ.get(variable, "") != ""]
+    """(setting, variable) of what the environment sets; of two variables for one setting ours comes last and wins."""
+    ours = ((name, variable(name)) for name in FIELDS if name != "home")
+    return [(name, key) for name, key in (*FOREIGN_VARIABLES.items(), *ours) if environ.get(key, "") != ""]
 
 
-def _explain(error: ValidationError, origins: Mapping[str, str]) -> str:
-    """All problems in one sentence, each with its setting and origin; secret values are never repeated."""
-    parts = []
-    for problem in error.errors():
-        name = str(problem["loc"][0])
-        if problem["type"] == "extra_forbidden":
-            parts.append(f"unknown setting '{name}' ({origins.get(name, '?')})")
+def _misspelt_variables(environ: Mapping[str, str]) -> list[str]:
+    """Variables that look like a setting's, because a store in the wrong place is worse than an error. Others are left alone."""
+    known = [variable(name).removeprefix(ENV_PREFIX) for name in FIELDS]
+    names = [key.removeprefix(ENV_PREFIX) for key in environ if key.startswith(ENV_PREFIX)]
+    guesses = {name: did_you_mean(name, known) for name in names if name not in known}
+    return [
+        f"unknown variable {ENV_PREFIX}{name} (did you mean {ENV_PREFIX}{guess}?)" for name, guess in guesses.items() if guess
+    ]
+
+
+def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a file by their dotted names; an empty section sets nothing."""
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        if name in SECTIONS and isinstance(value, dict | None):
+            flat.update({f"{name}.{key}": inner for key, inner in (value or {}).items()})
         else:
-            parts.append(f"'{name}' ({origins.get(name, '?')}): {problem['msg'].lower()}")
-    return "Settings: " + "; ".join(parts)
+            flat[str(name)] = value
+    return flat
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        section, _, key = name.rpartition(".")
+        (nested.setdefault(section, {}) if section else nested)[key] = value
+    return nested
+
+
+def _unknown(name: str, origin: str) -> str:
+    if name in SECTIONS:
+        return f"'{name}' ({origin}) is a section; set {' or '.join(f'{name}.{key}' for key in SECTIONS[name].model_fields)}"
+    guess = did_you_mean(name, FIELDS)
+    return f"unknown setting '{name}' ({origin}{f'; did you mean {guess}?' if guess else ''})"
+
+
+def _wrong(problem: ErrorDetails, origins: Mapping[str, str]) -> str:
+    """A value that does not fit, with its origin; secrets are never repeated."""
+    name = ".".join(map(str, problem["loc"][: 2 if problem["loc"][0] in SECTIONS else 1]))
+    value = "" if is_secret(name) else f" is {problem['input']!r}"
+    return f"{name}{value} ({origins.get(name, '?')}): {problem_text(problem)}"

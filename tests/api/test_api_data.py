@@ -22,7 +22,7 @@ from medloop.jobs.supervisor import Supervisor, ready
 from medloop.jobs.worker import AGAIN_S, stopped_end, work
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
-from medloop.settings import Settings
+from medloop.settings import JobSettings, Settings
 from medloop.store import audit
 from medloop.store.db import open_store
 from medloop.store.files.artifacts import verify_artifact
@@ -252,13 +252,16 @@ def test_errands_do_not_wait_for_training_and_are_done_one_at_a_time(client: Tes
 
 def test_so_many_errands_may_wait_and_the_next_is_told_when_to_come_again(client: TestClient, settings: Settings) -> None:
     fill(settings)
-    codes = [client.post("/api/v1/data/build", json={"name": f"d{n}"}).status_code for n in range(settings.jobs_waiting_each + 1)]
-    assert codes == [202] * settings.jobs_waiting_each + [429]
+    codes = [
+        client.post("/api/v1/data/build", json={"name": f"d{n}"}).status_code
+        for n in range(settings.jobs.max_waiting_per_user + 1)
+    ]
+    assert codes == [202] * settings.jobs.max_waiting_per_user + [429]
 
 
 def test_datasets_that_wait_hold_up_no_erasure(client: TestClient, settings: Settings) -> None:
     fill(settings)
-    small = settings.model_copy(update={"jobs_waiting": 2})
+    small = settings.model_copy(update={"jobs": JobSettings(max_waiting=2)})
     client.app.state.store.settings = small
     for name in "ab":
         filed(client, "data/build", {"name": name})
@@ -271,7 +274,7 @@ def test_datasets_that_wait_hold_up_no_erasure(client: TestClient, settings: Set
 
 def test_errands_take_no_place_of_a_training_job(client: TestClient, settings: Settings) -> None:
     fill(settings)
-    for n in range(settings.jobs_waiting_each):
+    for n in range(settings.jobs.max_waiting_per_user):
         filed(client, "data/build", {"name": f"d{n}"})
     assert client.post("/api/train", json={"stage": "GRPO", "model_id": "embedded:tiny"}).status_code == 200
 

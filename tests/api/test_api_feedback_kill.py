@@ -33,7 +33,7 @@ SAID = {"agent_name": "a", "user_query": "q", "agent_response": "r", "rating": 1
 
 def serve(home: str, url: str, port: int) -> None:
     listener = socket.create_server(("127.0.0.1", port), reuse_port=False)
-    app = create_app(Settings(home=Path(home), database_url=url), supervise=False)
+    app = create_app(Settings(home=Path(home), database={"url": url}), supervise=False)
     uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none")).run(sockets=[listener])
 
 
@@ -49,7 +49,7 @@ class Killer:
         self.start()
 
     def start(self) -> None:
-        url = self.settings.database_url.get_secret_value()
+        url = self.settings.database.url.get_secret_value()
         self.process = self.context.Process(target=serve, args=(str(self.settings.home), url, self.port), daemon=True)
         self.process.start()
         deadline = time.monotonic() + 60

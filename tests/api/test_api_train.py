@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from medloop.api.guard import BODY_LIMIT
 from medloop.contracts import TrainRequest
 from medloop.jobs import job_row, queue
+from medloop.settings import JobSettings
 from medloop.store.db import open_store
 from medloop.store.records import users
 from medloop.web.app import create_app
@@ -133,7 +134,7 @@ def test_the_list_comes_in_pages_newest_first(client):
 
 
 def test_only_so_many_jobs_of_one_person_may_wait(client, settings, key):
-    made = [client.post("/api/train", json=GRPO) for _ in range(settings.jobs_waiting_each)]
+    made = [client.post("/api/train", json=GRPO) for _ in range(settings.jobs.max_waiting_per_user)]
     assert {one.status_code for one in made} == {200}
     over = client.post("/api/train", json=GRPO)
     assert over.status_code == 429 and over.headers["retry-after"] == "60"
@@ -151,7 +152,7 @@ def test_only_so_many_jobs_of_one_person_may_wait(client, settings, key):
 
 
 def test_only_so_many_jobs_may_wait_in_all_however_many_ask_at_once(settings, key):
-    small = settings.model_copy(update={"jobs_waiting": 3})
+    small = settings.model_copy(update={"jobs": JobSettings(max_waiting=3)})
     queue.submit(TrainRequest(**GRPO), small)  # at the keyboard: counted, and never refused
     with TestClient(create_app(small, supervise=False), base_url="http://127.0.0.1") as client, ThreadPoolExecutor(8) as pool:
         ask = lambda _: client.post("/api/train", json=GRPO, headers={"Authorization": f"Bearer {key}"})  # noqa: E731

@@ -44,11 +44,11 @@ def test_outside_a_workspace_one_sentence_and_no_traceback(tmp_path: Path) -> No
 def test_config_show_masks_secrets_and_names_origins(tmp_path: Path) -> None:
     assert medloop("init", "ws", cwd=tmp_path).returncode == 0
     key = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTAwMDE="
-    done = medloop("--set", "seed=7", "config", "show", "--json", cwd=tmp_path / "ws", MEDLOOP_ENCRYPTION_KEY=key)
+    done = medloop("--set", "seed=7", "config", "show", "--json", cwd=tmp_path / "ws", MEDLOOP_DATABASE__ENCRYPTION_KEY=key)
     rows = {row["name"]: row for row in json.loads(done.stdout)}
-    assert key not in done.stdout and rows["encryption_key"]["value"] == "********"
+    assert key not in done.stdout and rows["database.encryption_key"]["value"] == "********"
     assert rows["seed"] == {**rows["seed"], "value": "7", "from": "flag"}
-    assert rows["encryption_key"]["from"] == "environment MEDLOOP_ENCRYPTION_KEY"
+    assert rows["database.encryption_key"]["from"] == "environment MEDLOOP_DATABASE__ENCRYPTION_KEY"
 
 
 def test_init_on_a_file_is_refused_and_the_file_stays(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def counted(home: Path) -> dict[str, int]:
 
 def test_the_people_of_the_demo_speak_once_however_often_it_is_run(folder: Path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("MEDLOOP_HOME", str(folder.parent))  # somebody's own, which the demo must not see
-    monkeypatch.setenv("MEDLOOP_DATABASE_URL", "sqlite:////nowhere/else.db")
+    monkeypatch.setenv("MEDLOOP_DATABASE__URL", "sqlite:////nowhere/else.db")
     clinicians.people(folder)
     said = capsys.readouterr().out
     assert "15 records are new, 0 were stored by an earlier demo." in said and "Log in on the page below as 'admin'" in said

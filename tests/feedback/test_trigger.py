@@ -15,7 +15,7 @@ from medloop.errors import ConfigError
 from medloop.feedback.trigger import Measured, TriggerConfig, look, maybe_trigger
 from medloop.jobs import queue as jobs
 from medloop.jobs.retrain import Retrainer, file_jobs
-from medloop.settings import Settings
+from medloop.settings import FeedbackSettings, Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import consents, crud, quarantine, triggers
 from medloop.testing.feedback import vote
@@ -93,8 +93,8 @@ def test_the_number_comes_from_the_settings_and_zero_means_never(sqlite_settings
     with open_store(sqlite_settings) as store:
         add(store, 5)
         assert maybe_trigger(store, sqlite_settings) is None
-        assert maybe_trigger(store, sqlite_settings.model_copy(update={"retrain_every": 0})) is None
-        made = maybe_trigger(store, sqlite_settings.model_copy(update={"retrain_every": 5}))
+        assert maybe_trigger(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=0)})) is None
+        made = maybe_trigger(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=5)}))
     assert made is not None and made.reason == "volume"
 
 
@@ -165,7 +165,7 @@ class Child:
 
 
 def test_beside_the_api_each_reason_is_filed_once_and_a_failure_after_a_rest(sqlite_settings: Settings) -> None:
-    settings = sqlite_settings.model_copy(update={"retrain_every": 10})
+    settings = sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=10)})
     started: list[Child] = []
 
     def file(_: Settings) -> Any:
@@ -194,7 +194,7 @@ def test_beside_the_api_each_reason_is_filed_once_and_a_failure_after_a_rest(sql
 
 
 def test_the_process_that_files_builds_the_data_and_leaves_a_job(sqlite_settings: Settings) -> None:
-    settings = sqlite_settings.model_copy(update={"retrain_every": 10})
+    settings = sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=10)})
     with open_store(settings) as store:
         for n in range(10):
             vote_on = vote(n, f"rest {n}", f"run {n}", "a", preference_id=f"pref_{n}")

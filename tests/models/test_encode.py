@@ -14,7 +14,7 @@ from medloop.errors import ConfigError, ModelError
 from medloop.models import encode, hub
 from medloop.models.encode import load_cross_encoder, load_encoder
 from medloop.models.safety import needed_name
-from medloop.settings import Settings
+from medloop.settings import RewardSettings, Settings
 from medloop.testing.models import tiny_tokenizer
 
 TEXTS = ["Is it flu?", "It may be the flu, so rest and drink a lot of water.", "我发烧了", ":", "Is it flu?", "word " * 200]
@@ -142,8 +142,8 @@ def test_pickles_are_refused_and_the_device_is_the_rewards_own(plain: Path, sett
     with pytest.raises(ModelError, match=r"pytorch_model\.bin"):
         load_encoder(str(folder), settings)
     if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match="reward_device is 'cuda'"):
-            load_encoder(str(plain), settings.model_copy(update={"reward_device": "cuda"}))
+        with pytest.raises(ConfigError, match=r"reward\.device is 'cuda'"):
+            load_encoder(str(plain), settings.model_copy(update={"reward": RewardSettings(device="cuda")}))
 
 
 def test_a_hub_gives_the_pooling_too() -> None:

@@ -29,7 +29,7 @@ def batch(writer: str, number: int) -> list[Feedback]:
 
 def add_records(home: str, url: str, writer: str, start: int, acked: Connection) -> None:
     acked.send(start - 1)
-    with open_store(Settings(home=Path(home), database_url=url)) as store:
+    with open_store(Settings(home=Path(home), database={"url": url})) as store:
         number = start
         while True:
             crud.add(store, batch(writer, number), actor="crash")
@@ -39,7 +39,7 @@ def add_records(home: str, url: str, writer: str, start: int, acked: Connection)
 
 def rotate_keys(home: str, url: str, writer: str, start: int, acked: Connection) -> None:
     acked.send(start - 1)
-    with open_store(Settings(home=Path(home), database_url=url)) as store:
+    with open_store(Settings(home=Path(home), database={"url": url})) as store:
         number = start
         while True:
             rotate.rotate(store, data=True, master=True, actor="crash")

@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 
 from medloop.contracts import AuditEvent
 from medloop.errors import InputError
-from medloop.settings import Settings
+from medloop.settings import DatabaseSettings, Settings
 from medloop.store import audit
 from medloop.store.db import Store, open_store, upgrade
 from medloop.store.tables import audit_log, data_keys
@@ -205,7 +205,7 @@ def test_new_head_accepts_a_restored_log_and_says_so(store: Store) -> None:
 
 
 def test_workspace_that_moves_to_another_database_has_a_head_for_each(sqlite_settings: Settings, postgres) -> None:
-    moved = sqlite_settings.model_copy(update={"database_url": SecretStr(postgres.new_database())})
+    moved = sqlite_settings.model_copy(update={"database": DatabaseSettings(url=SecretStr(postgres.new_database()))})
     upgrade(moved)
     for settings, rows in ((sqlite_settings, 3), (moved, 2), (sqlite_settings, 3)):
         with open_store(settings) as store:
@@ -216,7 +216,7 @@ def test_workspace_that_moves_to_another_database_has_a_head_for_each(sqlite_set
 
 def test_password_is_no_part_of_the_name_of_a_head() -> None:
     urls = [f"postgresql+psycopg://u:{word}@h/db?password={word}" for word in ("one", "two")]
-    names = {audit.head_file(Settings(home=Path("x"), database_url=url)) for url in urls}
+    names = {audit.head_file(Settings(home=Path("x"), database={"url": url})) for url in urls}
     assert len(names) == 1
 
 

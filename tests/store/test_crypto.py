@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import select, update
 
 from medloop.contracts import Feedback
@@ -66,7 +67,7 @@ def test_key_file_open_to_others_is_refused_with_the_command_to_run(sqlite_setti
 )
 def test_text_that_is_no_key_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(KeyUnavailableError, match="openssl rand -base64 32") as caught:
-        decode_key(text, "MEDLOOP_ENCRYPTION_KEY")
+        decode_key(text, "MEDLOOP_DATABASE__ENCRYPTION_KEY")
     assert not text or text not in str(caught.value)
 
 
@@ -83,9 +84,11 @@ def test_missing_key_stops_reading_and_writing(settings: Settings) -> None:
 
 def test_wrong_key_stops_reading_and_writing_and_changes_nothing(settings: Settings) -> None:
     fill(settings, 1)
-    wrong = settings.model_copy(update={"encryption_key": type(settings.encryption_key)(new_key())})
+    other_key = settings.database.model_copy(update={"encryption_key": SecretStr(new_key())})
+    wrong = settings.model_copy(update={"database": other_key})
     with pytest.raises(
-        KeyUnavailableError, match=r"from environment MEDLOOP_ENCRYPTION_KEY has id .* but the store was encrypted under"
+        KeyUnavailableError,
+        match=r"from environment MEDLOOP_DATABASE__ENCRYPTION_KEY has id .* but the store was encrypted under",
     ):
         stored(wrong)
     with pytest.raises(KeyUnavailableError):
@@ -102,7 +105,7 @@ def test_store_that_is_open_goes_on_when_the_key_file_vanishes(settings: Setting
 
 
 def test_key_from_the_environment_needs_no_file(workspace: Path) -> None:
-    settings = Settings(home=workspace, encryption_key=new_key())
+    settings = Settings(home=workspace, database={"encryption_key": new_key()})
     ensure_master_key(settings)
     upgrade(settings)
     fill(settings, 1)
@@ -209,7 +212,7 @@ def test_stopped_reencryption_goes_on_where_it_was(settings: Settings) -> None:
 
 
 def test_master_key_from_the_environment_is_only_replaced_by_one_the_user_gives(workspace: Path) -> None:
-    settings = Settings(home=workspace, encryption_key=new_key())
+    settings = Settings(home=workspace, database={"encryption_key": new_key()})
     upgrade(settings)
     fill(settings, 1)
     text = new_key()
@@ -220,5 +223,5 @@ def test_master_key_from_the_environment_is_only_replaced_by_one_the_user_gives(
         rotate.reencrypt(store, actor="test")
     with pytest.raises(KeyUnavailableError):
         stored(settings)
-    assert stored(Settings(home=workspace, encryption_key=text)) == [feedback(1)]
+    assert stored(Settings(home=workspace, database={"encryption_key": text})) == [feedback(1)]
     assert not any(settings.workspace.keys.iterdir())

@@ -184,7 +184,7 @@ def test_older_schema_asks_for_the_upgrade(settings: Settings, monkeypatch) -> N
 
 def test_missing_store_asks_for_the_upgrade(workspace: Path, postgres) -> None:
     for url in ("", postgres.new_database()):
-        with pytest.raises(StoreError, match="medloop db upgrade"), open_store(Settings(home=workspace, database_url=url)):
+        with pytest.raises(StoreError, match="medloop db upgrade"), open_store(Settings(home=workspace, database={"url": url})):
             pass
 
 
@@ -243,15 +243,15 @@ def test_damaged_file_is_named(sqlite_settings: Settings) -> None:
 def test_password_never_shows(workspace: Path, capfd) -> None:
     url = "postgresql+psycopg://doc:hunter2@127.0.0.1:1/medloop?password=hunter2"
     with pytest.raises(StoreError, match=r"doc:\*\*\*@127\.0\.0\.1:1/medloop cannot be reached") as caught:
-        with open_store(Settings(home=workspace, database_url=url)):
+        with open_store(Settings(home=workspace, database={"url": url})):
             pass
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["mysql://u@h/x", "nonsense", "sqlite://", "sqlite:///:memory:"])
 def test_url_of_another_kind_is_refused(workspace: Path, url: str) -> None:
-    with pytest.raises(ConfigError, match="database_url"):
-        upgrade(Settings(home=workspace, database_url=url))
+    with pytest.raises(ConfigError, match=r"database\.url"):
+        upgrade(Settings(home=workspace, database={"url": url}))
 
 
 def test_restarted_server_is_found_again(postgres_settings: Settings, postgres) -> None:

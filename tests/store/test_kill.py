@@ -82,7 +82,7 @@ class Killer:
 
 @kills
 def test_acknowledged_records_survive_once_and_batches_stay_whole(settings: Settings, kills: dict[str, int]) -> None:
-    killer = Killer(crash_workers.add_records, str(settings.home), settings.url, ("a", "b"))
+    killer = Killer(crash_workers.add_records, str(settings.home), settings.store_url, ("a", "b"))
     while killer.killed < kills["records"]:
         killer.round()
         with open_store(settings) as store:
@@ -114,7 +114,7 @@ def test_rows_stay_readable_while_key_rotation_is_killed(settings: Settings, kil
     rows = [row for n in range(20) for row in crash_workers.batch("x", n)]
     with open_store(settings) as store:
         crud.add(store, rows, actor="test")
-    killer = Killer(crash_workers.rotate_keys, str(settings.home), settings.url, ("r",))
+    killer = Killer(crash_workers.rotate_keys, str(settings.home), settings.store_url, ("r",))
     while killer.killed < kills["keys"]:
         killer.round()
         with open_store(settings) as store:

@@ -29,7 +29,7 @@ class Result:
 @pytest.fixture
 def run(settings: Settings, capsys, monkeypatch):
     def call(*args: str) -> Result:
-        monkeypatch.setenv("MEDLOOP_DATABASE_URL", settings.url)
+        monkeypatch.setenv("MEDLOOP_DATABASE__URL", settings.store_url)
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.setattr(sys, "argv", ["medloop", "--home", str(settings.home), *args])
         code = 0
@@ -104,9 +104,11 @@ def test_keys_rotate_to_a_key_of_the_user(run, settings: Settings, monkeypatch) 
     assert "no such variable" in run("keys", "rotate", "--new-key-env", "NEW_KEY").err
     monkeypatch.setenv("NEW_KEY", key)
     done = run("keys", "rotate", "--what", "master", "--new-key-env", "NEW_KEY")
-    assert done.code == 0 and "Now set MEDLOOP_ENCRYPTION_KEY to the value of NEW_KEY" in done.out and key not in done.out
+    assert (
+        done.code == 0 and "Now set MEDLOOP_DATABASE__ENCRYPTION_KEY to the value of NEW_KEY" in done.out and key not in done.out
+    )
     assert run("db", "check").code == 7
-    monkeypatch.setenv("MEDLOOP_ENCRYPTION_KEY", key)
+    monkeypatch.setenv("MEDLOOP_DATABASE__ENCRYPTION_KEY", key)
     assert run("db", "check").code == 0
     assert "cannot change for you" in run("keys", "rotate").err
 

@@ -63,7 +63,10 @@ def test_all_problems_come_at_once(settings, monkeypatch, capsys):
     words = ("--set", "epoch=3", "--set", "lora_r=0", "--set", "warmup=2", "--set", "name=../x")
     assert sft(monkeypatch, settings, *words) == 2
     said = capsys.readouterr().err
-    for part in ("unknown setting 'epoch'", "lora_r is 0", "warmup is 2", "name is '../x'", "Known: name, model"):
+    for part in (
+        "unknown setting 'epoch' (did you mean epochs?)", "lora_r is 0: must be at least 1", "warmup is 2: must be less than 1",
+        "name is '../x': use up to 64 letters, digits",
+    ):  # fmt: skip
         assert part in said
     assert not list((settings.home / "jobs").iterdir())
 

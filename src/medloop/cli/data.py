@@ -262,13 +262,13 @@ def prepare_preferences(
 ) -> None:
     """Write the preference pairs of any feedback store as one file; each row says whether it is train or test.
 
-    The store is opened with this workspace's key; for another one set MEDLOOP_ENCRYPTION_KEY or 'medloop --set key_file=FILE'.
+    The store is opened with this workspace's key; for another one use 'medloop --set database.key_file=FILE'.
 
     Example:  medloop data prepare-preferences --feedback-db postgresql://user@host/medloop --output preferences.jsonl
     """
     settings = ui.settings()
     chosen = read_knobs(FeedbackConfig, file=None, pairs=set_ or (), flags={"test_share": test_share})
-    other = settings.model_copy(update={"database_url": SecretStr(feedback_db)})
+    other = settings.model_copy(update={"database": settings.database.model_copy(update={"url": SecretStr(feedback_db)})})
     with open_store(other) as store:
         seed = settings.seed if seed is None else seed
         output = output.expanduser().absolute()

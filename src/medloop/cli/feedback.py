@@ -242,7 +242,7 @@ def stats(json_: AsJson = False) -> None:
 @feedback_app.command("trigger")
 def trigger(
     every: Annotated[
-        int | None, typer.Option(help="New usable records that are reason enough (default: the setting retrain_every).")
+        int | None, typer.Option(help="New usable records that are reason enough (default: the setting feedback.retrain_every).")
     ] = None,
     stage: Annotated[str | None, typer.Option(help="What the job trains (default REWARD).")] = None,
     submit: Annotated[

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import SecretStr
 
 import medloop.contracts as contracts
 from medloop.cli import app
 from medloop.contracts import Contract
-from medloop.settings import Settings
+from medloop.settings import FIELDS, variable
 
 
 def pages() -> dict[str, str]:
@@ -62,15 +63,15 @@ def _settings() -> str:
     lines = [
         "# Settings",
         "",
-        "Written by `make docs`. A flag (`--set seed=7`) beats the environment (`MEDLOOP_SEED=7`), which beats",
+        "Written by `make docs`. Each setting has one name, for example `teacher.key`. A flag (`--set teacher.key=…`) beats the",
+        "environment (`MEDLOOP_TEACHER__KEY`), which beats `medloop.yaml` (`teacher:` with `key:` below it), which beats the",
+        "default. `medloop config show` prints each value and where it comes from.",
+        "",
     ]
-    lines += ["`medloop.yaml`, which beats the default. `medloop config show` prints each value with its origin.", ""]
     lines += ["| setting | environment | meaning | default |", "|---|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        default = "" if field.is_required() or field.default is None else str(field.default)
-        lines.append(
-            f"| `{name}` | `MEDLOOP_{name.upper()}` | {_cell(field.description or '')} | {f'`{default}`' if default else ''} |"
-        )
+    for name, field in FIELDS.items():
+        default = "" if field.is_required() or field.default in (None, SecretStr("")) else f"`{field.default}`"
+        lines.append(f"| `{name}` | `{variable(name)}` | {_cell(field.description or '')} | {default} |")
     return "\n".join(lines) + "\n"
 
 

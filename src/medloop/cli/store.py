@@ -91,8 +91,8 @@ def rotate_keys(
 ) -> None:
     """Make new keys. Old rows stay readable at every moment; a stopped run loses nothing.
 
-    The key file is replaced by medloop. A master key from MEDLOOP_ENCRYPTION_KEY is yours: put a new one (base64 of 32
-    bytes) in another variable, name it with --new-key-env, and set MEDLOOP_ENCRYPTION_KEY to it afterwards.
+    The key file is replaced by medloop. A master key from MEDLOOP_DATABASE__ENCRYPTION_KEY is yours: put a new one (base64 of 32
+    bytes) in another variable, name it with --new-key-env, and set MEDLOOP_DATABASE__ENCRYPTION_KEY to it afterwards.
 
     Example:  medloop keys rotate --reencrypt
     """
@@ -104,7 +104,9 @@ def rotate_keys(
             done = rotate(store, data=what != "master", master=what != "data", new_master=new_master, actor=actor())
             ui.say(f"Master key {done.master_id}" + (f", new rows use data key {done.data_key}" if done.data_key else ""))
             if new_key_env:
-                ui.say(f"Now set MEDLOOP_ENCRYPTION_KEY to the value of {new_key_env}, here and for every running service.")
+                ui.say(
+                    f"Now set MEDLOOP_DATABASE__ENCRYPTION_KEY to the value of {new_key_env}, here and for every running service."
+                )
         if reencrypt or resume:
             ui.say(f"{_reencrypt(store):,} rows re-encrypted.")
 

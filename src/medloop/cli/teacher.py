@@ -13,7 +13,6 @@ from medloop.contracts import Record
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ConfigError, ResultError
 from medloop.knobs import build
-from medloop.loop.scoring import teacher_key
 from medloop.settings import Settings
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files import jsonl
@@ -62,7 +61,11 @@ def judge(
     with open_audit_trail(settings) as trail:
         with ui.progress("Judging") as bar:
             run = stage.judge_all(
-                items, wish, key=teacher_key(settings), files=stage.Files.of(settings.workspace), progress=bar.update
+                items,
+                wish,
+                key=settings.teacher.key.get_secret_value(),
+                files=stage.Files.of(settings.workspace),
+                progress=bar.update,
             )
         jsonl.write(target, stage.rows(run))
         trail.note("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
@@ -99,7 +102,7 @@ def review(
             done = stage.review(
                 records,
                 wish,
-                key=teacher_key(settings),
+                key=settings.teacher.key.get_secret_value(),
                 files=Files.of(settings.workspace),
                 report=target,
                 progress=bar.update,
@@ -129,7 +132,7 @@ def probe(
     files = Files.of(settings.workspace)
     with open_audit_trail(settings) as trail:
         with ui.progress("Judging") as bar:
-            done = stage.probe(wish, key=teacher_key(settings), files=files, accept=accept, progress=bar.update)
+            done = stage.probe(wish, key=settings.teacher.key.get_secret_value(), files=files, accept=accept, progress=bar.update)
         trail.note("teacher.probe", files.judgements.with_name(stage.PROBES), alarms=len(done.alarms), accepted=accept)
     _report(done.run)
     shift = "no earlier probe to compare with" if done.shift is None else f"moved by {done.shift:+.3f} since {done.baseline}"

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import SecretStr
 
 from medloop.cli import ui
 from medloop.loop.workspace import init_workspace
-from medloop.settings import Settings
+from medloop.settings import FIELDS, is_secret
 
 config_app = typer.Typer(no_args_is_help=True, help="Settings: what they are and where each value came from.")
 
@@ -41,20 +40,12 @@ def show(
 
     Example:  medloop config show, or medloop --set seed=7 config show
     """
-    found = ui.resolved()
+    resolved = ui.resolved()
     rows = []
-    for name, field in Settings.model_fields.items():
-        value = getattr(found.settings, name)
-        if isinstance(value, SecretStr):
-            value = "********" if value.get_secret_value() else ""
-        rows.append(
-            {
-                "name": name,
-                "value": "" if value is None else str(value),
-                "from": found.origins[name],
-                "about": field.description or "",
-            }
-        )
+    for name, field in FIELDS.items():
+        value = resolved.settings.get(name)
+        text = "" if value is None else "********" if is_secret(name) and value else str(value)
+        rows.append({"name": name, "value": text, "from": resolved.origins[name], "about": field.description or ""})
     if json_:
         ui.say(json.dumps(rows, ensure_ascii=False, indent=2))
         return

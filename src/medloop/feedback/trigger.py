@@ -80,8 +80,8 @@ def weigh(store: Store) -> Measured:
 
 
 def config_of(settings: Settings) -> TriggerConfig:
-    """As the workspace has it; `retrain_every` 0 leaves the other reasons."""
-    return TriggerConfig(every=settings.retrain_every or NEVER)
+    """As the workspace has it; `feedback.retrain_every` 0 leaves the other reasons."""
+    return TriggerConfig(every=settings.feedback.retrain_every or NEVER)
 
 
 def maybe_trigger(

@@ -28,7 +28,7 @@ from medloop.jobs import job_row as rows
 from medloop.jobs import lease, queue
 from medloop.jobs.job_row import OVER, Entry, cancelled_words
 from medloop.jobs.lease import LOST
-from medloop.settings import ENV_PREFIX, Settings
+from medloop.settings import FIELDS, Settings, variable
 from medloop.store.files.lock import locked_file
 
 MAX_RESTARTS = 3
@@ -45,13 +45,8 @@ def command(job_id: str, settings: Settings) -> list[str]:
 
 def environment(settings: Settings) -> dict[str, str]:
     """The settings as they were resolved here, so that a worker does not resolve them otherwise."""
-    found = dict(os.environ)
-    for name in Settings.model_fields:
-        value = getattr(settings, name)
-        text = value.get_secret_value() if hasattr(value, "get_secret_value") else "" if value is None else str(value)
-        if name != "home" and text:
-            found[ENV_PREFIX + name.upper()] = text
-    return found
+    resolved = {variable(name): settings.get(name) for name in FIELDS if name != "home"}
+    return {**os.environ, **{name: str(value) for name, value in resolved.items() if value not in (None, "")}}
 
 
 def start_worker(job_id: str, settings: Settings) -> subprocess.Popen[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -82,14 +81,10 @@ def _relevance_parts(settings: Settings, source: str) -> Mapping[str, Component]
     return load_relevance(config.relevance, settings)
 
 
-def teacher_key(settings: Settings) -> str:
-    return settings.teacher_key.get_secret_value() or os.environ.get("DEEPSEEK_API_KEY", "")
-
-
 def _teacher_part(settings: Settings, source: str, progress: Callable[[int, int], None] | None) -> Component:
 
     config = build(TeacherConfig, file=Path(source) if source else None, pairs=(), flags={})
-    return TeacherPart(config, key=teacher_key(settings), files=Files.of(settings.workspace), progress=progress)
+    return TeacherPart(config, key=settings.teacher.key.get_secret_value(), files=Files.of(settings.workspace), progress=progress)
 
 
 def score_answers(

@@ -11,13 +11,14 @@ from medloop.store.audit_trail import open_audit_trail
 from medloop.store.db import ensure_master_key, upgrade
 
 CONFIG_TEMPLATE = """\
-# Settings of this workspace. Each line can also be given as an environment variable (MEDLOOP_SEED=7)
-# or for one command (medloop --set seed=7 ...). 'medloop config show' prints all of them with their origin.
+# Settings of this workspace. Each can also be set for one command (medloop --set database.url=URL ...) or in the
+# environment (MEDLOOP_DATABASE__URL=URL). 'medloop config show' prints all of them and where each value comes from.
 
 # model: embedded:tiny        # embedded:NAME, a local folder, or a hub id
-# database_url: postgresql+psycopg://user@host/medloop   # empty: SQLite in this folder
 # device: auto                # auto, cpu, cuda
 # seed: 42
+# database:
+#   url: postgresql+psycopg://user@host/medloop   # empty: SQLite in this folder
 """
 
 

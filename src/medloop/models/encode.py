@@ -5,7 +5,7 @@
     encoder.tokens(["Is it flu?"])                             -> one (T, D) array per text, special tokens left out
     load_cross_encoder("BAAI/bge-reranker-v2-m3", settings).score([("Is it flu?", "It may be the flu.")])      -> [0.98]
 
-Plain transformers, the folder checks of load.py, safetensors only. They run on `settings.reward_device`, in float32 there too:
+Plain transformers, the folder checks of load.py, safetensors only. They run on `settings.reward.device`, in float32 there too:
 a score must not depend on its neighbours in the batch, and in bfloat16 a cosine did by 0.001. Texts are sorted by length and
 packed into batches of `batch_tokens`; a text that comes twice is read once. What is longer than the model can read is cut.
 """
@@ -160,7 +160,7 @@ def _prepare(name: str, settings: Settings) -> tuple[Any, Any, torch.device]:
     found = resolve(ModelRef(base=name), settings)
     tokenizer = load_tokenizer(found.folder)
     tokenizer.padding_side = "right"  # encoders count positions from the left
-    return found, tokenizer, runtime.device_of(settings, "reward_device")
+    return found, tokenizer, runtime.device_of(settings, "reward.device")
 
 
 def _pooling(folder: Path) -> Pooling:

@@ -23,9 +23,9 @@ from medloop.settings import Settings
 CORES = torch.get_num_threads()  # what torch finds at its start: the cores that this process may use
 
 
-def device_of(settings: Settings, which: Literal["device", "reward_device"] = "device") -> torch.device:
+def device_of(settings: Settings, which: Literal["device", "reward.device"] = "device") -> torch.device:
     """The device that a setting asks for; `auto` takes a GPU if there is one."""
-    wanted = getattr(settings, which)
+    wanted = settings.get(which)
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"{which} is 'cuda', but torch sees no GPU", "Set it to auto or cpu, or install a CUDA build of torch")
     return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")

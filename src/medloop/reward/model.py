@@ -72,7 +72,7 @@ class RewardModel:
 
 def load_reward_model(model: str | Path, settings: Settings, *, batch_size: int = BATCH) -> RewardModel:
     """The reward model of a folder, or of that name under models/reward; checked to the last byte first."""
-    device = runtime.device_of(settings, "reward_device")
+    device = runtime.device_of(settings, "reward.device")
     classifier, scoring = open_classifier(find_reward_model(model, settings), settings, device=device)
     return RewardModel(
         classifier, scoring, version=f"model-{classifier.sha256.removeprefix('sha256:')[:16]}", batch_size=batch_size

@@ -149,9 +149,9 @@ def start_new_head(store: Store, actor: str) -> None:
 
 def head_file(settings: Settings) -> Path:
     """One head per database: `audit.head` for the workspace's own, a name made from the URL for another."""
-    if settings.url == f"sqlite:///{settings.workspace.database}":
+    if settings.store_url == f"sqlite:///{settings.workspace.database}":
         return settings.workspace.logs / "audit.head"
-    url = make_url(settings.url).set(password=None).difference_update_query(["password"])
+    url = make_url(settings.store_url).set(password=None).difference_update_query(["password"])
     name = hashlib.sha256(url.render_as_string().encode()).hexdigest()[:12]
     return settings.workspace.logs / f"audit-{name}.head"
 

@@ -1,6 +1,6 @@
 """Envelope encryption: text is sealed with a data key, data keys with the master key, the master key stays outside.
 
-    master key   MEDLOOP_ENCRYPTION_KEY (base64 of 32 bytes), else the key file (mode 0600)
+    master key   MEDLOOP_DATABASE__ENCRYPTION_KEY (base64 of 32 bytes), else the key file (mode 0600)
     data keys    random; kept in the table `data_keys`, each wrapped by the master key; each row names its own
     a column     AES-256-GCM; the associated data is table|row id|column|key id, so a value cannot be moved elsewhere
 
@@ -49,12 +49,12 @@ class MasterKey:
 
 def load_master_key(settings: Settings) -> MasterKey:
     """The master key from the environment or the key file; KeyUnavailableError when there is none or it is unsafe."""
-    if given := settings.encryption_key.get_secret_value():
-        return MasterKey(decode_key(given, "MEDLOOP_ENCRYPTION_KEY"), "environment MEDLOOP_ENCRYPTION_KEY")
+    if given := settings.database.encryption_key.get_secret_value():
+        return MasterKey(decode_key(given, "MEDLOOP_DATABASE__ENCRYPTION_KEY"), "environment MEDLOOP_DATABASE__ENCRYPTION_KEY")
     path = settings.master_key_file
     if not path.exists():
         raise KeyUnavailableError(
-            f"There is no encryption key: {path} does not exist and MEDLOOP_ENCRYPTION_KEY is not set",
+            f"There is no encryption key: {path} does not exist and MEDLOOP_DATABASE__ENCRYPTION_KEY is not set",
             "Restore the key file from your backup, or set the variable; a new workspace gets its key from 'medloop init'",
         )
     return read_key_file(path)
@@ -185,7 +185,7 @@ class Keyring:
         """
         wanted = conn.execute(select(data_keys.c.master_id).limit(1)).scalar()
         coming = next_key_file(self._settings)
-        if wanted and not self._settings.encryption_key.get_secret_value() and coming.exists():
+        if wanted and not self._settings.database.encryption_key.get_secret_value() and coming.exists():
             key = read_key_file(coming)
             if key.id == wanted:
                 return key

@@ -171,7 +171,7 @@ def upgrade(settings: Settings) -> tuple[str | None, str]:
 
 def ensure_master_key(settings: Settings) -> MasterKey:
     """The master key; a new key file only where no data waits for an old one."""
-    if settings.encryption_key.get_secret_value() or settings.master_key_file.exists():
+    if settings.database.encryption_key.get_secret_value() or settings.master_key_file.exists():
         return load_master_key(settings)
     if _has_encrypted_data(settings):
         raise KeyUnavailableError(
@@ -210,7 +210,7 @@ def _check_schema(version: str | None, name: str) -> None:
 
 
 def _has_encrypted_data(settings: Settings) -> bool:
-    url = _parse(settings.url)
+    url = _parse(settings.store_url)
     if url.drivername == "sqlite" and not os.path.exists(str(url.database)):
         return False
     engine = _engine(settings)
@@ -222,7 +222,7 @@ def _has_encrypted_data(settings: Settings) -> bool:
 
 
 def _engine(settings: Settings, *, create: bool = False, wait_s: float = WAIT_S) -> Engine:
-    url = _parse(settings.url)
+    url = _parse(settings.store_url)
     options: dict[str, Any] = {"hide_parameters": True}  # parameters are what people wrote
     if url.get_backend_name() == "sqlite":
         _prepare_file(Path(str(url.database)), create)
@@ -242,13 +242,13 @@ def _parse(text_url: str) -> URL:
     try:
         url = make_url(text_url)
     except ArgumentError:
-        raise ConfigError("database_url is not a database URL", "Example: postgresql+psycopg://user@host/medloop") from None
+        raise ConfigError("database.url is not a database URL", "Example: postgresql+psycopg://user@host/medloop") from None
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername not in ("sqlite", "postgresql+psycopg"):
-        raise ConfigError(f"database_url names '{url.drivername}'", "Use sqlite:///FILE or postgresql+psycopg://user@host/name")
+        raise ConfigError(f"database.url names '{url.drivername}'", "Use sqlite:///FILE or postgresql+psycopg://user@host/name")
     if url.drivername == "sqlite" and (not url.database or url.database.startswith((":memory:", "file:"))):
-        raise ConfigError("database_url names no file", "Example: sqlite:////srv/medloop/medloop.db")
+        raise ConfigError("database.url names no file", "Example: sqlite:////srv/medloop/medloop.db")
     return url
 
 
@@ -302,7 +302,7 @@ def _explain(error: DBAPIError, name: str) -> MedloopError:
     if "malformed" in said or "not a database" in said:
         return IntegrityError(f"{name} is damaged or not a database", "Restore it from a backup")
     if name.startswith("postgresql") and (error.connection_invalidated or isinstance(error, OperationalError)):
-        return BusyError(f"{name} cannot be reached", "Check that it runs, and the host, user and password in database_url")
+        return BusyError(f"{name} cannot be reached", "Check that it runs, and the host, user and password in database.url")
     if "i/o error" in said and _is_full(name):  # SQLite says "full" of its main file only
         return _no_space(name)
     if isinstance(error, OperationalError):  # SQLite's own words, which never quote a value

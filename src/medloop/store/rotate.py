@@ -61,9 +61,9 @@ def list_keys(store: Store) -> tuple[MasterKey, list[KeyInfo]]:
 def rotate(store: Store, *, data: bool, master: bool, new_master: MasterKey | None = None, actor: str) -> Rotation:
     """Make a new data key and/or a new master key. `new_master` is one that medloop does not keep (environment)."""
     settings = store.settings
-    if master and new_master is None and settings.encryption_key.get_secret_value():
+    if master and new_master is None and settings.database.encryption_key.get_secret_value():
         raise ConfigError(
-            "The master key comes from MEDLOOP_ENCRYPTION_KEY, which medloop cannot change for you",
+            "The master key comes from MEDLOOP_DATABASE__ENCRYPTION_KEY, which medloop cannot change for you",
             f"Make a new one ({MAKE_ONE}), put it in another variable and name that with --new-key-env",
         )
     with store.write() as conn:

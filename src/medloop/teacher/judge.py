@@ -155,7 +155,7 @@ async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: 
     usual = cache.usual_fingerprint(config.model, template.version)
     teacher = Teacher(config, key, log=log.put, spent_today=usage.spent_today(files.logs), fingerprint=usual)
     if config.needs_key and not key:
-        teacher.over = Failure("no_key", "set DEEPSEEK_API_KEY or MEDLOOP_TEACHER_KEY")
+        teacher.over = Failure("no_key", "set DEEPSEEK_API_KEY or MEDLOOP_TEACHER__KEY")
     work = _Work([*items, *_null_items(len(items), config)], cache, template, config, teacher, progress, fresh)
     try:
         async with teacher:

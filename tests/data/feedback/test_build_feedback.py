@@ -333,11 +333,13 @@ def run(home: Path, *words: object) -> str:
 def test_build_and_prepare_preferences_on_the_command_line(settings, tmp_path: Path) -> None:
     with open_store(settings) as store:
         crud.add(store, [vote(n, f"rest {n}", f"run {n}", "a") for n in range(10)], actor="test")
-    flags = ["--set", f"database_url={settings.url}"]
+    flags = ["--set", f"database.url={settings.store_url}"]
     said_ = run(settings.home, *flags, "data", "build", "--name", "week1")
     assert "10  preferences.jsonl" in said_ and "From 10 of 10 records, 10 of them new." in said_
     output = tmp_path / "preferences.jsonl"
-    assert "10 pairs" in run(settings.home, "data", "prepare-preferences", "--feedback-db", settings.url, "--output", output)
+    assert "10 pairs" in run(
+        settings.home, "data", "prepare-preferences", "--feedback-db", settings.store_url, "--output", output
+    )
     assert output.read_bytes() == (settings.home / "data/feedback/week1/preferences.jsonl").read_bytes()
     assert {row["metadata"]["split"] for row in jsonl.read(output)} == {"train", "test"}
 
@@ -345,7 +347,7 @@ def test_build_and_prepare_preferences_on_the_command_line(settings, tmp_path: P
 @pytest.mark.parametrize(("words", "message"), [
     (["build", "--name", "../x"], "name is '../x'"),
     (["build", "--test-share", "0.9"], "test_share is 0.9"),
-    (["prepare-preferences", "--feedback-db", "mysql://x", "--output", "p.jsonl"], "database_url names 'mysql'"),
+    (["prepare-preferences", "--feedback-db", "mysql://x", "--output", "p.jsonl"], "database.url names 'mysql'"),
     (["prepare-preferences", "--feedback-db", "sqlite:////nowhere/x.db", "--output", "p.jsonl"], "no medloop store"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(sqlite_settings, words: list[str], message: str) -> None:

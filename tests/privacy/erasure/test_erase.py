@@ -398,7 +398,7 @@ def test_the_command_prints_the_proof_without_a_word_of_it(settings) -> None:
         "--home",
         str(settings.home),
         "--set",
-        f"database_url={settings.url}",
+        f"database.url={settings.store_url}",
         "erase",
         "--subject",
         WHO,

@@ -252,7 +252,7 @@ def _place(request: Request, caller: Caller) -> AbstractContextManager[None]:
     """For the dataset that is queued inside; 429 when too many wait. An erasure is a duty: it is neither counted nor refused."""
     settings = store_of(request).settings
     waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits and row.stage == "BUILD")  # noqa: E731
-    return one_more(caller.user_id, waiting, each=settings.jobs_waiting_each, in_all=settings.jobs_waiting)
+    return one_more(caller.user_id, waiting, each=settings.jobs.max_waiting_per_user, in_all=settings.jobs.max_waiting)
 
 
 def _shown(one: Consent) -> ConsentAnswer:

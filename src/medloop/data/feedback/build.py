@@ -42,6 +42,7 @@ from medloop.data.prepare.collect import opening
 from medloop.data.progress import Progress, silent
 from medloop.data.text.near import Indexes, Mask, Nearness
 from medloop.errors import BusyError, InputError
+from medloop.knobs import RUN_NAME
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
 from medloop.store.db import Store
@@ -51,7 +52,6 @@ from medloop.store.records import crud, erasing, lineage
 
 HELD_OUT: tuple[Split, ...] = ("dev", "test", "gold", "red")
 WAIT_S = 120.0  # for an erasure that is under way when a dataset is ready
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 class FeedbackConfig(BaseModel):
@@ -59,7 +59,7 @@ class FeedbackConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    name: str = Field("feedback", pattern=NAME, description="Name of the dataset, under data/feedback.")
+    name: str = Field("feedback", pattern=RUN_NAME, description="Name of the dataset, under data/feedback.")
     test_share: float = Field(
         0.2, ge=0, le=0.5, description="Share of the questions that is held out; near-copies stay together."
     )

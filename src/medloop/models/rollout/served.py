@@ -145,7 +145,7 @@ class ServedSampler:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _Away(f"cannot be reached ({type(error).__name__})") from None
         if said.status_code in (401, 403):
-            raise ConfigError(f"The rollout server {self.url} does not accept the key", "Set rollout_key (MEDLOOP_ROLLOUT_KEY)")
+            raise ConfigError(f"The rollout server {self.url} does not accept the key", "Set rollout.key (MEDLOOP_ROLLOUT__KEY)")
         if said.status_code >= 500:
             raise _Away(f"answers with status {said.status_code}")
         return said

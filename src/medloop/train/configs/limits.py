@@ -2,5 +2,4 @@
 
 from __future__ import annotations
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"  # of a run and its result
 SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at ten to a hundred times the usual rate

@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from medloop.train.configs.limits import NAME, SMALL_MODEL
+from medloop.knobs import RUN_NAME
+from medloop.train.configs.limits import SMALL_MODEL
 
 DPOLoss = Literal["sigmoid", "robust", "ipo", "hinge", "exo_pair", "sigmoid_norm", "apo_zero", "apo_down", "bco_pair", "nca_pair"]
 
@@ -17,7 +18,7 @@ class PreferenceConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     small_rate: ClassVar[float] = 3e-4  # for small models; DPO at 1e-3 made chosen answers less likely as well
 
-    name: str = Field("dpo", pattern=NAME, description="Name of the result, under models/lora.")
+    name: str = Field("dpo", pattern=RUN_NAME, description="Name of the result, under models/lora.")
     model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
     adapter: str | None = Field(
         None, description="Adapter to start from, which is the reference too; empty: a fresh one, and the base is the reference."
@@ -93,7 +94,7 @@ class DPOConfig(PreferenceConfig):
 class KTOConfig(PreferenceConfig):
     small_rate: ClassVar[float] = 1e-3
 
-    name: str = Field("kto", pattern=NAME, description="Name of the result, under models/lora.")
+    name: str = Field("kto", pattern=RUN_NAME, description="Name of the result, under models/lora.")
     data: str | None = Field(
         None,
         description="File of thumbs or pairs; empty: thumbs.jsonl in data/preferences, or else preferences.jsonl there.",

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import ModelRef
 from medloop.contracts.model import Method
-from medloop.train.configs.limits import NAME
+from medloop.knobs import RUN_NAME
 
 Aggregation = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 Scale = Literal["group", "batch", "none"]
@@ -22,7 +22,7 @@ class RLConfig(BaseModel):
     small_rate: ClassVar[float] = 2e-3  # first learning rates, below and above SMALL_MODEL parameters
     large_rate: ClassVar[float] = 2e-5
 
-    name: str = Field("round1", pattern=NAME, description="Name of the result, under models/rl.")
+    name: str = Field("round1", pattern=RUN_NAME, description="Name of the result, under models/rl.")
     model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
     adapter: str | None = Field(None, description="Adapter to start from, which is also the reference; empty: the base model.")
     prompts: str | None = Field(None, description="Questions to train on; empty means data/rl/training_prompts.jsonl.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from medloop.train.configs.limits import NAME, SMALL_MODEL
+from medloop.knobs import RUN_NAME
+from medloop.train.configs.limits import SMALL_MODEL
 
 
 class SFTConfig(BaseModel):
@@ -12,7 +13,7 @@ class SFTConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    name: str = Field("sft", pattern=NAME, description="Name of the result, under models/lora or models/full.")
+    name: str = Field("sft", pattern=RUN_NAME, description="Name of the result, under models/lora or models/full.")
     model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
     data: str | None = Field(None, description="Training file; empty means data/processed/train.jsonl.")
     dev_data: str | None = Field(

@@ -198,7 +198,7 @@ def _sampler(policy: Policy, plan: RLPlan, settings: Settings) -> Rollouts:
         return policy.sampler()
     return ServedSampler(
         config.rollout_url, policy.model, base=config.model, stop_ids=stop_ids(policy.model, policy.loaded.tokenizer),
-        folder=plan.run.folder / "rollout", key=settings.rollout_key.get_secret_value(),
+        folder=plan.run.folder / "rollout", key=settings.rollout.key.get_secret_value(),
     )  # fmt: skip
 
 
