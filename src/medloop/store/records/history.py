@@ -21,6 +21,7 @@ from medloop.contracts import AuditEvent, Correction, Feedback, Preference
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
+from medloop.store.records.lineage import select_superseded
 from medloop.store.tables import artifacts, incidents, lineage, natural_id, quarantine
 
 Kind = Literal["feedback", "preference", "correction"]
@@ -95,8 +96,7 @@ def _rows(conn: Connection, kind: Kind, user_id: str, before: datetime | None, l
 def _facts(conn: Connection, ids: list[str]) -> _Facts:
     superseded: set[str] = set()
     for kind in KINDS:
-        named = _table(kind).c.supersedes
-        superseded.update(str(one) for one in conn.execute(select(named).where(named.in_(ids))).scalars())
+        superseded.update(conn.execute(select_superseded(_table(kind)).where(_table(kind).c.supersedes.in_(ids))).scalars())
     held = conn.execute(select(quarantine.c.record_id, quarantine.c.state).where(quarantine.c.record_id.in_(ids))).all()
     opened = conn.execute(select(incidents.c.record_id, incidents.c.state).where(incidents.c.record_id.in_(ids))).all()
     query = select(lineage.c.record_id, lineage.c.dataset, artifacts.c.path)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy import Connection, Select, Table, delete, insert, select
 
 from medloop.contracts import utc_now
 from medloop.store.db import Store
@@ -74,10 +75,15 @@ def erased(store: Store) -> set[str]:
 
 
 def superseded(store: Store, table: Table) -> set[str]:
-    """The ids of records of a table that a newer one took the place of; one that came back after its erasure takes nobody's."""
-    alive = table.c[natural_id(table)].not_in(select(tombstones.c.record_id))
+    """The ids of records of a table that a newer record replaces."""
     with store.read() as conn:
-        return set(conn.execute(select(table.c.supersedes).where(table.c.supersedes.is_not(None), alive)).scalars())
+        return set(conn.execute(select_superseded(table)).scalars())
+
+
+def select_superseded(table: Table) -> Select[Any]:
+    """A record that came back after its erasure replaces none."""
+    alive = table.c[natural_id(table)].not_in(select(tombstones.c.record_id))
+    return select(table.c.supersedes).where(table.c.supersedes.is_not(None), alive)
 
 
 def chunks(values: Iterable[str]) -> Iterator[list[str]]:

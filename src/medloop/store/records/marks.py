@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Row, Table, case, func, select
 
 from medloop.contracts.polarity import REASONS_TO_REVIEW
 from medloop.store.db import Store
+from medloop.store.records.lineage import superseded
 from medloop.store.records.polarity_sql import polarity_column
 from medloop.store.records.quarantine import withheld
 from medloop.store.tables import (
@@ -95,7 +96,7 @@ ALWAYS = Span()
 def in_time(store: Store, *, span: Span = ALWAYS, after: dict[Kind, int] | None = None) -> Iterator[Mark]:
     """Every mark, kind by kind, in the order they came; `after` names the last row already known of each kind."""
     for kind, table in TABLES.items():
-        last, gone = (after or {}).get(kind, 0), superseded(store, kind)
+        last, gone = (after or {}).get(kind, 0), superseded(store, table)
         while True:
             query = _select(kind).where(table.c.id > last).order_by(table.c.id).limit(PAGE)
             with store.read() as conn:
@@ -108,7 +109,7 @@ def in_time(store: Store, *, span: Span = ALWAYS, after: dict[Kind, int] | None 
 
 def by_unit(store: Store, kind: Kind, *, span: Span = ALWAYS) -> Iterator[tuple[str, list[Mark]]]:
     """The marks about each answer or pair that has more than one, in bounded memory: the database does the sorting."""
-    table, gone = TABLES[kind], superseded(store, kind)
+    table, gone = TABLES[kind], superseded(store, TABLES[kind])
     unit = func.coalesce(queue_turns.c.item_id, table.c.trace_id)
     query = _from(_select(kind).where(unit.is_not(None)).order_by(unit, table.c.id), table, span)
     with store.read() as conn:
@@ -150,12 +151,6 @@ def _mark(kind: Kind, row: Row[Any]) -> Mark:
         models=(said.get("model_a"), said.get("model_b")),
         **{name: said[name] for name in names if name in said},
     )
-
-
-def superseded(store: Store, kind: Kind) -> set[str]:
-    table = TABLES[kind]
-    with store.read() as conn:
-        return set(conn.execute(select(table.c.supersedes).where(table.c.supersedes.is_not(None))).scalars())
 
 
 def busiest(store: Store, *, span: Span = ALWAYS, most: int = 500) -> list[str]:
