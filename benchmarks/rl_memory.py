@@ -26,26 +26,27 @@ from medloop.models.load import load_tokenizer
 from medloop.settings import Settings
 from medloop.testing.fakes import FakeScorer
 from medloop.train import irs, ppo
-from medloop.train.rl import state
-from medloop.train.rl.rollout import Question
+from medloop.train.rl.experience import RLPrompt
+from medloop.train.rl.plan import RLPlan
+from medloop.train.rl.state import TrainState, create_train_state
 from medloop.train.runs.run import TrainingRun
 
 
-def bench_of(folder: Path, config: Any, method: str, count: int, prompt: int) -> state.Bench:
+def train_state(folder: Path, config: Any, method: str, count: int, prompt: int) -> TrainState:
     settings = Settings(home=folder, model=config.model, device="cuda", offline=True)
     tokenizer = load_tokenizer(folder / "model")
-    asked = [
-        Question(str(n), tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), text)
+    prompts = [
+        RLPrompt(str(n), tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), text)
         for n, text in enumerate(texts(tokenizer, count, prompt))
     ]
     run = TrainingRun(
         folder / f"job-{method}", folder / f"result-{method}", {"config": config.model_dump(), "base_sha256": "", "inputs": {}}
     )
-    plan = state.RLPlan(config, run, asked, [], 0, FakeScorer(lambda sample: worth(sample.answer or "")), 0, True)
+    plan = RLPlan(config, run, prompts, [], 0, FakeScorer(lambda sample: worth(sample.answer or "")), 0, True)
     run.folder.mkdir(parents=True, exist_ok=True)
-    bench = state.set_up(plan, settings, with_values=method == "ppo")
-    bench.sampler.stops = bench.sampler.stops[:0]
-    return bench
+    state = create_train_state(plan, settings, with_values=method == "ppo")
+    state.sampler.stops = state.sampler.stops[:0]
+    return state
 
 
 def measured(name: str, cap_gb: float, work: Any) -> dict[str, Any]:
@@ -53,14 +54,14 @@ def measured(name: str, cap_gb: float, work: Any) -> dict[str, Any]:
     torch.cuda.set_per_process_memory_fraction(cap_gb * 1e9 / torch.cuda.get_device_properties(0).total_memory)
     torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
-    bench = work()
+    state = work()
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_reserved() / 1e9
     found = {
         "cap_gb": cap_gb,
         "peak_reserved_gb": round(peak, 2),
         "seconds": round(time.perf_counter() - began, 1),
-        "micro": bench.micro,
+        "micro": state.micro_batch_size,
     }
     print(name, found, flush=True)
     return found
@@ -75,25 +76,25 @@ def main() -> None:
         make_model("qwen2.5-1.5b", folder / "model")
         shared = {"model": str(folder / "model"), "held_out_n": 0, "lora_r": 16, "lora_alpha": 32, "gradient_checkpointing": True}
 
-        def one_round(**more: Any) -> state.Bench:
+        def one_round(**more: Any) -> TrainState:
             config = irs.IRSRunConfig(
                 **shared, **more, n_iterations=1, n_questions=8, n_candidates=8, max_new_tokens=256, batch_size=8, replay=0.0
             )
-            bench = bench_of(folder, config, "irs", 8, 128)
-            bench.step = 1
-            irs._iteration(bench, [], lambda: False)
-            return bench
+            state = train_state(folder, config, "irs", 8, 128)
+            state.step = 1
+            irs._iteration(state, [], lambda: False)
+            return state
 
-        def one_step() -> state.Bench:
+        def one_step() -> TrainState:
             config = ppo.PPOConfig(
                 **shared, steps=1, prompts_per_step=4, samples=4, max_new_tokens=1920, epochs=1, minibatches=1,
                 micro_batch_size=4, rollout_batch_size=16,
             )  # fmt: skip
-            bench = bench_of(folder, config, "ppo", 4, 128)
-            bench.state["kl"] = ppo.AdaptiveKL(config.beta, config.target_kl, config.horizon).state()
-            bench.step = 1
-            ppo._step(bench)
-            return bench
+            state = train_state(folder, config, "ppo", 4, 128)
+            state.saved["kl"] = ppo.AdaptiveKL(config.beta, config.target_kl, config.horizon).state()
+            state.step = 1
+            ppo._step(state)
+            return state
 
         found = {"irs_8gb": measured("irs", 8, one_round), "ppo_24gb": measured("ppo", 24, one_step)}
         if importlib.util.find_spec("bitsandbytes"):

@@ -76,8 +76,9 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from medloop.settings import Settings
     from medloop.testing.fakes import FakeScorer
     from medloop.train import grpo
-    from medloop.train.rl import state
-    from medloop.train.rl.rollout import Question
+    from medloop.train.rl.experience import RLPrompt
+    from medloop.train.rl.plan import RLPlan
+    from medloop.train.rl.state import create_train_state
     from medloop.train.runs.run import TrainingRun
 
     settings = Settings(home=folder, model=str(folder / "model"), device=args.device, offline=True)
@@ -87,30 +88,30 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         rollout_batch_size=args.rows, learning_rate=1e-5, gradient_checkpointing=args.checkpointing,
     )  # fmt: skip
     tokenizer = load_tokenizer(folder / "model")
-    asked = [
-        Question(str(n), tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), text)
+    prompts = [
+        RLPrompt(str(n), tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), text)
         for n, text in enumerate(texts(tokenizer, args.rows // args.group * (args.steps + 1), args.prompt))
     ]
     scorer = FakeScorer(lambda sample: worth(sample.answer or ""))
     run = TrainingRun(folder / "job", folder / "result", {"config": config.model_dump(), "base_sha256": "", "inputs": {}})
-    plan = state.RLPlan(config, run, asked, [], 0, scorer, 0, True)
+    plan = RLPlan(config, run, prompts, [], 0, scorer, 0, True)
     with run.only_process():
-        bench = state.set_up(plan, settings)
-        bench.sampler.stops = bench.sampler.stops[:0]  # every answer has its full length
+        state = create_train_state(plan, settings)
+        state.sampler.stops = state.sampler.stops[:0]  # every answer has its full length
         marks: list[tuple[str, float]] = []
-        bench.watch = lambda tick: marks.append((tick.phase, time.perf_counter()))
+        state.watch = lambda tick: marks.append((tick.phase, time.perf_counter()))
         steps = []
         for step in range(1, args.steps + 2):
-            bench.step = step
+            state.step = step
             marks.clear()
             began, cpu = time.perf_counter(), time.process_time()
-            grpo._step(bench)
+            grpo._step(state)
             if args.device == "cuda":
                 torch.cuda.synchronize()
             steps.append(_split(began, marks, time.process_time() - cpu))
             if step == 1 and args.device == "cuda":
                 torch.cuda.reset_peak_memory_stats()
-    return {"steps": steps[1:], "first_step": steps[0], "peak_gb": peak(args.device), "way": bench.sampler.way}
+    return {"steps": steps[1:], "first_step": steps[0], "peak_gb": peak(args.device), "way": state.sampler.way}
 
 
 def _split(began: float, marks: list[tuple[str, float]], cpu: float) -> dict[str, float]:

@@ -80,12 +80,12 @@ def test_a_setting_that_does_not_exist_any_more_fails_the_job_with_its_name(sett
 
 
 def test_an_error_of_our_own_never_quotes_what_it_met(settings, monkeypatch):
-    from medloop.train.rl import state
+    from medloop.train import grpo
 
     def broken(*_, **__):
         raise KeyError("the patient Li Wei")
 
-    monkeypatch.setattr(state, "set_up", broken)
+    monkeypatch.setattr(grpo, "create_train_state", broken)
     job_id = submit(settings)
     found = worker.work(job_id, settings)
     folder = queue.folder_of(job_id, settings)

@@ -10,32 +10,33 @@ from safetensors.torch import load_file
 
 from medloop.contracts import ModelRef, Reward, Sample
 from medloop.models.load import load
-from medloop.models.rollout.sampler import Sampled, Sampler, stop_ids
+from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
 from medloop.testing.fakes import FakeScorer
 from medloop.train import irs
 from medloop.train.irs import IRSRunConfig, select
-from medloop.train.rl import state
-from medloop.train.rl.rollout import Experience, Question, read_questions
+from medloop.train.rl.experience import Experience, RLPrompt, read_prompts
+from medloop.train.rl.plan import find_run, make_plan
+from medloop.train.rl.state import TrainState, create_train_state
 
 SMALL = {"max_new_tokens": 12, "held_out_n": 6, "lora_r": 4, "learning_rate": 0.02, "n_candidates": 4, "batch_size": 8}
 
 
 def answers(*groups: list[tuple[str, float | None]]) -> Experience:
     """One group of (text, reward) per question."""
-    questions = [Question(f"q{n}", (1,), "?") for n, group in enumerate(groups) for _ in group]
+    prompts = [RLPrompt(f"q{n}", (1,), "?") for n, group in enumerate(groups) for _ in group]
     texts = [text for group in groups for text, _ in group]
     rewards = [
         Reward(value=value, version="1", reason=None if value is not None else "down", parts=(), weights={})
         for group in groups
         for _, value in group
     ]
-    rows = [Sampled((1,), tuple(range(2, 3 + len(text))), (0.0,) * (len(text) + 1), True, "") for text in texts]
-    return Experience(questions, rows, texts, rewards)
+    rollouts = [Rollout((1,), tuple(range(2, 3 + len(text))), (0.0,) * (len(text) + 1), True, "") for text in texts]
+    return Experience(prompts, rollouts, texts, rewards)
 
 
 def kept(found: Experience, **more: Any) -> list[str]:
     chosen = select(found, IRSRunConfig(**{"threshold": 0.5, "all_pass_share": 1.0, **more}))
-    return [found.texts[at] for at in chosen.kept]
+    return [found.texts[at] for at in chosen.rows]
 
 
 def test_an_answer_must_pass_the_threshold_and_be_among_the_best_of_its_question() -> None:
@@ -46,14 +47,14 @@ def test_an_answer_must_pass_the_threshold_and_be_among_the_best_of_its_question
 
 def test_without_a_threshold_it_is_the_mean_of_the_round() -> None:
     chosen = select(answers([("a", 1.0), ("b", 0.0)], [("c", 0.6), ("d", None)]), IRSRunConfig(threshold=None))
-    assert chosen.threshold == pytest.approx(1.6 / 3, abs=1e-6) and chosen.kept == [0, 2]
+    assert chosen.threshold == pytest.approx(1.6 / 3, abs=1e-6) and chosen.rows == [0, 2]
 
 
 def test_copies_count_once_and_are_counted() -> None:
     found = answers([("same", 0.9), (" same\n", 0.9), ("other", 0.8), ("bad", 0.0)])
     assert len(kept(found, top_k=3)) == 2
     chosen = select(found, IRSRunConfig(threshold=0.5))
-    assert (chosen.copies, chosen.below) == (1, 1)
+    assert (chosen.duplicates, chosen.below) == (1, 1)
 
 
 def test_a_missing_reward_is_never_chosen() -> None:
@@ -64,8 +65,8 @@ def test_questions_whose_answers_all_pass_are_capped_and_counted() -> None:
     easy = [[(f"e{n}{m}", 0.9) for m in range(2)] for n in range(4)]
     found = answers(*easy, [("h", 0.9), ("low", 0.1)], [("k", 0.9), ("low", 0.0)])
     chosen = select(found, IRSRunConfig(threshold=0.5, top_k=1, all_pass_share=0.5))
-    assert len(chosen.kept) == 4 and chosen.capped == 2
-    assert {"h", "k"} <= {found.texts[at] for at in chosen.kept}
+    assert len(chosen.rows) == 4 and chosen.capped == 2
+    assert {"h", "k"} <= {found.texts[at] for at in chosen.rows}
 
 
 def test_of_equal_answers_the_shorter_is_the_better() -> None:
@@ -81,7 +82,7 @@ def run(settings: Any, worth: Any = letters, **more: Any) -> Any:
     files = {"prompts": "data/processed/train.jsonl", "held_out": "data/processed/dev.jsonl"}
     config = IRSRunConfig(**{"model": settings.model, "name": "r", "n_questions": 8, **SMALL, **files, **more})
     scorer = FakeScorer(worth)
-    plan = state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer)
+    plan = make_plan(config, settings, find_run(config, settings, scorer=scorer), scorer=scorer)
     return irs.run(plan, settings)
 
 
@@ -110,8 +111,8 @@ def test_a_kept_answer_can_be_made_again_from_what_is_written_beside_it(settings
         {"iter", "prompt_id", "reward", "parts", "reward_version", "model", "stream"} <= row.keys() for row in rows
     )
     loaded = load(ModelRef(base=settings.model), settings)
-    asked = read_questions(settings.home / "data/processed/train.jsonl", loaded.tokenizer, max_tokens=256).questions
-    ids = {question.id: question.ids for question in asked}
+    prompts = read_prompts(settings.home / "data/processed/train.jsonl", loaded.tokenizer, max_tokens=256).prompts
+    ids = {prompt.id: prompt.token_ids for prompt in prompts}
     sampler = Sampler(loaded.model, stop_ids=stop_ids(loaded.model, loaded.tokenizer), pad_id=loaded.tokenizer.pad_token_id)
     again = sampler([ids[row["prompt_id"]] for row in rows], [row["stream"] for row in rows], max_new_tokens=12)
     bare = [loaded.tokenizer.decode([t for t in said.tokens if t < 256]) for said in again]
@@ -123,9 +124,9 @@ def test_a_kept_answer_can_be_made_again_from_what_is_written_beside_it(settings
 def test_old_records_are_the_wanted_share_of_what_is_trained_on(
     settings: Any, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[list[Sampled]] = []
+    seen: list[list[Rollout]] = []
     real = irs._fine_tune
-    monkeypatch.setattr(irs, "_fine_tune", lambda bench, rows, stop: (seen.append(rows), real(bench, rows, stop)))
+    monkeypatch.setattr(irs, "_fine_tune", lambda state, rows, stop: (seen.append(rows), real(state, rows, stop)))
     run(settings, n_iterations=2, replay=share)
     asked = {tuple(row.prompt) for row in seen[0]}
     assert len(seen) == 2 and asked
@@ -159,14 +160,15 @@ def test_the_optimizer_is_the_one_that_others_reproduced(settings: Any, monkeypa
     files = {"prompts": "data/processed/train.jsonl", "held_out_n": 0, "model": settings.model, "max_new_tokens": 8}
     config = grpo.GRPOConfig(**files, steps=4, prompts_per_step=2, samples=2, learning_rate=0.02, lora_r=4, max_grad_norm=0.3)
     scorer = FakeScorer(letters)
-    made = state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer)
-    benches: list[state.Bench] = []
-    real_set_up = state.set_up
-    monkeypatch.setattr(state, "set_up", lambda *given, **more: benches.append(real_set_up(*given, **more)) or benches[0])
+    made = make_plan(config, settings, find_run(config, settings, scorer=scorer), scorer=scorer)
+    states: list[TrainState] = []
+    monkeypatch.setattr(
+        grpo, "create_train_state", lambda *given, **more: states.append(create_train_state(*given, **more)) or states[0]
+    )
     grpo.run(made, settings)
-    [bench] = benches
-    assert bench.optimizer.defaults["eps"] == 1e-5 and bench.optimizer.defaults["weight_decay"] == 0.0
+    [state] = states
+    assert state.optimizer.defaults["eps"] == 1e-5 and state.optimizer.defaults["weight_decay"] == 0.0
     assert set(norms) == {0.3}
     rates = [json.loads(line) for line in (settings.home / "models/rl/round1/metrics.jsonl").read_text().splitlines()]
     assert [row["extra"]["rate"] for row in rates if "rate" in row.get("extra", {})] == pytest.approx([0.02, 0.015, 0.01, 0.005])
-    assert all(p.dtype == torch.float32 for p in bench.policy.trained().values())
+    assert all(p.dtype == torch.float32 for p in state.policy.trained().values())

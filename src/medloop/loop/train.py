@@ -106,11 +106,12 @@ def _load_preference(config: DPOConfig | KTOConfig, settings: Settings) -> Train
 def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     """RL methods are handed their reward, and the panel that looks for a hacked one."""
     from medloop.train import grpo, irs, ppo  # torch
-    from medloop.train.rl import cost, state
+    from medloop.train.rl.cost import cost
+    from medloop.train.rl.plan import find_run, make_plan
 
     scorer = _scorer(config, settings)
-    find, plan = partial(state.find_run, scorer=scorer), partial(state.plan, scorer=scorer, audit=rl_audit(config.seed))
-    return Trainer(find, plan, cost.cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
+    find, plan = partial(find_run, scorer=scorer), partial(make_plan, scorer=scorer, audit=rl_audit(config.seed))
+    return Trainer(find, plan, cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
 
 
 def _scorer(config: RLConfig, settings: Settings) -> Scorer:

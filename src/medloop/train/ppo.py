@@ -1,14 +1,14 @@
-"""PPO: every token gets a reward (its KL to the reference, and the score at the end), a critic says what was to be expected.
+"""PPO: every token gets a reward (its KL to the reference, and the score at the end); a critic predicts what is to come.
 
     config = PPOConfig(adapter="sft", steps=40)
-    plan = state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer)
+    plan = make_plan(config, settings, find_run(config, settings, scorer=scorer), scorer=scorer)
     card = ppo.run(plan, settings)
 
 https://arxiv.org/abs/1707.06347, with what made it work for language: KL inside the reward with a weight that steers to a target
 (https://arxiv.org/abs/1909.08593), GAE, whitened advantages, clipped values, and an early end of the epoch when the policy has
 moved far from the one that was sampled. Policy and critic share the base; the reference is a frozen adapter on it.
 
-In: questions, a policy to start from, a scorer. Out: `models/rl/NAME`, whole or not at all. It leaves out several GPUs.
+In: prompts, a policy to start from, a scorer. Out: `models/rl/NAME`, whole or not at all. It leaves out several GPUs.
 """
 
 from __future__ import annotations
@@ -23,25 +23,44 @@ from torch import Tensor
 from medloop.contracts import TrainingCard
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import PPOConfig as PPOConfig
-from medloop.train.rl import maths, result, state
+from medloop.train.rl import maths
+from medloop.train.rl.experience import Experience
+from medloop.train.rl.held_out import check_held_out, finish_step
 from medloop.train.rl.maths import AdaptiveKL, PolicyStats, Window
+from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
-from medloop.train.rl.rollout import Experience
-from medloop.train.rl.state import Bench, RLPlan
+from medloop.train.rl.result import publish_result
+from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, mean_drift, prompts_of_step
+from medloop.train.rl.state import TrainState, create_train_state
+from medloop.train.rl.step import (
+    compute_logprobs,
+    log_step,
+    optimizer_step,
+    set_learning_rate,
+    shuffled_minibatches,
+    try_step,
+)
 from medloop.train.runs.progress import OnProgress, ignore_progress
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """What a batch of answers teaches, all (N, C): the old log-probabilities and values, advantages and returns, and the mask."""
+class PPOBatch:
+    """What the updates on a batch of answers need; all tensors are (N, C)."""
 
-    old: Tensor
-    values: Tensor
+    old_logprobs: Tensor
+    old_values: Tensor
     advantages: Tensor
     returns: Tensor
     mask: Tensor
     weights: Tensor | None  # of samples from a server
     kl: float  # to the reference, nats per answer
+
+    def select(self, rows: list[int], columns: int) -> PPOBatch:
+        """Some answers, without the columns that none of them reaches."""
+        tensors = (self.old_logprobs, self.old_values, self.advantages, self.returns, self.mask)
+        old_logprobs, old_values, advantages, returns, mask = (tensor[rows, :columns] for tensor in tensors)
+        weights = None if self.weights is None else self.weights[rows, :columns]
+        return PPOBatch(old_logprobs, old_values, advantages, returns, mask, weights, self.kl)
 
 
 def run(
@@ -53,104 +72,103 @@ def run(
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.run.only_process():
-        bench = state.set_up(plan, settings, with_values=True, on_progress=on_progress)
-        bench.state.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())
-        state.check_held_out(bench, first=True)
-        for step in range(bench.step + 1, plan.config.steps + 1):
-            bench.step = step
-            state.guarded(bench, lambda: _step(bench))
-            state.after_step(bench, should_stop)
-        card = result.finish(bench)
-    return card
+        state = create_train_state(plan, settings, with_values=True, on_progress=on_progress)
+        check_rollout_server(state)
+        state.saved.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())
+        check_held_out(state, first=True)
+        for step in range(state.step + 1, plan.config.steps + 1):
+            state.step = step
+            try_step(state, lambda: _step(state))
+            finish_step(state, should_stop)
+        return publish_result(state)
 
 
-def _step(bench: Bench) -> None:
-    """Ask, score, look back, learn, and steer the weight of the KL."""
-    config, controller = bench.plan.config, AdaptiveKL(**bench.state["kl"])
-    rate = state.set_rate(bench)
-    questions = state.questions_of(bench, bench.step, config.prompts_per_step)
-    found = state.ask(bench, questions, config.samples, f"{config.seed}:{bench.step}")
-    lesson = _look_back(bench, found, controller.beta)
-    stats = _learn(bench, found, lesson)
-    bench.sampler.refresh()
-    answers = int(lesson.mask.any(1).sum())
-    bench.state["kl"] = controller.after(lesson.kl, answers).state()
-    explained = maths.explained_variance(lesson.values, lesson.returns, lesson.mask)
-    state.report_step(
-        bench, found, rate=rate, **stats, kl=lesson.kl, beta=controller.beta, explained_variance=explained,
-        drift=state.mean_drift(found, lesson.old),
+def _step(state: TrainState) -> None:
+    """Sample, score, compute advantages, optimise, and adapt the weight of the KL."""
+    config, controller = state.plan.config, AdaptiveKL(**state.saved["kl"])
+    rate = set_learning_rate(state, (state.step - 1) / config.steps)
+    prompts = prompts_of_step(state, config.prompts_per_step)
+    experience = collect_rollouts(state, prompts, config.samples, f"{config.seed}:{state.step}")
+    batch = compute_advantages(state, experience, controller.beta)
+    stats = optimise_policy(state, experience, batch)
+    state.sampler.refresh()
+    answers = int(batch.mask.any(1).sum())
+    state.saved["kl"] = controller.after(batch.kl, answers).state()
+    explained = maths.explained_variance(batch.old_values, batch.returns, batch.mask)
+    log_step(
+        state, experience, rate=rate, **stats, kl=batch.kl, beta=controller.beta, explained_variance=explained,
+        drift=mean_drift(experience, batch.old_logprobs),
     )  # fmt: skip
 
 
-def _look_back(bench: Bench, found: Experience, beta: float) -> Lesson:
-    """What the policy and the critic thought while answering, and what came of it."""
-    config, device = bench.plan.config, bench.policy.device
-    then = state.score_all(bench, found, values=True)
-    with bench.policy.reference():
-        reference = state.score_all(bench, found).logprobs
-    scores, present = (tensor.to(device) for tensor in found.values())
-    ended = torch.tensor([row.ended for row in found.rows], device=device)
-    worth = maths.token_rewards(
-        scores, then.logprobs, reference, state.answer_mask(found, device), present=present, ended=ended, beta=beta,
-        missing_eos_penalty=config.cut_penalty,
+def compute_advantages(state: TrainState, experience: Experience, beta: float) -> PPOBatch:
+    """Log-probabilities and values while answering, the rewards of each token, and the advantages they give."""
+    config, device = state.plan.config, state.policy.device
+    old = compute_logprobs(state, experience, values=True)
+    with state.policy.reference():
+        reference = compute_logprobs(state, experience).logprobs
+    scores, present = (tensor.to(device) for tensor in experience.reward_tensor())
+    token_rewards = maths.token_rewards(
+        scores, old.logprobs, reference, experience.completion_mask(device), present=present, ended=experience.ended(device),
+        beta=beta, missing_eos_penalty=config.cut_penalty,
     )  # fmt: skip
-    assert then.values is not None
-    advantages, returns = maths.gae(worth.rewards, then.values, worth.mask, gamma=config.gamma, lam=config.lam)
-    answers = max(int(worth.mask.any(1).sum()), 1)
-    kl = float(worth.kl.sum()) / answers
-    sampled = found.sampled(device)
-    weights = maths.rollout_weights(then.logprobs, sampled, worth.mask, config.rollout_cap) if config.rollout_url else None
-    return Lesson(then.logprobs, then.values, maths.whiten(advantages, worth.mask), returns, worth.mask, weights, kl)
+    assert old.values is not None
+    mask = token_rewards.mask
+    advantages, returns = maths.gae(token_rewards.rewards, old.values, mask, gamma=config.gamma, lam=config.lam)
+    kl = float(token_rewards.kl.sum()) / max(int(mask.any(1).sum()), 1)
+    sampled = experience.sampled_logprobs(device)
+    weights = maths.rollout_weights(old.logprobs, sampled, mask, config.rollout_cap) if config.rollout_url else None
+    return PPOBatch(old.logprobs, old.values, maths.whiten(advantages, mask), returns, mask, weights, kl)
 
 
-def _learn(bench: Bench, found: Experience, lesson: Lesson) -> dict[str, Any]:
-    config = bench.plan.config
-    teach = [at for at in range(len(lesson.mask)) if lesson.mask[at].any()]
+def optimise_policy(state: TrainState, experience: Experience, batch: PPOBatch) -> dict[str, Any]:
+    """The optimizer steps of one batch, and their numbers. An epoch ends early when the policy has moved far."""
+    config = state.plan.config
+    trainable = [row for row in range(len(batch.mask)) if batch.mask[row].any()]
     first: PolicyStats | None = None
     last: PolicyStats | None = None
     sums = {"entropy": 0.0, "value_loss": 0.0, "tokens": 0.0}
     losses: list[float] = []
-    early = False
+    early_stop = False
     for epoch in range(config.epochs):
-        for rows in state.shuffled(teach, config.minibatches, f"{config.seed}:{bench.step}:{epoch}"):
-            window, parts = Window.of(lesson.mask[rows], config.max_new_tokens), list[PolicyStats]()
+        for rows in shuffled_minibatches(trainable, config.minibatches, f"{config.seed}:{state.step}:{epoch}"):
+            window, parts = Window.of(batch.mask[rows], config.max_new_tokens), list[PolicyStats]()
 
-            def loss_of(part: list[int], batch: Batch, window: Window = window, parts: list[PolicyStats] = parts) -> Tensor:
-                columns = batch.mask.shape[1]
-                seen, before = lesson.mask[part, :columns], lesson.old[part, :columns]
-                scored = bench.policy.score(
-                    batch, temperature=config.temperature, entropy="gradient" if config.entropy_weight else "value", values=True
-                )
-                per_token, stats = maths.policy_losses(
-                    scored.logprobs, before, lesson.advantages[part, :columns], seen, clip_low=config.clip,
-                    dual_clip=config.dual_clip,
-                    weights=None if lesson.weights is None else lesson.weights[part, :columns],
+            def compute_loss(
+                part: list[int], micro_batch: Batch, window: Window = window, parts: list[PolicyStats] = parts
+            ) -> Tensor:
+                old = batch.select(part, micro_batch.mask.shape[1])
+                output = state.policy.forward(
+                    micro_batch, temperature=config.temperature, entropy="gradient" if config.entropy_weight else "value",
+                    values=True,
                 )  # fmt: skip
-                assert scored.values is not None and scored.entropy is not None
-                critic = maths.value_losses(
-                    scored.values, lesson.values[part, :columns], lesson.returns[part, :columns], seen, clip=config.value_clip
-                )
-                entropy = torch.where(seen, scored.entropy, 0.0)
+                policy_losses, stats = maths.policy_losses(
+                    output.logprobs, old.old_logprobs, old.advantages, old.mask, clip_low=config.clip,
+                    dual_clip=config.dual_clip, weights=old.weights,
+                )  # fmt: skip
+                assert output.values is not None and output.entropy is not None
+                value_losses = maths.value_losses(output.values, old.old_values, old.returns, old.mask, clip=config.value_clip)
+                entropy = torch.where(old.mask, output.entropy, 0.0)
                 parts.append(stats)
                 sums["entropy"] += float(entropy.detach().sum())
-                sums["value_loss"] += float(critic.detach().sum())
-                sums["tokens"] += float(seen.sum())
-                whole = per_token + config.value_weight * critic - config.entropy_weight * entropy
-                return maths.aggregate(whole, seen, window, "dapo")
+                sums["value_loss"] += float(value_losses.detach().sum())
+                sums["tokens"] += float(old.mask.sum())
+                per_token = policy_losses + config.value_weight * value_losses - config.entropy_weight * entropy
+                return maths.aggregate(per_token, old.mask, window, "dapo")
 
-            losses.append(state.optimise(bench, rows, found, loss_of))
-            bench.phase("TRAINING", len(losses), config.epochs * config.minibatches)
+            losses.append(optimizer_step(state, rows, experience, compute_loss))
+            state.phase("TRAINING", len(losses), config.epochs * config.minibatches)
             last = sum(parts[1:], parts[0])
             first = first or last
-            early = maths.should_stop(last.means()["approx_kl"], config.step_kl)
-            if early:
+            early_stop = maths.should_stop(last.means()["approx_kl"], config.step_kl)
+            if early_stop:
                 break
-        if early:
+        if early_stop:
             break
     if first is None or last is None:
         return {"loss": 0.0}
     tokens = max(sums["tokens"], 1.0)
     return {
         "loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, "value_loss": sums["value_loss"] / tokens,
-        **last.means(), "first_ratio": first.means()["ratio"], "updates": len(losses), "early_stop": early,
+        **last.means(), "first_ratio": first.means()["ratio"], "updates": len(losses), "early_stop": early_stop,
     }  # fmt: skip

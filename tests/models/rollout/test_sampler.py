@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, MistralConfig, Pretra
 
 from medloop.errors import ModelError, ResultError
 from medloop.models.rollout import decode
-from medloop.models.rollout.sampler import Sampled, Sampler
+from medloop.models.rollout.sampler import Rollout, Sampler
 from medloop.testing.models import tiny_model
 
 SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -50,19 +50,19 @@ def stir(model: Any, seed: int = 1) -> None:
 
 def sample(
     model: Any, *, stops: tuple[int, ...] = (), plain: bool = False, n: int = 12, temperature: float = 1.0, **kw: Any
-) -> list[Sampled]:
+) -> list[Rollout]:
     sampler = Sampler(model, stop_ids=stops, pad_id=0, plain=plain)
     return sampler(PROMPTS, STREAMS, max_new_tokens=n, temperature=temperature, **kw)
 
 
-def close(one: list[Sampled], two: list[Sampled], within: float = 1e-4) -> bool:
+def close(one: list[Rollout], two: list[Rollout], within: float = 1e-4) -> bool:
     return [row.tokens for row in one] == [row.tokens for row in two] and all(
         abs(a - b) < within for x, y in zip(one, two, strict=True) for a, b in zip(x.logprobs, y.logprobs, strict=True)
     )
 
 
 @torch.no_grad()
-def forward_logprobs(model: Any, row: Sampled, temperature: float) -> torch.Tensor:
+def forward_logprobs(model: Any, row: Rollout, temperature: float) -> torch.Tensor:
     """What a trainer would compute: one row, no padding, no cache."""
     ids = torch.tensor([[*row.prompt, *row.tokens]])
     logits = model(input_ids=ids).logits[0, len(row.prompt) - 1 : -1].float() / temperature

@@ -11,15 +11,15 @@ from transformers import CohereConfig, GPT2Config
 from medloop.contracts import ModelRef
 from medloop.loop.train import STAGES, run_stage
 from medloop.models.load import load
-from medloop.models.rollout.sampler import Sampled
+from medloop.models.rollout.sampler import Rollout
 from medloop.testing.models import tiny_model
 from medloop.train.rl.policy import Policy, collate, open_policy
 from medloop.train.sft import SFTConfig
 
 ROWS = [
-    Sampled((5, 6, 7), (8, 9, 10, 11), (0.0,) * 4, True, "a"),
-    Sampled((9,) * 12, (3, 4), (0.0,) * 2, True, "b"),
-    Sampled((40, 41), (1, 2, 3, 4, 5, 6, 7), (0.0,) * 7, False, "c"),
+    Rollout((5, 6, 7), (8, 9, 10, 11), (0.0,) * 4, True, "a"),
+    Rollout((9,) * 12, (3, 4), (0.0,) * 2, True, "b"),
+    Rollout((40, 41), (1, 2, 3, 4, 5, 6, 7), (0.0,) * 7, False, "c"),
 ]
 
 
@@ -30,13 +30,13 @@ def test_a_base_in_four_bits_samples_what_it_scores_and_learns(taught: Any) -> N
     assert "Linear4bit" in str(policy.model)
     drawn = policy.sampler()([row.prompt for row in ROWS], ["a", "b", "c"], max_new_tokens=9, temperature=0.7)
     batch = collate(drawn, policy.pad_id, policy.device)
-    found = policy.score(batch, temperature=0.7).logprobs
+    found = policy.forward(batch, temperature=0.7).logprobs
     for row, own in zip(drawn, found, strict=True):
         assert own[: len(row.tokens)].tolist() == pytest.approx(row.logprobs, abs=1e-4)
     found.sum().backward()
     assert all(p.grad is not None and bool(p.grad.any()) for name, p in policy.trained().items() if "lora_A" in name)
     with policy.reference():
-        assert torch.allclose(policy.score(batch, temperature=0.7).logprobs, found.detach())
+        assert torch.allclose(policy.forward(batch, temperature=0.7).logprobs, found.detach())
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +51,18 @@ def opened(settings: Any, adapter: str | None = "sft", **more: Any) -> Policy:
     return open_policy(ModelRef(base=settings.model, adapter=adapter), settings, **more)
 
 
-def logprobs(policy: Policy, rows: list[Sampled] = ROWS, temperature: float = 0.7) -> torch.Tensor:
+def logprobs(policy: Policy, rows: list[Rollout] = ROWS, temperature: float = 0.7) -> torch.Tensor:
     with torch.no_grad():
-        return policy.score(collate(rows, policy.pad_id, policy.device), temperature=temperature).logprobs
+        return policy.forward(collate(rows, policy.pad_id, policy.device), temperature=temperature).logprobs
 
 
 def learn(policy: Policy, steps: int = 3) -> None:
     optimizer = torch.optim.AdamW(policy.trained().values(), lr=0.05)
     for _ in range(steps):
         optimizer.zero_grad()
-        scored = policy.score(collate(ROWS, policy.pad_id, policy.device), temperature=1.0, values=policy.value_head is not None)
+        scored = policy.forward(
+            collate(ROWS, policy.pad_id, policy.device), temperature=1.0, values=policy.value_head is not None
+        )
         (-scored.logprobs.sum() + (0 if scored.values is None else (scored.values - 1).square().sum())).backward()
         optimizer.step()
 
@@ -141,7 +143,7 @@ def test_under_five_percent_of_the_embedded_model_learns(taught: Any) -> None:
 
 def test_the_critic_starts_at_zero_and_is_float32(taught: Any) -> None:
     policy = opened(taught, with_values=True)
-    values = policy.score(collate(ROWS, policy.pad_id, policy.device), temperature=1.0, values=True).values
+    values = policy.forward(collate(ROWS, policy.pad_id, policy.device), temperature=1.0, values=True).values
     assert values is not None and bool((values == 0).all()) and policy.value_head is not None
     assert policy.value_head.weight.dtype == torch.float32
 
@@ -159,7 +161,7 @@ def test_dropout_is_off_also_while_learning(taught: Any, tmp_path: Path, checkpo
     folder = tiny_model(tmp_path / "m", config=config)
     policy = open_policy(ModelRef(base=str(folder)), taught, gradient_checkpointing=checkpointing)
     batch = collate(ROWS, policy.pad_id, policy.device)
-    first, second = (policy.score(batch, temperature=1.0).logprobs for _ in range(2))
+    first, second = (policy.forward(batch, temperature=1.0).logprobs for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -167,6 +169,6 @@ def test_gradient_checkpointing_changes_no_gradient(taught: Any) -> None:
     grads = []
     for checkpointing in (False, True):
         policy = opened(taught, gradient_checkpointing=checkpointing)
-        policy.score(collate(ROWS, policy.pad_id, policy.device), temperature=1.0).logprobs.sum().backward()
+        policy.forward(collate(ROWS, policy.pad_id, policy.device), temperature=1.0).logprobs.sum().backward()
         grads.append({name: p.grad for name, p in policy.trained().items()})
     assert all(torch.allclose(grads[0][name], grads[1][name], atol=1e-6) for name in grads[0])

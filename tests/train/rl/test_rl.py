@@ -21,11 +21,15 @@ from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.fakes import FakeScorer
 from medloop.testing.rollout_server import RolloutServer
 from medloop.train import grpo, irs, ppo
-from medloop.train.rl import maths, state
+from medloop.train.configs.rl_config import RLConfig
+from medloop.train.rl import maths
+from medloop.train.rl.plan import RLPlan, find_run, make_plan
 from medloop.train.rl.policy import Policy
+from medloop.train.rl.rollout import prompts_of_step
+from medloop.train.rl.state import create_train_state
 from medloop.train.runs.progress import Progress
 
-METHODS: dict[str, tuple[Any, type[state.RLConfig], dict[str, Any]]] = {
+METHODS: dict[str, tuple[Any, type[RLConfig], dict[str, Any]]] = {
     "grpo": (grpo, grpo.GRPOConfig, {"steps": 4, "prompts_per_step": 4, "samples": 4}),
     "ppo": (ppo, ppo.PPOConfig, {"steps": 4, "prompts_per_step": 4, "samples": 4}),
     "irs": (irs, irs.IRSRunConfig, {"n_iterations": 2, "n_questions": 8, "n_candidates": 4, "batch_size": 8, "tolerance": 1.0}),
@@ -52,8 +56,8 @@ def train(settings: Any, method: str, scorer: Any = None, *, replace: bool = Fal
     return stage.run(plan, settings, **callbacks)
 
 
-def planned(config: Any, settings: Any, scorer: Any, **more: Any) -> state.RLPlan:
-    return state.plan(config, settings, state.find_run(config, settings, scorer=scorer), scorer=scorer, **more)
+def planned(config: Any, settings: Any, scorer: Any, **more: Any) -> RLPlan:
+    return make_plan(config, settings, find_run(config, settings, scorer=scorer), scorer=scorer, **more)
 
 
 def lines(settings: Any, method: str) -> list[dict[str, Any]]:
@@ -113,11 +117,11 @@ def test_stopped_and_continued_it_ends_with_the_same_bytes(settings: Any, untouc
 def test_a_finished_run_is_not_repeated_and_another_is_refused(settings: Any, method: str) -> None:
     train(settings, method)
     scorer = FakeScorer(letters)
-    assert state.find_run(config(settings, method), settings, scorer=scorer).finished() is not None
+    assert find_run(config(settings, method), settings, scorer=scorer).finished() is not None
     with pytest.raises(ConfigError, match="temperature"):
-        state.find_run(config(settings, method, temperature=0.5), settings, scorer=scorer).finished()
+        find_run(config(settings, method, temperature=0.5), settings, scorer=scorer).finished()
     with pytest.raises(ConfigError, match="reward_version fake-1, now fake-2"):
-        state.find_run(config(settings, method), settings, scorer=FakeScorer(letters, "fake-2")).finished()
+        find_run(config(settings, method), settings, scorer=FakeScorer(letters, "fake-2")).finished()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -165,7 +169,7 @@ def test_a_broken_step_is_undone_and_counted_and_the_third_ends_the_run(
 
     monkeypatch.setattr(maths, "policy_losses", losses)
     card = train(settings, method, on_progress=on_progress)
-    assert card.metrics["broken_steps"] == 1 and bool(all(torch.isfinite(t).all() for t in weights(settings).values()))
+    assert card.metrics["skipped_steps"] == 1 and bool(all(torch.isfinite(t).all() for t in weights(settings).values()))
     broken_at = {2, 3, 4}
     with pytest.raises(ResultError, match="3 steps ended in numbers that are not finite"):
         train(settings, method, on_progress=on_progress, name="other")
@@ -177,14 +181,14 @@ def test_lack_of_memory_means_smaller_pieces_of_the_same_step(
     settings: Any, untouched: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(untouched, method, replace=True)
-    plain, room = Policy.score, 3
+    plain, room = Policy.forward, 3
 
     def poor(self: Policy, batch: Any, **kwargs: Any) -> Any:
-        if len(batch.ids) > room and len(batch.targets[0]) != 4:  # the look at one row when a policy is opened may pass
+        if len(batch.input_ids) > room and len(batch.targets[0]) != 4:  # the look at one row when a policy is opened may pass
             raise torch.OutOfMemoryError("no room")
         return plain(self, batch, **kwargs)
 
-    monkeypatch.setattr(Policy, "score", poor)
+    monkeypatch.setattr(Policy, "forward", poor)
     train(settings, method)
     for name, tensor in weights(untouched).items():
         assert torch.allclose(tensor, weights(settings)[name], atol=2e-3), name
@@ -232,16 +236,18 @@ def test_the_weight_of_the_kl_steers_to_its_target(settings: Any, target: float,
 def test_held_out_questions_are_never_trained_on(settings: Any) -> None:
     both = config(settings, "grpo", held_out="data/processed/train.jsonl", held_out_n=53)
     plan = planned(both, settings, FakeScorer(letters))
-    assert not plan.held_out and len(plan.questions) == 53
+    assert not plan.held_out and len(plan.prompts) == 53
     apart = planned(config(settings, "grpo"), settings, FakeScorer(letters))
-    assert apart.held_out and not {q.ids for q in apart.held_out} & {q.ids for q in apart.questions}
+    assert apart.held_out and not {p.token_ids for p in apart.held_out} & {p.token_ids for p in apart.prompts}
 
 
 def test_every_question_has_its_turn_before_any_comes_again(settings: Any) -> None:
     plan = planned(config(settings, "grpo", steps=10), settings, FakeScorer(letters))
-    bench = state.set_up(plan, settings)
-    asked = [question.id for step in range(1, 14) for question in state.questions_of(bench, step, 4)]
-    assert len(set(asked)) == len(asked) == 52 and asked != sorted(asked)
+    state = create_train_state(plan, settings)
+    ids = []
+    for state.step in range(1, 14):
+        ids += [prompt.id for prompt in prompts_of_step(state, 4)]
+    assert len(set(ids)) == len(ids) == 52 and ids != sorted(ids)
 
 
 def test_a_missing_file_of_questions_says_how_to_make_it(settings: Any) -> None:

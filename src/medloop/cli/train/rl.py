@@ -14,7 +14,7 @@ from medloop.cli.train.runner import Trained, train
 from medloop.contracts import TrainingCard
 
 if TYPE_CHECKING:
-    from medloop.train.rl.state import RLPlan
+    from medloop.train.rl.plan import RLPlan
     from medloop.train.runs.estimate import Cost
 
 Name = Annotated[str | None, typer.Option(help="Name of the result, under models/rl [round1].")]
@@ -109,7 +109,7 @@ def _announce(plan: RLPlan, cost: Cost) -> None:
     config = plan.config
     start = f"adapter {config.adapter}" if config.adapter else "a fresh adapter"
     left_out = f" ({plan.too_long:,} too long)" if plan.too_long else ""
-    ui.say(f"{config.method.upper()} on {config.model}, {start}: {len(plan.questions):,} questions{left_out}.")
+    ui.say(f"{config.method.upper()} on {config.model}, {start}: {len(plan.prompts):,} questions{left_out}.")
     answers = (getattr(config, "prompts_per_step", 0) or config.n_questions) * config.samples
     ui.say(
         f"{plan.steps:,} steps of {answers:,} answers; {len(plan.held_out):,} held-out questions; reward {plan.scorer.version}."

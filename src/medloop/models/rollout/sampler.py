@@ -32,7 +32,7 @@ COMPACT = 0.9  # rows leave the batch when at most this share is still alive
 
 
 @dataclass(frozen=True)
-class Sampled:
+class Rollout:
     """One answer as tokens; `ended` says that its last token is a stop token, else it was cut at the limit."""
 
     prompt: tuple[int, ...]
@@ -43,13 +43,13 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Row:
+class RolloutRequest:
     at: int
     prompt: Sequence[int]
     stream: str
 
 
-class Rollouts(Protocol):
+class RolloutSampler(Protocol):
     """A policy as a function from prompts (token ids) to samples: `Sampler` here, `ServedSampler` by a server."""
 
     @property
@@ -62,7 +62,7 @@ class Rollouts(Protocol):
     def __call__(
         self, prompts: Sequence[Sequence[int]], streams: Sequence[str], *, max_new_tokens: int, temperature: float = 1.0,
         batch_size: int = 64, progress: Progress | None = None,
-    ) -> list[Sampled]: ...  # fmt: skip
+    ) -> list[Rollout]: ...  # fmt: skip
 
 
 class Sampler:
@@ -99,12 +99,12 @@ class Sampler:
         temperature: float = 1.0,
         batch_size: int = 64,
         progress: Progress | None = None,
-    ) -> list[Sampled]:
+    ) -> list[Rollout]:
         """One sample per prompt, in order. Prompts of like length are batched, longest first; equal ones are read once."""
         assert temperature > 0 and len(prompts) == len(streams), "rollouts are drawn, one stream per prompt"
-        rows = [Row(at, *both) for at, both in enumerate(zip(prompts, streams, strict=True))]
+        rows = [RolloutRequest(at, *both) for at, both in enumerate(zip(prompts, streams, strict=True))]
         rows.sort(key=lambda row: (-len(row.prompt), tuple(row.prompt), row.at))
-        found: dict[int, Sampled] = {}
+        found: dict[int, Rollout] = {}
         for start in range(0, len(rows), batch_size):
             batch = rows[start : start + batch_size]
             found.update(self._batch(batch, max_new_tokens, temperature))
@@ -116,7 +116,7 @@ class Sampler:
             )
         return [found[at] for at in range(len(rows))]
 
-    def _batch(self, batch: list[Row], max_new_tokens: int, temperature: float) -> dict[int, Sampled]:
+    def _batch(self, batch: list[RolloutRequest], max_new_tokens: int, temperature: float) -> dict[int, Rollout]:
         """Draw one batch; when memory runs out, its halves."""
         try:
             return self._draw(batch, max_new_tokens, temperature)
@@ -129,7 +129,7 @@ class Sampler:
         return first | self._batch(second, max_new_tokens, temperature)
 
     @torch.inference_mode()
-    def _draw(self, batch: list[Row], max_new_tokens: int, temperature: float) -> dict[int, Sampled]:
+    def _draw(self, batch: list[RolloutRequest], max_new_tokens: int, temperature: float) -> dict[int, Rollout]:
         distinct = list(dict.fromkeys(tuple(row.prompt) for row in batch))
         owner = {prompt: at for at, prompt in enumerate(distinct)}
         of = torch.tensor([owner[tuple(row.prompt)] for row in batch], device=self.device)  # (B,): which prompt a row answers
@@ -251,10 +251,10 @@ def _positions(keep: Tensor) -> Tensor:
     return (keep.long().cumsum(-1) - 1).clamp(min=0)
 
 
-def _samples(batch: list[Row], tokens: Tensor, logprobs: Tensor, stops: set[int]) -> list[tuple[int, Sampled]]:
+def _samples(batch: list[RolloutRequest], tokens: Tensor, logprobs: Tensor, stops: set[int]) -> list[tuple[int, Rollout]]:
     found = []
     for row, line, values in zip(batch, tokens.tolist(), logprobs.tolist(), strict=True):
         length = line.index(-1) if -1 in line else len(line)
-        said = Sampled(tuple(row.prompt), tuple(line[:length]), tuple(values[:length]), line[length - 1] in stops, row.stream)
+        said = Rollout(tuple(row.prompt), tuple(line[:length]), tuple(values[:length]), line[length - 1] in stops, row.stream)
         found.append((row.at, said))
     return found

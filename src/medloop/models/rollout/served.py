@@ -30,7 +30,7 @@ from pydantic import BaseModel, ValidationError
 
 from medloop.errors import ConfigError, ResultError
 from medloop.models.adapter import save_adapter
-from medloop.models.rollout.sampler import Progress, Row, Sampled
+from medloop.models.rollout.sampler import Progress, Rollout, RolloutRequest
 from medloop.store.files.artifacts import new_artifact
 
 PATIENCE = (1.0, 2.0, 4.0, 8.0, 16.0)  # seconds between tries while a server is away or full
@@ -73,13 +73,13 @@ class ServedSampler:
         temperature: float = 1.0,
         batch_size: int = 64,
         progress: Progress | None = None,
-    ) -> list[Sampled]:
+    ) -> list[Rollout]:
         """One sample per prompt, in order, `batch_size` of them under way at a time."""
-        rows = [Row(at, *both) for at, both in enumerate(zip(prompts, streams, strict=True))]
+        rows = [RolloutRequest(at, *both) for at, both in enumerate(zip(prompts, streams, strict=True))]
         ask = {"max_tokens": max_new_tokens, "temperature": temperature, "stop_token_ids": self.stops} | PLAIN
-        found: dict[int, Sampled] = {}
+        found: dict[int, Rollout] = {}
 
-        def keep(row: Row, said: Sampled) -> None:
+        def keep(row: RolloutRequest, said: Rollout) -> None:
             found[row.at] = said
             if progress is not None:
                 progress(len(found), len(rows))
@@ -157,14 +157,14 @@ class ServedSampler:
             f"{self.folder}",
         )
 
-    async def _ask(self, rows: Sequence[Row], ask: dict[str, Any], at_once: int, keep: Any) -> None:
+    async def _ask(self, rows: Sequence[RolloutRequest], ask: dict[str, Any], at_once: int, keep: Any) -> None:
         """All rows, so many at a time. The first failure ends the others; what had come stays."""
         limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)
         timeout = httpx.Timeout(READ_S, connect=5.0, pool=None)
         lanes = asyncio.Semaphore(at_once)
         async with httpx.AsyncClient(trust_env=False, timeout=timeout, limits=limits, headers=self._headers) as client:
 
-            async def one(row: Row) -> None:
+            async def one(row: RolloutRequest) -> None:
                 async with lanes:
                     keep(row, await self._sample(client, row, ask))
 
@@ -176,7 +176,7 @@ class ServedSampler:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _sample(self, client: httpx.AsyncClient, row: Row, ask: dict[str, Any]) -> Sampled:
+    async def _sample(self, client: httpx.AsyncClient, row: RolloutRequest, ask: dict[str, Any]) -> Rollout:
         body = {"model": self._name, "prompt": list(row.prompt), "seed": seed_of(row.stream), **ask}
         try:
             said = await client.post(f"{self.url}/v1/completions", json=body)
@@ -229,9 +229,9 @@ def seed_of(stream: str) -> int:
     return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
 
 
-def _sampled(row: Row, choice: _Choice) -> Sampled:
+def _sampled(row: RolloutRequest, choice: _Choice) -> Rollout:
     logprobs = choice.logprobs.token_logprobs
     fits = len(logprobs) == len(choice.token_ids) > 0 and choice.finish_reason in ("stop", "length")
     if not fits or not all(math.isfinite(value) and value <= 1e-3 for value in logprobs):
         raise _Away("gave an answer that does not fit its tokens")
-    return Sampled(tuple(row.prompt), tuple(choice.token_ids), tuple(logprobs), choice.finish_reason == "stop", row.stream)
+    return Rollout(tuple(row.prompt), tuple(choice.token_ids), tuple(logprobs), choice.finish_reason == "stop", row.stream)

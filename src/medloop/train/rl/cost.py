@@ -8,7 +8,8 @@ from medloop.contracts import ModelRef
 from medloop.models import runtime
 from medloop.models.load import resolve
 from medloop.settings import Settings
-from medloop.train.rl.state import ROWS_AT_ONCE, RLPlan
+from medloop.train.rl.plan import RLPlan
+from medloop.train.rl.state import MICRO_BATCH_SIZE
 from medloop.train.runs import estimate
 
 
@@ -27,12 +28,12 @@ def work(plan: RLPlan) -> estimate.RLWork:
     config = plan.config
     left = max(config.steps - plan.continues_at, 1)
     questions = getattr(config, "prompts_per_step", 0) or config.n_questions
-    prompt_tokens = math.ceil(sum(len(question.ids) for question in plan.questions) / len(plan.questions))
+    prompt_tokens = math.ceil(sum(len(prompt.token_ids) for prompt in plan.prompts) / len(plan.prompts))
     answers = left * questions * config.samples
     checks = (1 + left // config.eval_every) * len(plan.held_out)
     row = prompt_tokens + config.max_new_tokens
     return estimate.RLWork(
         written=(answers + checks) * config.max_new_tokens, read=answers * (prompt_tokens + 2 * row),
-        learnt=answers * row * config.epochs, at_once=(config.micro_batch_size or ROWS_AT_ONCE["cpu"]) * row,
+        learnt=answers * row * config.epochs, at_once=(config.micro_batch_size or MICRO_BATCH_SIZE["cpu"]) * row,
         cached=min(config.rollout_batch_size, questions * config.samples) * row,
     )  # fmt: skip

@@ -26,7 +26,7 @@ CHUNK_CPU, CHUNK_GPU = 2**23, 2**25  # 32 and 128 MB in float32; 55 and 220 toke
 EntropyMode = Literal["none", "value", "gradient"]
 
 
-class Scored(NamedTuple):
+class TokenLogprobs(NamedTuple):
     """Log-probabilities of the targets, and the entropy of the distributions they were drawn from, in nats, (B, T)."""
 
     logprobs: Tensor
@@ -44,7 +44,7 @@ def token_logprobs(
     mask: Tensor | None = None,
     entropy: EntropyMode = "none",
     chunk: int | None = None,
-) -> Scored:
+) -> TokenLogprobs:
     """log softmax(logits / temperature) at `targets` (B, T), logits = hidden (B, T, H) @ weight (V, H).T + bias (V,).
 
     `hidden` at t must be the state that predicts the target at t: shift by one before the call.
@@ -60,19 +60,19 @@ def token_logprobs(
     learns = torch.is_grad_enabled() and hidden.requires_grad
     head = _Head(temperature, softcap, chunk, entropy, "again" if trained else "keep" if learns else "none")
     logprobs, entropies = _ChunkedLogprobs.apply(rows, weight, bias, targets[chosen], head)  # type: ignore[no-untyped-call]
-    return Scored(_place(logprobs, chosen), None if entropy == "none" else _place(entropies, chosen))
+    return TokenLogprobs(_place(logprobs, chosen), None if entropy == "none" else _place(entropies, chosen))
 
 
-def logits_logprobs(logits: Tensor, targets: Tensor, *, temperature: float, entropy: EntropyMode = "none") -> Scored:
+def logits_logprobs(logits: Tensor, targets: Tensor, *, temperature: float, entropy: EntropyMode = "none") -> TokenLogprobs:
     """The same from logits (..., V) that exist already, as in sampling one token at a time; targets (...)."""
     assert temperature > 0, f"temperature must be above 0, here it is {temperature}"
     every = torch.log_softmax(logits.to(_sum_dtype(logits)) / temperature, dim=-1)
     logprobs = every.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     if entropy == "none":
-        return Scored(logprobs, None)
+        return TokenLogprobs(logprobs, None)
     with torch.set_grad_enabled(torch.is_grad_enabled() and entropy == "gradient"):
         # A forbidden token has logit -inf: it takes no part, where 0 x -inf would make NaN.
-        return Scored(logprobs, -(every.exp() * every.masked_fill(every == -torch.inf, 0.0)).sum(-1))
+        return TokenLogprobs(logprobs, -(every.exp() * every.masked_fill(every == -torch.inf, 0.0)).sum(-1))
 
 
 class _Head(NamedTuple):

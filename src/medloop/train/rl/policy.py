@@ -1,8 +1,8 @@
 """The policy that RL trains: a LoRA adapter on a frozen base, its frozen reference, and for PPO a value head. One base in memory.
 
     policy = open_policy(ModelRef(base="embedded:tiny", adapter="sft"), settings, lora_r=8, with_values=True)
-    batch = collate(rows, policy.pad_id, policy.device)
-    scored = policy.score(batch, temperature=1.0)          # log-probabilities (B, C), entropy, values
+    batch = collate(rollouts, policy.pad_id, policy.device)
+    output = policy.forward(batch, temperature=1.0)        # log-probabilities (B, C), entropy, values
     with policy.reference(): ...                           # the model as it was before RL
 
 The reference of a policy that starts from an adapter is a frozen copy of that adapter; of a fresh policy, the base with the
@@ -24,25 +24,25 @@ from torch import Tensor, nn
 from medloop.contracts import ModelRef
 from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load
-from medloop.models.rollout.sampler import Sampled, Sampler, stop_ids
+from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
 from medloop.models.template import control_ids
 from medloop.settings import Settings
-from medloop.train.rl.logprobs import EntropyMode, logits_logprobs, token_logprobs
+from medloop.train.rl.logprobs import EntropyMode, TokenLogprobs, logits_logprobs, token_logprobs
 
 REFERENCE = "reference"
 
 
 class Batch(NamedTuple):
-    """Answers side by side: whole rows padded on the right, answers as columns."""
+    """Answers side by side: prompts and answers padded on the right, answers as columns."""
 
-    ids: Tensor  # (B, T): prompt, answer, padding
-    attention: Tensor  # (B, T)
-    places: Tensor  # (B, C): the column of `ids` that predicts each token of the answer
+    input_ids: Tensor  # (B, T): prompt, answer, padding
+    attention_mask: Tensor  # (B, T)
+    predictors: Tensor  # (B, C): the column of `input_ids` whose hidden state predicts each token of the answer
     targets: Tensor  # (B, C)
     mask: Tensor  # (B, C)
 
 
-class Scores(NamedTuple):
+class PolicyOutput(NamedTuple):
     """All (B, C), 0 outside the mask."""
 
     logprobs: Tensor
@@ -50,19 +50,19 @@ class Scores(NamedTuple):
     values: Tensor | None
 
 
-def collate(rows: Sequence[Sampled], pad_id: int, device: torch.device) -> Batch:
-    longest = max(len(row.prompt) + len(row.tokens) for row in rows)
-    answer = max(len(row.tokens) for row in rows)
-    ids = torch.full((len(rows), longest), pad_id)
-    targets = torch.full((len(rows), answer), pad_id)
-    attention, mask = torch.zeros_like(ids), torch.zeros_like(targets, dtype=torch.bool)
-    starts = torch.tensor([len(row.prompt) for row in rows])
-    for at, row in enumerate(rows):
-        whole = torch.tensor([*row.prompt, *row.tokens])
-        ids[at, : len(whole)], attention[at, : len(whole)] = whole, 1
-        targets[at, : len(row.tokens)], mask[at, : len(row.tokens)] = whole[len(row.prompt) :], True
-    places = (starts[:, None] - 1 + torch.arange(answer)).clamp(max=longest - 1)
-    return Batch(*(tensor.to(device) for tensor in (ids, attention, places, targets, mask)))
+def collate(rollouts: Sequence[Rollout], pad_id: int, device: torch.device) -> Batch:
+    longest = max(len(rollout.prompt) + len(rollout.tokens) for rollout in rollouts)
+    columns = max(len(rollout.tokens) for rollout in rollouts)
+    input_ids = torch.full((len(rollouts), longest), pad_id)
+    targets = torch.full((len(rollouts), columns), pad_id)
+    attention_mask, mask = torch.zeros_like(input_ids), torch.zeros_like(targets, dtype=torch.bool)
+    starts = torch.tensor([len(rollout.prompt) for rollout in rollouts])
+    for row, rollout in enumerate(rollouts):
+        sequence = torch.tensor([*rollout.prompt, *rollout.tokens])
+        input_ids[row, : len(sequence)], attention_mask[row, : len(sequence)] = sequence, 1
+        targets[row, : len(rollout.tokens)], mask[row, : len(rollout.tokens)] = sequence[len(rollout.prompt) :], True
+    predictors = (starts[:, None] - 1 + torch.arange(columns)).clamp(max=longest - 1)
+    return Batch(*(tensor.to(device) for tensor in (input_ids, attention_mask, predictors, targets, mask)))
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Policy:
         return int(self.loaded.tokenizer.pad_token_id)
 
     def trained(self) -> dict[str, nn.Parameter]:
-        """What learns, by name, in a fixed order."""
+        """The trained parameters by name, in a fixed order."""
         named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         values = {} if self.value_head is None else dict(self.value_head.named_parameters(prefix="value_head"))
         return {**named, **values}
@@ -96,36 +96,37 @@ class Policy:
         """An answer as people read it: without control tokens and ids that the tokenizer cannot write."""
         tokenizer = self.loaded.tokenizer
         hidden = control_ids(tokenizer)
-        said = [token for token in tokens if token not in hidden and token < len(tokenizer)]
-        return str(tokenizer.decode(said, skip_special_tokens=False))
+        visible = [token for token in tokens if token not in hidden and token < len(tokenizer)]
+        return str(tokenizer.decode(visible, skip_special_tokens=False))
 
-    def score(self, batch: Batch, *, temperature: float, entropy: EntropyMode = "none", values: bool = False) -> Scores:
+    def forward(self, batch: Batch, *, temperature: float, entropy: EntropyMode = "none", values: bool = False) -> PolicyOutput:
         """Under the active adapter; with gradients unless torch.no_grad is on."""
-        whole = self.model.get_base_model()
+        model = self.model.get_base_model()
+        inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "use_cache": False}
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            states = whole.get_decoder()(input_ids=batch.ids, attention_mask=batch.attention, use_cache=False).last_hidden_state
-            rows = torch.arange(len(batch.ids), device=self.device)[:, None]
-            hidden = states[rows, batch.places]  # (B, C, H)
-            head = whole.get_output_embeddings()
+            states = model.get_decoder()(**inputs).last_hidden_state
+            rows = torch.arange(len(batch.input_ids), device=self.device)[:, None]
+            hidden = states[rows, batch.predictors]  # (B, C, H)
+            head = model.get_output_embeddings()
             if self.direct:
                 hidden = hidden.to(head.weight.dtype)
-                found = token_logprobs(
+                tokens = token_logprobs(
                     hidden, head.weight, batch.targets, temperature=temperature, bias=head.bias, mask=batch.mask, entropy=entropy
                 )
             else:
-                logits = whole(input_ids=batch.ids, attention_mask=batch.attention, use_cache=False).logits[rows, batch.places]
-                found = logits_logprobs(logits, batch.targets, temperature=temperature, entropy=entropy)
-                zeroed = [None if part is None else torch.where(batch.mask, part, 0.0) for part in found]
-                found = type(found)(zeroed[0], zeroed[1])  # type: ignore[arg-type]
-        worth = None
+                logits = model(**inputs).logits[rows, batch.predictors]
+                unmasked = logits_logprobs(logits, batch.targets, temperature=temperature, entropy=entropy)
+                zeroed = [None if part is None else torch.where(batch.mask, part, 0.0) for part in unmasked]
+                tokens = TokenLogprobs(zeroed[0], zeroed[1])  # type: ignore[arg-type]
+        estimates = None
         if values:
             assert self.value_head is not None, "this policy was opened without a value head"
-            worth = torch.where(batch.mask, self.value_head(hidden.float()).squeeze(-1), 0.0)
-        return Scores(found.logprobs, found.entropy, worth)
+            estimates = torch.where(batch.mask, self.value_head(hidden.float()).squeeze(-1), 0.0)
+        return PolicyOutput(tokens.logprobs, tokens.entropy, estimates)
 
     @contextmanager
     def reference(self) -> Iterator[None]:
-        """Inside, the model is what it was before RL and nothing learns; afterwards all is as before, whatever happened."""
+        """Inside, the model is what it was before RL, without gradients; the policy comes back afterwards, whatever happened."""
         if not self.has_reference:
             with self.model.disable_adapter(), torch.no_grad():
                 yield
@@ -148,7 +149,7 @@ def open_policy(
     load_in_4bit: bool = False,
     gradient_checkpointing: bool = False,
 ) -> Policy:
-    """A policy that starts as `ref` is. An adapter keeps its shape; without one a fresh adapter of rank `lora_r` is put on."""
+    """A policy that starts as `ref`. An adapter keeps its shape; without one a fresh adapter of rank `lora_r` is added."""
     loaded = load(ref, settings, load_in_4bit=load_in_4bit)
     model = loaded.model
     if ref.adapter is None:
@@ -186,7 +187,7 @@ def _no_dropout(model: Any) -> None:
 
 
 def _value_head(width: int, device: torch.device) -> nn.Linear:
-    """Zero at first: the critic starts by predicting nothing, instead of noise."""
+    """Zero at first: the critic starts by predicting 0 instead of noise."""
     head = nn.Linear(width, 1, device=device, dtype=torch.float32)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
@@ -198,8 +199,8 @@ def _direct_agrees(policy: Policy) -> bool:
     """Some architectures do more behind the output layer (scaling, soft caps): one row tells."""
     size = policy.model.get_base_model().get_input_embeddings().num_embeddings
     tokens = tuple((n * 7919 + 13) % size for n in range(8))
-    batch = collate([Sampled(tokens[:4], tokens[4:], (0.0,) * 4, False, "")], policy.pad_id, policy.device)
-    found = []
+    batch = collate([Rollout(tokens[:4], tokens[4:], (0.0,) * 4, False, "")], policy.pad_id, policy.device)
+    logprobs = []
     for policy.direct in (True, False):
-        found.append(policy.score(batch, temperature=1.0).logprobs)
-    return bool((found[0] - found[1]).abs().max() < (1e-3 if policy.device.type == "cpu" else 0.1))
+        logprobs.append(policy.forward(batch, temperature=1.0).logprobs)
+    return bool((logprobs[0] - logprobs[1]).abs().max() < (1e-3 if policy.device.type == "cpu" else 0.1))

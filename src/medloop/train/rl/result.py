@@ -19,50 +19,50 @@ from medloop.contracts import Interval, TrainingCard
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
 from medloop.train.rl.curves import draw, page
-from medloop.train.rl.state import Bench
+from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
 
 
-def finish(bench: Bench) -> TrainingCard:
-    """Publish the policy as it is now and let the checkpoints go."""
-    plan = bench.plan
-    bench.phase("METRICS", 1, 1)
+def publish_result(state: TrainState) -> TrainingCard:
+    """Publish the policy as it is now, and delete the checkpoints."""
+    plan = state.plan
+    state.phase("METRICS", 1, 1)
     rows = list(jsonl.read(plan.run.metrics))
-    gain = held_out_gain(bench)
-    card = _card(bench, rows, gain)
+    gain = held_out_gain(state)
+    card = _card(state, rows, gain)
     table = steps_of(rows)
     picture = draw(table, title=f"{plan.config.method.upper()} {plan.config.name}")
     files = {
         "rewards.csv": _csv(table).encode(),
-        "teacher_usage.csv": _usage(bench.state.get("usage", {})).encode(),
+        "teacher_usage.csv": _usage(state.saved.get("usage", {})).encode(),
         "kl_metrics.json": _kl(table, plan.config).encode(),
         "curves.png": picture,
-        "report.html": page(card, table, picture, gain, last_alarms(bench)).encode(),
+        "report.html": page(card, table, picture, gain, last_alarms(state)).encode(),
         **samples.content(plan.run.folder),
     }
-    if bench.policy.value_head is not None:
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bench.policy.value_head.state_dict().items()}
+    if state.policy.value_head is not None:
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.policy.value_head.state_dict().items()}
         files["value_head.safetensors"] = to_safetensors(weights)
-    publish(plan.run.target, bench.policy.model, bench.policy.loaded.tokenizer, card, plan.run.metrics, files=files)
-    bench.sampler.close()
+    publish(plan.run.target, state.policy.model, state.policy.loaded.tokenizer, card, plan.run.metrics, files=files)
+    state.sampler.close()
     plan.run.end()
     return card
 
 
-def held_out_gain(bench: Bench) -> Interval | None:
+def held_out_gain(state: TrainState) -> Interval | None:
     """Reward after minus before on the same held-out questions; None without them."""
-    checks = bench.state["held_out"]
+    checks = state.saved["held_out"]
     if not checks:
         return None
     first, last = checks[min(checks, key=int)], checks[max(checks, key=int)]
     gains = [b - a for a, b in zip(first, last, strict=True) if a is not None and b is not None]
-    return interval(gains, seed=bench.plan.config.seed, name="held-out gain", missing=len(first) - len(gains))
+    return interval(gains, seed=state.plan.config.seed, name="held-out gain", missing=len(first) - len(gains))
 
 
-def last_alarms(bench: Bench) -> list[str] | None:
+def last_alarms(state: TrainState) -> list[str] | None:
     """What the panel says of the policy as it is now; None when it was not asked."""
-    checks: dict[str, list[str]] = bench.state.get("alarms", {})
-    return checks.get(max(bench.state["held_out"], key=int)) if bench.state["held_out"] else None
+    checks: dict[str, list[str]] = state.saved.get("alarms", {})
+    return checks.get(max(state.saved["held_out"], key=int)) if state.saved["held_out"] else None
 
 
 def steps_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def steps_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _usage(steps: Mapping[str, Mapping[str, float]]) -> str:
     """What the teacher cost, step by step; only a heading where there is none."""
-    rows = [f"{step},{said['calls']:.0f},{said['tokens']:.0f},{said['usd']:.6f}" for step, said in steps.items()]
+    rows = [f"{step},{used['calls']:.0f},{used['tokens']:.0f},{used['usd']:.6f}" for step, used in steps.items()]
     return "\n".join(["step,calls,tokens,usd", *rows]) + "\n"
 
 
@@ -104,27 +104,27 @@ def _kl(table: list[dict[str, Any]], config: Any) -> str:
     return json.dumps({"target_kl": target, "last_kl": last, "unit": "nats per answer", "steps": steps}, indent=2) + "\n"
 
 
-def _card(bench: Bench, rows: list[dict[str, Any]], gain: Interval | None) -> TrainingCard:
-    plan, config = bench.plan, bench.plan.config
+def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) -> TrainingCard:
+    plan, config = state.plan, state.plan.config
     table = [row for row in steps_of(rows) if row.get("reward") is not None]
     metrics: dict[str, float | None] = {
         "steps": config.steps,
-        "questions": len(plan.questions),
+        "questions": len(plan.prompts),
         "reward_first": table[0]["reward"] if table else None,
         "reward_last": table[-1]["reward"] if table else None,
         "kl_last": table[-1].get("kl") if table else None,
         "length_first": table[0]["length"] if table else None,
         "length_last": table[-1]["length"] if table else None,
-        "broken_steps": bench.state["broken"],
-        "alarms": None if (alarms := last_alarms(bench)) is None else len(alarms),
+        "skipped_steps": state.saved["skipped_steps"],
+        "alarms": None if (alarms := last_alarms(state)) is None else len(alarms),
         **_gain_numbers(gain),
     }
     known = {name: float(value) for name, value in metrics.items() if value is not None}
-    head = bench.policy.value_head
+    head = state.policy.value_head
     beside = 0 if head is None else sum(p.numel() for p in head.parameters())
-    parent = bench.policy.loaded.adapter_sha256
+    parent = state.policy.loaded.adapter_sha256
     return training_card(
-        plan.run, plan.config.method, bench.policy.model, metrics=known, began=bench.began, parent=parent, beside=beside
+        plan.run, plan.config.method, state.policy.model, metrics=known, began=state.started, parent=parent, beside=beside
     )
 
 

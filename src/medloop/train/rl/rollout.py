@@ -1,163 +1,103 @@
-"""Experience: questions, the policy's answers to them, and what the scorer makes of those. All RL trainers gather it here.
+"""Collect experience: the prompts of a step, the policy's answers to them, and the scorer's rewards.
 
-    asked = read_questions(path, tokenizer, max_tokens=256)
-    found = gather(policy, sampler, asked.questions[:16], scorer, samples=8, max_new_tokens=200, temperature=1.0, stream="42:3")
-
-An answer without a reward is missing, not worth 0: `present` marks the others. When too many are missing the run stops, because
-what is left is no longer a sample of what the policy does. (A reward that is not finite cannot be: its contract refuses it.)
+When too many rewards are missing the run stops, because what is left is no longer a sample of what the policy does.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import random
+from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
-from medloop.contracts import Conversation, Reward, Sample, Score, Scorer
-from medloop.errors import InputError, ResultError
-from medloop.models.inputs import read_items
-from medloop.models.rollout.sampler import Rollouts, Sampled
-from medloop.models.template import THINK, fit_prompt, opens_thinking, render_prompt
-from medloop.train.rl.policy import Policy
+from medloop.contracts import Sample, Scorer
+from medloop.errors import ConfigError, ResultError
+from medloop.train.rl.experience import Experience, RLPrompt
+from medloop.train.rl.maths import rollout_drift
+from medloop.train.rl.state import TrainState
+from medloop.train.rl.step import compute_logprobs
 
-Phase = Callable[[str, int, int], None]  # GENERATING or SCORING, done, wanted
-
-
-@dataclass(frozen=True)
-class Question:
-    """A prompt as the model and as the scorer see it; `opening` is what the template has already begun to say."""
-
-    id: str
-    ids: tuple[int, ...]
-    asked: str
-    opening: str = ""
-    context: str | None = None
+MAX_DRIFT = 0.25  # nats per token between a server and this policy; bfloat16 against float32 stays below 0.05
 
 
-@dataclass(frozen=True)
-class Questions:
-    questions: list[Question]
-    too_long: int
+def prompts_of_step(state: TrainState, count: int) -> list[RLPrompt]:
+    """The `count` prompts of this step: each pass goes through all of them in a new order."""
+    every = state.plan.prompts
+    places = range((state.step - 1) * count, state.step * count)
+    orders: dict[int, list[int]] = {}
+    for place in places:
+        epoch = place // len(every)
+        if epoch not in orders:
+            orders[epoch] = random.Random(f"{state.plan.config.seed}:{epoch}").sample(range(len(every)), len(every))
+    # A small file may come round within one step: a prompt stands in it once.
+    chosen = [every[orders[place // len(every)][place % len(every)]] for place in places]
+    return list({prompt.id: prompt for prompt in chosen}.values())
 
 
-@dataclass(frozen=True)
-class Experience:
-    """Answers in the order of the questions, those to one question side by side."""
-
-    questions: list[Question]  # one per answer
-    rows: list[Sampled]
-    texts: list[str]
-    rewards: list[Reward]
-
-    @property
-    def groups(self) -> list[str]:
-        return [question.id for question in self.questions]
-
-    def values(self) -> tuple[Tensor, Tensor]:
-        """Rewards (N,) with 0 where there is none, and which are present (N,)."""
-        present = torch.tensor([reward.value is not None for reward in self.rewards])
-        return torch.tensor([reward.value or 0.0 for reward in self.rewards], dtype=torch.float32), present
-
-    def sampled(self, device: torch.device) -> Tensor:
-        """Log-probabilities (N, C) under the engine that drew the tokens, 0 behind the end."""
-        longest = max(len(row.tokens) for row in self.rows)
-        padded = [[*row.logprobs, *[0.0] * (longest - len(row.logprobs))] for row in self.rows]
-        return torch.tensor(padded, device=device)
-
-    def parts(self, weights: dict[str, float]) -> tuple[Tensor, Tensor, list[str]]:
-        """The parts of the reward one by one (N, K), which are present, and their names; a penalty counts negative."""
-        names = [name for name, weight in weights.items() if weight]
-        table = [{p.name: p.value for p in r.parts if isinstance(p, Score) and p.applies} for r in self.rewards]
-        values = torch.tensor([[row.get(name, 0.0) * math.copysign(1, weights[name]) for name in names] for row in table])
-        return values, torch.tensor([[name in row for name in names] for row in table]), names
-
-    def summary(self) -> dict[str, Any]:
-        """What is worth a line in the log; no text."""
-        values, present = self.values()
-        lengths = [len(row.tokens) for row in self.rows]
-        names = {part.name for reward in self.rewards for part in reward.parts}
-        said = {name: [p.value for r in self.rewards for p in r.parts if p.name == name and isinstance(p, Score) and p.applies]
-                for name in sorted(names)}  # fmt: skip
-        return {
-            "reward": _mean(values[present].tolist()),
-            "reward_std": round(float(values[present].std()), 6) if int(present.sum()) > 1 else 0.0,
-            "missing": int((~present).sum()),
-            "parts": {name: mean for name, column in said.items() if (mean := _mean(column)) is not None},
-            "length": _mean(lengths),
-            "cut": round(sum(not row.ended for row in self.rows) / len(self.rows), 6),
-            "distinct": round(len(set(self.texts)) / len(self.texts), 6),
-        }
-
-
-def read_questions(path: Path, tokenizer: Any, *, max_tokens: int, limit: int = 0) -> Questions:
-    """Prompts of a file (records, messages or plain questions), each once; those that do not fit are counted."""
-    found: dict[str, Question] = {}
-    too_long = 0
-    for item in read_items(path):
-        messages = Conversation(messages=item.conversation.prompt)
-        ids = fit_prompt(tokenizer, messages.messages, max_tokens)
-        if ids is None:
-            too_long += 1
-            continue
-        opening = f"{THINK}\n" if opens_thinking(render_prompt(tokenizer, messages.messages)) else ""
-        name = item.id or f"line {item.line}"
-        found.setdefault(name, Question(name, tuple(ids), messages.asked, opening, item.context))
-        if limit and len(found) == limit:
-            break
-    if not found:
-        raise InputError(f"{path} has no question that fits ({too_long} are longer than {max_tokens} tokens)", "Raise max_prompt")
-    return Questions(list(found.values()), too_long)
-
-
-def gather(
-    policy: Policy,
-    sampler: Rollouts,
-    questions: Sequence[Question],
-    scorer: Scorer,
-    *,
-    samples: int,
-    max_new_tokens: int,
-    temperature: float,
-    stream: str,
-    batch_size: int = 64,
-    max_missing: float = 0.5,
-    phase: Phase = lambda name, done, wanted: None,
-) -> Experience:
-    """`samples` answers to each question, scored. The stream's name decides the answers: the same name, the same experience."""
-    asked = [question for question in questions for _ in range(samples)]
-    streams = [f"{stream}:{question.id}:{at % samples}" for at, question in enumerate(asked)]
-    rows = sampler(
-        [question.ids for question in asked], streams, max_new_tokens=max_new_tokens, temperature=temperature,
-        batch_size=batch_size, progress=lambda done, wanted: phase("GENERATING", done, wanted),
+def collect_rollouts(state: TrainState, prompts: Sequence[RLPrompt], samples: int, stream: str) -> Experience:
+    """`samples` answers to each prompt, scored. The stream's name decides the answers: the same name, the same experience."""
+    config, scorer = state.plan.config, state.plan.scorer
+    spent_before = _teacher_usage(scorer)
+    repeated = [prompt for prompt in prompts for _ in range(samples)]
+    streams = [f"{stream}:{prompt.id}:{index % samples}" for index, prompt in enumerate(repeated)]
+    rollouts = state.sampler(
+        [prompt.token_ids for prompt in repeated], streams, max_new_tokens=config.max_new_tokens,
+        temperature=config.temperature, batch_size=config.rollout_batch_size,
+        progress=lambda done, total: state.phase("GENERATING", done, total),
     )  # fmt: skip
-    texts = [question.opening + policy.text(row.tokens) for question, row in zip(asked, rows, strict=True)]
-    phase("SCORING", 0, len(rows))
+    texts = [prompt.opening + state.policy.text(rollout.tokens) for prompt, rollout in zip(repeated, rollouts, strict=True)]
+    state.phase("SCORING", 0, len(texts))
     rewards = scorer.score(
         [
-            Sample(id=name, question=question.asked, answer=text, group=question.id, context=question.context)
-            for name, question, text in zip(streams, asked, texts, strict=True)
+            Sample(id=name, question=prompt.question, answer=text, group=prompt.id, context=prompt.context)
+            for name, prompt, text in zip(streams, repeated, texts, strict=True)
         ]
     )
-    phase("SCORING", len(rows), len(rows))
-    found = Experience(asked, rows, texts, rewards)
-    _refuse_if_poor(found, max_missing)
-    return found
+    state.phase("SCORING", len(texts), len(texts))
+    experience = Experience(repeated, rollouts, texts, rewards)
+    _check_missing(experience, config.max_missing)
+    for name, value in _teacher_usage(scorer).items():
+        usage = state.saved.setdefault("usage", {}).setdefault(str(state.step), {})
+        usage[name] = usage.get(name, 0) + value - spent_before[name]
+    return experience
 
 
-def _refuse_if_poor(found: Experience, max_missing: float) -> None:
-    missing = 1 - float(found.values()[1].float().mean())
+def _check_missing(experience: Experience, max_missing: float) -> None:
+    missing = 1 - float(experience.reward_tensor()[1].float().mean())
     if missing > max_missing:
-        why = next((reward.reason for reward in found.rewards if reward.value is None and reward.reason), "no reason given")
+        reasons = (reward.reason for reward in experience.rewards if reward.value is None and reward.reason)
         raise ResultError(
-            f"{missing:.0%} of the answers have no reward ({why[:160]}); at most {max_missing:.0%} may lack one",
-            "Mend the scorer and run the same command: it goes on from the last checkpoint",
+            f"{missing:.0%} of the answers have no reward ({next(reasons, 'no reason given')[:160]}); at most {max_missing:.0%} "
+            "may lack one",
+            "Repair the scorer and run the same command: it continues from the last checkpoint",
         )
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return round(sum(values) / len(values), 6) if values else None
+def _teacher_usage(scorer: Scorer) -> dict[str, float]:
+    """What the teacher among a scorer's parts has cost so far; empty without one."""
+    teacher = getattr(scorer, "given", {}).get("teacher")
+    return {} if teacher is None else {"calls": teacher.calls, "tokens": teacher.tokens, "usd": teacher.spent}
+
+
+def mean_drift(experience: Experience, logprobs: Tensor) -> float:
+    """How far the sampler's log-probabilities are from the trainer's own, per token."""
+    mask = experience.completion_mask(logprobs.device)
+    return float(rollout_drift(logprobs, experience.sampled_logprobs(logprobs.device), mask) / mask.sum())
+
+
+def check_rollout_server(state: TrainState) -> None:
+    """Refuse a server with other weights, other positions or raw log-probabilities before training on its samples."""
+    config, prompt = state.plan.config, state.plan.prompts[0]
+    if not config.rollout_url:
+        return
+    rollouts = state.sampler(
+        [prompt.token_ids] * 4, [f"check:{n}" for n in range(4)], max_new_tokens=min(32, config.max_new_tokens),
+        temperature=config.temperature,
+    )  # fmt: skip
+    experience = Experience([prompt] * 4, rollouts, [""] * 4, [])
+    drift = mean_drift(experience, compute_logprobs(state, experience).logprobs)
+    if drift > MAX_DRIFT:
+        raise ConfigError(
+            f"The rollout server does not sample this policy: log-probabilities differ by {drift:.2f} per token",
+            f"Serve the weights of {config.model} with --logprobs-mode processed_logprobs",
+        )

@@ -1,0 +1,109 @@
+"""What is known of an RL run before its first step: where it lives, what it is made of, and the prompts it will use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import Scorer
+from medloop.contracts.dataset import SPLIT_FILES
+from medloop.errors import InputError
+from medloop.models import runtime
+from medloop.models.load import load_tokenizer, resolve
+from medloop.settings import Settings
+from medloop.store.files.artifacts import file_sha256, verify_if_sealed
+from medloop.train.configs.rl_config import RLConfig
+from medloop.train.rl.experience import RLPrompt, read_prompts
+from medloop.train.rl.samples import Answers
+from medloop.train.runs.run import TrainingRun
+
+# Answers to the held-out prompts before training and now -> what looks like a hacked reward, in plain words.
+Audit = Callable[[Answers, Answers], list[str]]
+
+
+def no_audit(before: Answers, now: Answers) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class RLPlan:
+    """Everything that is known before the first step."""
+
+    config: Any
+    run: TrainingRun
+    prompts: list[RLPrompt]
+    held_out: list[RLPrompt]
+    too_long: int
+    scorer: Scorer
+    continues_at: int
+    afresh: bool
+    audit: Audit = no_audit
+
+    @property
+    def steps(self) -> int:
+        return int(self.config.steps)
+
+
+def find_run(config: RLConfig, settings: Settings, *, scorer: Scorer, folder: Path | None = None) -> TrainingRun:
+    """Where this run lives and what it is made of: model, adapter, prompts and reward, by hash or version.
+
+    `folder` is that of a submitted job; by default the run's folder is named by method and name.
+    """
+    model = resolve(config.ref, settings)
+    inputs = {role: file_sha256(path) for role, path in prompt_files(config, settings).items()}
+    if model.adapter_sha256 is not None:
+        inputs["adapter"] = model.adapter_sha256
+    # That a server samples decides what is learnt; its address does not, and it is nobody's business.
+    full = {**config.model_dump(exclude={"rollout_url"}), "method": config.method, "reward_version": scorer.version}
+    full["rollouts"] = "vllm" if config.rollout_url else "torch"
+    identity = {"config": full, "base_sha256": model.sha256, "inputs": inputs}
+    run_folder = folder or settings.workspace.jobs / f"train_{config.method}-{config.name}"
+    return TrainingRun(run_folder, settings.workspace.models / "rl" / config.name, identity)
+
+
+def prompt_files(config: RLConfig, settings: Settings) -> dict[str, Path]:
+    """The files of prompts by role; a relative name is looked up from here, then from the workspace."""
+    prompts = settings.find(config.prompts) if config.prompts else settings.workspace.rl / "training_prompts.jsonl"
+    if not prompts.is_file():
+        raise InputError(
+            f"There is no file of questions {prompts}", "Make it with: medloop data prompts, or name one with --prompts"
+        )
+    files = {"prompts": prompts}
+    if config.held_out_n:
+        held_out = settings.find(config.held_out) if config.held_out else settings.workspace.processed / SPLIT_FILES["dev"]
+        if not held_out.is_file():
+            raise InputError(
+                f"There is no file of held-out questions {held_out}", "Name one with --held-out, or set held_out_n=0"
+            )
+        if config.held_out is None:
+            verify_if_sealed(settings.workspace.processed)
+        files["held_out"] = held_out
+    return files
+
+
+def make_plan(
+    config: RLConfig,
+    settings: Settings,
+    run: TrainingRun,
+    *,
+    scorer: Scorer,
+    replace: bool = False,
+    audit: Audit = no_audit,
+) -> RLPlan:
+    """Read the prompts and see what is left of an earlier start; writes nothing and loads no weights."""
+    runtime.keep_quiet()
+    if not replace:
+        run.check_unfinished()
+    tokenizer = load_tokenizer(resolve(config.ref, settings).folder)
+    files = prompt_files(config, settings)
+    train = read_prompts(files["prompts"], tokenizer, max_tokens=config.max_prompt)
+    held_out: list[RLPrompt] = []
+    if "held_out" in files:
+        known = {prompt.token_ids for prompt in train.prompts}
+        read = read_prompts(files["held_out"], tokenizer, max_tokens=config.max_prompt, limit=config.held_out_n)
+        held_out = [prompt for prompt in read.prompts if prompt.token_ids not in known]
+    checkpoint = None if replace else run.resumable()
+    continues_at = 0 if checkpoint is None else checkpoint.step
+    return RLPlan(config, run, train.prompts, held_out, train.too_long, scorer, continues_at, replace, audit)
