@@ -99,7 +99,7 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         state = create_train_state(plan, settings)
         state.sampler.stops = state.sampler.stops[:0]  # every answer has its full length
         marks: list[tuple[str, float]] = []
-        state.watch = lambda tick: marks.append((tick.phase, time.perf_counter()))
+        state.on_progress = lambda progress: marks.append((progress.phase, time.perf_counter()))
         steps = []
         for step in range(1, args.steps + 2):
             state.step = step

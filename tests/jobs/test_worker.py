@@ -19,7 +19,7 @@ def stuck(settings, job_id):
     """A step that never ends."""
     from medloop.train import grpo
 
-    def hang(bench):
+    def hang(state):
         while True:
             time.sleep(0.5)
 
