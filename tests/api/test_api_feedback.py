@@ -23,7 +23,7 @@ from medloop.store import audit
 from medloop.store.db import open_store
 from medloop.store.files import spreadsheet
 from medloop.store.records import crud, review_queue, users
-from medloop.store.records.write_request import AwayError, Rows, Submission
+from medloop.store.records.write_request import NewRows, StoreUnavailableError, WriteRequest
 from medloop.web.app import create_app
 
 CANARY = "canary-腹痛-93b1"
@@ -307,12 +307,12 @@ def test_a_bucket_fills_with_time() -> None:
         buckets.take("k")
 
 
-@pytest.mark.parametrize(("error", "code"), [(AwayError("away"), 503), (NoSpaceError("full"), 507)])
+@pytest.mark.parametrize(("error", "code"), [(StoreUnavailableError("away"), 503), (NoSpaceError("full"), 507)])
 def test_a_store_that_cannot_write_is_503_or_507(api, monkeypatch, error, code: int) -> None:
     async def failing(submission):
         raise error
 
-    monkeypatch.setattr(api.app.state.ingest, "stored", failing)
+    monkeypatch.setattr(api.app.state.writer, "submit", failing)
     refused = api.clinician1.post("/rlhf/feedback", RATED)
     assert refused.status_code == code and ("retry-after" in refused.headers) == (code == 503)
     assert api.clinician1.get("/rlhf/feedback").status_code == 200  # nothing to read, so nothing to write down
@@ -337,12 +337,12 @@ def test_more_writes_than_fit_are_turned_away_before_they_are_read(settings: Set
         def hold(known):
             there.set()
             assert go.wait(20)
-            return Rows({})
+            return NewRows({})
 
-        threading.Thread(target=app.state.ingest.wait, args=(Submission("u", hold),), daemon=True).start()
+        threading.Thread(target=app.state.writer.submit_and_wait, args=(WriteRequest("u", hold),), daemon=True).start()
         assert there.wait(20)
         taken = [pool.submit(door.post, "/rlhf/feedback", RATED) for _ in range(2)]
-        while app.state.ingest.waiting < 2:
+        while app.state.writer.waiting < 2:
             time.sleep(0.01)
         refused = door.post("/rlhf/feedback", content=b"not even JSON", headers={"Content-Type": "application/json"})
         assert refused.status_code == 503 and refused.headers["retry-after"] == "1" and "hint" in refused.json()

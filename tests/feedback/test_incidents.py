@@ -10,7 +10,7 @@ from medloop.feedback import incidents
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
-from medloop.store.records.group_commit import Ingest
+from medloop.store.records.group_commit import GroupCommitWriter
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def test_the_note_is_sealed(sqlite_settings) -> None:
 
 
 def test_closing_twice_or_nothing_or_without_a_note_is_refused(store: Store, opened: list[Incident]) -> None:
-    with Ingest(store).running() as ingest:
-        ingest.wait(incidents.closing(store, opened[0].incident_id, by="usr_1", note="done"))
+    with GroupCommitWriter(store).running() as writer:
+        writer.submit_and_wait(incidents.closing(store, opened[0].incident_id, by="usr_1", note="done"))
         with pytest.raises(incidents.AlreadyClosedError):
-            ingest.wait(incidents.closing(store, opened[0].incident_id, by="usr_1", note="again"))
+            writer.submit_and_wait(incidents.closing(store, opened[0].incident_id, by="usr_1", note="again"))
         with pytest.raises(incidents.NoSuchIncidentError):
-            ingest.wait(incidents.closing(store, "inc_9", by="usr_1", note="done"))
+            writer.submit_and_wait(incidents.closing(store, "inc_9", by="usr_1", note="done"))
     with pytest.raises(InputError, match="note"):
         incidents.closing(store, opened[1].incident_id, by="usr_1", note="  ")
     assert incidents.note_of(store, opened[0].incident_id) == "done"

@@ -30,7 +30,7 @@ from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
 from medloop.store.db import open_store
-from medloop.store.records.group_commit import Ingest
+from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.users import ROLES
 
 # What needs no login; a literal list, and a test walks all routes.
@@ -63,7 +63,9 @@ def create_app(
                 store.keys.master(conn)  # no start without the key that fits, or with one that others can read
             app.state.store, app.state.access = store, Access(store)
             threading.Thread(target=_warm, args=(own_process,), daemon=True).start()
-            app.state.ingest = open_until_the_end.enter_context(Ingest(store, most_waiting=4 * limits.in_flight).running())
+            app.state.writer = open_until_the_end.enter_context(
+                GroupCommitWriter(store, max_waiting=4 * limits.in_flight).running()
+            )
             if supervise:
                 open_until_the_end.enter_context(Supervisor(settings, slots=slots).running())
                 open_until_the_end.enter_context(Retrainer(store, settings).running())

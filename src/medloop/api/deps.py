@@ -7,7 +7,7 @@ from fastapi import Request
 from medloop.api.auth import Access
 from medloop.settings import Settings
 from medloop.store.db import Store
-from medloop.store.records.group_commit import Ingest
+from medloop.store.records.group_commit import GroupCommitWriter
 
 
 def store_of(request: Request) -> Store:
@@ -20,10 +20,10 @@ def settings_of(request: Request) -> Settings:
     return settings
 
 
-def ingest_of(request: Request) -> Ingest:
+def writer_of(request: Request) -> GroupCommitWriter:
     """The one writer of the store."""
-    ingest: Ingest = request.app.state.ingest
-    return ingest
+    writer: GroupCommitWriter = request.app.state.writer
+    return writer
 
 
 def access_of(request: Request) -> Access:

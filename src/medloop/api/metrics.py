@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from medloop.store.records.group_commit import Ingest
+from medloop.store.records.group_commit import GroupCommitWriter
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -60,13 +60,13 @@ class HttpCounts:
         self.seconds[route] = self.seconds.get(route, 0.0) + seconds
 
 
-def render(http: HttpCounts, ingest: Ingest, *, open_incidents: int) -> str:
+def render(http: HttpCounts, writer: GroupCommitWriter, *, open_incidents: int) -> str:
     """The page that GET /metrics answers."""
-    counts = ingest.counts
+    counts = writer.counts
     parts = [
         _family("medloop_http_requests_total", "counter", "Answers by route and status.", _requests(http)),
         _family("medloop_http_request_seconds", "histogram", "Seconds until the whole answer was sent.", _latency(http)),
-        _family("medloop_ingest_waiting", "gauge", "Submissions that wait for the writer.", [("", ingest.waiting)]),
+        _family("medloop_ingest_waiting", "gauge", "Submissions that wait for the writer.", [("", writer.waiting)]),
         _family("medloop_ingest_refused_total", "counter", "Submissions refused: too many waited.", [("", counts.refused)]),
         _family("medloop_ingest_replays_total", "counter", "Repeated requests.", [("", counts.replays)]),
         _family("medloop_ingest_write_seconds_total", "counter", "Seconds in write transactions.", [("", counts.commit_s)]),

@@ -20,7 +20,7 @@ from medloop.errors import InputError
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
-from medloop.store.records.write_request import Known, Rows, Submission
+from medloop.store.records.write_request import LookupResults, NewRows, WriteRequest
 from medloop.store.tables import incidents, red_team_cases
 
 State = Literal["open", "closed"]
@@ -94,8 +94,8 @@ def listed(store: Store, *, state: State | None = None, after: str | None = None
     ]  # fmt: skip
 
 
-def closing(store: Store, incident_id: str, *, by: str, note: str) -> Submission:
-    """The submission that closes an incident; what it raises comes out of `Ingest.stored`."""
+def closing(store: Store, incident_id: str, *, by: str, note: str) -> WriteRequest:
+    """The submission that closes an incident; what it raises comes out of `GroupCommitWriter.submit`."""
     if not note.strip() or len(note) > MOST_NOTE:
         raise InputError(f"Closing an incident needs a note of 1 to {MOST_NOTE} characters", "Say what was done about it")
     event = AuditEvent(actor=by, action="incidents.close", subject=incident_id)
@@ -114,18 +114,18 @@ def closing(store: Store, incident_id: str, *, by: str, note: str) -> Submission
         said = {"state": "closed", "closed_by": by, "closed": when, "key_id": key.key_id, **row}
         conn.execute(update(incidents).where(incidents.c.incident_id == incident_id).values(**said))
 
-    def build(known: Known) -> Rows:
-        return Rows(answer, events=(event,), also=change)
+    def build(known: LookupResults) -> NewRows:
+        return NewRows(answer, events=(event,), update=change)
 
-    return Submission(by, build)
+    return WriteRequest(by, build)
 
 
 def close(store: Store, incident_id: str, *, by: str, note: str) -> None:
     """Close it in a transaction of its own, where no writer thread runs (the CLI)."""
-    rows = closing(store, incident_id, by=by, note=note).build(Known(store, None, {}, {}))
-    assert rows.also is not None
+    rows = closing(store, incident_id, by=by, note=note).build(LookupResults(store, None, {}, {}))
+    assert rows.update is not None
     with store.write() as conn:
-        rows.also(conn)
+        rows.update(conn)
         audit.append(conn, rows.events)
 
 

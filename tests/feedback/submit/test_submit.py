@@ -16,7 +16,7 @@ from medloop.feedback.submit.submit import Doubt, Sender, feedback_type_of, fing
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
-from medloop.store.records.group_commit import Ingest
+from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.quarantine import decide
 from medloop.store.tables import quarantine
 
@@ -28,8 +28,8 @@ WHOLE = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_respons
 
 @pytest.fixture
 def send(store: Store):
-    with Ingest(store).running() as ingest:
-        yield lambda body, sender=CLINICIAN, key=None: ingest.wait(hand_in(store, body, sender, key=key)).answer
+    with GroupCommitWriter(store).running() as writer:
+        yield lambda body, sender=CLINICIAN, key=None: writer.submit_and_wait(hand_in(store, body, sender, key=key)).answer
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_long_texts_are_looked_over_before_the_writer_has_them(send, monkeypatch
     real = submit._doubt
     monkeypatch.setattr(submit, "_doubt", lambda texts: (threads.append(threading.current_thread().name), real(texts))[1])
     shape, said, field = LONG_BODIES[kind]
-    assert send(shape(**said))["quarantined"] is False and set(threads) == {"medloop-ingest"}
+    assert send(shape(**said))["quarantined"] is False and set(threads) == {"medloop-writer"}
     threads.clear()
     assert send(shape(**{**said, field: f"{DOUBTFUL}\n" * 150}))["quarantined"] is True
-    assert threads and "medloop-ingest" not in threads and not submit._LOOKED
+    assert threads and "medloop-writer" not in threads and not submit._LOOKED

@@ -1,4 +1,4 @@
-"""The one writer: acknowledged means stored, once, and one bad submission harms nobody."""
+"""The one writer: acknowledged means stored, once, and one bad request harms nobody."""
 
 from __future__ import annotations
 
@@ -17,8 +17,16 @@ from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.store import audit
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud
-from medloop.store.records.group_commit import Ingest
-from medloop.store.records.write_request import AwayError, KeyReusedError, Known, Need, OverloadedError, Rows, Submission
+from medloop.store.records.group_commit import GroupCommitWriter
+from medloop.store.records.write_request import (
+    KeyReusedError,
+    Lookup,
+    LookupResults,
+    NewRows,
+    OverloadedError,
+    StoreUnavailableError,
+    WriteRequest,
+)
 from medloop.store.tables import idempotency_keys, incidents
 
 CANARY = "canary-胸痛-5c1d"
@@ -29,78 +37,80 @@ def feedback(n: int = 0, **changes) -> Feedback:
     return Feedback(**said | changes)
 
 
-def adding(n: int = 0, *, key: str | None = None, caller: str = "usr_1", body: str = "same", **changes) -> Submission:
-    def build(known: Known) -> Rows:
+def adding(n: int = 0, *, key: str | None = None, caller: str = "usr_1", body: str = "same", **changes) -> WriteRequest:
+    def build(known: LookupResults) -> NewRows:
         record = feedback(n, **changes)
-        return Rows({"feedback_id": record.feedback_id}, (record,))
+        return NewRows({"feedback_id": record.feedback_id}, (record,))
 
-    return Submission(caller, build, key, body)
+    return WriteRequest(caller, build, key, body)
 
 
 @pytest.fixture
-def ingest(store: Store):
-    with Ingest(store, wait_s=1.0).running() as running:
+def writer(store: Store):
+    with GroupCommitWriter(store, wait_s=1.0).running() as running:
         yield running
 
 
-def held_up(ingest: Ingest) -> threading.Event:
-    """The writer waits inside a submission until the event is set, so that others gather behind it."""
+def held_up(writer: GroupCommitWriter) -> threading.Event:
+    """The writer waits inside a request until the event is set, so that others gather behind it."""
     go, there = threading.Event(), threading.Event()
 
-    def build(known: Known) -> Rows:
+    def build(known: LookupResults) -> NewRows:
         there.set()
         assert go.wait(10)
-        return Rows({})
+        return NewRows({})
 
-    threading.Thread(target=ingest.wait, args=(Submission("usr_0", build),), daemon=True).start()
+    threading.Thread(target=writer.submit_and_wait, args=(WriteRequest("usr_0", build),), daemon=True).start()
     assert there.wait(10)
     return go
 
 
-def test_acknowledged_is_stored_encrypted_and_audited(store: Store, ingest: Ingest) -> None:
-    answer = ingest.wait(adding(1)).answer
+def test_acknowledged_is_stored_encrypted_and_audited(store: Store, writer: GroupCommitWriter) -> None:
+    answer = writer.submit_and_wait(adding(1)).answer
     assert crud.get(store, Feedback, answer["feedback_id"]).user_query == CANARY
     lines = [(line["actor"], line["action"], line["subject"]) for line in audit.show(store, 9)]
     assert lines == [("usr_1", "rlhf_feedback.add", answer["feedback_id"])] and audit.verify(store).ok
 
 
-def test_same_key_and_body_get_the_first_answer_and_one_record(store: Store, ingest: Ingest) -> None:
-    first = ingest.wait(adding(key="k"))
-    again = ingest.wait(adding(key="k"))
+def test_same_key_and_body_get_the_first_answer_and_one_record(store: Store, writer: GroupCommitWriter) -> None:
+    first = writer.submit_and_wait(adding(key="k"))
+    again = writer.submit_and_wait(adding(key="k"))
     assert (first.replayed, again.replayed) == (False, True) and first.answer == again.answer
     assert crud.count(store, Feedback) == 1
 
 
 def test_the_first_answer_outlives_the_server(store: Store) -> None:
-    with Ingest(store).running() as one:
-        first = one.wait(adding(key="k"))
-    with Ingest(store).running() as two:
-        assert two.wait(adding(key="k")).answer == first.answer
+    with GroupCommitWriter(store).running() as writer:
+        first = writer.submit_and_wait(adding(key="k"))
+    with GroupCommitWriter(store).running() as second:
+        assert second.submit_and_wait(adding(key="k")).answer == first.answer
     assert crud.count(store, Feedback) == 1
 
 
-def test_many_at_once_with_one_key_store_one_record_in_one_transaction(store: Store, ingest: Ingest, monkeypatch) -> None:
-    go, write, begun = held_up(ingest), store.write, []
+def test_many_at_once_with_one_key_store_one_record_in_one_transaction(
+    store: Store, writer: GroupCommitWriter, monkeypatch
+) -> None:
+    go, write, begun = held_up(writer), store.write, []
     monkeypatch.setattr(store, "write", lambda: begun.append(1) or write())
     with ThreadPoolExecutor(40) as pool:
-        waiting = [pool.submit(ingest.wait, adding(key="k")) for _ in range(40)]
-        while ingest.waiting < 40:
+        waiting = [pool.submit(writer.submit_and_wait, adding(key="k")) for _ in range(40)]
+        while writer.waiting < 40:
             time.sleep(0.01)
         go.set()
         answers = [one.result() for one in waiting]
     assert len({one.answer["feedback_id"] for one in answers}) == 1
     assert sorted(one.replayed for one in answers) == [False] + [True] * 39 and crud.count(store, Feedback) == 1
-    assert len(begun) == 2  # that of the submission in front, and one for all forty
+    assert len(begun) == 2  # that of the request in front, and one for all forty
 
 
-def test_one_key_for_two_bodies_is_refused_also_within_one_batch(store: Store, ingest: Ingest) -> None:
-    ingest.wait(adding(key="k"))
+def test_one_key_for_two_bodies_is_refused_also_within_one_batch(store: Store, writer: GroupCommitWriter) -> None:
+    writer.submit_and_wait(adding(key="k"))
     with pytest.raises(KeyReusedError):
-        ingest.wait(adding(key="k", body="other"))
-    go = held_up(ingest)
+        writer.submit_and_wait(adding(key="k", body="other"))
+    go = held_up(writer)
     with ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(ingest.wait, adding(key="j", body=body)) for body in ("x", "y")]
-        while ingest.waiting < 2:
+        waiting = [pool.submit(writer.submit_and_wait, adding(key="j", body=body)) for body in ("x", "y")]
+        while writer.waiting < 2:
             time.sleep(0.01)
         go.set()
         errors = [one.exception() for one in waiting]
@@ -108,35 +118,35 @@ def test_one_key_for_two_bodies_is_refused_also_within_one_batch(store: Store, i
     assert crud.count(store, Feedback) == 2
 
 
-def test_keys_belong_to_their_caller(store: Store, ingest: Ingest) -> None:
-    mine, theirs = ingest.wait(adding(key="k")), ingest.wait(adding(key="k", caller="usr_2", body="other"))
+def test_keys_belong_to_their_caller(store: Store, writer: GroupCommitWriter) -> None:
+    mine, theirs = writer.submit_and_wait(adding(key="k")), writer.submit_and_wait(adding(key="k", caller="usr_2", body="other"))
     assert not theirs.replayed and mine.answer != theirs.answer and crud.count(store, Feedback) == 2
 
 
-def _refused(known: Known) -> Rows:
+def _refused(known: LookupResults) -> NewRows:
     raise InputError("no")
 
 
-def _broken(known: Known) -> Rows:
+def _broken(known: LookupResults) -> NewRows:
     return {}["nothing"]
 
 
-def _against_the_schema(known: Known) -> Rows:
+def _against_the_schema(known: LookupResults) -> NewRows:
     row = {"incident_id": "i", "record_id": "r", "state": "half open", "key_id": "k", "timestamp": utc_now()}
-    return Rows({}, (feedback(99),), ((incidents, row),))
+    return NewRows({}, (feedback(99),), ((incidents, row),))
 
 
-def _nul(known: Known) -> Rows:
-    return Rows({}, (feedback(99, session_id="a\0b"),))
+def _nul(known: LookupResults) -> NewRows:
+    return NewRows({}, (feedback(99, session_id="a\0b"),))
 
 
 @pytest.mark.parametrize("bad", [_refused, _broken, _against_the_schema, _nul])
-def test_a_bad_submission_fails_alone_and_leaves_nothing(store: Store, ingest: Ingest, bad) -> None:
-    go = held_up(ingest)
+def test_a_bad_request_fails_alone_and_leaves_nothing(store: Store, writer: GroupCommitWriter, bad) -> None:
+    go = held_up(writer)
     with ThreadPoolExecutor(5) as pool:
-        good = [pool.submit(ingest.wait, adding(n, key=f"k{n}")) for n in range(4)]
-        worse = pool.submit(ingest.wait, Submission("usr_1", bad, "bad", "x"))
-        while ingest.waiting < 5:
+        good = [pool.submit(writer.submit_and_wait, adding(n, key=f"k{n}")) for n in range(4)]
+        worse = pool.submit(writer.submit_and_wait, WriteRequest("usr_1", bad, "bad", "x"))
+        while writer.waiting < 5:
             time.sleep(0.01)
         go.set()
         assert len({one.result().answer["feedback_id"] for one in good}) == 4
@@ -146,28 +156,28 @@ def test_a_bad_submission_fails_alone_and_leaves_nothing(store: Store, ingest: I
         assert conn.execute(select(func.count()).select_from(idempotency_keys)).scalar() == 4
 
 
-def test_what_waits_together_is_one_transaction(store: Store, ingest: Ingest) -> None:
-    go = held_up(ingest)
+def test_what_waits_together_is_one_transaction(store: Store, writer: GroupCommitWriter) -> None:
+    go = held_up(writer)
     with ThreadPoolExecutor(30) as pool:
-        waiting = [pool.submit(ingest.wait, adding(n)) for n in range(30)]
-        while ingest.waiting < 30:
+        waiting = [pool.submit(writer.submit_and_wait, adding(n)) for n in range(30)]
+        while writer.waiting < 30:
             time.sleep(0.01)
         go.set()
         for one in waiting:
             one.result()
-    assert ingest.counts.batches == {1: 1, 30: 1} and ingest.counts.records == {"rlhf_feedback": 30}
+    assert writer.counts.batches == {1: 1, 30: 1} and writer.counts.records == {"rlhf_feedback": 30}
 
 
 def test_a_full_queue_refuses_at_once_and_stores_what_it_took(store: Store) -> None:
-    with Ingest(store, most_waiting=3).running() as ingest:
-        go = held_up(ingest)
+    with GroupCommitWriter(store, max_waiting=3).running() as writer:
+        go = held_up(writer)
         with ThreadPoolExecutor(3) as pool:
-            taken = [pool.submit(ingest.wait, adding(n)) for n in range(3)]
-            while not ingest.full:
+            taken = [pool.submit(writer.submit_and_wait, adding(n)) for n in range(3)]
+            while not writer.full:
                 time.sleep(0.01)
             started = time.monotonic()
             with pytest.raises(OverloadedError):
-                ingest.wait(adding(9))
+                writer.submit_and_wait(adding(9))
             assert time.monotonic() - started < 0.5
             go.set()
             for one in taken:
@@ -176,22 +186,22 @@ def test_a_full_queue_refuses_at_once_and_stores_what_it_took(store: Store) -> N
 
 
 def test_the_end_stores_what_waits_and_takes_no_more(store: Store) -> None:
-    ingest = Ingest(store)
+    writer = GroupCommitWriter(store)
     with ThreadPoolExecutor(5) as pool:
-        with ingest.running():
-            go = held_up(ingest)
-            waiting = [pool.submit(ingest.wait, adding(n)) for n in range(5)]
-            while ingest.waiting < 5:
+        with writer.running():
+            go = held_up(writer)
+            waiting = [pool.submit(writer.submit_and_wait, adding(n)) for n in range(5)]
+            while writer.waiting < 5:
                 time.sleep(0.01)
             threading.Timer(0.2, go.set).start()
         assert crud.count(store, Feedback) == 5  # at once
         for one in waiting:
             one.result()
-    with pytest.raises(OverloadedError, match="going down"):
-        ingest.wait(adding(9))
+    with pytest.raises(OverloadedError, match="shutting down"):
+        writer.submit_and_wait(adding(9))
 
 
-def test_a_commit_whose_answer_was_lost_is_not_repeated(store: Store, ingest: Ingest, monkeypatch) -> None:
+def test_a_commit_whose_answer_was_lost_is_not_repeated(store: Store, writer: GroupCommitWriter, monkeypatch) -> None:
     write, lost = store.write, []
 
     @contextmanager
@@ -203,84 +213,86 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(store: Store, ingest: In
             raise BusyError("the connection broke after COMMIT")
 
     monkeypatch.setattr(store, "write", losing)
-    answer = ingest.wait(adding(1)).answer  # without an idempotency key: the record's own id tells
+    answer = writer.submit_and_wait(adding(1)).answer  # without an idempotency key: the record's own id tells
     assert lost and [one.feedback_id for one in crud.iterate(store, Feedback)] == [answer["feedback_id"]]
 
 
-@pytest.mark.parametrize(("error", "seen"), [(NoSpaceError("full"), NoSpaceError), (BusyError("db at host"), AwayError)])
+@pytest.mark.parametrize(
+    ("error", "seen"), [(NoSpaceError("full"), NoSpaceError), (BusyError("db at host"), StoreUnavailableError)]
+)
 def test_a_store_that_cannot_write_is_said_without_its_name_and_recovers(store: Store, monkeypatch, error, seen) -> None:
     @contextmanager
     def failing():
         raise error
         yield
 
-    with Ingest(store, wait_s=0.3).running() as ingest:
+    with GroupCommitWriter(store, wait_s=0.3).running() as writer:
         with monkeypatch.context() as patch:
             patch.setattr(store, "write", failing)
             with pytest.raises(seen) as caught:
-                ingest.wait(adding(1))
+                writer.submit_and_wait(adding(1))
             assert "host" not in str(caught.value)
-        ingest.wait(adding(2))
+        writer.submit_and_wait(adding(2))
     assert [one.session_id for one in crud.iterate(store, Feedback)] == ["s2"]
 
 
 def test_a_postgresql_that_goes_away_and_comes_back_loses_nothing(postgres, postgres_settings) -> None:
-    with open_store(postgres_settings, wait_s=0.5) as store, Ingest(store, wait_s=0.5).running() as ingest:
-        ingest.wait(adding(1))
+    with open_store(postgres_settings, wait_s=0.5) as store, GroupCommitWriter(store, wait_s=0.5).running() as writer:
+        writer.submit_and_wait(adding(1))
         postgres.stop("immediate")
         try:
             started = time.monotonic()
             with pytest.raises(BusyError):
-                ingest.wait(adding(2, key="k"))
+                writer.submit_and_wait(adding(2, key="k"))
             assert time.monotonic() - started < 8
         finally:
             postgres.start()
-        ingest.wait(adding(2, key="k"))
+        writer.submit_and_wait(adding(2, key="k"))
         assert [one.session_id for one in crud.iterate(store, Feedback)] == ["s1", "s2"] and audit.verify(store).ok
 
 
 def test_a_locked_store_answers_in_bounded_time(sqlite_settings) -> None:
     with open_store(sqlite_settings) as other, open_store(sqlite_settings, wait_s=0.2) as store:
-        with Ingest(store, wait_s=0.2).running() as ingest:
-            with other.write(), pytest.raises(AwayError):
-                ingest.wait(adding(1))
-            ingest.wait(adding(2))
+        with GroupCommitWriter(store, wait_s=0.2).running() as writer:
+            with other.write(), pytest.raises(StoreUnavailableError):
+                writer.submit_and_wait(adding(1))
+            writer.submit_and_wait(adding(2))
         assert [one.session_id for one in crud.iterate(store, Feedback)] == ["s2"]
 
 
-def test_needs_are_found_by_id_and_by_the_newest_of_a_column(store: Store, ingest: Ingest) -> None:
+def test_lookups_find_records_by_id_and_by_the_newest_of_a_column(store: Store, writer: GroupCommitWriter) -> None:
     said = {"agent_name": "a", "model_version": "m", "conversation": {"messages": [{"role": "user", "content": CANARY}]}}
     old, new = (Trace.model_validate({**said, "session_id": "s", "trace_id": name}) for name in ("t1", "t2"))
     crud.add(store, [old, new], actor="test")
     seen = []
 
-    def build(known: Known) -> Rows:
-        seen.extend(known.record(Trace, need) for need in needs)
-        return Rows({})
+    def build(known: LookupResults) -> NewRows:
+        seen.extend(known.record(Trace, lookup) for lookup in lookups)
+        return NewRows({})
 
-    needs = (Need(Trace, "t1"), Need(Trace, "s", "session_id"), Need(Trace, "t9"))
-    ingest.wait(Submission("usr_1", build, needs=needs))
+    lookups = (Lookup(Trace, "t1"), Lookup(Trace, "s", "session_id"), Lookup(Trace, "t9"))
+    writer.submit_and_wait(WriteRequest("usr_1", build, lookups=lookups))
     assert seen == [old, new, None]
 
 
-def test_events_and_changes_are_part_of_the_transaction(store: Store, ingest: Ingest) -> None:
+def test_events_and_changes_are_part_of_the_transaction(store: Store, writer: GroupCommitWriter) -> None:
     event = AuditEvent(actor="usr_1", action="rlhf_feedback.read", subject="fb_1")
-    ingest.wait(Submission("usr_1", lambda known: Rows({}, events=(event,))))
+    writer.submit_and_wait(WriteRequest("usr_1", lambda known: NewRows({}, events=(event,))))
 
     def change(conn):
         raise InputError("too late")
 
     with pytest.raises(InputError, match="too late"):
-        ingest.wait(Submission("usr_1", lambda known: Rows({}, (feedback(),), events=(event,), also=change)))
+        writer.submit_and_wait(WriteRequest("usr_1", lambda known: NewRows({}, (feedback(),), events=(event,), update=change)))
     assert audit.verify(store).rows == 1 and crud.count(store, Feedback) == 0
 
 
-def test_looking_for_a_key_does_not_walk_all_keys(store: Store, ingest: Ingest) -> None:
-    ingest.wait(adding(key="k"))
+def test_looking_for_a_key_does_not_walk_all_keys(store: Store, writer: GroupCommitWriter) -> None:
+    writer.submit_and_wait(adding(key="k"))
     asked = []
     if store.is_sqlite:
         event.listen(store.engine, "before_cursor_execute", lambda *seen: asked.append(seen[2:4]))
-    ingest.wait(adding(key="k"))
+    writer.submit_and_wait(adding(key="k"))
     with store.read() as conn:
         looked = [(sql, values) for sql, values in asked if "FROM idempotency_keys" in sql and sql.startswith("SELECT")]
         plans = [str(row) for sql, values in looked for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
@@ -293,24 +305,24 @@ def test_old_keys_are_swept(store: Store) -> None:
     with store.write() as conn:
         for key, days in (("old", 8), ("new", 6)):
             conn.execute(insert(idempotency_keys).values(**said, key=key, created=utc_now() - timedelta(days=days)))
-    with Ingest(store).running() as ingest:
-        ingest.wait(adding(1))
+    with GroupCommitWriter(store).running() as writer:
+        writer.submit_and_wait(adding(1))
     with store.read() as conn:
         assert conn.execute(select(idempotency_keys.c.key)).scalars().all() == ["new"]
 
 
-def test_an_event_loop_is_woken_for_each_of_its_requests(store: Store, ingest: Ingest) -> None:
+def test_an_event_loop_is_woken_for_each_of_its_requests(store: Store, writer: GroupCommitWriter) -> None:
     async def many() -> list:
-        return await asyncio.gather(*(ingest.stored(adding(n)) for n in range(20)))
+        return await asyncio.gather(*(writer.submit(adding(n)) for n in range(20)))
 
     assert len({one.answer["feedback_id"] for one in asyncio.run(many())}) == 20
 
 
-def test_a_request_that_gave_up_does_not_disturb_the_others(store: Store, ingest: Ingest) -> None:
+def test_a_request_that_gave_up_does_not_disturb_the_others(store: Store, writer: GroupCommitWriter) -> None:
     async def both() -> str:
-        go = held_up(ingest)
-        gone = asyncio.ensure_future(ingest.stored(adding(1)))
-        stays = asyncio.ensure_future(ingest.stored(adding(2)))
+        go = held_up(writer)
+        gone = asyncio.ensure_future(writer.submit(adding(1)))
+        stays = asyncio.ensure_future(writer.submit(adding(2)))
         await asyncio.sleep(0.05)
         gone.cancel()
         go.set()

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from medloop.api.deps import ingest_of, store_of
+from medloop.api.deps import store_of, writer_of
 from medloop.api.limits import cost_of
 from medloop.api.policy import OWN_ONLY, Caller, allow
 from medloop.api.quick_route import QuickRoute
@@ -109,7 +109,7 @@ def sender(caller: Caller) -> submit.Sender:
 
 async def _take(request: Request, body: Sent, caller: Caller, key: str | None) -> Response:
     request.app.state.buckets.take(caller.credential)
-    stored = await ingest_of(request).stored(submit.hand_in(store_of(request), body, sender(caller), key=key))
+    stored = await writer_of(request).submit(submit.hand_in(store_of(request), body, sender(caller), key=key))
     return JSONResponse(stored.answer, status_code=200 if stored.replayed else 201)
 
 
@@ -147,5 +147,5 @@ async def import_lines(request: Request, caller: Writer, key: Key = None) -> Res
     body = await request.body()
     request.app.state.buckets.take(caller.credential, cost_of(body), taken=1)
     lines = batch.parse(body)
-    results = await batch.store_all(ingest_of(request), store_of(request), lines, sender(caller), key=key)
+    results = await batch.store_all(writer_of(request), store_of(request), lines, sender(caller), key=key)
     return JSONResponse({**batch.summed(results), "results": results})

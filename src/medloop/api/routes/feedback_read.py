@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from medloop.api import metrics
-from medloop.api.deps import ingest_of, store_of
+from medloop.api.deps import store_of, writer_of
 from medloop.api.errors import answer
 from medloop.api.policy import OWN_ONLY, Caller, NothingHereError, allow
 from medloop.api.routes.feedback import REFUSED
@@ -26,7 +26,7 @@ from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Prefer
 from medloop.feedback import incidents, listing
 from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, Filter, PreferenceFilter, Reader
 from medloop.feedback.submit.bodies import Id
-from medloop.store.records.write_request import Rows, Submission
+from medloop.store.records.write_request import NewRows, WriteRequest
 
 router = APIRouter(prefix="/api/v1/rlhf", tags=["feedback"])
 numbers = APIRouter(tags=["metrics"])
@@ -90,9 +90,9 @@ def reader(caller: Caller) -> Reader:
     return Reader(caller.user_id, own_only=own, texts=own)
 
 
-def noting(event: AuditEvent) -> Submission:
+def noting(event: AuditEvent) -> WriteRequest:
     """A line in the audit log, by way of the one writer."""
-    return Submission(event.actor, lambda known: Rows({}, events=(event,)))
+    return WriteRequest(event.actor, lambda known: NewRows({}, events=(event,)))
 
 
 async def _page(request: Request, caller: Caller, kind: type[Contract], wanted: Any) -> Response:
@@ -105,7 +105,7 @@ async def _page(request: Request, caller: Caller, kind: type[Contract], wanted: 
     )  # fmt: skip
     event = listing.reading(kind, reader(caller), found.items, "list")
     if event is not None:
-        await ingest_of(request).stored(noting(event))
+        await writer_of(request).submit(noting(event))
     return JSONResponse({"items": found.items, "next": found.next})
 
 
@@ -116,7 +116,7 @@ async def _one(request: Request, caller: Caller, kind: type[Contract], record_id
         raise NothingHereError("There is no such record", "Check its id")
     event = listing.reading(kind, reader(caller), [found], "show")
     if event is not None:
-        await ingest_of(request).stored(noting(event))
+        await writer_of(request).submit(noting(event))
     return JSONResponse(found)
 
 
@@ -160,12 +160,17 @@ async def get_correction(record_id: RecordId, request: Request, caller: Reading)
 async def export(request: Request, caller: Reading, wanted: Annotated[ExportQuery, Query()]) -> Response:
     """All records of a kind as a file, oldest first; CSV cells never start like a formula."""
     request.app.state.buckets.take(caller.credential)
-    ingest, narrowed = ingest_of(request), Filter(**wanted.model_dump(include=set(Filter.model_fields)))
+    writer, narrowed = writer_of(request), Filter(**wanted.model_dump(include=set(Filter.model_fields)))
 
     def parts() -> Iterator[str]:  # runs in a thread, page by page, so that memory stays bounded
         kind = listing.KINDS[wanted.kind]
         yield from listing.export(
-            store_of(request), kind, narrowed, reader(caller), form=wanted.format, note=lambda event: ingest.wait(noting(event))
+            store_of(request),
+            kind,
+            narrowed,
+            reader(caller),
+            form=wanted.format,
+            note=lambda event: writer.submit_and_wait(noting(event)),
         )
 
     media = "text/csv; charset=utf-8" if wanted.format == "csv" else "application/x-ndjson"
@@ -188,7 +193,7 @@ async def close_incident(incident_id: RecordId, body: CloseBody, request: Reques
     """Say what was done about a critical failure, and let promotion go on. The red-team case stays."""
     submission = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=body.note)
     try:
-        stored = await ingest_of(request).stored(submission)
+        stored = await writer_of(request).submit(submission)
     except incidents.NoSuchIncidentError as error:
         raise NothingHereError(error.what, error.to_do) from None
     except incidents.AlreadyClosedError as error:
@@ -201,5 +206,5 @@ async def metrics_page(request: Request, caller: Watching) -> Response:
     """Numbers of this server in Prometheus' text form."""
     state = request.app.state
     found = await run_in_threadpool(incidents.count_open, state.store)
-    text = metrics.render(state.http_counts, state.ingest, open_incidents=found)
+    text = metrics.render(state.http_counts, state.writer, open_incidents=found)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")

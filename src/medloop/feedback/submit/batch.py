@@ -21,7 +21,7 @@ from medloop.errors import InputError, MedloopError, NoSpaceError
 from medloop.feedback.submit.bodies import KINDS, Sent
 from medloop.feedback.submit.submit import Sender, hand_in
 from medloop.store.db import Store
-from medloop.store.records.group_commit import Ingest
+from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.write_request import OverloadedError
 
 MOST_LINES = 2000
@@ -51,12 +51,14 @@ def parse(data: bytes) -> list[Line]:
     return [_line(number, raw) for number, raw in given]
 
 
-async def store_all(ingest: Ingest, store: Store, lines: Sequence[Line], sender: Sender, *, key: str | None) -> list[Json]:
+async def store_all(
+    writer: GroupCommitWriter, store: Store, lines: Sequence[Line], sender: Sender, *, key: str | None
+) -> list[Json]:
     """Store every line that fits; one result per line, in their order."""
     results: list[Json] = []
     for start in range(0, len(lines), WINDOW):
         window = lines[start : start + WINDOW]
-        results += await asyncio.gather(*(_store(ingest, store, line, sender, key) for line in window))
+        results += await asyncio.gather(*(_store(writer, store, line, sender, key) for line in window))
     return results
 
 
@@ -89,14 +91,14 @@ def explain(error: ValidationError) -> str:
     return "; ".join(parts[:5])
 
 
-async def _store(ingest: Ingest, store: Store, line: Line, sender: Sender, key: str | None) -> Json:
+async def _store(writer: GroupCommitWriter, store: Store, line: Line, sender: Sender, key: str | None) -> Json:
     if line.body is None:
         return {"line": line.number, "status": 422, "error": line.problem}
     try:
         submission = hand_in(store, line.body, sender, key=None if key is None else f"{key}/{line.number}")
         for tries in range(1, TRIES + 1):
             try:
-                stored = await ingest.stored(submission)
+                stored = await writer.submit(submission)
                 break
             except OverloadedError:
                 if tries == TRIES:

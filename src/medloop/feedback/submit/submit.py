@@ -1,7 +1,7 @@
 """From what somebody sent to the rows that keep it: checked against the store, looked over for identifiers, ready for the writer.
 
     submission = hand_in(store, body, Sender("usr_1"), key="4f2c…")      # body: one of bodies.py
-    stored = await ingest.stored(submission)                            # stored.answer: {"feedback_id": …, "timestamp": …}
+    stored = await writer.submit(submission)                            # stored.answer: {"feedback_id": …, "timestamp": …}
 
 Unknown trace ids are refused. Nothing is refused for what it says: a text that may name somebody is stored (sealed, as all are)
 with a row in `quarantine`, and no dataset takes it before a person has looked. A critical flag opens an incident and adds a
@@ -37,7 +37,7 @@ from medloop.privacy.phi.scrub import Scrubber
 from medloop.store.db import Store
 from medloop.store.records import crud as records
 from medloop.store.records import review_queue
-from medloop.store.records.write_request import Json, Known, Need, Rows, Submission
+from medloop.store.records.write_request import Json, Lookup, LookupResults, NewRows, WriteRequest
 from medloop.store.tables import natural_id, quarantine
 
 LONG = 2000  # characters, from which a record is looked over before the writer has it
@@ -61,7 +61,7 @@ class Sender:
     by_queue: bool = False  # may speak only of traces that the queue has shown; else an id would open any trace's text
 
 
-def hand_in(store: Store, body: Sent, sender: Sender, *, key: str | None = None) -> Submission:
+def hand_in(store: Store, body: Sent, sender: Sender, *, key: str | None = None) -> WriteRequest:
     """The submission of one body. What only the store can tell (does the trace exist?) is found out when it is built."""
     _check_person(body, sender)
     if _by_session(body) and not sender.speaks_for_others:  # session ids can be guessed; a trace's text is not for everybody
@@ -70,12 +70,12 @@ def hand_in(store: Store, body: Sent, sender: Sender, *, key: str | None = None)
     if sender.by_queue and named is not None and not review_queue.was_shown(store, named, sender.user_id):
         raise InputError("There is no trace with this trace_id", "Take what is to be rated from the queue")
 
-    def build(known: Known) -> Rows:
+    def build(known: LookupResults) -> NewRows:
         return _rows(_Draft(store, sender, known), body)
 
     long = [texts for texts in _said(body) if sum(map(len, texts)) > LONG]
     ahead = partial(_look_ahead, long) if long else None
-    return Submission(sender.user_id, build, key, fingerprint(body), _needs(body), ahead)
+    return WriteRequest(sender.user_id, build, key, fingerprint(body), _lookups(body), ahead)
 
 
 def fingerprint(body: Sent) -> str:
@@ -128,14 +128,14 @@ class _Draft:
 
     store: Store
     sender: Sender
-    known: Known
+    known: LookupResults
 
     def trace(self, body: FeedbackBody | PreferenceBody | CorrectionBody) -> Trace | None:
         """The trace that fills what the body leaves out."""
         if body.trace_id is not None:
-            return self.known.record(Trace, Need(Trace, body.trace_id))
+            return self.known.record(Trace, Lookup(Trace, body.trace_id))
         if isinstance(body, FeedbackBody) and body.session_id is not None and _by_session(body):
-            return self.known.record(Trace, Need(Trace, body.session_id, "session_id"))
+            return self.known.record(Trace, Lookup(Trace, body.session_id, "session_id"))
         return None
 
     def taken(self, body: Sent, record: Contract) -> frozenset[str]:
@@ -149,7 +149,7 @@ class _Draft:
 
     def doubt_about_trace(self, record: Contract) -> Doubt | None:
         """What is said about an exchange that is held waits with it: it repeats it, or is read together with it."""
-        held = None if isinstance(record, Trace) else self.known.held(getattr(record, "trace_id", None) or "")
+        held = None if isinstance(record, Trace) else self.known.quarantined(getattr(record, "trace_id", None) or "")
         return None if held is None else Doubt(held.doubt, tuple(held.reasons))
 
     def shared(self, body: FeedbackBody | PreferenceBody | CorrectionBody) -> Json:
@@ -170,20 +170,20 @@ class _Draft:
         """The records that a body names are there, and what it supersedes is the sender's own."""
         if isinstance(body, TraceBody):
             return
-        if body.trace_id is not None and self.known.row(Need(Trace, body.trace_id)) is None:
+        if body.trace_id is not None and self.known.row(Lookup(Trace, body.trace_id)) is None:
             raise InputError("There is no trace with this trace_id", "Log it first with POST /api/v1/traces")
         if isinstance(body, CorrectionBody) and body.feedback_id is not None:
-            if self.known.row(Need(Feedback, body.feedback_id)) is None:
+            if self.known.row(Lookup(Feedback, body.feedback_id)) is None:
                 raise InputError("There is no feedback with this feedback_id", "Send the id that came back for it")
         if body.supersedes is not None:
-            before = self.known.row(Need(CONTRACTS[type(body)], body.supersedes))
+            before = self.known.row(Lookup(CONTRACTS[type(body)], body.supersedes))
             if before is None or before.recorded_by != self.sender.user_id:
                 raise InputError(
                     "'supersedes' names no earlier record of yours of this kind", "Send the id that came back for it"
                 )
 
 
-def _rows(draft: _Draft, body: Sent) -> Rows:
+def _rows(draft: _Draft, body: Sent) -> NewRows:
     draft.check(body)
     made = _MAKERS[type(body)](draft, body)
     first = made[0]
@@ -191,7 +191,9 @@ def _rows(draft: _Draft, body: Sent) -> Rows:
     names = {natural_id(records.TABLES[type(record)]): records.id_of(record) for record in made}
     when = first.timestamp.isoformat().replace("+00:00", "Z")  # type: ignore[attr-defined]
     answer = {**names, "timestamp": when, "quarantined": bool(held)}
-    return Rows(answer, tuple(made), tuple((quarantine, row) for row in held), tuple(_noted(row, draft.sender) for row in held))
+    return NewRows(
+        answer, tuple(made), tuple((quarantine, row) for row in held), tuple(_noted(row, draft.sender) for row in held)
+    )
 
 
 def _feedback(draft: _Draft, body: FeedbackBody) -> list[Contract]:
@@ -242,7 +244,7 @@ def _correction(draft: _Draft, body: CorrectionBody) -> list[Contract]:
         texts = _exchange(draft, trace, "prompt", "original")
     elif body.prompt is None:
         assert body.feedback_id is not None
-        rated = draft.known.record(Feedback, Need(Feedback, body.feedback_id))
+        rated = draft.known.record(Feedback, Lookup(Feedback, body.feedback_id))
         assert rated is not None
         if rated.recorded_by != draft.sender.user_id:  # else a correction would carry somebody else's text into one's own records
             raise InputError("This feedback is not yours", "Send prompt and original, or the trace_id")
@@ -280,19 +282,19 @@ def _exchange(draft: _Draft, trace: Trace, question: str, answer: str) -> Json:
     return {question: talk.question, answer: said}
 
 
-def _needs(body: Sent) -> tuple[Need, ...]:
-    needs: list[Need] = []
+def _lookups(body: Sent) -> tuple[Lookup, ...]:
+    lookups: list[Lookup] = []
     if isinstance(body, TraceBody):
         return ()
     if body.trace_id is not None:
-        needs.append(Need(Trace, body.trace_id))
+        lookups.append(Lookup(Trace, body.trace_id))
     elif isinstance(body, FeedbackBody) and body.session_id is not None and _by_session(body):
-        needs.append(Need(Trace, body.session_id, "session_id"))
+        lookups.append(Lookup(Trace, body.session_id, "session_id"))
     if isinstance(body, CorrectionBody) and body.feedback_id is not None:
-        needs.append(Need(Feedback, body.feedback_id))
+        lookups.append(Lookup(Feedback, body.feedback_id))
     if body.supersedes is not None:
-        needs.append(Need(CONTRACTS[type(body)], body.supersedes))
-    return tuple(needs)
+        lookups.append(Lookup(CONTRACTS[type(body)], body.supersedes))
+    return tuple(lookups)
 
 
 def _by_session(body: Sent) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
-from medloop.api.deps import access_of, ingest_of, store_of
+from medloop.api.deps import access_of, store_of, writer_of
 from medloop.api.policy import Caller, ForbiddenError, NothingHereError, allow
 from medloop.contracts import utc_now
 from medloop.errors import InputError
@@ -77,7 +77,7 @@ def _measured(request: Request, days: int) -> FeedbackMetrics:
 
 @router.post("/incidents/{incident_id}/close")
 async def close_incident(request: Request, caller: Closer, incident_id: str, form: Fields) -> Response:
-    await ingest_of(request).stored(
+    await writer_of(request).submit(
         incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
     )
     request.app.state.measured.clear()

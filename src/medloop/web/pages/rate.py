@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from medloop.api.deps import ingest_of, store_of
+from medloop.api.deps import store_of, writer_of
 from medloop.api.limits import TooFastError
 from medloop.api.policy import Caller, NothingHereError, allow
 from medloop.contracts import Trace, utc_now
@@ -28,7 +28,7 @@ from medloop.store.records.audited_read import get_audited
 from medloop.store.records.history import Kind as OwnKind
 from medloop.store.records.history import own_record
 from medloop.store.records.review_queue import LapsedError, Leased, UnknownItemError, held, turns_of
-from medloop.store.records.write_request import KeyReusedError, Stored
+from medloop.store.records.write_request import KeyReusedError, WriteResult
 from medloop.web import forms
 from medloop.web.forms import Form, Source
 from medloop.web.pages.session import Fields, go, show, words_of
@@ -223,9 +223,11 @@ def _body(
     return forms.preference(values, source, t)
 
 
-async def _store(request: Request, caller: Caller, body: FeedbackBody | PreferenceBody | CorrectionBody, once: str) -> Stored:
+async def _store(
+    request: Request, caller: Caller, body: FeedbackBody | PreferenceBody | CorrectionBody, once: str
+) -> WriteResult:
     request.app.state.buckets.take(caller.credential)
-    return await ingest_of(request).stored(
+    return await writer_of(request).submit(
         record.hand_in(
             store_of(request), body, record.Sender(caller.user_id, by_queue=caller.role == "annotator"), key=f"web:{once}"
         )
