@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvicorn
 
-from medloop.api.limits import Limits
+from medloop.api.limits import RequestLimits
 from medloop.settings import Settings
 from medloop.web.app import create_app
 
@@ -17,7 +17,9 @@ def serve(home: str, url: str, port: int, rate: float) -> None:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
-    app = create_app(Settings(home=Path(home), database={"url": url}), supervise=False, limits=Limits(rate), own_process=True)
+    app = create_app(
+        Settings(home=Path(home), database={"url": url}), supervise=False, limits=RequestLimits(rate), own_process=True
+    )
     config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=5, limit_concurrency=2256)
     uvicorn.Server(config).run(sockets=[listener])
 

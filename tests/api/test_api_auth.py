@@ -56,10 +56,10 @@ def test_a_key_withdrawn_by_another_process_ends_within_a_second(client, store, 
 def test_what_this_process_changes_counts_from_the_next_request(client, store, key):
     assert client.get("/api/train").status_code == 200
     users.change_user(store, users.get_user(store, "tester"), role="clinician", actor="test")
-    client.app.state.access.forget()
+    client.app.state.authenticator.forget()
     assert client.get("/api/train").status_code == 403
     users.change_user(store, users.get_user(store, "tester"), disabled=True, actor="test")
-    client.app.state.access.forget()
+    client.app.state.authenticator.forget()
     assert client.get("/api/train").status_code == 401
 
 
@@ -81,7 +81,7 @@ def test_the_last_use_is_written_once_not_with_every_request(client, store, key)
     for _ in range(3):
         assert client.get("/api/train").status_code == 200
     (first,) = users.list_keys(store)
-    client.app.state.access.forget()
+    client.app.state.authenticator.forget()
     assert client.get("/api/train").status_code == 200
     assert first.last_used is not None and users.list_keys(store)[0].last_used == first.last_used
 

@@ -69,7 +69,7 @@ def test_a_build_over_http_is_the_build_of_the_command(client: TestClient, setti
 
 def test_a_build_with_nothing_to_learn_from_says_why(client: TestClient, settings: Settings) -> None:
     empty = client.post("/api/v1/data/build", json={})
-    assert empty.status_code == 422 and "nothing to learn from" in empty.json()["error"]
+    assert empty.status_code == 422 and "no feedback" in empty.json()["error"]
     with open_store(settings) as store:
         crud.add(store, [thumb(1, "rest", True, consent=())], actor="test")
     found = done(client, settings, "data/build", {})

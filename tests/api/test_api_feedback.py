@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event
 
-from medloop.api.limits import Buckets, Limits, TooFastError
+from medloop.api.limits import RateLimiter, RateLimitError, RequestLimits
 from medloop.contracts import Feedback, Message, Trace
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.errors import NoSpaceError
@@ -280,7 +280,7 @@ def test_a_key_over_its_rate_gets_429_and_others_go_on(settings: Settings) -> No
     with open_store(settings) as store:
         user = users.add_user(store, "clinician", "clinician", actor="test")
         keys = [users.new_key(store, user, actor="test") for _ in range(2)]
-    app = create_app(settings, supervise=False, limits=Limits(rate=2))
+    app = create_app(settings, supervise=False, limits=RequestLimits(rate=2))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         codes = [Door(client, keys[0]).post("/rlhf/feedback", RATED) for _ in range(6)]
         assert [one.status_code for one in codes][:4] == [201] * 4 and codes[-1].status_code == 429
@@ -291,19 +291,19 @@ def test_a_key_over_its_rate_gets_429_and_others_go_on(settings: Settings) -> No
 
 def test_a_bucket_fills_with_time() -> None:
     now = [0.0]
-    buckets = Buckets(10, clock=lambda: now[0])
+    buckets = RateLimiter(10, clock=lambda: now[0])
     for _ in range(20):
         buckets.take("k")
-    with pytest.raises(TooFastError):
+    with pytest.raises(RateLimitError):
         buckets.take("k")
     now[0] += 0.1
     buckets.take("k")
-    with pytest.raises(TooFastError):
+    with pytest.raises(RateLimitError):
         buckets.take("k")
     now[0] += 1000
     for _ in range(20):
         buckets.take("k")
-    with pytest.raises(TooFastError):
+    with pytest.raises(RateLimitError):
         buckets.take("k")
 
 
@@ -330,7 +330,7 @@ def test_every_write_has_examples_in_the_description(api) -> None:
 def test_more_writes_than_fit_are_turned_away_before_they_are_read(settings: Settings) -> None:
     with open_store(settings) as store:
         key = users.new_key(store, users.add_user(store, "clinician", "clinician", actor="test"), actor="test")
-    app = create_app(settings, supervise=False, limits=Limits(in_flight=2))
+    app = create_app(settings, supervise=False, limits=RequestLimits(in_flight=2))
     with TestClient(app, base_url="http://127.0.0.1") as client, ThreadPoolExecutor(2) as pool:
         door, go, there = Door(client, key), threading.Event(), threading.Event()
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as tuned
 from hypothesis.errors import Unsatisfiable
 
-from medloop.api.limits import Limits
+from medloop.api.limits import RequestLimits
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import open_store
@@ -53,7 +53,7 @@ def served(home):
     settings = Settings(home=home)
     with open_store(settings) as store:
         keys = {role: users.new_key(store, users.add_user(store, role, role, actor="test"), actor="test") for role in ROLES}
-    app = create_app(settings, supervise=False, limits=Limits(rate=1e9))
+    app = create_app(settings, supervise=False, limits=RequestLimits(rate=1e9))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield app, client, keys
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api.limits import BYTES_PER_TOKEN, LINES_PER_TOKEN, Limits, cost_of
+from medloop.api.limits import BYTES_PER_TOKEN, LINES_PER_TOKEN, RequestLimits, import_cost
 from medloop.contracts import Feedback
 from medloop.settings import Settings
 from medloop.store.records import crud
@@ -29,7 +29,7 @@ LINE = json.dumps({"kind": "feedback", "session_id": "s", "agent_name": "a", "us
     ids=["nothing", "one token", "lines", "empty lines", "bytes"],
 )
 def test_an_import_costs_by_its_lines_or_its_bytes(body: bytes, tokens: float) -> None:
-    assert cost_of(body) == tokens
+    assert import_cost(body) == tokens
 
 
 def sent(client: TestClient, key: str, lines: int):
@@ -43,7 +43,7 @@ def test_lines_of_imports_count_against_the_rate_of_their_key_alone(settings: Se
 
     with open_store(settings) as store:
         other = users.new_key(store, users.get_user(store, "tester"), actor="test")
-    app = create_app(settings, supervise=False, limits=Limits(rate=10))  # 20 tokens at once
+    app = create_app(settings, supervise=False, limits=RequestLimits(rate=10))  # 20 tokens at once
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert sent(client, key, 80).json()["stored"] == 80  # 16 tokens
         refused = sent(client, key, 80)
@@ -53,6 +53,6 @@ def test_lines_of_imports_count_against_the_rate_of_their_key_alone(settings: Se
 
 
 def test_an_import_larger_than_the_burst_is_taken_when_the_bucket_is_full(settings: Settings, key: str) -> None:
-    with TestClient(create_app(settings, supervise=False, limits=Limits(rate=2)), base_url="http://127.0.0.1") as client:
+    with TestClient(create_app(settings, supervise=False, limits=RequestLimits(rate=2)), base_url="http://127.0.0.1") as client:
         assert sent(client, key, 100).json()["stored"] == 100
         assert sent(client, key, 1).status_code == 429

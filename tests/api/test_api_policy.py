@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from medloop.api.app import OPEN
-from medloop.api.policy import Policy, allow
+from medloop.api.policy import RoutePolicy, allow
 from medloop.contracts import Feedback
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
@@ -42,7 +42,7 @@ def walk(routes):
             yield from ((method, route.path, route) for method in route.methods)
 
 
-def policies_of(route) -> list[Policy]:
+def policies_of(route) -> list[RoutePolicy]:
     return [each.call.policy for each in route.dependant.dependencies if hasattr(each.call, "policy")]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api.guard import BODY_LIMIT
+from medloop.api.request_filter import BODY_LIMIT
 from medloop.contracts import TrainRequest
 from medloop.jobs import job_row, queue
 from medloop.settings import JobSettings
@@ -138,7 +138,7 @@ def test_only_so_many_jobs_of_one_person_may_wait(client, settings, key):
     assert {one.status_code for one in made} == {200}
     over = client.post("/api/train", json=GRPO)
     assert over.status_code == 429 and over.headers["retry-after"] == "60"
-    assert over.json()["error"] == "10 of your jobs wait already, 10 may."
+    assert over.json()["error"] == "You already have 10 jobs waiting; the limit is 10."
     assert over.json()["hint"] == "Cancel one, or send it again after 60 s."
     assert len(queue.ids(settings)) == 10 and not list((settings.home / "jobs").glob(".*"))
     with open_store(settings) as store:  # another person goes on, with the same role
@@ -158,7 +158,7 @@ def test_only_so_many_jobs_may_wait_in_all_however_many_ask_at_once(settings, ke
         ask = lambda _: client.post("/api/train", json=GRPO, headers={"Authorization": f"Bearer {key}"})  # noqa: E731
         answers = list(pool.map(ask, range(8)))
     assert sorted(one.status_code for one in answers) == [200] * 2 + [429] * 6 and len(queue.ids(small)) == 3
-    assert {one.json()["error"] for one in answers if one.status_code == 429} == {"3 jobs wait already, 3 may."}
+    assert {one.json()["error"] for one in answers if one.status_code == 429} == {"3 jobs are already waiting; the limit is 3."}
     queue.submit(TrainRequest(**GRPO), small)
 
 

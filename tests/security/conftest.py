@@ -8,7 +8,7 @@ import pytest
 from payloads import CANARY
 from sec_world import World, client_of
 
-from medloop.api.limits import Limits
+from medloop.api.limits import RequestLimits
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import open_store
@@ -32,5 +32,5 @@ def world(tmp_path_factory) -> Iterator[World]:
         people = {name: users.add_user(store, name, role, actor="test") for name, role in names.items()}
         keys = {name: users.new_key(store, user, actor="test") for name, user in people.items()}
         crud.add(store, [vote(n, f"rest {n}", f"run {n}", "a") for n in range(6)], actor="test")
-    with client_of(create_app(settings, supervise=False, limits=Limits(rate=1e6))) as client:
+    with client_of(create_app(settings, supervise=False, limits=RequestLimits(rate=1e6))) as client:
         yield World(client, keys, settings, outside)

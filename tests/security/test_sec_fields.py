@@ -12,7 +12,7 @@ import twins
 from payloads import COLUMNS, RESERVED, SQL
 from sec_world import World, client_of
 
-from medloop.api import guard, policy
+from medloop.api import policy, request_filter
 from medloop.contracts import Feedback
 from medloop.store.db import open_store
 from medloop.store.records import crud, users
@@ -156,7 +156,7 @@ def test_red_without_the_guard_and_without_the_token_other_sites_are_found(world
     async def fine(request, wanted) -> None:
         return None
 
-    monkeypatch.setattr(guard.Guard, "_refuse", lambda *_: None)
+    monkeypatch.setattr(request_filter.RequestFilter, "_reject", lambda *_: None)
     assert len(check_other_sites(world)) >= 8
     monkeypatch.setattr(policy, "_check_csrf", fine)
     assert "api" in check_forms(world)

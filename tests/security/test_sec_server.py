@@ -22,7 +22,7 @@ from payloads import CANARY, PATIENT
 from sec_world import World, client_of, served
 
 from medloop.api import errors, slow_clients
-from medloop.api.limits import Limits
+from medloop.api.limits import RequestLimits
 from medloop.feedback import incidents, listing
 from medloop.feedback.submit import submit
 from medloop.jobs import queue
@@ -233,7 +233,7 @@ def is_closed(sock: socket.socket) -> bool:
 
 def test_headers_that_never_end_hold_no_connection(world: World, monkeypatch) -> None:
     monkeypatch.setattr(slow_clients, "HEAD_S", 0.4)
-    with served(create_app(world.settings, supervise=False), http=slow_clients.Patient, timeout_keep_alive=1) as port:
+    with served(create_app(world.settings, supervise=False), http=slow_clients.SlowClientProtocol, timeout_keep_alive=1) as port:
         assert check_waiting(port, wait_s=15) == []  # closed after a second; a busy machine gets more
         assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
 
@@ -255,9 +255,11 @@ def pipelined(port: int, *paths: str) -> list[str]:
 
 
 def test_a_full_server_turns_writes_away_without_a_task_and_the_connection_goes_on(world: World, monkeypatch) -> None:
-    app = create_app(world.settings, supervise=False, limits=Limits(in_flight=0))
-    monkeypatch.setattr("medloop.api.limits.Gate.__call__", lambda self, *request: self.app(*request))  # so it was not the gate
-    with served(app, http=slow_clients.Patient) as port:
+    app = create_app(world.settings, supervise=False, limits=RequestLimits(in_flight=0))
+    monkeypatch.setattr(
+        "medloop.api.limits.WriteLimiter.__call__", lambda self, *request: self.app(*request)
+    )  # so it was not the gate
+    with served(app, http=slow_clients.SlowClientProtocol) as port:
         paths = ["/api/v1/rlhf/feedback"] * 200
         assert pipelined(port, *paths) == ["503"] * 200 + ["200"]
         assert (pipelined(port, "/api/v1/traces"), pipelined(port, "/api/train")) == (["503", "200"], ["415", "200"])
@@ -266,8 +268,11 @@ def test_a_full_server_turns_writes_away_without_a_task_and_the_connection_goes_
 
 def test_a_connection_that_is_turned_away_again_and_again_stays(world: World, monkeypatch) -> None:
     monkeypatch.setattr(slow_clients, "HEAD_S", 0.3)
-    app = create_app(world.settings, supervise=False, limits=Limits(in_flight=0))
-    with served(app, http=slow_clients.Patient) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+    app = create_app(world.settings, supervise=False, limits=RequestLimits(in_flight=0))
+    with (
+        served(app, http=slow_clients.SlowClientProtocol) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=5) as sock,
+    ):
         for _ in range(8):
             sock.sendall(b"POST /api/v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
             assert sock.recv(65536).startswith(b"HTTP/1.1 503")
@@ -373,7 +378,7 @@ def test_no_word_of_an_error_reaches_the_log_of_the_server(world: World, monkeyp
 
 
 def test_red_an_app_that_hands_its_errors_on_is_found(world: World, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(errors.Quiet, "__call__", lambda self, scope, receive, send: self.app(scope, receive, send))
+    monkeypatch.setattr(errors.BugHandler, "__call__", lambda self, scope, receive, send: self.app(scope, receive, send))
     assert check_server_log(world, monkeypatch, caplog)
 
 

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from web_world import HIDDEN, PASSWORD, Browser
 
-from medloop.api.auth import Tries
+from medloop.api.auth import LoginAttempts
 from medloop.contracts import utc_now
 from medloop.store import audit, tables
 from medloop.store.records import users
@@ -99,7 +99,7 @@ def test_an_idle_or_old_session_is_over(app, browse, store, column, value):
     someone = browse("clinician")
     with store.write() as conn:
         conn.execute(tables.sessions.update().values({column: utc_now() + value}))
-    app.state.access.forget()
+    app.state.authenticator.forget()
     assert someone.get("/web/", follow_redirects=False).status_code == 303
 
 
@@ -107,7 +107,7 @@ def test_use_keeps_a_session_alive(app, browse, store):
     someone = browse("clinician")
     with store.write() as conn:
         conn.execute(tables.sessions.update().values(expires=utc_now() + timedelta(minutes=5)))
-    app.state.access.forget()
+    app.state.authenticator.forget()
     someone.get("/web/alive")
     with store.read() as conn:
         assert conn.execute(tables.sessions.select()).one().expires > utc_now() + timedelta(minutes=25)
@@ -120,7 +120,7 @@ def test_a_new_password_a_new_role_and_being_disabled_end_all_sessions(app, brow
             users.set_password(store, user, PASSWORD, actor="test")
         else:
             users.change_user(store, user, actor="test", **{"role": {"role": "clinician"}, "disable": {"disabled": True}}[change])
-        app.state.access.forget()
+        app.state.authenticator.forget()
         assert someone.get("/web/", follow_redirects=False).status_code == 303, change
 
 
@@ -138,17 +138,17 @@ def test_five_tries_a_minute_and_one_answer_for_every_reason(browse):
 
 def test_tries_are_forgotten_after_a_minute_and_bounded_in_memory():
     now = [0.0]
-    tries = Tries(lambda: now[0])
+    tries = LoginAttempts(lambda: now[0])
     assert [tries.allowed("li", "::1") for _ in range(6)] == [True] * 5 + [False]
     now[0] = 61.0
     assert tries.allowed("li", "::1")
     for n in range(20_000):
         tries.allowed(f"name{n}", f"10.0.{n % 256}.{n // 256}")
-    assert len(tries._seen) <= 10_001
+    assert len(tries._times) <= 10_001
 
 
 def test_those_who_log_in_do_not_use_up_the_tries_of_their_neighbours():
-    tries = Tries(lambda: 0.0)
+    tries = LoginAttempts(lambda: 0.0)
     for n in range(100):
         assert tries.allowed(f"nurse{n}", "10.0.0.1")
         tries.succeeded(f"nurse{n}", "10.0.0.1")
@@ -270,10 +270,10 @@ def test_a_session_is_no_key_and_a_key_no_session(browse, store):
 
 
 def test_a_credential_read_just_before_it_was_withdrawn_is_not_remembered(app, browse, store, monkeypatch):
-    access, token = app.state.access, browse("clinician").client.cookies[COOKIE]
+    access, token = app.state.authenticator, browse("clinician").client.cookies[COOKIE]
     found = users.find_session(store, token)
     monkeypatch.setattr(users, "find_session", lambda *_: access.forget() or found)
-    assert access.find("session", token) is found and not access._known
+    assert access.find("session", token) is found and not access._cache
 
 
 def test_a_form_with_a_hundred_thousand_fields_costs_nothing(browse):

@@ -1,1 +1,1 @@
-"""The HTTP door: `create_app(settings)`. It parses, calls and answers; it never imports torch."""
+"""The HTTP API: `create_app(settings)`. Handlers parse a request, call a stage and respond; nothing here imports torch."""

@@ -1,6 +1,6 @@
-"""Who is calling: the key or the session of a request, found in the store, with a second of memory in front of it.
+"""Who is calling: looks up the API key or session of a request, with a one-second cache in front of the store.
 
-What this process changes (`forget`) counts from the next request on; what another one changes, one second later at most.
+A change made by this process (`forget`) takes effect with the next request; one made by another process, within a second.
 """
 
 from __future__ import annotations
@@ -20,97 +20,97 @@ from medloop.store.db import Store
 from medloop.store.records import users
 from medloop.store.records.users import Credential
 
-Kind = Literal["key", "session"]
+CredentialKind = Literal["key", "session"]
 
 log = logging.getLogger("medloop.api")
 
-MEMORY_S = 1.0
-MEMORY_N = 10_000  # good ones only: guessing fills nothing
-TRIES_PER_NAME, TRIES_PER_ADDRESS, TRIES_S = 5, 30, 60.0  # logins
+CACHE_S = 1.0
+CACHE_SIZE = 10_000  # valid credentials only, so guessing fills nothing
+ATTEMPTS_PER_NAME, ATTEMPTS_PER_ADDRESS, ATTEMPTS_S = 5, 30, 60.0  # logins
 
 
-class Access:
-    """The credentials of one open store."""
+class Authenticator:
+    """Looks up credentials in one open store."""
 
-    def __init__(self, store: Store, *, memory_s: float = MEMORY_S, clock: Callable[[], float] = time.monotonic) -> None:
-        self.store, self.memory_s, self.clock = store, memory_s, clock
-        self.tries = Tries(clock)
-        self._known: OrderedDict[tuple[Kind, str], tuple[float, Credential]] = OrderedDict()
-        self._asked: dict[tuple[Kind, str], asyncio.Future[Credential | None]] = {}
+    def __init__(self, store: Store, *, cache_s: float = CACHE_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self.store, self.cache_s, self.clock = store, cache_s, clock
+        self.attempts = LoginAttempts(clock)
+        self._cache: OrderedDict[tuple[CredentialKind, str], tuple[float, Credential]] = OrderedDict()
+        self._pending: dict[tuple[CredentialKind, str], asyncio.Future[Credential | None]] = {}
         self._changes = 0
         self._lock = threading.Lock()
 
-    async def look_up(self, kind: Kind, text: str) -> Credential | None:
-        """Remembered, else found in a thread; requests of one key that come together ask the store once."""
+    async def look_up(self, kind: CredentialKind, text: str) -> Credential | None:
+        """From the cache, else from the store in a thread; simultaneous requests with one key read the store once."""
         name = (kind, users.digest(text))
-        at, found = self._known.get(name, (0.0, None))
-        if found is not None and self.clock() - at < self.memory_s:
-            return found
-        asked = self._asked.get(name)
-        if asked is None:
-            asked = self._asked[name] = asyncio.ensure_future(run_in_threadpool(self.find, kind, text))
-            asked.add_done_callback(lambda done: self._answered(name, done))
-        return await asyncio.shield(asked)  # one request that goes away does not take the others with it
+        cached_at, credential = self._cache.get(name, (0.0, None))
+        if credential is not None and self.clock() - cached_at < self.cache_s:
+            return credential
+        pending = self._pending.get(name)
+        if pending is None:
+            pending = self._pending[name] = asyncio.ensure_future(run_in_threadpool(self.find, kind, text))
+            pending.add_done_callback(lambda done: self._finish(name, done))
+        return await asyncio.shield(pending)  # a request that is cancelled does not cancel the others
 
-    def _answered(self, name: tuple[Kind, str], done: object) -> None:
-        if self._asked.get(name) is done:
-            del self._asked[name]
+    def _finish(self, name: tuple[CredentialKind, str], done: object) -> None:
+        if self._pending.get(name) is done:
+            del self._pending[name]
 
-    def find(self, kind: Kind, text: str) -> Credential | None:
+    def find(self, kind: CredentialKind, text: str) -> Credential | None:
         """From the store: a key by its text, a session by its token."""
         changes, now = self._changes, self.clock()
-        found = users.find_key(self.store, text) if kind == "key" else users.find_session(self.store, text)
-        if found is None:
+        credential = users.find_key(self.store, text) if kind == "key" else users.find_session(self.store, text)
+        if credential is None:
             return None
-        if found.stale:
+        if credential.stale:
             try:
-                users.seen(self.store, found, text)
-            except MedloopError as error:  # the time of the last use is not worth refusing a request
-                log.warning("when %s %s was last used is not written: %s", kind, found.id, type(error).__name__)
+                users.seen(self.store, credential, text)
+            except MedloopError as error:  # a failed bookkeeping write is no reason to refuse the request
+                log.warning("could not record the last use of %s %s: %s", kind, credential.id, type(error).__name__)
         with self._lock:
-            if changes == self._changes:  # else it may have been read just before it was withdrawn
-                self._known[kind, users.digest(text)] = (now, found)
-            while len(self._known) > MEMORY_N:
-                self._known.popitem(last=False)
-        return found
+            if changes == self._changes:  # otherwise it may have been read just before it was revoked
+                self._cache[kind, users.digest(text)] = (now, credential)
+            while len(self._cache) > CACHE_SIZE:
+                self._cache.popitem(last=False)
+        return credential
 
     def forget(self) -> None:
-        """After every change to users, keys or sessions."""
+        """Empty the cache; call it after every change to users, keys or sessions."""
         with self._lock:
             self._changes += 1
-            self._known.clear()
-            self._asked.clear()  # nor may a later request wait for an answer that was read before the change
+            self._cache.clear()
+            self._pending.clear()  # nor may a later request wait for a result that was read before the change
 
 
-class Tries:
-    """How often somebody may try to log in: five times a minute under one name, thirty from one address."""
+class LoginAttempts:
+    """Limits failed logins: five a minute per name, thirty per address."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
+        self._times: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
 
     def allowed(self, name: str, address: str) -> bool:
-        """Count one more try; False when it is one too many."""
+        """Count one more attempt; False when it exceeds a limit."""
         now = self.clock()
-        places = (((name, address), TRIES_PER_NAME), ((address,), TRIES_PER_ADDRESS))
-        before = [(self._recent(key, now), most) for key, most in places]
-        if any(len(times) >= most for times, most in before):
+        limits = (((name, address), ATTEMPTS_PER_NAME), ((address,), ATTEMPTS_PER_ADDRESS))
+        recent = [(self._recent(key, now), limit) for key, limit in limits]
+        if any(len(times) >= limit for times, limit in recent):
             return False
-        for times, _ in before:
+        for times, _ in recent:
             times.append(now)
         return True
 
     def succeeded(self, name: str, address: str) -> None:
-        """Only failures count: a whole hospital may come from one address."""
-        self._seen.pop((name, address), None)
-        if from_there := self._seen.get((address,)):
-            from_there.pop()
+        """Only failures count: a whole hospital may log in from one address."""
+        self._times.pop((name, address), None)
+        if from_address := self._times.get((address,)):
+            from_address.pop()
 
     def _recent(self, key: tuple[str, ...], now: float) -> deque[float]:
-        times = self._seen.setdefault(key, deque())
-        self._seen.move_to_end(key)
-        while times and now - times[0] >= TRIES_S:
+        times = self._times.setdefault(key, deque())
+        self._times.move_to_end(key)
+        while times and now - times[0] >= ATTEMPTS_S:
             times.popleft()
-        while len(self._seen) > MEMORY_N:  # the longest unused first; made-up names cannot fill the memory
-            self._seen.popitem(last=False)
+        while len(self._times) > CACHE_SIZE:  # oldest first, so invented names cannot fill the memory
+            self._times.popitem(last=False)
         return times

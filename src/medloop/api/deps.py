@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from medloop.api.auth import Access
+from medloop.api.auth import Authenticator
+from medloop.api.limits import RateLimiter
+from medloop.api.policy import Caller
 from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records.group_commit import GroupCommitWriter
@@ -26,6 +28,12 @@ def writer_of(request: Request) -> GroupCommitWriter:
     return writer
 
 
-def access_of(request: Request) -> Access:
-    access: Access = request.app.state.access
-    return access
+def authenticator_of(request: Request) -> Authenticator:
+    authenticator: Authenticator = request.app.state.authenticator
+    return authenticator
+
+
+def check_rate(request: Request, caller: Caller, tokens: float = 1.0, *, already_taken: float = 0.0) -> None:
+    """RateLimitError when this caller has sent too much."""
+    limiter: RateLimiter = request.app.state.rate_limiter
+    limiter.take(caller.credential, tokens, already_taken=already_taken)

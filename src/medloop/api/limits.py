@@ -1,10 +1,10 @@
-"""How much at once: a bound on requests in flight, shed before anything is parsed; a token bucket per key; a full queue of jobs.
+"""How much at once: writes in flight for the whole server, requests per key, jobs that wait in the queue.
 
-A server that is asked for more than it can do must refuse cheaply, else refusing becomes its work. `Gate` stands before the
-guard and the routes: when as many writes are in flight as the writer can hold, the next gets a ready-made 503 with Retry-After
-(`SHED`; patience.py sends it before there is a task for the request, at a third of the cost).
-`Buckets` gives each key its rate; a key over it gets 429 and the seconds until its next token. An import costs by its lines: the
-writer has the same work with them as with single requests. `one_more` bounds the training jobs that wait, per person and for all.
+An overloaded server must refuse cheaply, or refusing becomes its work. So `WriteLimiter` comes before the other checks and the
+routes: when as many writes are in flight as the writer can hold, the next one gets a ready-made 503 with Retry-After
+(`OVERLOADED_RESPONSE`; slow_clients.py sends it before a task for the request exists, at a third of the cost).
+`RateLimiter` gives each key its rate; a key above it gets 429 and the seconds until its next token. An import costs by its lines,
+because the writer has as much work with them as with single requests. `queue_place` limits the jobs that wait.
 """
 
 from __future__ import annotations
@@ -21,80 +21,80 @@ from typing import Any
 
 from medloop.errors import MedloopError
 
-WRITES = ("/api/v1/rlhf/", "/api/v1/traces")
-MOST_BUCKETS = 10_000
+WRITE_PATHS = ("/api/v1/rlhf/", "/api/v1/traces")
+MAX_BUCKETS = 10_000
 LINES_PER_TOKEN, BYTES_PER_TOKEN = 5, 16 * 1024
-FULL_QUEUE_S = 60  # a place in the queue of jobs comes free after minutes, not seconds
+QUEUE_RETRY_S = 60  # a place in the job queue becomes free after minutes, not seconds
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """`rate` requests per second and key, twice that in one burst; `in_flight` writes at once, all keys together."""
 
     rate: float = 200.0
     in_flight: int = 256
 
 
-class TooFastError(MedloopError):
+class RateLimitError(MedloopError):
     """429: this key has used up its rate."""
 
     def __init__(self, wait_s: float) -> None:
         self.retry_after = max(1, math.ceil(wait_s))
-        super().__init__("This key sends more than its rate", f"Wait {self.retry_after} s and send it again")
+        super().__init__("Too many requests with this key", f"Wait {self.retry_after} s and send it again")
 
 
-class FullQueueError(TooFastError):
-    """429: as many jobs wait as may."""
+class QueueFullError(RateLimitError):
+    """429: as many jobs are waiting as the limit allows."""
 
     def __init__(self, what: str) -> None:
-        MedloopError.__init__(self, what, f"Cancel one, or send it again after {FULL_QUEUE_S} s")
-        self.retry_after = FULL_QUEUE_S
+        MedloopError.__init__(self, what, f"Cancel one, or send it again after {QUEUE_RETRY_S} s")
+        self.retry_after = QUEUE_RETRY_S
 
 
-def cost_of(body: bytes) -> float:
-    """Tokens of an import: as many as its lines or its bytes are worth, one at least."""
+def import_cost(body: bytes) -> float:
+    """Tokens of an import, by its lines or its bytes, whichever is more; at least one."""
     return max(1.0, body.count(b"\n") / LINES_PER_TOKEN, len(body) / BYTES_PER_TOKEN)
 
 
-class Buckets:
-    """A token bucket per key; a request takes one token, an import what `cost_of` says."""
+class RateLimiter:
+    """A token bucket per key. A request takes one token, an import as many as `import_cost` says."""
 
     def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         assert rate > 0
-        self.rate, self.most, self.clock = rate, 2 * rate, clock
-        self._held: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key -> (tokens, when)
+        self.rate, self.capacity, self.clock = rate, 2 * rate, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key -> (tokens, time)
 
-    def take(self, key: str, tokens: float = 1.0, *, taken: float = 0.0) -> None:
-        """TooFastError when the bucket is empty. What costs more than a full bucket takes all of it; `taken` is paid already."""
+    def take(self, key: str, tokens: float = 1.0, *, already_taken: float = 0.0) -> None:
+        """RateLimitError when too few tokens are left. What costs more than a full bucket takes the whole bucket."""
         now = self.clock()
-        held, at = self._held.get(key, (self.most, now))
-        held = min(self.most, held + (now - at) * self.rate)
-        tokens = min(tokens, self.most) - taken
-        if held < tokens:
-            raise TooFastError((tokens - held) / self.rate)
-        self._held[key] = (held - tokens, now)
-        self._held.move_to_end(key)
-        while len(self._held) > MOST_BUCKETS:  # the one that was quiet longest is full again anyway, or soon
-            self._held.popitem(last=False)
+        left, updated = self._buckets.get(key, (self.capacity, now))
+        left = min(self.capacity, left + (now - updated) * self.rate)
+        tokens = min(tokens, self.capacity) - already_taken
+        if left < tokens:
+            raise RateLimitError((tokens - left) / self.rate)
+        self._buckets[key] = (left - tokens, now)
+        self._buckets.move_to_end(key)
+        while len(self._buckets) > MAX_BUCKETS:  # the least recently used one is full again by now, or soon
+            self._buckets.popitem(last=False)
 
 
-_COUNTING = threading.Lock()  # between counting and queueing nobody else may come in
+_COUNTING = threading.Lock()  # from counting to queueing, so that nobody else takes the same place
 
 
 @contextmanager
-def one_more(person: str, waiting: Callable[[], Iterable[str]], *, each: int, in_all: int) -> Iterator[None]:
-    """Queue a job inside; `waiting` names whose each job is that waits now. FullQueueError when there is no place."""
+def queue_place(person: str, waiting: Callable[[], Iterable[str]], *, each: int, in_all: int) -> Iterator[None]:
+    """Queue a job inside. `waiting` yields the submitter of each waiting job; QueueFullError when the limit is reached."""
     with _COUNTING:
-        whose = list(waiting())
-        if (own := whose.count(person)) >= each:
-            raise FullQueueError(f"{own} of your jobs wait already, {each} may")
-        if len(whose) >= in_all:
-            raise FullQueueError(f"{len(whose)} jobs wait already, {in_all} may")
+        submitters = list(waiting())
+        if (own := submitters.count(person)) >= each:
+            raise QueueFullError(f"You already have {own} jobs waiting; the limit is {each}")
+        if len(submitters) >= in_all:
+            raise QueueFullError(f"{len(submitters)} jobs are already waiting; the limit is {in_all}")
         yield
 
 
 _BODY = json.dumps(
-    {"error": "The server has as much to do as it can.", "hint": "Send it again after the seconds of Retry-After."}
+    {"error": "The server is overloaded.", "hint": "Send it again after the seconds given in Retry-After."}
 ).encode()
 _HEADERS = [
     (b"content-type", b"application/json"),
@@ -103,40 +103,42 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 ]
-SHED = b"".join([b"HTTP/1.1 503 Service Unavailable\r\n", *(b"%s: %s\r\n" % pair for pair in _HEADERS), b"\r\n", _BODY])
+OVERLOADED_RESPONSE = b"".join(
+    [b"HTTP/1.1 503 Service Unavailable\r\n", *(b"%s: %s\r\n" % pair for pair in _HEADERS), b"\r\n", _BODY]
+)
 
 
 @dataclass
-class Flight:
-    """The writes under way in one server."""
+class WritesInFlight:
+    """How many writes one server is working on, and how many it may."""
 
-    most: int
-    now: int = 0
+    limit: int
+    count: int = 0
 
     def is_full_for(self, scope: Any) -> bool:
-        return self.now >= self.most and is_write(scope)
+        return self.count >= self.limit and is_write(scope)
 
 
 def is_write(scope: Any) -> bool:
-    return bool(scope["type"] == "http" and scope["method"] == "POST" and scope["path"].startswith(WRITES))
+    return bool(scope["type"] == "http" and scope["method"] == "POST" and scope["path"].startswith(WRITE_PATHS))
 
 
-class Gate:
-    """Counts the writes in flight and turns away those over the bound; everything else passes untouched."""
+class WriteLimiter:
+    """Middleware that counts the writes in flight and refuses those above the limit; other requests pass."""
 
-    def __init__(self, app: Any, flight: Flight) -> None:
-        self.app, self.flight = app, flight
+    def __init__(self, app: Any, writes: WritesInFlight) -> None:
+        self.app, self.writes = app, writes
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if not is_write(scope):
             await self.app(scope, receive, send)
             return
-        if self.flight.is_full_for(scope):
+        if self.writes.is_full_for(scope):
             await send({"type": "http.response.start", "status": 503, "headers": list(_HEADERS)})
             await send({"type": "http.response.body", "body": _BODY})
             return
-        self.flight.now += 1
+        self.writes.count += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self.flight.now -= 1
+            self.writes.count -= 1

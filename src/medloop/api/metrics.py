@@ -1,7 +1,7 @@
-"""Numbers of the running server in Prometheus' text form: counts and seconds by route, never an id, an address or a text.
+"""Metrics of the running server in Prometheus' text format: counts and seconds by route, never an id, an address or a text.
 
-`Meter` is the outermost layer and sees every answer, refused ones too; routes are named by their template
-(`/api/v1/rlhf/feedback/{record_id}`), so that no caller can make new series. `render` adds the writer's and the store's numbers.
+`MetricsMiddleware` is the outermost layer and sees every response, refusals too. Routes are named by their template
+(`/api/v1/rlhf/feedback/{record_id}`), so no caller can create new series. `render` adds the numbers of the writer and the store.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 NO_ROUTE = "none"
 
 
-class Meter:
-    """Counts answers and their seconds."""
+class MetricsMiddleware:
+    """Counts responses and their seconds."""
 
     def __init__(self, app: Any, counts: HttpCounts) -> None:
         self.app, self.counts = app, counts
@@ -32,14 +32,14 @@ class Meter:
             return
         started, status = time.perf_counter(), 500
 
-        async def seen(message: Any) -> None:
+        async def send_and_note(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, seen)
+            await self.app(scope, receive, send_and_note)
         finally:
             route = getattr(scope.get("route"), "path", NO_ROUTE)
             method = scope["method"] if scope["method"] in METHODS else "other"
@@ -61,28 +61,28 @@ class HttpCounts:
 
 
 def render(http: HttpCounts, writer: GroupCommitWriter, *, open_incidents: int) -> str:
-    """The page that GET /metrics answers."""
+    """The text that GET /metrics returns."""
     counts = writer.counts
     parts = [
-        _family("medloop_http_requests_total", "counter", "Answers by route and status.", _requests(http)),
-        _family("medloop_http_request_seconds", "histogram", "Seconds until the whole answer was sent.", _latency(http)),
-        _family("medloop_ingest_waiting", "gauge", "Submissions that wait for the writer.", [("", writer.waiting)]),
-        _family("medloop_ingest_refused_total", "counter", "Submissions refused: too many waited.", [("", counts.refused)]),
+        _family("medloop_http_requests_total", "counter", "Responses by route and status.", _requests(http)),
+        _family("medloop_http_request_seconds", "histogram", "Seconds until the whole response was sent.", _latency(http)),
+        _family("medloop_ingest_waiting", "gauge", "Submissions waiting for the writer.", [("", writer.waiting)]),
+        _family("medloop_ingest_refused_total", "counter", "Submissions refused under overload.", [("", counts.refused)]),
         _family("medloop_ingest_replays_total", "counter", "Repeated requests.", [("", counts.replays)]),
         _family("medloop_ingest_write_seconds_total", "counter", "Seconds in write transactions.", [("", counts.commit_s)]),
         _family("medloop_ingest_batch_size", "histogram", "Submissions per transaction.", _batches(dict(counts.batches))),
         _family(
-            "medloop_records_total", "counter", "Records stored since the start.",
+            "medloop_records_total", "counter", "Records stored since the server started.",
             [(f'{{kind="{kind}"}}', n) for kind, n in sorted(dict(counts.records).items())],
         ),
-        _family("medloop_incidents_open", "gauge", "Critical failures nobody has closed yet.", [("", open_incidents)]),
+        _family("medloop_incidents_open", "gauge", "Open safety incidents.", [("", open_incidents)]),
         _family("process_resident_memory_bytes", "gauge", "Memory in use.", [("", _memory())]),
     ]  # fmt: skip
     return "".join(parts)
 
 
-def _family(name: str, kind: str, said: str, samples: Iterable[tuple[str, float]]) -> str:
-    lines = [f"# HELP {name} {said}", f"# TYPE {name} {kind}", *(f"{name}{labels} {value:.12g}" for labels, value in samples)]
+def _family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> str:
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *(f"{name}{labels} {value:.12g}" for labels, value in samples)]
     return "\n".join(lines) + "\n"
 
 
@@ -104,13 +104,13 @@ def _batches(sizes: dict[int, int]) -> Iterator[tuple[str, float]]:
 
 
 def _histogram(bounds: tuple[float, ...], counts: list[int], total: float, labels: str) -> Iterator[tuple[str, float]]:
-    below = 0
+    cumulative = 0
     for bound, count in zip((*bounds, "+Inf"), counts, strict=True):
-        below += count
-        yield f'_bucket{{{labels}le="{bound}"}}', below
+        cumulative += count
+        yield f'_bucket{{{labels}le="{bound}"}}', cumulative
     plain = f"{{{labels.rstrip(',')}}}" if labels else ""
     yield f"_sum{plain}", total
-    yield f"_count{plain}", below
+    yield f"_count{plain}", cumulative
 
 
 def _memory() -> int:

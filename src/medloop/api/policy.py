@@ -1,10 +1,10 @@
-"""Who may call a route: `allow` is the only way to say it, and a test walks every route to see that it was said.
+"""Who may call a route. Every route declares it with `allow`, and a test walks all routes to check that it did.
 
     @router.post("/api/v1/rlhf/feedback", status_code=201)
     def submit(body: ..., caller: Annotated[Caller, Depends(allow("clinician", "admin", scope="feedback:write"))]): ...
 
-A key needs the scope and its user one of the roles; a browser session needs the role, and for anything but reading also its
-CSRF token. `mine` is the rule for single records: clinicians and annotators see what they sent themselves, else a 404.
+An API key needs the scope, and its user one of the roles. A browser session needs the role, and its CSRF token for anything but
+reading. Clinicians and annotators see only the records they sent themselves; any other record is a 404 for them.
 """
 
 from __future__ import annotations
@@ -12,31 +12,44 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 
-from medloop.api.auth import Access
+from medloop.api.auth import Authenticator
 from medloop.errors import MedloopError
 from medloop.store.records.users import ROLES, SCOPES, Credential
 
-READING = frozenset({"GET", "HEAD", "OPTIONS"})
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_ONLY = frozenset({"clinician", "annotator"})
-PLAIN_COOKIE, SAFE_COOKIE = "medloop_session", "__Host-medloop_session"
+PLAIN_COOKIE, HOST_COOKIE = "medloop_session", "__Host-medloop_session"
 MAX_FIELDS = 200  # of a form
+NEW_KEY = "medloop api keys new NAME"
 
 
-class NotAllowedError(MedloopError):
-    """401: no key and no session, or one that is not good."""
+class UnauthenticatedError(MedloopError):
+    """401: no key and no session, or an invalid one."""
 
 
 class ForbiddenError(MedloopError):
-    """403: known, but this is not for them."""
+    """403: the caller is known, but may not do this."""
 
 
-class NothingHereError(MedloopError):
-    """404: no such thing, or not theirs; the two look alike."""
+class WrongRoleError(ForbiddenError):
+    """403: the route is for other roles."""
+
+    def __init__(self, role: str, allowed: frozenset[str]) -> None:
+        self.role = role
+        super().__init__(f"Access denied: your role ({role}) cannot do this", f"Allowed roles: {', '.join(sorted(allowed))}")
+
+
+class FormExpiredError(ForbiddenError):
+    """403: the form's CSRF token does not belong to this session."""
+
+
+class NotFoundError(MedloopError):
+    """404: it does not exist, or it is not the caller's; the response does not tell which."""
 
 
 @dataclass(frozen=True)
@@ -51,55 +64,53 @@ class Caller:
     credential: str = ""
     csrf: str = field(default="", repr=False)
 
-    def may_see(self, recorded_by: str | None) -> bool:
-        return self.role not in OWN_ONLY or recorded_by == self.user_id
-
 
 @dataclass(frozen=True)
-class Policy:
-    """What `allow` said, for the test that walks the routes."""
+class RoutePolicy:
+    """The roles and the scope of a route, for the test that walks the routes."""
 
     roles: frozenset[str]
     scope: str | None
 
 
 def allow(*roles: str, scope: str | None) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that lets these roles in, with keys only if they carry the scope (None: every good key will do)."""
+    """A dependency that admits these roles; API keys also need the scope (None: any valid key will do)."""
     assert roles and set(roles) <= set(ROLES), f"unknown role among {roles}"
     assert scope is None or scope in SCOPES, f"unknown scope {scope}: name it in store/records/users.py"
+    policy = RoutePolicy(frozenset(roles), scope)
 
     async def check(request: Request) -> Caller:
-        found = await credential_of(request)
-        if found is None:
-            raise NotAllowedError("This needs a key", "Send 'Authorization: Bearer KEY'; make one: medloop api keys new NAME")
-        if found.user.role not in roles:
-            raise ForbiddenError(f"This is not for the role '{found.user.role}'", f"It is for {', '.join(sorted(roles))}")
-        if scope is not None and scope not in found.scopes:
-            raise ForbiddenError(f"This key has not the scope '{scope}'", f"Make one: medloop api keys new NAME --scope {scope}")
-        if found.via == "session" and request.method not in READING:
-            await _check_csrf(request, found.csrf)
-        return _caller(found)
+        credential = await credential_of(request)
+        if credential is None:
+            raise _unauthenticated(request)
+        if credential.user.role not in policy.roles:
+            raise WrongRoleError(credential.user.role, policy.roles)
+        if scope is not None and scope not in credential.scopes:
+            raise ForbiddenError(f"Your key lacks the scope '{scope}'", f"Create one that has it: {NEW_KEY} --scope {scope}")
+        if credential.via == "session" and request.method not in READ_METHODS:
+            await _check_csrf(request, credential.csrf)
+        return _caller(credential)
 
-    check.policy = Policy(frozenset(roles), scope)  # type: ignore[attr-defined]
+    check.policy = policy  # type: ignore[attr-defined]
     return check
 
 
-def mine(caller: Caller, record: Any, what: str = "record") -> Any:
-    """The record, if it exists and this caller may see it."""
-    if record is None or not caller.may_see(record.recorded_by):
-        raise NothingHereError(f"There is no such {what}", "Check its id")
-    return record
-
-
 async def credential_of(request: Request) -> Credential | None:
-    """The key in the header, else the session in the cookie. A wrong key is not made good by a cookie beside it."""
-    access: Access = request.app.state.access
+    """The key in the header, else the session in the cookie. A valid cookie does not excuse an invalid key."""
+    authenticator: Authenticator = request.app.state.authenticator
     header = request.headers.get("authorization")
     if header is None:
         token = session_token(request)
-        return await access.look_up("session", token) if token else None
+        return await authenticator.look_up("session", token) if token else None
     scheme, _, text = header.partition(" ")
-    return await access.look_up("key", text.strip()) if scheme.lower() == "bearer" else None
+    return await authenticator.look_up("key", text.strip()) if scheme.lower() == "bearer" else None
+
+
+def _unauthenticated(request: Request) -> UnauthenticatedError:
+    """Only whether a key was sent is told apart, which the caller knows; never why a key is refused."""
+    if "authorization" in request.headers:
+        return UnauthenticatedError("Invalid or expired API key", f"Create a new one: {NEW_KEY}")
+    return UnauthenticatedError("An API key is required", f"Send 'Authorization: Bearer KEY'. Create a key: {NEW_KEY}")
 
 
 def session_token(request: Request) -> str:
@@ -107,17 +118,17 @@ def session_token(request: Request) -> str:
 
 
 def cookie_name(request: Request) -> str:
-    """Behind TLS the browser itself keeps the cookie to this one host; plain HTTP is for this machine only."""
-    return SAFE_COOKIE if is_public(request) else PLAIN_COOKIE
+    """Behind TLS the browser binds the cookie to this one host; plain HTTP is for this machine only."""
+    return HOST_COOKIE if is_public(request) else PLAIN_COOKIE
 
 
 def is_public(request: Request) -> bool:
-    """Called under a name that is not this machine's: that is a TLS proxy in front of us, see guard.py."""
+    """Called under a public host name, so there is a TLS proxy in front of us (see request_filter.py)."""
     return bool(request.scope.get("medloop.public"))
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form; of two with one name the last."""
+    """The fields of a form; of two fields with one name, the last."""
     body = (await request.body()).decode("utf-8", errors="replace")
     try:
         return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
@@ -125,14 +136,15 @@ async def read_form(request: Request) -> dict[str, str]:
         return {}
 
 
-async def _check_csrf(request: Request, wanted: str) -> None:
-    given = request.headers.get("x-csrf-token")
-    if given is None and request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        given = (await read_form(request)).get("csrf")
-    if not hmac.compare_digest((given or "").encode(), wanted.encode()):
-        raise ForbiddenError("This page is too old to be sent", "Load it again and send it once more")
+async def _check_csrf(request: Request, expected: str) -> None:
+    token = request.headers.get("x-csrf-token")
+    if token is None and request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        token = (await read_form(request)).get("csrf")
+    if not hmac.compare_digest((token or "").encode(), expected.encode()):
+        raise FormExpiredError("This form has expired", "Reload the page and send it again")
 
 
-def _caller(found: Credential) -> Caller:
-    user = found.user
-    return Caller(user.user_id, user.name, user.role, found.scopes, found.via, f"{found.via}:{found.id}", found.csrf)
+def _caller(credential: Credential) -> Caller:
+    user = credential.user
+    name = f"{credential.via}:{credential.id}"
+    return Caller(user.user_id, user.name, user.role, credential.scopes, credential.via, name, credential.csrf)

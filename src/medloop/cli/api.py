@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from medloop.api.limits import Limits
+from medloop.api.limits import RequestLimits
 from medloop.cli import ui
 from medloop.cli.users import keys_app
 from medloop.errors import ConfigError, MissingExtraError
@@ -46,8 +46,8 @@ def serve(
 
     import uvicorn
 
-    from medloop.api.guard import LOOPBACK
-    from medloop.api.slow_clients import Patient
+    from medloop.api.request_filter import LOOPBACK
+    from medloop.api.slow_clients import SlowClientProtocol
     from medloop.web.app import create_app
 
     settings, names = ui.settings(), tuple(name or ())
@@ -65,10 +65,10 @@ def serve(
     _first_admin(settings)
     ui.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C ends it, and jobs that run go on.")
     # No proxy headers and no server banner; requests that are being answered get five seconds at the end.
-    served = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=Limits(rate, in_flight), own_process=True)
+    served = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=RequestLimits(rate, in_flight), own_process=True)
     config = uvicorn.Config(
         served, log_level="warning", server_header=False, proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5,
-        limit_concurrency=2000 + in_flight, http=Patient,
+        limit_concurrency=2000 + in_flight, http=SlowClientProtocol,
     )  # fmt: skip
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn drains and then raises the signal again: the end it asked for is here

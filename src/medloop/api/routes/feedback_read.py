@@ -1,8 +1,7 @@
-"""`/api/v1/rlhf/…`, the reading side: lists, single records, exports, incidents; and `GET /metrics`.
+"""The reading side of `/api/v1/rlhf/…`: lists, single records, exports, incidents; and `GET /metrics`.
 
-Clinicians and annotators see their own records with their texts, and an audit line is on the disk before the texts leave.
-Engineers and admins see all records without texts: what they train on is the de-identified dataset. Filters are choices of a
-fixed list.
+Clinicians and annotators see their own records with texts; the audit entry is on the disk before the texts leave the server.
+Engineers and admins see all records without texts, because they train on the de-identified dataset. Filters are fixed choices.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from medloop.api import metrics
-from medloop.api.deps import store_of, writer_of
-from medloop.api.errors import answer
-from medloop.api.policy import OWN_ONLY, Caller, NothingHereError, allow
+from medloop.api.deps import check_rate, store_of, writer_of
+from medloop.api.errors import error_response
+from medloop.api.policy import OWN_ONLY, Caller, NotFoundError, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference
 from medloop.feedback import incidents, listing
@@ -29,21 +28,21 @@ from medloop.feedback.submit.bodies import Id
 from medloop.store.records.write_request import NewRows, WriteRequest
 
 router = APIRouter(prefix="/api/v1/rlhf", tags=["feedback"])
-numbers = APIRouter(tags=["metrics"])
+metrics_router = APIRouter(tags=["metrics"])
 
 Json = dict[str, Any]
-Reading = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:read"))]
-Watching = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
-Closing = Annotated[Caller, Depends(allow("engineer", "admin", scope="incidents"))]
+RecordReader = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:read"))]
+MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
+IncidentCloser = Annotated[Caller, Depends(allow("engineer", "admin", scope="incidents"))]
 RecordId = Annotated[str, InPath(max_length=200)]
-FOUND: dict[int | str, Json] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
+ERRORS: dict[int | str, Json] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
 
 
 class Paging(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     limit: int = Field(50, ge=1, le=200)
-    after: Id | None = Field(None, description="The 'next' of the page before.")
+    after: Id | None = Field(None, description="The 'next' of the previous page.")
     order: Literal["newest", "oldest"] = "newest"
 
 
@@ -90,121 +89,116 @@ def reader(caller: Caller) -> Reader:
     return Reader(caller.user_id, own_only=own, texts=own)
 
 
-def noting(event: AuditEvent) -> WriteRequest:
-    """A line in the audit log, by way of the one writer."""
+def audit_write(event: AuditEvent) -> WriteRequest:
+    """An audit entry, to be stored by the one writer."""
     return WriteRequest(event.actor, lambda known: NewRows({}, events=(event,)))
 
 
-async def _page(request: Request, caller: Caller, kind: type[Contract], wanted: Any) -> Response:
-    request.app.state.buckets.take(caller.credential)
-    said = wanted.model_dump(exclude=set(Paging.model_fields))
-    narrowed = next(cls for cls in type(wanted).__mro__ if issubclass(cls, Filter) and not issubclass(cls, Paging))
-    found = await run_in_threadpool(
-        listing.listed, store_of(request), kind, narrowed(**said), reader(caller),
-        after=wanted.after, limit=wanted.limit, newest=wanted.order == "newest",
+async def _page(request: Request, caller: Caller, kind: type[Contract], query: Any) -> Response:
+    check_rate(request, caller)
+    filter_type = next(cls for cls in type(query).__mro__ if issubclass(cls, Filter) and not issubclass(cls, Paging))
+    filters = filter_type(**query.model_dump(exclude=set(Paging.model_fields)))
+    page = await run_in_threadpool(
+        listing.listed, store_of(request), kind, filters, reader(caller),
+        after=query.after, limit=query.limit, newest=query.order == "newest",
     )  # fmt: skip
-    event = listing.reading(kind, reader(caller), found.items, "list")
+    event = listing.reading(kind, reader(caller), page.items, "list")
     if event is not None:
-        await writer_of(request).submit(noting(event))
-    return JSONResponse({"items": found.items, "next": found.next})
+        await writer_of(request).submit(audit_write(event))
+    return JSONResponse({"items": page.items, "next": page.next})
 
 
-async def _one(request: Request, caller: Caller, kind: type[Contract], record_id: str) -> Response:
-    request.app.state.buckets.take(caller.credential)
-    found = await run_in_threadpool(listing.one, store_of(request), kind, record_id, reader(caller))
-    if found is None:
-        raise NothingHereError("There is no such record", "Check its id")
-    event = listing.reading(kind, reader(caller), [found], "show")
+async def _record(request: Request, caller: Caller, kind: type[Contract], record_id: str) -> Response:
+    check_rate(request, caller)
+    record = await run_in_threadpool(listing.one, store_of(request), kind, record_id, reader(caller))
+    if record is None:
+        raise NotFoundError("There is no such record", "Check its id")
+    event = listing.reading(kind, reader(caller), [record], "show")
     if event is not None:
-        await writer_of(request).submit(noting(event))
-    return JSONResponse(found)
+        await writer_of(request).submit(audit_write(event))
+    return JSONResponse(record)
 
 
-@router.get("/feedback", response_model=PageOut, responses=FOUND)
-async def list_feedback(request: Request, caller: Reading, wanted: Annotated[FeedbackQuery, Query()]) -> Response:
+@router.get("/feedback", response_model=PageOut, responses=ERRORS)
+async def list_feedback(request: Request, caller: RecordReader, query: Annotated[FeedbackQuery, Query()]) -> Response:
     """Ratings, newest first."""
-    return await _page(request, caller, Feedback, wanted)
+    return await _page(request, caller, Feedback, query)
 
 
-@router.get("/preference", response_model=PageOut, responses=FOUND)
-async def list_preferences(request: Request, caller: Reading, wanted: Annotated[PreferenceQuery, Query()]) -> Response:
+@router.get("/preference", response_model=PageOut, responses=ERRORS)
+async def list_preferences(request: Request, caller: RecordReader, query: Annotated[PreferenceQuery, Query()]) -> Response:
     """Choices between two answers, newest first."""
-    return await _page(request, caller, Preference, wanted)
+    return await _page(request, caller, Preference, query)
 
 
-@router.get("/correction", response_model=PageOut, responses=FOUND)
-async def list_corrections(request: Request, caller: Reading, wanted: Annotated[CorrectionQuery, Query()]) -> Response:
+@router.get("/correction", response_model=PageOut, responses=ERRORS)
+async def list_corrections(request: Request, caller: RecordReader, query: Annotated[CorrectionQuery, Query()]) -> Response:
     """Golden answers, newest first."""
-    return await _page(request, caller, Correction, wanted)
+    return await _page(request, caller, Correction, query)
 
 
-@router.get("/feedback/{record_id}", response_model=dict[str, Any], responses=FOUND)
-async def get_feedback(record_id: RecordId, request: Request, caller: Reading) -> Response:
+@router.get("/feedback/{record_id}", response_model=dict[str, Any], responses=ERRORS)
+async def get_feedback(record_id: RecordId, request: Request, caller: RecordReader) -> Response:
     """One rating."""
-    return await _one(request, caller, Feedback, record_id)
+    return await _record(request, caller, Feedback, record_id)
 
 
-@router.get("/preference/{record_id}", response_model=dict[str, Any], responses=FOUND)
-async def get_preference(record_id: RecordId, request: Request, caller: Reading) -> Response:
+@router.get("/preference/{record_id}", response_model=dict[str, Any], responses=ERRORS)
+async def get_preference(record_id: RecordId, request: Request, caller: RecordReader) -> Response:
     """One choice."""
-    return await _one(request, caller, Preference, record_id)
+    return await _record(request, caller, Preference, record_id)
 
 
-@router.get("/correction/{record_id}", response_model=dict[str, Any], responses=FOUND)
-async def get_correction(record_id: RecordId, request: Request, caller: Reading) -> Response:
+@router.get("/correction/{record_id}", response_model=dict[str, Any], responses=ERRORS)
+async def get_correction(record_id: RecordId, request: Request, caller: RecordReader) -> Response:
     """One golden answer."""
-    return await _one(request, caller, Correction, record_id)
+    return await _record(request, caller, Correction, record_id)
 
 
-@router.get("/export", response_class=StreamingResponse, responses=FOUND)
-async def export(request: Request, caller: Reading, wanted: Annotated[ExportQuery, Query()]) -> Response:
-    """All records of a kind as a file, oldest first; CSV cells never start like a formula."""
-    request.app.state.buckets.take(caller.credential)
-    writer, narrowed = writer_of(request), Filter(**wanted.model_dump(include=set(Filter.model_fields)))
+@router.get("/export", response_class=StreamingResponse, responses=ERRORS)
+async def export(request: Request, caller: RecordReader, query: Annotated[ExportQuery, Query()]) -> Response:
+    """All records of one kind as a file, oldest first. CSV cells never start like a formula."""
+    check_rate(request, caller)
+    writer, filters = writer_of(request), Filter(**query.model_dump(include=set(Filter.model_fields)))
 
-    def parts() -> Iterator[str]:  # runs in a thread, page by page, so that memory stays bounded
-        kind = listing.KINDS[wanted.kind]
-        yield from listing.export(
-            store_of(request),
-            kind,
-            narrowed,
-            reader(caller),
-            form=wanted.format,
-            note=lambda event: writer.submit_and_wait(noting(event)),
-        )
+    def note(event: AuditEvent) -> None:
+        writer.submit_and_wait(audit_write(event))
 
-    media = "text/csv; charset=utf-8" if wanted.format == "csv" else "application/x-ndjson"
-    name = f"{wanted.kind}.{wanted.format}"
-    return StreamingResponse(parts(), media_type=media, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    def chunks() -> Iterator[str]:  # runs in a thread, page by page, so that memory stays bounded
+        kind = listing.KINDS[query.kind]
+        yield from listing.export(store_of(request), kind, filters, reader(caller), form=query.format, note=note)
+
+    media = "text/csv; charset=utf-8" if query.format == "csv" else "application/x-ndjson"
+    name = f"{query.kind}.{query.format}"
+    return StreamingResponse(chunks(), media_type=media, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
-@router.get("/incidents", response_model=PageOut, responses=FOUND)
-async def list_incidents(request: Request, caller: Watching, wanted: Annotated[IncidentQuery, Query()]) -> Response:
-    """Critical failures, oldest first: ids and times. An open one blocks promotion."""
-    found = await run_in_threadpool(
-        incidents.listed, store_of(request), state=wanted.state, after=wanted.after, limit=wanted.limit + 1
+@router.get("/incidents", response_model=PageOut, responses=ERRORS)
+async def list_incidents(request: Request, caller: MetricsReader, query: Annotated[IncidentQuery, Query()]) -> Response:
+    """Safety incidents, oldest first: ids and times."""
+    rows = await run_in_threadpool(
+        incidents.listed, store_of(request), state=query.state, after=query.after, limit=query.limit + 1
     )
-    items = [asdict(one) for one in found[: wanted.limit]]
-    return JSONResponse({"items": items, "next": items[-1]["incident_id"] if len(found) > wanted.limit else None})
+    items = [asdict(row) for row in rows[: query.limit]]
+    return JSONResponse({"items": items, "next": items[-1]["incident_id"] if len(rows) > query.limit else None})
 
 
-@router.post("/incidents/{incident_id}/close", responses=FOUND, response_model=dict[str, Any])
-async def close_incident(incident_id: RecordId, body: CloseBody, request: Request, caller: Closing) -> Response:
-    """Say what was done about a critical failure, and let promotion go on. The red-team case stays."""
+@router.post("/incidents/{incident_id}/close", responses=ERRORS, response_model=dict[str, Any])
+async def close_incident(incident_id: RecordId, body: CloseBody, request: Request, caller: IncidentCloser) -> Response:
+    """Close an incident with a note on what was done about it. Its red-team case stays."""
     submission = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=body.note)
     try:
         stored = await writer_of(request).submit(submission)
     except incidents.NoSuchIncidentError as error:
-        raise NothingHereError(error.what, error.to_do) from None
+        raise NotFoundError(error.what, error.to_do) from None
     except incidents.AlreadyClosedError as error:
-        return answer(409, error.what, error.to_do)
+        return error_response(409, error.what, error.to_do)
     return JSONResponse(stored.answer)
 
 
-@numbers.get("/metrics", response_class=PlainTextResponse)
-async def metrics_page(request: Request, caller: Watching) -> Response:
-    """Numbers of this server in Prometheus' text form."""
-    state = request.app.state
-    found = await run_in_threadpool(incidents.count_open, state.store)
-    text = metrics.render(state.http_counts, state.writer, open_incidents=found)
+@metrics_router.get("/metrics", response_class=PlainTextResponse)
+async def metrics_page(request: Request, caller: MetricsReader) -> Response:
+    """Metrics of this server in Prometheus' text format."""
+    open_incidents = await run_in_threadpool(incidents.count_open, store_of(request))
+    text = metrics.render(request.app.state.http_counts, writer_of(request), open_incidents=open_incidents)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,8 +1,8 @@
-"""`/api/v1/rlhf/quarantine`: records that may still name somebody, for the people who look at them and decide.
+"""`/api/v1/rlhf/quarantine`: records that may still identify a person, for the clinicians who review them.
 
-Clinicians only: deciding means reading what was written. Nobody decides about what they sent themselves: it needs a second pair
-of eyes. What repeats a trace is released after the trace. The list has no text. A single record has its texts, and the reading is
-in the audit log before they leave.
+Clinicians only, because a decision requires reading the text. Nobody decides on their own submissions: that takes a second pair
+of eyes. A record that repeats a trace is released after the trace. The list has no text. A single record has its texts, and the
+reading is in the audit log before they leave the server.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from fastapi import Path as InPath
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from medloop.api.deps import store_of
-from medloop.api.errors import answer
-from medloop.api.policy import Caller, NothingHereError, allow
+from medloop.api.deps import check_rate, store_of
+from medloop.api.errors import error_response
+from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.errors import InputError
 from medloop.feedback.review import quarantine_marks
@@ -31,7 +31,8 @@ router = APIRouter(prefix="/api/v1/rlhf", tags=["quarantine"])
 
 Reviewer = Annotated[Caller, Depends(allow("clinician", scope="privacy"))]
 RecordId = Annotated[str, InPath(max_length=200)]
-FOUND: dict[int | str, dict[str, Any]] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
+ERRORS: dict[int | str, dict[str, Any]] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
+DECISION_ERRORS = {**ERRORS, 409: {"description": "Somebody else has decided, or its trace is not released yet"}}
 KIND = {table: kind for kind, table in quarantine.KINDS.items()}
 STATE: dict[str, Decision] = {"release": "released", "refuse": "refused"}
 
@@ -42,11 +43,11 @@ class HeldQuery(BaseModel):
     state: Literal["waiting", "released", "refused", "all"] = "waiting"
     kind: Literal["feedback", "preference", "correction", "trace"] | None = None
     limit: int = Field(50, ge=1, le=200)
-    after: Id | None = Field(None, description="The 'next' of the page before.")
+    after: Id | None = Field(None, description="The 'next' of the previous page.")
 
 
 class HeldOut(BaseModel):
-    """A held record without its text. `reasons`: what sort of thing the scan doubts."""
+    """A held record without its text. `reasons`: what kind of thing the privacy scan is unsure about."""
 
     record_id: str = Field(examples=["fb_0199c0de-0000-7000-8000-000000000000"])
     kind: Literal["feedback", "preference", "correction", "trace"]
@@ -66,7 +67,7 @@ class HeldPage(BaseModel):
 
 
 class MarkOut(BaseModel):
-    """Characters `start` to `end` of a text: what the scrubber takes out as a `why`, or doubts because of `why`."""
+    """Characters `start` to `end` of a text. `taken_out`: the scrubber removes it as a `why`; `doubt`: it is unsure, and why."""
 
     start: int
     end: int
@@ -81,14 +82,14 @@ class TextOut(BaseModel):
 
 
 class OpenedOut(HeldOut):
-    """`first`: the record repeats this trace, which is not released; decide about the trace first."""
+    """`first`: the record repeats this trace, which is not released yet; decide on the trace first."""
 
     texts: list[TextOut]
     first: str | None = Field(None, examples=["0199c0de-0000-7000-8000-000000000000"])
 
 
 class DecisionBody(BaseModel):
-    """`was` is the state you saw: if another has decided meanwhile, the answer is 409 and nothing changes."""
+    """`was` is the state you saw: if somebody else has decided in the meantime, the response is 409 and nothing changes."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"decision": "release", "reason": "medical_term", "was": "waiting"}]}
@@ -99,18 +100,18 @@ class DecisionBody(BaseModel):
     was: Literal["waiting", "released", "refused"] = "waiting"
 
 
-def shown(held: Held) -> dict[str, Any]:
+def _public(held: Held) -> dict[str, Any]:
     return {**asdict(held), "kind": KIND[held.kind], "reasons": list(held.reasons)}
 
 
 def for_review(store: Store, caller: Caller, record_id: str) -> Held:
-    """The held record, if there is one and somebody else sent it; else there is nothing here."""
+    """The held record, if it exists and somebody else sent it; otherwise a 404."""
     try:
         held = quarantine.get(store, record_id)
     except quarantine.NotHeldError:
-        raise NothingHereError("There is no such record to review", "Check its id") from None
+        raise NotFoundError("There is no such record to review", "Check its id") from None
     if quarantine.sent_by(store, held) == caller.user_id:
-        raise NothingHereError("There is no such record to review", "What you sent yourself is for somebody else to look at")
+        raise NotFoundError("There is no such record to review", "Your own submissions are reviewed by a colleague")
     return held
 
 
@@ -119,51 +120,51 @@ def opened_for_review(store: Store, caller: Caller, record_id: str) -> Opened:
     try:
         return quarantine.opened(store, record_id, actor=caller.user_id)
     except quarantine.NotHeldError:  # erased a moment ago
-        raise NothingHereError("There is no such record to review", "Check its id") from None
+        raise NotFoundError("There is no such record to review", "Check its id") from None
 
 
 def state_of(decision: str, reason: str) -> Decision:
-    """The state that a decision leads to, if the reason is one for it."""
+    """The state that a decision leads to, if the reason fits it."""
     state = STATE[decision]
     if reason not in REASONS[state]:
-        raise InputError(f"'{reason}' is no reason to {decision} a record", f"Reasons are {', '.join(REASONS[state])}")
+        raise InputError(f"'{reason}' is not a reason to {decision} a record", f"Use one of: {', '.join(REASONS[state])}")
     return state
 
 
-@router.get("/quarantine", response_model=HeldPage, responses=FOUND)
-def list_held(request: Request, caller: Reviewer, wanted: Annotated[HeldQuery, Query()]) -> HeldPage:
-    """Held records that somebody else sent, oldest first, without their texts."""
-    request.app.state.buckets.take(caller.credential)
-    state = None if wanted.state == "all" else wanted.state
-    found = quarantine.page(
-        store_of(request), state=state, kind=wanted.kind, after=wanted.after, limit=wanted.limit + 1, not_by=caller.user_id
+@router.get("/quarantine", response_model=HeldPage, responses=ERRORS)
+def list_held(request: Request, caller: Reviewer, query: Annotated[HeldQuery, Query()]) -> HeldPage:
+    """Held records of other people, oldest first, without their texts."""
+    check_rate(request, caller)
+    state = None if query.state == "all" else query.state
+    records = quarantine.page(
+        store_of(request), state=state, kind=query.kind, after=query.after, limit=query.limit + 1, not_by=caller.user_id
     )
-    items = [HeldOut.model_validate(shown(one)) for one in found[: wanted.limit]]
-    return HeldPage(items=items, next=items[-1].record_id if len(found) > wanted.limit else None)
+    items = [HeldOut.model_validate(_public(held)) for held in records[: query.limit]]
+    return HeldPage(items=items, next=items[-1].record_id if len(records) > query.limit else None)
 
 
-@router.get("/quarantine/{record_id}", response_model=OpenedOut, responses=FOUND)
+@router.get("/quarantine/{record_id}", response_model=OpenedOut, responses=ERRORS)
 def open_held(record_id: RecordId, request: Request, caller: Reviewer) -> OpenedOut:
-    """One held record with its texts, and marks where to look. The reading is audited."""
-    request.app.state.buckets.take(caller.credential)
-    found = opened_for_review(store_of(request), caller, record_id)
-    marked = quarantine_marks.marks([text for _, text in found.texts])
+    """One held record with its texts and marks for what to check. The reading is audited."""
+    check_rate(request, caller)
+    record = opened_for_review(store_of(request), caller, record_id)
+    marked = quarantine_marks.marks([text for _, text in record.texts])
     texts = [
         {"name": name, "text": text, "marks": [asdict(mark) for mark in marks]}
-        for (name, text), marks in zip(found.texts, marked, strict=True)
+        for (name, text), marks in zip(record.texts, marked, strict=True)
     ]
-    trace = quarantine.first(store_of(request), found.held)
-    return OpenedOut.model_validate({**shown(found.held), "texts": texts, "first": trace and trace.record_id})
+    trace = quarantine.first(store_of(request), record.held)
+    return OpenedOut.model_validate({**_public(record.held), "texts": texts, "first": trace and trace.record_id})
 
 
-@router.post("/quarantine/{record_id}/decision", response_model=HeldOut, responses={**FOUND, 409: {"description": "Decided."}})
+@router.post("/quarantine/{record_id}/decision", response_model=HeldOut, responses=DECISION_ERRORS)
 def decide(record_id: RecordId, body: DecisionBody, request: Request, caller: Reviewer) -> Response:
-    """Release a record for datasets, or refuse it. 409: somebody else has decided meanwhile, or its trace is not released."""
-    request.app.state.buckets.take(caller.credential)
+    """Release a record for datasets, or refuse it."""
+    check_rate(request, caller)
     store, state = store_of(request), state_of(body.decision, body.reason)
     for_review(store, caller, record_id)
     try:
         held = quarantine.decide(store, record_id, state, actor=caller.user_id, reason=body.reason, was=body.was)
     except (quarantine.AlreadyDecidedError, quarantine.TraceFirstError) as error:
-        return answer(409, error.what, error.to_do)
-    return JSONResponse(HeldOut.model_validate(shown(held)).model_dump(mode="json"))
+        return error_response(409, error.what, error.to_do)
+    return JSONResponse(HeldOut.model_validate(_public(held)).model_dump(mode="json"))

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 
 from medloop.api import policy
 from medloop.api.deps import settings_of
-from medloop.api.limits import one_more
+from medloop.api.limits import queue_place
 from medloop.contracts import TrainRequest
 from medloop.jobs import queue, requests
 from medloop.jobs.check_settings import MisfitError
@@ -27,7 +27,7 @@ def _place(request: Request, caller: policy.Caller) -> AbstractContextManager[No
     """For the job that is queued inside; 429 when too many wait. Errands are not counted: they have a place of their own."""
     settings = settings_of(request)
     waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits and row.stage not in queue.ERRANDS)  # noqa: E731
-    return one_more(caller.user_id, waiting, each=settings.jobs.max_waiting_per_user, in_all=settings.jobs.max_waiting)
+    return queue_place(caller.user_id, waiting, each=settings.jobs.max_waiting_per_user, in_all=settings.jobs.max_waiting)
 
 
 def _training(job_id: str, request: Request) -> str:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
-from medloop.api.deps import access_of, store_of, writer_of
-from medloop.api.policy import Caller, ForbiddenError, NothingHereError, allow
+from medloop.api.deps import authenticator_of, store_of, writer_of
+from medloop.api.policy import Caller, ForbiddenError, NotFoundError, allow
 from medloop.contracts import utc_now
 from medloop.errors import InputError
 from medloop.feedback import incidents
@@ -66,7 +66,7 @@ def see_dashboard(request: Request, caller: Watcher, days: Annotated[int, Query(
 
 def _measured(request: Request, days: int) -> FeedbackMetrics:
     """Counting takes a while, so everybody sees the same numbers for half a minute."""
-    kept: dict[int, tuple[float, FeedbackMetrics]] = request.app.state.measured
+    kept: dict[int, tuple[float, FeedbackMetrics]] = request.app.state.dashboard_cache
     if days not in kept or time.monotonic() - kept[days][0] > FRESH_S:
         found = measure(store_of(request), MetricsConfig(since=utc_now() - timedelta(days=days)))
         kept.clear()
@@ -80,7 +80,7 @@ async def close_incident(request: Request, caller: Closer, incident_id: str, for
     await writer_of(request).submit(
         incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
     )
-    request.app.state.measured.clear()
+    request.app.state.dashboard_cache.clear()
     return go("/web/dashboard")
 
 
@@ -121,11 +121,11 @@ def change_user(request: Request, caller: Admin, user_id: str, change: str) -> R
     store = store_of(request)
     found = next((user for user in users.list_users(store) if user.user_id == user_id), None)
     if found is None or change not in ("disable", "enable"):
-        raise NothingHereError("There is no such user")
+        raise NotFoundError("There is no such user")
     if user_id == caller.user_id:
         raise ForbiddenError("Nobody disables themselves", "Ask another admin")
     users.change_user(store, found, disabled=change == "disable", actor=caller.user_id)
-    access_of(request).forget()
+    authenticator_of(request).forget()
     return go("/web/users")
 
 

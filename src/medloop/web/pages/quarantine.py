@@ -56,7 +56,7 @@ def decide_here(request: Request, caller: Reviewer, form: Fields) -> Response:
         return _next(request, caller, "", 409, problem=t("review_too_late", state=t(f"state_{held.state}")), last=record_id)
     except quarantine.TraceFirstError:
         return _draw(request, caller, opened_for_review(store, caller, record_id), 409, problem=t("review_first"))
-    request.app.state.measured.clear()  # the dashboard counts what waits
+    request.app.state.dashboard_cache.clear()  # the dashboard counts what waits
     return go(f"/web/quarantine?done={held.state}&last={held.record_id}")
 
 

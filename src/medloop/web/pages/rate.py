@@ -15,9 +15,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from medloop.api.deps import store_of, writer_of
-from medloop.api.limits import TooFastError
-from medloop.api.policy import Caller, NothingHereError, allow
+from medloop.api.deps import check_rate, store_of, writer_of
+from medloop.api.limits import RateLimitError
+from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.contracts import Trace, utc_now
 from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.feedback.review import queue
@@ -28,7 +28,7 @@ from medloop.store.records.audited_read import get_audited
 from medloop.store.records.history import Kind as OwnKind
 from medloop.store.records.history import own_record
 from medloop.store.records.review_queue import LapsedError, Leased, UnknownItemError, held, turns_of
-from medloop.store.records.write_request import KeyReusedError, WriteResult
+from medloop.store.records.write_request import KeyReusedError
 from medloop.web import forms
 from medloop.web.forms import Form, Source
 from medloop.web.pages.session import Fields, go, show, words_of
@@ -68,7 +68,7 @@ def skip(request: Request, caller: Rater, form: Fields) -> Response:
     try:
         queue.skip(store_of(request), form.get("item", ""), caller.user_id)
     except UnknownItemError:
-        raise NothingHereError("There is no such item of yours") from None
+        raise NotFoundError("There is no such item of yours") from None
     except LapsedError:
         return go("/web/queue?lapsed=true")
     return go("/web/queue")
@@ -148,7 +148,7 @@ def _named(store: Store, caller: Caller, kind: Kind, about: Mapping[str, str]) -
     if again := about.get("again"):
         before = own_record(store, caller.user_id, MADE[kind], again)
         if before is None:
-            raise NothingHereError("There is no such record of yours")
+            raise NotFoundError("There is no such record of yours")
         return forms.of_own(before, again)
     if trace_id := about.get("trace"):
         return forms.of_trace(_trace(store, caller, trace_id, kind))
@@ -163,7 +163,7 @@ def _trace(store: Store, caller: Caller, trace_id: str, purpose: str) -> Trace:
     if caller.role == "clinician":
         found = get_audited(store, Trace, trace_id, actor=caller.user_id, purpose=purpose)
     if found is None or found.conversation.answer is None:
-        raise NothingHereError("There is no such answer")
+        raise NotFoundError("There is no such answer")
     return found
 
 
@@ -172,10 +172,10 @@ def _two(store: Store, caller: Caller, about: Mapping[str, str]) -> Source:
     if first is not None:
         wanted = forms.sign_order(a, b, first, caller.csrf)
         if not hmac.compare_digest(about.get("signed", "").encode(), wanted.encode()):
-            raise NothingHereError("There is no such comparison")
+            raise NotFoundError("There is no such comparison")
     one, two = (_trace(store, caller, trace_id, "compare") for trace_id in (a, b))
     if one.conversation.prompt != two.conversation.prompt or a == b:
-        raise NothingHereError("These are not two answers to one question")
+        raise NotFoundError("These are not two answers to one question")
     return forms.of_two(one, two, caller.csrf, first)
 
 
@@ -184,7 +184,7 @@ async def _send(request: Request, caller: Caller, kind: Kind, values: dict[str, 
     try:
         source = await run_in_threadpool(_named, store_of(request), caller, kind, values)
     except UnknownItemError:
-        raise NothingHereError("There is no such item of yours") from None
+        raise NotFoundError("There is no such item of yours") from None
     about = {**(source.about if source else {}), "back": values.get("back", "queue")}
     once = values.get("once", "")[: forms.ONCE] or forms.new_once()
     sure = values.pop("sure", "")
@@ -198,7 +198,7 @@ async def _send(request: Request, caller: Caller, kind: Kind, values: dict[str, 
         return _draw(request, caller, kind, Form(caller.csrf, once, about, values), source, None, ask_critical=True)
     try:
         stored = await _store(request, caller, made, once)
-    except (BusyError, NoSpaceError, InputError, TooFastError) as error:
+    except (BusyError, NoSpaceError, InputError, RateLimitError) as error:
         code, said = _refusal(error, t)
         return _draw(request, caller, kind, Form(caller.csrf, once, about, values, {"": said}), source, None, code=code)
     back = about["back"] if about["back"] in BACK else "queue"
@@ -214,7 +214,7 @@ def _body(
     kind: Kind, values: Mapping[str, str], source: Source | None, t: Words, caller: Caller
 ) -> FeedbackBody | PreferenceBody | CorrectionBody | dict[str, str]:
     if source is None and (kind == "compare" or caller.role != "clinician"):
-        raise NothingHereError("There is nothing to judge")
+        raise NotFoundError("There is nothing to judge")
     if kind == "rate":
         return forms.rating(values, source, t)
     if kind == "correct":
@@ -226,7 +226,7 @@ def _body(
 async def _store(
     request: Request, caller: Caller, body: FeedbackBody | PreferenceBody | CorrectionBody, once: str
 ) -> WriteResult:
-    request.app.state.buckets.take(caller.credential)
+    check_rate(request, caller)
     return await writer_of(request).submit(
         record.hand_in(
             store_of(request), body, record.Sender(caller.user_id, by_queue=caller.role == "annotator"), key=f"web:{once}"
@@ -252,7 +252,7 @@ def _refusal(error: Exception, t: Words) -> tuple[int, str]:
         return 422, t("sent_already")
     if isinstance(error, InputError):
         return 422, t("not_fitting")
-    return (429 if isinstance(error, TooFastError) else 503), t("busy")
+    return (429 if isinstance(error, RateLimitError) else 503), t("busy")
 
 
 def _draw(

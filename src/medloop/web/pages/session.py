@@ -12,8 +12,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from medloop.api.deps import access_of, store_of
-from medloop.api.policy import Caller, NothingHereError, allow, cookie_name, is_public, read_form, session_token
+from medloop.api.deps import authenticator_of, store_of
+from medloop.api.policy import Caller, NotFoundError, allow, cookie_name, is_public, read_form, session_token
 from medloop.store import passwords
 from medloop.store.records import users
 from medloop.store.records.users import ROLES
@@ -70,7 +70,7 @@ def root() -> Response:
 def static(name: str) -> Response:
     found = render.static_files().get(name)
     if found is None:
-        raise NothingHereError("There is no such file")
+        raise NotFoundError("There is no such file")
     # Pages name them with their version, so a browser may keep them for good.
     return Response(found.body, media_type=found.kind, headers={"Cache-Control": "public, max-age=31536000, immutable"})
 
@@ -97,14 +97,14 @@ async def login(request: Request) -> Response:
     """Five tries a minute; one answer for every reason that a login can fail for."""
     form, t = await read_form(request), words_of(request)
     name, password = form.get("name", "").strip()[:64], form.get("password", "")[:256]
-    access, address = access_of(request), address_of(request)
+    access, address = authenticator_of(request), address_of(request)
     filled: dict[str, Any] = {"next": safe_next(form.get("next", "")), "name": name, "note": ""}
-    if not access.tries.allowed(name, address):
+    if not access.attempts.allowed(name, address):
         return show(request, None, "login.html", 429, problem=t("login_wait"), **filled)
     user = await run_in_threadpool(users.check_password, access.store, name, password)
     if user is None:
         return show(request, None, "login.html", 401, problem=t("login_wrong"), **filled)
-    access.tries.succeeded(name, address)
+    access.attempts.succeeded(name, address)
     await run_in_threadpool(_end_session, request)  # a session that was there before does not live on beside the new one
     return await run_in_threadpool(_with_session, request, go(filled["next"]), user)
 
@@ -125,8 +125,8 @@ def account(request: Request, caller: Anyone) -> Response:
 @router.post("/web/account")
 def change_password(request: Request, caller: Anyone, form: Fields) -> Response:
     """The old password is asked for again, within the same five tries; all sessions end, and this browser gets a new one."""
-    t, access, new = words_of(request), access_of(request), form.get("new", "")
-    if not access.tries.allowed(caller.name, address_of(request)):
+    t, access, new = words_of(request), authenticator_of(request), form.get("new", "")
+    if not access.attempts.allowed(caller.name, address_of(request)):
         return show(request, caller, "account.html", 429, errors={"now": t("login_wait")}, changed=False)
     user = users.check_password(access.store, caller.name, form.get("now", ""))
     errors = {} if user else {"now": t("password_wrong")}
@@ -152,7 +152,7 @@ def _with_session(request: Request, answer: Response, user: users.User) -> Respo
 def _end_session(request: Request) -> None:
     if token := session_token(request):
         users.close_session(store_of(request), token)
-        access_of(request).forget()
+        authenticator_of(request).forget()
 
 
 @router.get("/web/alive")

@@ -1,0 +1,179 @@
+"""Rejects requests before any route sees them: wrong host, foreign origin, wrong content type, body too large or too slow.
+
+Plain ASGI middleware, so no route can forget it. The Host header is compared as a whole: pages of other sites that resolve to
+127.0.0.1 (DNS rebinding), and hosts with a path or query inside (CVE-2026-48710), are foreign. Bodies are JSON; only the web
+pages accept forms, because any site can send a form without a preflight request, but not JSON (CVE-2021-32677).
+
+A host name that is not this machine's belongs to a TLS proxy in front of us; there, only https origins are our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from medloop.api.errors import error_response
+from medloop.api.policy import READ_METHODS
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = dict[bytes, list[str]]
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+PORT = re.compile(r"(?::[0-9]{1,5})?")
+BODY_S = 30.0  # a client that takes longer to send its body is only holding the connection open
+KiB = 1024
+BODY_LIMIT = 64 * KiB
+JSON, FORM, JSON_LINES = "application/json", "application/x-www-form-urlencoded", "application/x-ndjson"
+
+
+@dataclass(frozen=True)
+class BodyRule:
+    """The bodies that addresses with this prefix accept."""
+
+    prefix: str
+    content_types: tuple[str, ...] = (JSON,)
+    limit: int = BODY_LIMIT
+
+
+# The first match applies.
+BODY_RULES = (
+    BodyRule("/web/", (FORM,), 512 * KiB),  # URL-encoded, a Chinese character takes nine bytes
+    BodyRule("/api/v1/rlhf/import", (JSON, JSON_LINES), 8 * KiB * KiB),
+    BodyRule("/api/v1/", limit=256 * KiB),
+    BodyRule("/"),
+)
+API_CSP = b"default-src 'none'; frame-ancestors 'none'"
+PAGE_CSP = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),  # with no-referrer, browsers send the forms of our own pages with 'Origin: null'
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+TLS_ONLY = (b"strict-transport-security", b"max-age=31536000")
+
+
+class RequestFilter:
+    """`hosts` are the names this server answers to, without ports."""
+
+    def __init__(self, app: Any, hosts: tuple[str, ...] = LOOPBACK) -> None:
+        self.app, self.hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # there are none here
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = _headers_by_name(scope)
+        public = not _is_one_of(headers.get(b"host", [""])[0], LOOPBACK)
+        scope["medloop.public"] = public
+        send = _with_security_headers(send, scope["path"], public)
+        rule = next(rule for rule in BODY_RULES if scope["path"].startswith(rule.prefix) or rule.prefix == "/")
+        rejection = self._reject(scope, headers, rule, public)
+        if rejection is not None:
+            await rejection(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(BODY_S):
+                body = await _read(receive, rule.limit)
+        except TimeoutError:
+            await error_response(408, f"The body took longer than {BODY_S:.0f} s to arrive", "Send it again")(
+                scope, receive, send
+            )
+            return
+        if body is None:
+            await _too_large(rule)(scope, receive, send)
+            return
+        await self.app(scope, _replay(body, receive), send)
+
+    def _reject(self, scope: Scope, headers: Headers, rule: BodyRule, public: bool) -> JSONResponse | None:
+        """The error response for a request that no route may see; None if it is fine so far."""
+        hosts = headers.get(b"host", [])
+        if len(hosts) != 1 or not _is_one_of(hosts[0], self.hosts):
+            return error_response(421, "This server does not serve that host name", f"Use {', '.join(self.hosts)}")
+        own = {f"https://{hosts[0]}"} | (set() if public else {f"http://{hosts[0]}"})
+        site = headers.get(b"sec-fetch-site", ["same-origin"])[0]
+        foreign = scope["method"] not in READ_METHODS and site in ("cross-site", "same-site")
+        if foreign or not set(headers.get(b"origin", [])) <= own:
+            return error_response(403, "Pages of other origins cannot call this server")
+        sizes = headers.get(b"content-length", [])
+        if sizes and (not sizes[0].isdigit() or int(sizes[0]) > rule.limit):
+            return _too_large(rule)
+        content_type = headers.get(b"content-type", [""])[0].split(";")[0].strip().lower()
+        has_body = (sizes and sizes[0] != "0") or b"transfer-encoding" in headers
+        if has_body and content_type not in rule.content_types:
+            expected = rule.content_types[0]
+            return error_response(415, f"Unsupported Content-Type; send {expected}", f"Set the header 'Content-Type: {expected}'")
+        return None
+
+
+@lru_cache(maxsize=256)
+def _is_one_of(host: str, names: tuple[str, ...]) -> bool:
+    return any(host.startswith(name) and PORT.fullmatch(host[len(name) :]) for name in names)
+
+
+def _headers_by_name(scope: Scope) -> Headers:
+    headers: Headers = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.lower(), []).append(value.decode("latin-1"))
+    return headers
+
+
+def _too_large(rule: BodyRule) -> JSONResponse:
+    return error_response(413, f"The body is too large; the limit is {rule.limit // KiB} KiB", "Send it in parts")
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The whole body; None when it is too large. A body without a length is counted as it arrives."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return bytes(body)
+        body += message.get("body", b"")
+        if len(body) > limit:
+            return None
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that hands out the body that was already read, then whatever comes after it."""
+    sent = False
+
+    async def receive_again() -> MutableMapping[str, Any]:
+        nonlocal sent
+        if not sent:
+            sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return receive_again
+
+
+def _with_security_headers(send: Send, path: str, public: bool) -> Send:
+    csp = PAGE_CSP if path.startswith("/web") else API_CSP
+    added = [*SECURITY_HEADERS, (b"content-security-policy", csp), *([TLS_ONLY] if public else [])]
+
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", []))
+            if not any(name.lower() == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+            message["headers"] = [*headers, *added]
+        await send(message)
+
+    return send_with_headers
