@@ -28,7 +28,7 @@ from medloop.store.records.audited_read import get_audited
 from medloop.store.records.history import Kind as OwnKind
 from medloop.store.records.history import own_record
 from medloop.store.records.review_queue import LapsedError, Leased, UnknownItemError, held, turns_of
-from medloop.store.records.write_request import KeyReusedError
+from medloop.store.records.write_request import KeyReusedError, WriteResult
 from medloop.web import forms
 from medloop.web.forms import Form, Source
 from medloop.web.pages.session import Fields, go, show, words_of
