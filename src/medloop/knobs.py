@@ -18,7 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"  # of a run, a dataset and their folders
 
 
-def build(
+def load_config(
     kind: type[M],
     *,
     file: Path | None = None,

@@ -191,7 +191,7 @@ class Workspace:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedSettings:
     settings: Settings
     origins: dict[str, str]
 
@@ -207,7 +207,7 @@ def resolve(
     *,
     cwd: Path | None = None,
     must_exist: bool = True,
-) -> Resolved:
+) -> ResolvedSettings:
     """Settings with the origin of each value; one error names every problem."""
     environ = os.environ if environ is None else environ
     flags = {k: v for k, v in (flags or {}).items() if v is not None}
@@ -229,7 +229,7 @@ def resolve(
         problems += [_wrong(problem, origins) for problem in error.errors()]
     if problems:
         raise ConfigError("Settings: " + "; ".join(problems), "'medloop config show' lists all settings")
-    return Resolved(settings, {name: origins.get(name, "default") for name in FIELDS})
+    return ResolvedSettings(settings, {name: origins.get(name, "default") for name in FIELDS})
 
 
 def _find_workspace(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, must_exist: bool) -> tuple[Path, str]:

@@ -230,7 +230,7 @@ def test_a_file_that_is_no_history_is_one_sentence(tmp_path: Path, content: str)
 )
 def test_settings_that_make_no_sense_are_refused(values: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        knobs.build(DwConfig, flags=values)
+        knobs.load_config(DwConfig, flags=values)
 
 
 def test_parts_and_weights_must_be_of_the_same_rewards() -> None:
@@ -240,7 +240,7 @@ def test_parts_and_weights_must_be_of_the_same_rewards() -> None:
 
 def test_the_file_in_configs_is_the_default_and_makes_a_scorer(tmp_path: Path) -> None:
     path = Path(__file__).parents[2] / "configs/dw.yaml"
-    config = knobs.build(DynamicConfig, file=path, flags={})
+    config = knobs.load_config(DynamicConfig, file=path, flags={})
     assert config == DynamicConfig() and path.read_text().startswith("# medloop reward weights --demo --config configs/dw.yaml")
     assert load_dynamic(config, Settings(home=tmp_path)).weights == {"rel": 1.0, "faith": 1.0, "conc": 0.5}
 

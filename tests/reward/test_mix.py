@@ -55,7 +55,7 @@ def test_the_default_mix_is_the_formula_of_the_document() -> None:
 
 def test_the_file_in_configs_is_the_default() -> None:
     path = Path(__file__).parents[2] / "configs/reward.yaml"
-    assert knobs.build(MixConfig, file=path, flags={}) == MixConfig()
+    assert knobs.load_config(MixConfig, file=path, flags={}) == MixConfig()
 
 
 def test_an_absent_teacher_is_declared_and_its_weight_carried_by_the_rest() -> None:

@@ -17,7 +17,7 @@ import yaml
 from medloop.cli import main
 from medloop.contracts import Message, ModelRef, TrainingCard
 from medloop.errors import ConfigError, InputError
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.train import STAGES, run_stage
 from medloop.models.load import load
 from medloop.models.template import encode_example, encode_prompt
@@ -329,7 +329,7 @@ def test_settings_that_do_not_go_together_are_refused_with_the_reason():
         (KTOConfig, ["batch_size=6", "micro_batch_size=4"], "does not divide"),
     ):
         with pytest.raises(ConfigError, match=message):
-            build(kind, file=None, pairs=pairs, flags={}, defaults={})
+            load_config(kind, file=None, pairs=pairs, flags={}, defaults={})
 
 
 def test_a_finished_run_is_not_repeated_and_another_is_refused(clinic):
@@ -432,6 +432,6 @@ def test_the_run_file_and_the_page_hold_every_setting(name, kind):
     text, page = (ROOT / f"configs/{name}.yaml").read_text(), (ROOT / "docs/stages/preference.md").read_text()
     assert text.startswith(f"# medloop train {name} --config configs/{name}.yaml\n")
     assert set(yaml.safe_load(text)) == set(kind.model_fields)
-    assert build(kind, file=ROOT / f"configs/{name}.yaml", pairs=(), flags={}, defaults={}) == kind()
+    assert load_config(kind, file=ROOT / f"configs/{name}.yaml", pairs=(), flags={}, defaults={}) == kind()
     for field, about in kind.model_fields.items():
         assert about.description and about.description.endswith(".") and f"`{field}`" in page, field

@@ -13,7 +13,7 @@ import yaml
 from medloop.contracts import TrainingCard
 from medloop.embedded.pairs import generate_pairs
 from medloop.errors import ConfigError, InputError, IntegrityError
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.train import STAGES, run_stage
 from medloop.models.classify import open_classifier
 from medloop.settings import Settings
@@ -220,7 +220,8 @@ def test_the_run_file_opens_with_its_command_and_holds_every_setting():
     assert text.startswith("# medloop train reward --config configs/reward_model.yaml\n")
     assert set(yaml.safe_load(text)) == set(RewardModelConfig.model_fields)
     assert (
-        build(RewardModelConfig, file=ROOT / "configs/reward_model.yaml", pairs=(), flags={}, defaults={}) == RewardModelConfig()
+        load_config(RewardModelConfig, file=ROOT / "configs/reward_model.yaml", pairs=(), flags={}, defaults={})
+        == RewardModelConfig()
     )
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from medloop.cli import main
 from medloop.errors import ConfigError
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.train.sft import SFTConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -49,7 +49,7 @@ def test_another_run_of_that_name_is_one_sentence(settings, monkeypatch, capsys)
 def test_flags_win_over_pairs_and_pairs_over_the_file(tmp_path: Path):
     file = tmp_path / "run.yaml"
     file.write_text("epochs: 2\nlora_r: 4\nseed: 5\n")
-    made = build(
+    made = load_config(
         SFTConfig,
         file=file,
         pairs=["lora_r=8", "full=true"],
@@ -73,21 +73,21 @@ def test_all_problems_come_at_once(settings, monkeypatch, capsys):
 
 def test_batches_divide_exactly_or_it_refuses():
     with pytest.raises(ConfigError, match="micro_batch_size 5 does not divide batch_size 16"):
-        build(SFTConfig, file=None, pairs=["micro_batch_size=5"], flags={}, defaults={})
+        load_config(SFTConfig, file=None, pairs=["micro_batch_size=5"], flags={}, defaults={})
 
 
 @pytest.mark.parametrize("content", ["epochs: [", "- a\n- b\n", "just words"])
 def test_a_broken_file_is_named(tmp_path: Path, content: str):
     (tmp_path / "run.yaml").write_text(content)
     with pytest.raises(ConfigError, match=r"run\.yaml"):
-        build(SFTConfig, file=tmp_path / "run.yaml", pairs=(), flags={}, defaults={})
+        load_config(SFTConfig, file=tmp_path / "run.yaml", pairs=(), flags={}, defaults={})
 
 
 def test_the_run_file_opens_with_its_command_and_holds_every_setting():
     text = (CONFIGS / "sft.yaml").read_text()
     assert text.startswith("# medloop train sft --config configs/sft.yaml\n")
     assert set(yaml.safe_load(text)) == set(SFTConfig.model_fields)
-    assert build(SFTConfig, file=CONFIGS / "sft.yaml", pairs=(), flags={}, defaults={}) == SFTConfig()
+    assert load_config(SFTConfig, file=CONFIGS / "sft.yaml", pairs=(), flags={}, defaults={}) == SFTConfig()
 
 
 def test_every_setting_says_what_it_is():

@@ -1,64 +1,33 @@
-"""`medloop data`: from files somebody has to data a model may learn from."""
+"""`medloop data`: import files, prepare them for training, build datasets from feedback."""
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import SecretStr
 
 from medloop.cli import ui
-from medloop.contracts import DatasetCard
+from medloop.contracts import DatasetCard, Source
+from medloop.contracts.dataset import Split
+from medloop.data.export import export as export_split
 from medloop.data.feedback.build import FeedbackConfig, write_preferences
 from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, quarantine_file, read_card
-from medloop.data.prepare.prepare import prepare as run
+from medloop.data.prepare.prepare import prepare as prepare_data
 from medloop.data.prepare.split import SPLITS
 from medloop.data.prompts import PROMPTS, make_prompts
 from medloop.data.sources.import_files import ImportOptions, import_files, list_sources
-from medloop.knobs import build as read_knobs
-from medloop.knobs import split_pairs
+from medloop.knobs import load_config, split_pairs
 from medloop.loop.feedback import build_from_feedback
 from medloop.store.audit_trail import actor, open_audit_trail
 from medloop.store.db import open_store
 
-data_app = typer.Typer(no_args_is_help=True, help="Import, clean, split and describe data; draw RL prompts; export.")
+data_app = typer.Typer(no_args_is_help=True, help="Import, clean, split and describe data; build datasets from feedback.")
 
 
 def register(app: typer.Typer) -> None:
     app.add_typer(data_app, name="data")
-
-
-class Format(enum.StrEnum):
-    auto = "auto"
-    jsonl = "jsonl"
-    csv = "csv"
-    parquet = "parquet"
-
-
-class Encoding(enum.StrEnum):
-    auto = "auto"
-    utf8 = "utf-8"
-    gb18030 = "gb18030"
-
-
-class OnError(enum.StrEnum):
-    stop = "stop"
-    skip = "skip"
-
-
-class Split(enum.StrEnum):
-    train = "train"
-    dev = "dev"
-    test = "test"
-    gold = "gold"
-    red = "red"
-
-
-class Shape(enum.StrEnum):
-    sharegpt = "sharegpt"
-    alpaca = "alpaca"
 
 
 @data_app.command("import")
@@ -67,38 +36,45 @@ def import_(
         list[Path], typer.Argument(metavar="FILE...", help="JSONL, JSON array, CSV, TSV or Parquet; may be gzipped.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="Name of the source (else the file's name; with several files a prefix).")
+        str | None, typer.Option(help="Name of the source; with several files, a prefix. Default: the name of the file.")
     ] = None,
-    licence: Annotated[str, typer.Option(help="Licence of the data, as the card should say it.")] = "unknown",
-    format: Annotated[Format, typer.Option(help="File format; auto looks at the name and the first bytes.")] = Format.auto,
+    licence: Annotated[str, typer.Option(help="Licence of the data, for the data card.")] = "unknown",
+    format: Annotated[
+        Literal["auto", "jsonl", "csv", "parquet"], typer.Option(help="File format; auto looks at the name and the first bytes.")
+    ] = "auto",
     encoding: Annotated[
-        Encoding, typer.Option(help="Text encoding; auto tells UTF-8, UTF-16 and GB18030 apart.")
-    ] = Encoding.auto,
+        Literal["auto", "utf-8", "gb18030"], typer.Option(help="Text encoding; auto recognizes UTF-8, UTF-16 and GB18030.")
+    ] = "auto",
     map_: Annotated[
-        list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from this column; repeatable.")
+        list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from this column; may be repeated.")
     ] = None,
-    on_error: Annotated[OnError, typer.Option(help="A bad line stops the import, or is skipped and listed.")] = OnError.stop,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a source of this name that holds something else.")] = False,
+    on_error: Annotated[
+        Literal["stop", "skip"], typer.Option(help="Whether a bad line stops the import, or is skipped and listed.")
+    ] = "stop",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a source of this name that has other content.")] = False,
 ) -> None:
-    """Copy files into data/raw, unchanged, with hash, licence and how to read them.
+    """Copy files into data/raw unchanged, and record their hash, licence and format.
 
-    Known shapes: messages, ShareGPT, Alpaca, question/answer, prompt/response; found by their column names.
+    Known shapes, recognized by their column names: messages, ShareGPT, Alpaca, question/answer, prompt/response.
 
     Example:  medloop data import visits.csv --name visits --licence CC-BY-4.0 --map question=title
     """
     settings = ui.settings()
-    options = ImportOptions(licence, format.value, encoding.value, split_pairs("--map", map_ or ()), on_error is OnError.skip)
+    options = ImportOptions(licence, format, encoding, split_pairs("--map", map_ or ()), skip_errors=on_error == "skip")
     with open_audit_trail(settings) as trail:
-        done = import_files(files, settings.workspace.raw, name=name, options=options, replace=replace)
-        for source, _ in done:
+        imported = import_files(files, settings.workspace.raw, name=name, options=options, replace=replace)
+        for source, _ in imported:
             trail.enter("source", settings.workspace.raw / source.name, source)
-    for source, outcome in done:
+    for source, outcome in imported:
         if outcome == "unchanged":
-            ui.say(f"{source.name}: the same bytes are already imported, nothing changed.")
+            ui.say(f"{source.name}: this file is already imported; nothing changed.")
             continue
         skipped = f", {source.rejected_rows:,} skipped (listed in rejected.jsonl)" if source.rejected_rows else ""
-        how = f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
-        ui.say(f"{source.name}: {outcome}, {source.rows:,} rows{skipped} ({how}, licence {source.licence}).")
+        ui.say(f"{source.name}: {outcome}, {source.rows:,} rows{skipped} ({_read_as(source)}, licence {source.licence}).")
+
+
+def _read_as(source: Source) -> str:
+    return f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
 
 
 @data_app.command("list")
@@ -112,10 +88,7 @@ def list_() -> None:
     if not sources:
         ui.say("No sources yet. Import some with: medloop data import FILE --name NAME")
         return
-    rows = []
-    for source in sources:
-        how = f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
-        rows.append((source.name, f"{source.rows:,}", f"{source.rejected_rows:,}", source.sha256[7:19], source.licence, how))
+    rows = [(s.name, f"{s.rows:,}", f"{s.rejected_rows:,}", s.sha256[7:19], s.licence, _read_as(s)) for s in sources]
     ui.table(("source", "rows", "rejected", "sha256", "licence", "read as"), rows)
     if (workspace.processed / CARD).is_file():
         card = read_card(workspace)
@@ -125,37 +98,32 @@ def list_() -> None:
 
 @data_app.command("prepare")
 def prepare(
-    source: Annotated[list[str] | None, typer.Option(help="Only this source; may be repeated (all by default).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every draw (the workspace's seed by default).")] = None,
-    dev: Annotated[float | None, typer.Option(help="Share of rows for dev  [default: 0.1]")] = None,
-    test: Annotated[float | None, typer.Option(help="Share of rows for test  [default: 0.1]")] = None,
-    gold: Annotated[int | None, typer.Option(help="Rows of the gold set  [default: 200]")] = None,
-    red: Annotated[int | None, typer.Option(help="Rows of the red-team set  [default: 200]")] = None,
+    source: Annotated[list[str] | None, typer.Option(help="Prepare only this source; may be repeated (default: all).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed (default: the setting 'seed').")] = None,
+    dev: Annotated[float | None, typer.Option(help="Share of the rows for dev (default: 0.1).")] = None,
+    test: Annotated[float | None, typer.Option(help="Share of the rows for test (default: 0.1).")] = None,
+    gold: Annotated[int | None, typer.Option(help="Rows in the gold set (default: 200).")] = None,
+    red: Annotated[int | None, typer.Option(help="Rows in the red-team set (default: 200).")] = None,
     scrub: Annotated[
         bool | None,
-        typer.Option("--scrub/--no-scrub", help="Take identifiers of persons out, and leave rows in doubt out  [default: scrub]"),
+        typer.Option("--scrub/--no-scrub", help="Remove personal identifiers and leave out doubtful rows (default: scrub)."),
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Settings of the preparation.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting, for example text_threshold=0.9.")
-    ] = None,
+    config: ui.ConfigFile = None,
+    set_: ui.SetPairs = None,
 ) -> None:
-    """Clean, scrub, drop duplicates, tag, split, decontaminate and describe: data/processed, whole or not at all.
+    """Clean, scrub, deduplicate, tag, split and decontaminate the sources, and describe the result in data/processed.
 
-    Rows that may name somebody after scrubbing are left out and kept in data/processed.quarantine.jsonl, for you alone to read.
-    Data without persons (made up, public) is prepared about twice as fast with --no-scrub, and loses no row to doubt.
+    Rows that may still identify a person after scrubbing are left out and stored in data/processed.quarantine.jsonl, which only
+    you can read. For data without real persons use --no-scrub: it is about twice as fast and leaves no row out.
 
     Example:  medloop data prepare --gold 100 --red 100 --set text_threshold=0.9
     """
-    from medloop.knobs import build
-
     settings = ui.settings()
     flags = {"dev": dev, "test": test, "gold": gold, "red": red, "scrub": scrub}
-    chosen = build(PrepareConfig, file=config, pairs=set_ or (), flags=flags)
+    chosen = load_config(PrepareConfig, file=config, pairs=set_ or (), flags=flags)
     with open_audit_trail(settings) as trail:
-        card = run(
-            settings.workspace, chosen, seed=settings.seed if seed is None else seed, names=source or (), progress=ui.progress
-        )
+        seed = settings.seed if seed is None else seed
+        card = prepare_data(settings.workspace, chosen, seed=seed, names=source or (), progress=ui.progress)
         trail.enter("dataset", settings.workspace.processed, card)
     for split, entry in card.files.items():
         ui.say(f"{entry.rows:>9,}  {entry.path:<16}{_shares(card.languages[split], entry.rows)}")
@@ -167,23 +135,22 @@ def prepare(
 
 
 def _say_scrubbed(card: DatasetCard) -> None:
-
     if card.scrub is None:
-        ui.say("Identifiers of persons were not looked for (--no-scrub).")
+        ui.say("Personal identifiers were not removed (--no-scrub).")
         return
-    said = f"Identifiers taken out of {card.scrub['rows_changed']:,} rows"
+    ui.say(f"Personal identifiers were removed from {card.scrub['rows_changed']:,} rows.")
     if held := card.scrub["rows_held"]:
-        said += f"; {held:,} may still name somebody and were left out: {ui.shown(quarantine_file(ui.settings().workspace))}"
-    ui.say(f"{said}.")
+        file = ui.shown(quarantine_file(ui.settings().workspace))
+        ui.say(f"{held:,} rows may still identify a person and were left out: {file}")
 
 
 @data_app.command("prompts")
 def prompts(
-    n: Annotated[int, typer.Option("--n", help="How many prompts.")] = 500,
-    high_risk: Annotated[float, typer.Option(help="Least share of high-risk prompts.")] = 0.4,
-    seed: Annotated[int | None, typer.Option(help="Seed of the draw (the workspace's seed by default).")] = None,
+    n: Annotated[int, typer.Option("--n", help="Number of prompts.")] = 500,
+    high_risk: Annotated[float, typer.Option(help="Minimum share of high-risk prompts.")] = 0.4,
+    seed: Annotated[int | None, typer.Option(help="Random seed (default: the setting 'seed').")] = None,
 ) -> None:
-    """Draw RL prompts from the train set into data/rl/training_prompts.jsonl, by language and stratum.
+    """Draw RL prompts from the train set, balanced by language and stratum, into data/rl/training_prompts.jsonl.
 
     Example:  medloop data prompts --n 300 --high-risk 0.5
     """
@@ -198,43 +165,40 @@ def prompts(
 
 @data_app.command("export")
 def export(
-    to: Annotated[Shape, typer.Option(help="Shape of the rows.")],
+    to: Annotated[Literal["sharegpt", "alpaca"], typer.Option(help="Format of the rows.")],
     output: Annotated[Path, typer.Option(metavar="FILE", help="JSONL file to write.")],
-    split: Annotated[Split, typer.Option(help="Which split.")] = Split.train,
+    split: Annotated[Split, typer.Option(help="Split to export.")] = "train",
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite the file if it exists.")] = False,
 ) -> None:
     """Write a split as ShareGPT or Alpaca rows for other tools; importing it again gives the same conversations.
 
     Example:  medloop data export --to sharegpt --split train --output train_sharegpt.jsonl
     """
-    from medloop.data.export import export as run
-
-    rows = run(ui.settings().workspace, split=split.value, to=to.value, output=output, replace=replace)
+    rows = export_split(ui.settings().workspace, split=split, to=to, output=output, replace=replace)
     ui.say(f"{rows:,} rows in {ui.shown(output.absolute())}")
 
 
 @data_app.command("build")
 def build(
-    name: Annotated[str | None, typer.Option(help="Name of the dataset, under data/feedback  [default: feedback]")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the split (the workspace's seed by default).")] = None,
-    test_share: Annotated[float | None, typer.Option(help="Share of the questions held out  [default: 0.2]")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the dataset, under data/feedback (default: feedback).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of the split (default: the setting 'seed').")] = None,
+    test_share: Annotated[float | None, typer.Option(help="Share of the questions to hold out (default: 0.2).")] = None,
     liked_answers: Annotated[
-        bool | None, typer.Option("--liked-answers", help="Also learn from answers that most raters liked.")
+        bool | None, typer.Option("--liked-answers", help="Also train on answers that most raters liked.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Settings of the build.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting, for example max_pairs=4.")
-    ] = None,
+    config: ui.ConfigFile = None,
+    set_: ui.SetPairs = None,
 ) -> None:
-    """Make training data of all feedback in the store: pairs, thumbs, experts' answers, rules, red-team questions.
+    """Build training data from the feedback in the store: pairs, thumbs, expert answers, rules, red-team questions.
 
-    Only records that allow training, newest versions, identifiers taken out. The same records give the same bytes.
+    It uses the newest version of each record that allows training, with personal identifiers removed. The same records give
+    the same files, byte for byte.
 
     Example:  medloop data build --name week46 --liked-answers
     """
     settings = ui.settings()
     flags = {"name": name, "test_share": test_share, "liked_answers": liked_answers}
-    chosen = read_knobs(FeedbackConfig, file=config, pairs=set_ or (), flags=flags)
+    chosen = load_config(FeedbackConfig, file=config, pairs=set_ or (), flags=flags)
     with open_store(settings) as store:
         seed = settings.seed if seed is None else seed
         built = build_from_feedback(store, chosen, seed=seed, actor=actor(), progress=ui.progress)
@@ -244,32 +208,30 @@ def build(
     seen = sum(sum(fates.values()) for fates in built.card.records.values())
     ui.say(f"From {used:,} of {seen:,} records, {built.new:,} of them new.")
     if built.held:
-        ui.say(f"{built.held:,} may name somebody and wait for you: medloop quarantine list")
+        ui.say(f"{built.held:,} records may identify a person and wait for review: medloop quarantine list")
     if built.kept:
-        ui.say(f"{built.kept:,} rows of other origin stay in data/preferences.")
+        ui.say(f"{built.kept:,} rows from other sources stay in data/preferences.")
     ui.say(f"Dataset {built.sha256[:19]}…  Read the card: {ui.shown(built.folder / 'DATA_CARD.md')}")
 
 
 @data_app.command("prepare-preferences")
 def prepare_preferences(
-    feedback_db: Annotated[str, typer.Option(metavar="URL", help="The store to read: sqlite:///FILE or postgresql://….")],
-    output: Annotated[Path, typer.Option(metavar="FILE.jsonl", help="Where the pairs go; replaced if it is there.")],
-    seed: Annotated[int | None, typer.Option(help="Seed of the split (the workspace's seed by default).")] = None,
-    test_share: Annotated[float | None, typer.Option(help="Share of the questions held out  [default: 0.2]")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting of 'medloop data build'.")
-    ] = None,
+    feedback_db: Annotated[str, typer.Option(metavar="URL", help="Store to read: sqlite:///FILE or postgresql://…")],
+    output: Annotated[Path, typer.Option(metavar="FILE.jsonl", help="File to write; replaced if it exists.")],
+    seed: Annotated[int | None, typer.Option(help="Random seed of the split (default: the setting 'seed').")] = None,
+    test_share: Annotated[float | None, typer.Option(help="Share of the questions to hold out (default: 0.2).")] = None,
+    set_: ui.SetPairs = None,
 ) -> None:
-    """Write the preference pairs of any feedback store as one file; each row says whether it is train or test.
+    """Write the preference pairs of any feedback store to one file; each row says whether it is train or test.
 
-    The store is opened with this workspace's key; for another one use 'medloop --set database.key_file=FILE'.
+    The store is opened with the key of this workspace; name another one with 'medloop --set database.key_file=FILE'.
 
     Example:  medloop data prepare-preferences --feedback-db postgresql://user@host/medloop --output preferences.jsonl
     """
     settings = ui.settings()
-    chosen = read_knobs(FeedbackConfig, file=None, pairs=set_ or (), flags={"test_share": test_share})
-    other = settings.model_copy(update={"database": settings.database.model_copy(update={"url": SecretStr(feedback_db)})})
-    with open_store(other) as store:
+    chosen = load_config(FeedbackConfig, file=None, pairs=set_ or (), flags={"test_share": test_share})
+    database = settings.database.model_copy(update={"url": SecretStr(feedback_db)})
+    with open_store(settings.model_copy(update={"database": database})) as store:
         seed = settings.seed if seed is None else seed
         output = output.expanduser().absolute()
         train, test = write_preferences(store, output, chosen, seed=seed, actor=actor(), progress=ui.progress)
@@ -280,7 +242,7 @@ def prepare_preferences(
 def card(
     json_: Annotated[bool, typer.Option("--json", help="Print card.json instead of the readable card.")] = False,
 ) -> None:
-    """Print the card of the prepared data: what it is, where it came from, what was left out.
+    """Print the data card of the prepared data: what it is, where it comes from and what was left out.
 
     Example:  medloop data card | less
     """

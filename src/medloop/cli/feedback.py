@@ -22,7 +22,7 @@ from medloop.feedback.review.queue import skip as give_back
 from medloop.feedback.review.queue import stats as count
 from medloop.feedback.trigger import TriggerConfig, config_of, look, weigh
 from medloop.jobs.retrain import file_jobs
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor, open_audit_trail
@@ -63,7 +63,7 @@ def metrics(
     """
     settings = ui.settings()
     flags = {"since": _time(since) if since else None, "traces": traces}
-    config = build(MetricsConfig, pairs=set_ or (), flags=flags, defaults={"seed": settings.seed})
+    config = load_config(MetricsConfig, pairs=set_ or (), flags=flags, defaults={"seed": settings.seed})
     if output is not None and output.suffix != ".md":
         raise ConfigError(f"--output {output} is no Markdown file", "Name it FILE.md; the other files lie beside it")
     with open_audit_trail(settings) as trail:
@@ -124,7 +124,7 @@ def fill(
     Example:  medloop feedback queue fill --size 200 --model first
     """
     settings = ui.settings()
-    chosen = build(QueueConfig, file=config, pairs=set_ or (), flags={"size": size, "raters": raters})
+    chosen = load_config(QueueConfig, file=config, pairs=set_ or (), flags={"size": size, "raters": raters})
     with open_audit_trail(settings) as trail:
         done = fill_queue(settings, trail.store, config=chosen, reward_model=model, answers=answers)
     if json_:
@@ -261,7 +261,7 @@ def trigger(
         raise ConfigError("--submit and --dry-run do not go together", "Leave one of them out")
     settings = ui.settings()
     usual = {"every": config_of(settings).every}
-    chosen: TriggerConfig = build(
+    chosen: TriggerConfig = load_config(
         TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stage": stage}, defaults=usual
     )
     with open_audit_trail(settings) as trail:

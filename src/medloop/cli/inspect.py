@@ -13,7 +13,7 @@ from medloop.errors import ConfigError
 from medloop.evaluate.inspection.form import Became, Imported, import_form
 from medloop.evaluate.inspection.inspect import InspectConfig, Inspection, check_week, week_of
 from medloop.evaluate.inspection.pool import Pool
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.evaluation import inspect_answers
 from medloop.store.audit_trail import actor, open_audit_trail
 
@@ -58,7 +58,7 @@ def _draw(files: list[Path], week: str, n: int, everything: bool, output: Path |
 
     settings = ui.settings()
     flags = {"n": n, "everything": everything, "seed": settings.seed}
-    config = build(InspectConfig, flags=flags)
+    config = load_config(InspectConfig, flags=flags)
     name = check_week(week) if week else week_of(utc_now().date())
     with open_audit_trail(settings) as trail:
         done, pool = inspect_answers(settings, files=files, week=name, config=config, output=output)

@@ -19,7 +19,7 @@ from medloop.errors import ConfigError, ResultError, speaking_of
 from medloop.jobs import job_row, preflight, queue, requests
 from medloop.jobs.supervisor import Supervisor
 from medloop.jobs.worker import work as run
-from medloop.knobs import build, read_yaml, split_pairs
+from medloop.knobs import load_config, read_yaml, split_pairs
 from medloop.loop.train import STAGES, prepare_stage
 from medloop.settings import Settings
 
@@ -55,7 +55,7 @@ def submit(
     if check:
         warnings = preflight.look(request, settings).warnings
         trainable, name = STAGES[request.stage], "check"
-        run_config = build(trainable.config, flags=requests.wanted(request, name, settings))
+        run_config = load_config(trainable.config, flags=requests.wanted(request, name, settings))
         prepared = prepare_stage(trainable, run_config, settings, folder=settings.workspace.jobs / name)
         ui.say(" ".join([*warnings, prepared.trainer.cost(prepared.plan, settings).sentence()]))
         return

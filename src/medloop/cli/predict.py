@@ -10,7 +10,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.contracts import ModelRef
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.models import require_packages
 
 
@@ -46,7 +46,7 @@ def predict(
 
     settings = ui.settings()
     flags = {"temperature": temperature, "max_new_tokens": max_new_tokens, "seed": seed}
-    sampling = build(Sampling, file=None, pairs=(), flags=flags, defaults={"seed": settings.seed})
+    sampling = load_config(Sampling, file=None, pairs=(), flags=flags, defaults={"seed": settings.seed})
     ref, began = ModelRef(base=model or settings.model, adapter=adapter), time.monotonic()
     with ui.progress("Answering") as bar:
         done = answer(

@@ -12,7 +12,7 @@ from medloop.cli import reward_weights, ui
 from medloop.cli.reward_panel import panel
 from medloop.contracts import Missing, Reward, Sample, Score, Span
 from medloop.errors import ConfigError, InputError
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.scoring import given_parts, score_answers
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.rulebook import formula, rulebook
@@ -125,7 +125,7 @@ def rules(
 
 def _config(file: Path | None, pairs: list[str] | None) -> MixConfig:
 
-    return build(MixConfig, file=file, pairs=pairs or (), flags={})
+    return load_config(MixConfig, file=file, pairs=pairs or (), flags={})
 
 
 def sources(with_: list[str] | None) -> dict[str, str]:

@@ -12,7 +12,7 @@ from medloop.errors import ResultError
 from medloop.evaluate.hacking.panel import Panel, PanelConfig
 from medloop.evaluate.hacking.panel_pages import caution, probe_table, table, write
 from medloop.evaluate.side_by_side import file_name
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.evaluation import hacking_panel
 from medloop.loop.scoring import given_parts
 from medloop.reward.mix import MixConfig
@@ -54,8 +54,8 @@ def panel(
     Example:  medloop reward panel sft_scores.jsonl rl_scores.jsonl --held-out sft_teacher.jsonl --held-out rl_teacher.jsonl
     """
     settings = ui.settings()
-    bounds = build(PanelConfig, file=config, pairs=set_ or (), flags={}, defaults={"seed": settings.seed})
-    reward = build(MixConfig, file=mix, flags={})
+    bounds = load_config(PanelConfig, file=config, pairs=set_ or (), flags={}, defaults={"seed": settings.seed})
+    reward = load_config(MixConfig, file=mix, flags={})
     given = given_parts(settings, {name.strip(): source.strip() for name, _, source in (w.partition("=") for w in with_ or ())})
     with open_audit_trail(settings) as trail:
         result = hacking_panel(

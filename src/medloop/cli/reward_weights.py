@@ -9,7 +9,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.errors import ConfigError
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.reward.dynamic import DwState, DynamicConfig, load_state
 from medloop.reward.dynamic_plot import plot_histories, simulate
 
@@ -35,7 +35,7 @@ def weights(
     if file is not None:
         states = {"": load_state(file)}
     else:
-        states = simulate(build(DynamicConfig, file=config, flags={}).weights)
+        states = simulate(load_config(DynamicConfig, file=config, flags={}).weights)
     if plot is not None:
         plot_histories(states, plot.expanduser().absolute())
     for title, state in states.items():

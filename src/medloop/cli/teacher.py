@@ -12,7 +12,7 @@ from medloop.cli import ui
 from medloop.contracts import Record
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ConfigError, ResultError
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.settings import Settings
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files import jsonl
@@ -176,7 +176,7 @@ def _records(settings: Settings, splits: list[str], n: int) -> dict[str, list[Re
 
 def _config(file: Path | None, pairs: list[str] | None, **flags: Any) -> TeacherConfig:
 
-    return build(TeacherConfig, file=file, pairs=pairs or (), flags=flags)
+    return load_config(TeacherConfig, file=file, pairs=pairs or (), flags=flags)
 
 
 def _report(run: Run) -> None:

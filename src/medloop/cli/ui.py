@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,7 +17,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from medloop.knobs import split_pairs
-from medloop.settings import Resolved, Settings, resolve
+from medloop.settings import ResolvedSettings, Settings, resolve
+
+# Options that many commands share.
+ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="YAML file with settings of this command.")]
+SetPairs = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override one setting of this command; may be repeated.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 _flags: dict[str, Any] = {}  # what stood before the command: `medloop --home DIR --set seed=7 data prepare`
 
@@ -33,7 +40,7 @@ def given_flags() -> dict[str, Any]:
     return dict(_flags)
 
 
-def resolved(*, must_exist: bool = True) -> Resolved:
+def resolved(*, must_exist: bool = True) -> ResolvedSettings:
     return resolve(_flags, must_exist=must_exist)
 
 

@@ -26,7 +26,7 @@ from medloop.jobs import errands, queue, requests
 from medloop.jobs.job_row import Entry, LostLeaseError, cancelled_words
 from medloop.jobs.lease import BEAT_S, LOST, Lease, claim
 from medloop.jobs.status import StatusWriter
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.train import STAGES, run_stage
 from medloop.settings import Settings
 from medloop.store.files.atomic import raise_if_full
@@ -104,7 +104,7 @@ def _errand(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> En
 def _train(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
     request = queue.request_of(lease.folder)
     stage, status = STAGES[request.stage], StatusWriter(lease)
-    config = build(stage.config, flags=requests.wanted(request, lease.folder.name, settings))
+    config = load_config(stage.config, flags=requests.wanted(request, lease.folder.name, settings))
     result = run_stage(
         stage, config, settings, folder=lease.folder, guard=lease.check, on_plan=status.on_plan, on_progress=status.on_progress,
         should_stop=stopped,

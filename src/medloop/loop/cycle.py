@@ -24,7 +24,7 @@ from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.side_by_side import Evaluation
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig
 from medloop.feedback.review.queue import QueueConfig
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.evaluation import evaluate_models
 from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback
 from medloop.loop.train import STAGES, TrainingResult, run_stage
@@ -98,4 +98,4 @@ def _train(step: TrainStep, name: str, start: Path | None, settings: Settings) -
     usual: dict[str, Any] = {"name": f"{name}-{step.stage.lower()}", "model": settings.model, "seed": settings.seed}
     if start is not None and "adapter" in stage.config.model_fields:
         usual["adapter"] = str(start)
-    return run_stage(stage, build(stage.config, flags=step.settings, defaults=usual), settings)
+    return run_stage(stage, load_config(stage.config, flags=step.settings, defaults=usual), settings)

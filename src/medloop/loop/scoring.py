@@ -8,7 +8,7 @@ from pathlib import Path
 
 from medloop.contracts import Component, Reward, Sample, Scorer
 from medloop.errors import ConfigError
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.models import require_packages
 from medloop.reward.conflicts import write_conflicts
 from medloop.reward.dynamic import DynamicConfig, load_dynamic
@@ -60,8 +60,8 @@ def reward_scorer(
     """What a trainer is handed: the mix of a YAML file (or the default one) with its given parts, or the DW-GRPO scorer."""
     if dw is not None or dw_config is not None:
         weights = {"weights": dict(dw_config)} if dw_config is not None else {}
-        return load_dynamic(build(DynamicConfig, file=Path(dw) if dw else None, pairs=(), flags=weights), settings)
-    config = build(MixConfig, file=Path(reward) if reward else None, pairs=(), flags={})
+        return load_dynamic(load_config(DynamicConfig, file=Path(dw) if dw else None, pairs=(), flags=weights), settings)
+    config = load_config(MixConfig, file=Path(reward) if reward else None, pairs=(), flags={})
     return build_mix(config, given_parts(settings, given or {}, progress=progress))
 
 
@@ -77,13 +77,13 @@ def load_reward_model_part(settings: Settings, source: str) -> Component:
 
 def _relevance_parts(settings: Settings, source: str) -> Mapping[str, Component]:
 
-    config = build(DynamicConfig, file=Path(source) if source else None, pairs=(), flags={})
+    config = load_config(DynamicConfig, file=Path(source) if source else None, pairs=(), flags={})
     return load_relevance(config.relevance, settings)
 
 
 def _teacher_part(settings: Settings, source: str, progress: Callable[[int, int], None] | None) -> Component:
 
-    config = build(TeacherConfig, file=Path(source) if source else None, pairs=(), flags={})
+    config = load_config(TeacherConfig, file=Path(source) if source else None, pairs=(), flags={})
     return TeacherPart(config, key=settings.teacher.key.get_secret_value(), files=Files.of(settings.workspace), progress=progress)
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from medloop.contracts import ModelRef, Sample
 from medloop.errors import ConfigError, InputError, ResultError
-from medloop.knobs import build, read_yaml
+from medloop.knobs import load_config, read_yaml
 from medloop.loop.evaluation import rl_audit
 from medloop.loop.scoring import reward_scorer
 from medloop.models.load import resolve
@@ -266,7 +266,7 @@ def test_samples_carry_no_identifiers(settings: Any, tmp_path: Path) -> None:
 def test_the_run_file_opens_with_its_command_and_holds_every_setting(method: str) -> None:
     kind, path = METHODS[method][1], Path(__file__).parents[3] / f"configs/{method}.yaml"
     assert path.read_text().startswith(f"# medloop train {method} --config configs/{method}.yaml\n")
-    found = build(kind, file=path, pairs=(), flags={}, defaults={})
+    found = load_config(kind, file=path, pairs=(), flags={}, defaults={})
     assert found == kind(adapter="sft") and set(read_yaml(path)) == set(kind.model_fields)
     assert all(field.description and field.description.endswith(".") for field in kind.model_fields.values())
 

@@ -16,7 +16,7 @@ from rich.progress import Progress as RichProgress
 
 from medloop.cli import ui
 from medloop.contracts import TrainingCard
-from medloop.knobs import build
+from medloop.knobs import load_config
 from medloop.loop.train import STAGES, TrainingResult, run_stage
 from medloop.train.runs.progress import OnProgress, Progress
 
@@ -46,7 +46,7 @@ def train(
     """Run a stage with its config from file, --set and flags; None, with a sentence, when this very run was trained before."""
     stage, settings = STAGES[stage_name], ui.settings()
     defaults = {"model": settings.model, "seed": settings.seed}
-    config = build(stage.config, file=file, pairs=pairs or (), flags=flags, defaults=defaults)
+    config = load_config(stage.config, file=file, pairs=pairs or (), flags=flags, defaults=defaults)
     with Terminal(stage_name.lower(), announce, live) as terminal:
         result = run_stage(
             stage, config, settings, replace=replace, on_plan=terminal.on_plan, on_progress=terminal.on_progress,
