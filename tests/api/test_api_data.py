@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from medloop.api.routes import data
 from medloop.contracts import Feedback, TrainRequest
 from medloop.data.feedback import build as from_feedback
 from medloop.data.feedback.build import FeedbackConfig
-from medloop.jobs import errands, job_row, queue
+from medloop.jobs import job_row, kinds, queue, submit
 from medloop.jobs.job_row import StateError
 from medloop.jobs.lease import Lease, claim
-from medloop.jobs.supervisor import Supervisor, ready
-from medloop.jobs.worker import AGAIN_S, stopped_end, work
+from medloop.jobs.submit import submit_training
+from medloop.jobs.supervisor import Supervisor, is_due
+from medloop.jobs.worker import RETRY_S, end_of_stopped, work
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
 from medloop.settings import JobSettings, Settings
@@ -204,8 +206,8 @@ def test_what_finds_the_workspace_in_use_is_tried_again_by_itself(
     monkeypatch.setattr(from_feedback, "WAIT_S", 0.1)
     with open_store(settings) as store, erasing.alone(store):
         row = work(job_id, settings)
-    assert row.state == "queued" and "in use" in str(row.reason) and not ready(row) and row.restarts == 0
-    assert ready(row.model_copy(update={"ready_at": row.ready_at - AGAIN_S}))
+    assert row.state == "queued" and "in use" in str(row.reason) and not is_due(row) and row.restarts == 0
+    assert is_due(row.model_copy(update={"ready_at": row.ready_at - RETRY_S}))
     assert work(job_id, settings).state == "succeeded"
 
 
@@ -213,15 +215,15 @@ def test_a_failure_of_the_server_is_not_the_callers_fault(
     stranger: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(settings)
-    file_it = errands.file_erasure
+    file_it = submit.submit_erasure
 
     def and_fail(*args: Any, **more: Any) -> str:
         job_id = file_it(*args, **more)
-        monkeypatch.setattr(errands, "run", lambda *args: 1 / 0)
+        monkeypatch.setitem(kinds.KINDS, "ERASE", replace(kinds.KINDS["ERASE"], run=lambda work: 1 / 0))
         work(job_id, settings)
         return job_id
 
-    monkeypatch.setattr(errands, "file_erasure", and_fail)
+    monkeypatch.setattr(submit, "submit_erasure", and_fail)
     body = {"subject": "4711", "reason": "asked"}
     found = as_(stranger, settings, "admin").post("/api/v1/erasure?wait=5", json=body)
     assert found.status_code == 200 and found.json()["state"] == "failed" and "an error of its own" in found.json()["message"]
@@ -234,9 +236,9 @@ class Child:
         return None
 
 
-def test_errands_do_not_wait_for_training_and_are_done_one_at_a_time(client: TestClient, settings: Settings) -> None:
+def test_tasks_do_not_wait_for_training_and_are_done_one_at_a_time(client: TestClient, settings: Settings) -> None:
     fill(settings)
-    training = [queue.submit(TrainRequest(stage="GRPO", model_id="embedded:tiny"), settings).job_id for _ in range(2)]
+    training = [submit_training(TrainRequest(stage="GRPO", model_id="embedded:tiny"), settings).job_id for _ in range(2)]
     first, _ = (client.post("/api/v1/data/build", json={"name": name}).json()["job_id"] for name in "ab")
     started: list[str] = []
 
@@ -246,11 +248,11 @@ def test_errands_do_not_wait_for_training_and_are_done_one_at_a_time(client: Tes
 
     supervisor = Supervisor(settings, start=start)
     for _ in range(2):
-        supervisor.look()
+        supervisor.poll()
     assert sorted(started) == sorted([training[0], first])
 
 
-def test_so_many_errands_may_wait_and_the_next_is_told_when_to_come_again(client: TestClient, settings: Settings) -> None:
+def test_so_many_tasks_may_wait_and_the_next_is_told_when_to_come_again(client: TestClient, settings: Settings) -> None:
     fill(settings)
     codes = [
         client.post("/api/v1/data/build", json={"name": f"d{n}"}).status_code
@@ -268,38 +270,38 @@ def test_datasets_that_wait_hold_up_no_erasure(client: TestClient, settings: Set
     assert client.post("/api/v1/data/build", json={"name": "c"}).status_code == 429
     erasure = filed(as_(client, settings, "admin"), "erasure", {"subject": "4711", "reason": "asked"})
     started: list[str] = []
-    Supervisor(settings, start=lambda job_id, _: started.append(job_id) or Child()).look()
+    Supervisor(settings, start=lambda job_id, _: started.append(job_id) or Child()).poll()
     assert started == [erasure]
 
 
-def test_errands_take_no_place_of_a_training_job(client: TestClient, settings: Settings) -> None:
+def test_tasks_take_no_place_of_a_training_job(client: TestClient, settings: Settings) -> None:
     fill(settings)
     for n in range(settings.jobs.max_waiting_per_user):
         filed(client, "data/build", {"name": f"d{n}"})
     assert client.post("/api/train", json={"stage": "GRPO", "model_id": "embedded:tiny"}).status_code == 200
 
 
-def test_errands_are_no_training_jobs_to_the_routes_of_training(client: TestClient, settings: Settings) -> None:
+def test_tasks_are_no_training_jobs_to_the_routes_of_training(client: TestClient, settings: Settings) -> None:
     fill(settings)
     build = filed(client, "data/build", {})
     erasure = filed(as_(client, settings, "admin"), "erasure", {"subject": "4711", "reason": "asked"})
-    trained = queue.submit(TrainRequest(stage="GRPO", model_id="embedded:tiny"), settings).job_id
+    trained = submit_training(TrainRequest(stage="GRPO", model_id="embedded:tiny"), settings).job_id
     engineer = as_(client, settings, "engineer")
     assert [job["job_id"] for job in engineer.get("/api/train").json()["jobs"]] == [trained]
-    for errand in (build, erasure):
-        work(errand, settings)
+    for task in (build, erasure):
+        work(task, settings)
         for method, path in (
-            ("GET", f"status/{errand}"),
-            ("GET", f"{errand}/metrics"),
-            ("POST", f"{errand}/resume"),
-            ("POST", f"{errand}/cancel"),
+            ("GET", f"status/{task}"),
+            ("GET", f"{task}/metrics"),
+            ("POST", f"{task}/resume"),
+            ("POST", f"{task}/cancel"),
         ):
             found = engineer.request(method, f"/api/train/{path}")
             assert found.status_code == 404 and "er_" not in found.text
-        assert engineer.get("/api/train", params={"after": errand}).status_code == 404
+        assert engineer.get("/api/train", params={"after": task}).status_code == 404
 
 
-def test_words_about_errands_are_not_those_of_training(
+def test_words_about_tasks_are_not_those_of_training(
     client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(settings)
@@ -310,12 +312,12 @@ def test_words_about_errands_are_not_those_of_training(
         pass
     said.append(client.get(f"/api/v1/data/build/{job_id}").json()["message"])
     row = job_row.read(folder)
-    for change in ({"wish": "cancel"}, {"restarts": 3}):
+    for change in ({"cancel_requested": True}, {"restarts": 3}):
         said.append(str(Supervisor(settings)._restarted(row.model_copy(update=change), "The worker died").reason))
-    job_row.change(folder, lambda now: now.model_copy(update={"wish": "cancel"}))
-    said.append(str(stopped_end(Lease(folder, row.token)).reason))
-    job_row.change(folder, lambda now: now.model_copy(update={"wish": None}))
-    monkeypatch.setattr(errands, "run", out_of_memory)
+    job_row.change(folder, lambda now: now.model_copy(update={"cancel_requested": True}))
+    said.append(str(end_of_stopped(Lease(folder, row.token)).reason))
+    job_row.change(folder, lambda now: now.model_copy(update={"cancel_requested": False}))
+    monkeypatch.setitem(kinds.KINDS, "BUILD", replace(kinds.KINDS["BUILD"], run=out_of_memory))
     said.append(str(work(job_id, settings).reason))
     assert len(said) == 6 and not any(word in one for one in said for word in ("checkpoint", "micro_batch_size", "resume"))
     assert "data_" in said[0] and "nothing was published" in said[2] and "nothing was published" in said[4]

@@ -158,7 +158,7 @@ def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):
     server.until(job_id, "running")
     before = job_row.read(folder)
     server.end(signal.SIGKILL)
-    assert job_row.is_worked_on(folder) and "password: " in server.said
+    assert job_row.has_worker(folder) and "password: " in server.said
     again = Server(home, server.key)
     try:
         assert "password" not in again.said

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from medloop.api.request_filter import BODY_LIMIT
 from medloop.contracts import TrainRequest
 from medloop.jobs import job_row, queue
+from medloop.jobs.submit import submit_training
 from medloop.settings import JobSettings
 from medloop.store.db import open_store
 from medloop.store.records import users
@@ -125,6 +126,12 @@ def test_a_job_is_submitted_seen_listed_cancelled_and_resumed(client, settings):
     assert again.status_code == 409 and "queued" in again.json()["error"]
 
 
+def test_a_stage_is_accepted_in_either_case_and_answered_in_upper_case(client):
+    answered = client.post("/api/train", json={**GRPO, "stage": "grpo"})
+    assert answered.status_code == 200 and answered.json()["stage"] == "GRPO"
+    assert client.get(f"/api/train/status/{answered.json()['job_id']}").json()["stage"] == "GRPO"
+
+
 def test_the_list_comes_in_pages_newest_first(client):
     made = [client.post("/api/train", json=GRPO).json()["job_id"] for _ in range(3)]
     first = client.get("/api/train", params={"limit": 2}).json()
@@ -153,20 +160,20 @@ def test_only_so_many_jobs_of_one_person_may_wait(client, settings, key):
 
 def test_only_so_many_jobs_may_wait_in_all_however_many_ask_at_once(settings, key):
     small = settings.model_copy(update={"jobs": JobSettings(max_waiting=3)})
-    queue.submit(TrainRequest(**GRPO), small)  # at the keyboard: counted, and never refused
+    submit_training(TrainRequest(**GRPO), small)  # at the keyboard: counted, and never refused
     with TestClient(create_app(small, supervise=False), base_url="http://127.0.0.1") as client, ThreadPoolExecutor(8) as pool:
         ask = lambda _: client.post("/api/train", json=GRPO, headers={"Authorization": f"Bearer {key}"})  # noqa: E731
         answers = list(pool.map(ask, range(8)))
     assert sorted(one.status_code for one in answers) == [200] * 2 + [429] * 6 and len(queue.ids(small)) == 3
     assert {one.json()["error"] for one in answers if one.status_code == 429} == {"3 jobs are already waiting; the limit is 3."}
-    queue.submit(TrainRequest(**GRPO), small)
+    submit_training(TrainRequest(**GRPO), small)
 
 
 def test_a_job_that_waits_for_space_waits_and_one_that_is_over_does_not(settings):
-    row = job_row.read(queue.folder_of(queue.submit(TrainRequest(**GRPO), settings, by="u").job_id, settings))
-    assert row.waits and row.submitter == "u"
-    assert row.model_copy(update={"state": "paused", "waits_for": "space"}).waits
-    assert not any(row.model_copy(update={"state": state}).waits for state in ("running", "paused", "succeeded", "cancelled"))
+    row = job_row.read(queue.folder_of(submit_training(TrainRequest(**GRPO), settings, by="u").job_id, settings))
+    assert row.is_waiting and row.submitter == "u"
+    assert row.model_copy(update={"state": "paused", "waits_for": "space"}).is_waiting
+    assert not any(row.model_copy(update={"state": state}).is_waiting for state in ("running", "paused", "succeeded", "cancelled"))
 
 
 def test_metrics_are_the_lines_of_the_file(client, settings):

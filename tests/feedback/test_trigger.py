@@ -175,21 +175,21 @@ def test_beside_the_api_each_reason_is_filed_once_and_a_failure_after_a_rest(sql
     with open_store(settings) as store:
         watch = Retrainer(store, settings, every_s=0.05, file=file)
         add(store, 9)
-        watch.look()
+        watch.poll()
         assert not started
         add(store, 1)
         for _ in range(3):
-            watch.look()
+            watch.poll()
         assert len(started) == 1 and len(triggers.listed(store)) == 1  # one at a time
         started[0].code = 1
-        watch.look()
+        watch.poll()
         assert len(started) == 1  # it failed: a rest first
         time.sleep(0.25)
-        watch.look()
+        watch.poll()
         assert len(started) == 2
         triggers.set_job(store, "retrain-1", "job", actor="t")
         started[1].code = 0
-        watch.look()
+        watch.poll()
         assert len(started) == 2 and watch.failed == 0
 
 

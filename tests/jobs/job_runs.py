@@ -10,6 +10,7 @@ from typing import Any
 
 from medloop.contracts import TrainRequest
 from medloop.jobs import job_row, queue, worker
+from medloop.jobs.submit import submit_training
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
@@ -45,7 +46,7 @@ def make_workspace(home: Path, model: Path) -> Settings:
 def submit(settings: Settings, stage: str = "GRPO", **more: Any) -> str:
     asked = RUNS[stage]
     request = {"stage": stage, **asked, "config": {**asked["config"], **more}}
-    return queue.submit(TrainRequest.model_validate(request), settings).job_id
+    return submit_training(TrainRequest.model_validate(request), settings).job_id
 
 
 def die(*_: Any, **__: Any) -> None:
@@ -171,7 +172,7 @@ def wait_for(check: Any, seconds: float = 180.0) -> Any:
     raise AssertionError("waited in vain")
 
 
-def row(settings: Settings, job_id: str) -> job_row.Entry:
+def row(settings: Settings, job_id: str) -> job_row.JobRow:
     return job_row.read(queue.folder_of(job_id, settings))
 
 

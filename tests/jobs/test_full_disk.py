@@ -79,7 +79,7 @@ def supervised(settings, children, target, *args):
 
 def until(supervisor, job_id, *states):
     wait_for(
-        lambda: supervisor.look() is not None and row(supervisor.settings, job_id).state in states and not supervisor.children
+        lambda: supervisor.poll() is not None and row(supervisor.settings, job_id).state in states and not supervisor.children
     )
     return row(supervisor.settings, job_id)
 
@@ -89,7 +89,7 @@ def fill_pause_and_go_on(settings, children, stage, at_tick):
     job_id = submit(settings, stage)
     found = until(supervised(settings, children, fill_the_disk, at_tick), job_id, "paused", "succeeded")
     full = Supervisor(settings, start=lambda *_: pytest.fail("the disk is still full"))
-    full.look()
+    full.poll()
     (settings.home / "filler").unlink()
     assert (found.state, found.waits_for) == ("paused", "space"), found
     assert until(supervised(settings, children, work), job_id, "succeeded", "failed").state == "succeeded"
@@ -109,7 +109,7 @@ def test_a_paused_job_says_why_and_keeps_its_checkpoint(settings, children):
     said = json.loads(CliRunner().invoke(app, ["--home", str(settings.home), "jobs", "status", job_id, "--json"]).output)
     assert said["state"] == "paused" and "No space left" in said["detail"]["message"]
     assert (
-        "goes on by itself when there is room" in said["detail"]["message"]
+        "continues by itself when there is room" in said["detail"]["message"]
         and str(settings.home) not in said["detail"]["message"]
     )
     kept = load_newest(queue.folder_of(job_id, settings) / "checkpoints")

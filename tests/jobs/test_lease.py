@@ -77,7 +77,7 @@ def test_a_pause_is_not_a_death(settings, children):
     job_id = submit(settings, steps=2)
     child = stopped_holder(settings, children, job_id)
     time.sleep(1.0)
-    Supervisor(settings, start=nobody).look()
+    Supervisor(settings, start=nobody).poll()
     assert row(settings, job_id).state == "running" and row(settings, job_id).token == 1
     os.kill(child.pid, signal.SIGCONT)
     child.join()
@@ -88,7 +88,7 @@ def test_a_holder_stopped_past_its_lease_is_ended_and_the_next_one_finishes(sett
     job_id = submit(settings)
     child = stopped_holder(settings, children, job_id)
     time.sleep(1.0)
-    Supervisor(settings, lease_s=0.5, start=nobody).look()
+    Supervisor(settings, lease_s=0.5, start=nobody).poll()
     child.join(timeout=5)
     assert child.exitcode == -signal.SIGKILL
     assert (row(settings, job_id).state, row(settings, job_id).restarts, row(settings, job_id).token) == ("queued", 1, 2)
@@ -101,8 +101,8 @@ def test_a_holder_that_could_not_be_killed_may_not_write_when_it_wakes(settings,
     folder = queue.folder_of(job_id, settings)
     child = stopped_holder(settings, children, job_id)
     time.sleep(1.0)
-    monkeypatch.setattr(lease, "send", lambda row, number: False)
-    Supervisor(settings, lease_s=0.5, start=nobody).look()
+    monkeypatch.setattr(lease, "send_signal", lambda row, number: False)
+    Supervisor(settings, lease_s=0.5, start=nobody).poll()
     seen = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "train.log"}
     os.kill(child.pid, signal.SIGCONT)
     child.join(timeout=10)
@@ -123,9 +123,9 @@ def test_a_holder_stopped_while_it_holds_its_row_is_ended_too(settings, children
     wait_for(lambda: row(settings, job_id).state == "running")
     time.sleep(0.7)
     supervisor = Supervisor(settings, lease_s=0.5, start=nobody)
-    supervisor.look()
+    supervisor.poll()
     child.join(timeout=5)
-    supervisor.look()
+    supervisor.poll()
     assert child.exitcode == -signal.SIGKILL and row(settings, job_id).state == "queued"
 
 
@@ -144,8 +144,8 @@ def test_clocks_that_are_set_do_not_end_a_lease(settings, monkeypatch):
 def test_a_process_number_that_another_has_now_gets_no_signal(settings):
     job_id = submit(settings)
     with claim(queue.folder_of(job_id, settings)):
-        stranger = row(settings, job_id).model_copy(update={"pid_born": 1})
-        assert lease.send(stranger, signal.SIGTERM) is False
+        stranger = row(settings, job_id).model_copy(update={"pid_created": 1})
+        assert lease.send_signal(stranger, signal.SIGTERM) is False
 
 
 def test_a_silent_death_is_seen_restarted_three_times_and_then_failed(settings, children):
@@ -153,7 +153,7 @@ def test_a_silent_death_is_seen_restarted_three_times_and_then_failed(settings, 
     supervisor = Supervisor(settings, backoff_s=0.0, start=lambda job_id, _: started.append(job_id) or Dead())
     for death in range(4):
         assert finish(children, claim_and_die, settings, job_id) == -signal.SIGKILL
-        supervisor.look()
+        supervisor.poll()
         if death < 3:
             assert (row(settings, job_id).state, row(settings, job_id).restarts) == ("queued", death + 1)
     assert len(started) == 3
@@ -168,7 +168,7 @@ def test_the_pause_before_a_restart_grows(settings, children):
     waits = []
     for _ in range(3):
         finish(children, claim_and_die, settings, job_id)
-        supervisor.look()
+        supervisor.poll()
         waits.append(row(settings, job_id).ready_at - time.monotonic())
         job_row.change(queue.folder_of(job_id, settings), lambda now: now.model_copy(update={"ready_at": 0.0}))
     assert waits[0] > 50 and waits[1] > 2 * waits[0] and waits[2] > 2 * waits[1]
@@ -206,7 +206,7 @@ def test_fifty_pauses_of_a_worker_are_no_death(settings, children):
     for _ in range(50):
         os.kill(child.pid, signal.SIGSTOP)
         time.sleep(2.5)
-        Supervisor(settings, start=nobody).look()
+        Supervisor(settings, start=nobody).poll()
         os.kill(child.pid, signal.SIGCONT)
         assert row(settings, job_id).token == 1 and row(settings, job_id).state == "running"
         time.sleep(0.2)

@@ -17,6 +17,7 @@ from medloop.errors import ConfigError, MedloopError, NoSpaceError
 from medloop.jobs import job_row, preflight, queue, requests, supervisor
 from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.lease import claim
+from medloop.jobs.submit import submit_training
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
 
@@ -26,7 +27,7 @@ SOMEWHERE = Settings(home=Path("somewhere"))
 
 
 def test_a_job_has_the_folder_and_the_name_of_document_003(settings):
-    job_id = queue.submit(GRPO, settings, now=NOON).job_id
+    job_id = submit_training(GRPO, settings, now=NOON).job_id
     folder = settings.home / "jobs/train_20260203T120000Z"
     assert job_id == folder.name and {"config.json", "status.json", "request.json", "queue.json"} <= {
         p.name for p in folder.iterdir()
@@ -37,7 +38,7 @@ def test_a_job_has_the_folder_and_the_name_of_document_003(settings):
 
 def test_jobs_of_one_second_have_names_of_their_own_and_come_newest_first(settings):
     found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(queue.submit(GRPO, settings, now=NOON).job_id)) for _ in range(12)]
+    threads = [threading.Thread(target=lambda: found.append(submit_training(GRPO, settings, now=NOON).job_id)) for _ in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -58,11 +59,11 @@ def test_a_sweep_that_takes_the_folder_before_it_is_locked_costs_no_job(settings
         return real(path, *args, **more)
 
     monkeypatch.setattr(queue.os, "open", after_a_sweep)
-    assert queue.submit(GRPO, settings).job_id in queue.ids(settings) and swept
+    assert submit_training(GRPO, settings).job_id in queue.ids(settings) and swept
 
 
 def test_pages_hold_every_job_once(settings):
-    made = [queue.submit(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(5)]
+    made = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(5)]
     first = queue.page(settings, limit=2)
     second = queue.page(settings, limit=2, after=first.after)
     third = queue.page(settings, limit=2, after=second.after)
@@ -74,7 +75,7 @@ def test_pages_hold_every_job_once(settings):
 
 @pytest.mark.parametrize("name", ["../keys", "train_..", "", "train_20260203T120000Z/../../keys", "train_20260203T120000Z\n"])
 def test_a_name_that_is_no_job_id_never_becomes_a_path(settings, name):
-    queue.submit(GRPO, settings, now=NOON)
+    submit_training(GRPO, settings, now=NOON)
     with pytest.raises(UnknownJobError):
         queue.folder_of(name, settings)
 
@@ -134,24 +135,24 @@ def test_a_state_is_written_even_when_the_disk_is_full(settings, monkeypatch):
 )
 def test_what_cannot_work_is_refused_and_leaves_nothing(settings, request_, words):
     with pytest.raises(MedloopError, match=words):
-        queue.submit(TrainRequest.model_validate(request_), settings)
+        submit_training(TrainRequest.model_validate(request_), settings)
     assert queue.ids(settings) == []
 
 
 def test_too_little_room_for_checkpoints_is_refused_with_both_numbers(settings, monkeypatch):
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
     with pytest.raises(StateError, match=r"1 MB free.*need 2\d MB"):
-        queue.submit(GRPO, settings)
+        submit_training(GRPO, settings)
 
 
 def test_too_little_memory_is_refused_or_warned_of(settings, monkeypatch):
     big = TrainRequest(stage="GRPO", config={"micro_batch_size": 64, "max_new_tokens": 400})
-    need = preflight.memory_need(preflight.size_of(settings.model, settings), big)
+    need = preflight.memory_needed(preflight.size_of(settings.model, settings), big)
     monkeypatch.setattr(preflight, "machine_memory", lambda: (need + 1, need - 1))
-    assert "micro_batch_size" in queue.submit(big, settings).expected.warnings[0]
+    assert "micro_batch_size" in submit_training(big, settings).preflight.warnings[0]
     monkeypatch.setattr(preflight, "machine_memory", lambda: (need - 1, need - 1))
     with pytest.raises(ConfigError, match="GB"):
-        queue.submit(big, settings)
+        submit_training(big, settings)
 
 
 def test_a_models_size_is_read_from_headers_as_torch_would_count_it(settings):
@@ -175,60 +176,60 @@ STRANGE = [
 def test_a_stranger_cannot_name_a_path_outside_the_workspace(field, text):
     request = TrainRequest(stage="IRS", config={field: text})
     with pytest.raises(ConfigError, match=f"config.{field}") as caught:
-        requests.check_stranger(request, SOMEWHERE)
+        requests.check_remote(request, SOMEWHERE)
     assert text.strip("./") not in str(caught.value) or len(text.strip("./")) < 2
 
 
 @pytest.mark.parametrize("text", STRANGE)
 def test_a_stranger_cannot_name_a_model_outside_the_workspace(text):
     with pytest.raises(ConfigError, match="model_id"):
-        requests.check_stranger(TrainRequest(stage="IRS", model_id=text), SOMEWHERE)
+        requests.check_remote(TrainRequest(stage="IRS", model_id=text), SOMEWHERE)
 
 
 def test_a_stranger_cannot_name_code(settings):
     with pytest.raises(ConfigError, match=r"config.given"):
-        requests.check_stranger(TrainRequest(stage="GRPO", config={"given": {"mine": "os:system"}}), settings)
+        requests.check_remote(TrainRequest(stage="GRPO", config={"given": {"mine": "os:system"}}), settings)
 
 
 def test_a_stranger_may_name_what_is_usual(settings):
     for model in (None, "embedded:tiny", "Qwen/Qwen2.5-1.5B-Instruct", "models/full/first", settings.model):
         config = {"adapter": "models/lora/sft", "prompts": "data/rl/q.jsonl", "given": {"teacher": ""}}
-        requests.check_stranger(TrainRequest(stage="GRPO", model_id=model, config=config), settings)
+        requests.check_remote(TrainRequest(stage="GRPO", model_id=model, config=config), settings)
 
 
 def test_the_supervisor_fills_its_slots_oldest_first_and_is_alone(settings):
-    made = [queue.submit(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
+    made = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
     started: list[str] = []
     held = Supervisor(settings, slots=2, start=lambda job_id, _: started.append(job_id) or Alive())
-    held.look()
-    held.look()
+    held.poll()
+    held.poll()
     assert started == made[:2]
-    with supervisor.only_one(settings), pytest.raises(MedloopError), supervisor.only_one(settings):
+    with supervisor.single_supervisor(settings), pytest.raises(MedloopError), supervisor.single_supervisor(settings):
         pass
 
 
 def test_a_damaged_row_does_not_keep_others_from_running_or_being_seen(settings):
-    made = [queue.submit(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
+    made = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
     (queue.folder_of(made[1], settings) / "queue.json").write_text("{")
     started: list[str] = []
-    Supervisor(settings, slots=9, start=lambda job_id, _: started.append(job_id) or Alive()).look()
+    Supervisor(settings, slots=9, start=lambda job_id, _: started.append(job_id) or Alive()).poll()
     assert started == [made[0], made[2]]
     assert [job.job_id for job in queue.page(settings).jobs] == [made[2], made[0]]
 
 
 def test_a_job_without_room_for_its_checkpoints_waits_for_it(settings, monkeypatch):
-    job_id, started = queue.submit(GRPO, settings).job_id, []
+    job_id, started = submit_training(GRPO, settings).job_id, []
     watcher = Supervisor(settings, start=lambda job_id, _: started.append(job_id) or Alive())
     with monkeypatch.context() as full:
         full.setattr(supervisor.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
-        watcher.look()
+        watcher.poll()
         assert row(settings, job_id).waits_for == "space" and "1 MB free" in (row(settings, job_id).reason or "")
-    watcher.look()
+    watcher.poll()
     assert started == [job_id]
 
 
 def test_a_job_that_keeps_filling_the_disk_is_not_tried_all_the_time(settings):
-    job_id, started = queue.submit(GRPO, settings).job_id, []
+    job_id, started = submit_training(GRPO, settings).job_id, []
 
     def fills_it_again(job_id, settings):
         started.append(job_id)
@@ -238,12 +239,12 @@ def test_a_job_that_keeps_filling_the_disk_is_not_tried_all_the_time(settings):
 
     watcher = Supervisor(settings, backoff_s=100.0, start=fills_it_again)
     for _ in range(6):
-        watcher.look()
+        watcher.poll()
     assert len(started) == 2 and row(settings, job_id).ready_at > time.monotonic() + 300
     queue.cancel(job_id, settings)
     queue.resume(job_id, settings)
     for _ in range(6):
-        watcher.look()
+        watcher.poll()
     assert len(started) == 4  # somebody has seen to it: it is as at the beginning
 
 
@@ -253,11 +254,11 @@ class Alive(Dead):
 
 
 def test_a_worker_that_cannot_start_is_not_started_for_ever(settings):
-    job_id, started = queue.submit(GRPO, settings).job_id, []
+    job_id, started = submit_training(GRPO, settings).job_id, []
     broken = type("Broken", (Dead,), {"returncode": 1})
     watcher = Supervisor(settings, backoff_s=0.0, start=lambda job_id, _: started.append(job_id) or broken())
     for _ in range(8):
-        watcher.look()
+        watcher.poll()
     assert len(started) == 4 and row(settings, job_id).state == "failed"
 
 
@@ -301,7 +302,7 @@ def test_a_file_as_document_003_writes_it_can_be_submitted(settings, tmp_path):
     (tmp_path / "r.json").write_text('{"stage": "IRS", "model_id": "embedded:tiny", "n_iterations": 1, "n_questions": 8}')
     made = cli(settings, "submit", str(tmp_path / "r.json"))
     found = queue.request_of(queue.folder_of(made.output.split()[0], settings))
-    wanted = requests.wanted(found, "x", settings)
+    wanted = requests.config_values(found, "x", settings)
     assert (wanted["n_iterations"], wanted["n_questions"], wanted["load_in_4bit"]) == (1, 8, False)
     (tmp_path / "r.json").write_text('{"stage": "IRS", "n_iterations": 0}')
     refused = cli(settings, "submit", str(tmp_path / "r.json"))

@@ -12,6 +12,7 @@ from job_runs import finish, outcome, row, start, submit, wait_for, work, work_s
 from medloop.contracts import TrainRequest
 from medloop.errors import InputError
 from medloop.jobs import job_row, queue, worker
+from medloop.jobs.submit import submit_training
 from medloop.train.runs.checkpoint import load_newest
 
 
@@ -107,7 +108,7 @@ def test_a_run_that_was_published_before_the_kill_is_not_repeated(settings, chil
 def test_the_status_has_every_field_of_document_003(settings):
     job_id = submit(settings, steps=2)
     worker.work(job_id, settings)
-    found = job_row.shown(queue.status_of(job_id, settings))
+    found = job_row.status_json(queue.status_of(job_id, settings))
     detail = found["detail"]
     assert list(found) == ["job_id", "stage", "state", "detail"] and found["state"] == "succeeded"
     assert {*detail} - {"message"} == {
@@ -126,7 +127,7 @@ def test_other_stages_run_in_a_folder_of_their_own(stage, settings):
     path.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     more = {"dev_rows": 0} if stage == "SFT" else {}
     config = {**more, "max_steps": 2, "batch_size": 2, "lora_r": 2, "lora_alpha": 4, "max_length": 128}
-    job_id = queue.submit(TrainRequest(stage=stage, config=config), settings).job_id
+    job_id = submit_training(TrainRequest(stage=stage, config=config), settings).job_id
     found = worker.work(job_id, settings)
     assert found.state == "succeeded", found.reason
     assert queue.metrics_of(job_id, settings) and queue.status_of(job_id, settings).detail.current_iteration == 2

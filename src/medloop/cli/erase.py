@@ -9,7 +9,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.errors import ResultError
-from medloop.jobs.affected import Running
+from medloop.jobs.affected import TrainingJobs
 from medloop.loop.erasure import erase_records
 from medloop.privacy.erasure.erase import Preview, Proof, Request, preview, proof_path
 from medloop.store.audit_trail import actor
@@ -40,7 +40,7 @@ def erase(
     Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
     """
     settings = ui.settings()
-    request, jobs = Request(reason, subject, tuple(record or ()), keep_jobs), Running(settings)
+    request, jobs = Request(reason, subject, tuple(record or ()), keep_jobs), TrainingJobs(settings)
     with open_store(settings) as store:
         if dry_run:
             _print_preview(preview(store, request, actor=actor(), jobs=jobs))

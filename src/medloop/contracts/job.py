@@ -1,15 +1,14 @@
-"""Training jobs as document 003 writes them, and the errands that use the same queue: a dataset, an erasure."""
+"""Jobs as the API and the files of a job write them: the request, the status, a line of metrics."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from medloop.contracts.base import Contract, Json, Text, Timestamp
 
 StageName = Literal["SFT", "REWARD", "DPO", "KTO", "PPO", "GRPO", "IRS"]
-Errand = Literal["BUILD", "ERASE"]
 JobState = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 Phase = Literal["GENERATING", "SCORING", "METRICS", "TRAINING"]
 
@@ -33,21 +32,26 @@ class IRSConfig(Contract):
 
 
 class TrainRequest(Contract):
-    """Body of `POST /api/train`."""
+    """Body of `POST /api/train`. A stage is accepted in either case."""
 
     stage: StageName
     model_id: Text | None = None  # without one: the workspace's model
     irs_config: IRSConfig | None = None
     config: Json = Field(default_factory=dict)
-    n_iterations: int | None = Field(None, ge=1)  # for irs_config.n_iterations: document 003 writes it here in its section 10
+    n_iterations: int | None = Field(None, ge=1)  # wins over irs_config.n_iterations: clients send it in either place
     n_questions: int | None = Field(None, ge=1)
     top_k: int | None = Field(None, ge=1)
 
+    @field_validator("stage", mode="before")
+    @classmethod
+    def _upper_case(cls, value: Any) -> Any:
+        return value.upper() if isinstance(value, str) else value
 
-class ErrandRequest(Contract):
-    """A dataset or an erasure, as it waits in the queue. A person is named by a keyed hash, never by another system's id."""
 
-    stage: Errand
+class TaskRequest(Contract):
+    """A job that does not train, as it waits in the queue. A person is named by a keyed hash, never by another system's id."""
+
+    stage: Text
     actor: Text
     config: Json = Field(default_factory=dict)
 
@@ -75,10 +79,10 @@ class JobDetail(Contract):
 
 
 class JobStatus(Contract):
-    """Answer of `GET /api/train/status/{job_id}`."""
+    """Answer of `GET /api/train/status/{job_id}`. `stage` is the job's kind (jobs/kinds.py)."""
 
     job_id: Text
-    stage: StageName | Errand
+    stage: Text
     state: JobState
     detail: JobDetail
 

@@ -8,35 +8,34 @@ from pathlib import Path
 from typing import Any
 
 from medloop.errors import IntegrityError
-from medloop.jobs import job_row as rows
-from medloop.jobs import queue, requests
-from medloop.jobs.job_row import OVER, UnknownJobError
+from medloop.jobs import job_row, queue, requests
+from medloop.jobs.job_row import UnknownJobError
 from medloop.settings import Settings
 
 DAMAGED = (IntegrityError, OSError, ValueError, RuntimeError)  # RuntimeError: a path of a user who does not exist
 
 
-class Running:
-    """The jobs of a workspace, as an erasure needs them (`privacy.erase.Jobs`)."""
+class TrainingJobs:
+    """The training jobs of a workspace, as an erasure needs them (`privacy.erasure.erase.Jobs`)."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     def any(self) -> bool:
         """Whether a training job waits, runs or pauses at all."""
-        return any(row.state not in OVER and row.stage not in queue.ERRANDS for row in queue.entries(self.settings))
+        return any(not row.has_ended for row in queue.rows(self.settings, ("train",)))
 
     def on(self, hashes: Collection[str], paths: Collection[str]) -> list[str]:
-        """Jobs that wait, run or pause, and were begun on one of these hashes or read one of these paths of the workspace."""
+        """Jobs that have not ended and were begun on one of these hashes, or read one of these paths of the workspace."""
         changed = [(self.settings.home / path).resolve() for path in paths]
         return sorted(
             row.job_id
-            for row in queue.entries(self.settings)
-            if row.state not in OVER and row.stage not in queue.ERRANDS and self._reads(row.job_id, set(hashes), changed)
+            for row in queue.rows(self.settings, ("train",))
+            if not row.has_ended and self._reads(row.job_id, set(hashes), changed)
         )
 
     def unread(self) -> list[str]:
-        """Jobs whose files are damaged: nobody can tell what they read. They cannot run either, and hold up no erasure."""
+        """Jobs whose files are damaged: nobody can tell what they read. They cannot run either, and block no erasure."""
         return [f"jobs/{job_id}" for job_id in sorted(queue.ids(self.settings)) if self._is_damaged(job_id)]
 
     def stop(self, job_ids: Collection[str], erasure_id: str) -> None:
@@ -45,10 +44,10 @@ class Running:
             queue.stop(job_id, self.settings, reason)
 
     def stopped(self, erasure_id: str) -> list[dict[str, str]]:
-        """What this erasure cancelled, by the jobs' own records: known also to one that was killed and goes on."""
+        """What this erasure cancelled, by the jobs' own records: also known to an erasure that was killed and continues."""
         return [
             {"job": row.job_id, "state": row.state, "reason": row.reason}
-            for row in queue.entries(self.settings)
+            for row in queue.rows(self.settings)
             if row.reason and row.reason.startswith(f"Cancelled by the erasure {erasure_id},")
         ]
 
@@ -57,16 +56,16 @@ class Running:
         if hashes & set(_begun_on(folder)):
             return True
         try:
-            read = [folder.resolve(), *requests.inputs(queue.request_of(folder), self.settings)]
+            inputs = [folder.resolve(), *requests.input_paths(queue.request_of(folder), self.settings)]
         except DAMAGED:
             return False  # `unread` names it
-        return any(one == path or one in path.parents or path in one.parents for one in read for path in changed)
+        return any(read == path or read in path.parents or path in read.parents for read in inputs for path in changed)
 
     def _is_damaged(self, job_id: str) -> bool:
         try:
             folder = queue.folder_of(job_id, self.settings)
-            if rows.read(folder).state not in OVER:
-                requests.inputs(queue.request_of(folder), self.settings)
+            if not job_row.read(folder).has_ended:
+                requests.input_paths(queue.request_of(folder), self.settings)
         except UnknownJobError:
             return False  # it was removed
         except DAMAGED:

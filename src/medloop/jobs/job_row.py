@@ -1,14 +1,14 @@
 """A job's row in the queue: one small file in the job's folder, changed under a lock, whole or not at all.
 
     queue.json     the row: state, fencing token, restarts, what it waits for
-    status.json    the same state with the progress, as document 003 writes it; for people and for the API
+    status.json    the same state with the progress, as the training API answers; for people and programs
     request.json   what was asked for; never changed
     .lock          held for milliseconds while the row changes
-    .worker        held by the worker for as long as it lives: the kernel lets go of it however the worker ends
+    .worker        held by the worker for as long as it lives: the kernel drops it however the worker ends
     .heartbeat     an empty file whose modification time is the worker's monotonic clock: a beat needs no space on the disk
     .reserve       some kilobytes that are given up so that "the disk is full" can still be written down
 
-Running with `.worker` free means that the worker is dead, and nothing else: no clock is asked, so no pause is taken for a death.
+A running job whose `.worker` lock is free has a dead worker: no clock is read, so no pause is taken for a death.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import Field
 
 from medloop.contracts import JobDetail, JobStatus, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
-from medloop.contracts.job import Errand, JobState, StageName
+from medloop.contracts.job import JobState
 from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, NoSpaceError
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.lock import locked_file
@@ -32,44 +32,56 @@ QUEUE, STATUS, REQUEST = "queue.json", "status.json", "request.json"
 LOCK, WORKER, HEARTBEAT, RESERVE = ".lock", ".worker", ".heartbeat", ".reserve"
 RESERVE_BYTES = 256 * 1024
 ROW_WAIT_S = 10.0
-OVER = ("succeeded", "failed", "cancelled")
+FINAL = ("succeeded", "failed", "cancelled")  # states in which a job has ended
 
 
-class Entry(Contract):
-    """The row. `token` grows with every worker: who holds an older one may not write any more."""
+class JobRow(Contract):
+    """The row. `token` grows with every worker: the holder of an older one may not write any more.
+
+    `cancellable`, `checkpointed` and `urgent` are copied from the job's kind, so that the queue can be read without the kinds.
+    """
 
     job_id: Text
-    stage: StageName | Errand
+    stage: Text
     state: JobState
     submitted: Timestamp
     submitter: str = ""  # the id of whoever sent it over HTTP; empty: at the keyboard, or by the retrain trigger
     changed: Timestamp
+    cancellable: bool = True
+    checkpointed: bool = True
+    urgent: bool = False
     token: int = Field(0, ge=0)
     restarts: int = Field(0, ge=0)
-    wish: Literal["cancel"] | None = None
-    why: str | None = None  # of the wish: whoever ends the job makes it the reason
+    cancel_requested: bool = False
+    cancel_reason: str | None = None  # becomes the reason when the job ends
     waits_for: Literal["space"] | None = None
-    pauses: int = Field(0, ge=0)  # for want of space, since somebody submitted or resumed it
+    pauses: int = Field(0, ge=0)  # for lack of space, since somebody submitted or resumed it
     needs_bytes: int = Field(0, ge=0)
     reason: str | None = None
     ready_at: float = 0.0
     boot: str = ""
     pid: int | None = None
-    pid_born: int | None = None
+    pid_created: int | None = None
 
     @property
-    def is_errand(self) -> bool:
-        """A dataset or an erasure: it has no checkpoints and no settings of a run."""
-        return self.stage in get_args(Errand)
+    def pool(self) -> str:
+        """The jobs that it shares its slots with: `train` or `data`, the first part of its id."""
+        return self.job_id.partition("_")[0]
 
     @property
-    def waits(self) -> bool:
+    def has_ended(self) -> bool:
+        return self.state in FINAL
+
+    @property
+    def is_waiting(self) -> bool:
         """For its turn, or for space on the disk."""
         return self.state == "queued" or self.waits_for is not None
 
-
-def cancelled_words(row: Entry) -> str:
-    return "Cancelled; nothing was published." if row.is_errand else "Cancelled; the newest checkpoint is kept."
+    @property
+    def cancelled_message(self) -> str:
+        if self.cancel_reason:
+            return self.cancel_reason
+        return "Cancelled; the newest checkpoint is kept." if self.checkpointed else "Cancelled; nothing was published."
 
 
 class UnknownJobError(InputError):
@@ -81,61 +93,66 @@ class StateError(ConfigError):
 
 
 class LostLeaseError(BusyError):
-    """Another worker has the job now; this one may not write a word more."""
+    """Another worker has the job now; this one may not write any more."""
 
 
-def read(folder: Path) -> Entry:
+def unknown(job_id: str) -> UnknownJobError:
+    return UnknownJobError(f"There is no job {job_id}", "List the jobs with: medloop jobs list")
+
+
+def read(folder: Path) -> JobRow:
     file = folder / QUEUE
     try:
-        return Entry.from_json(file.read_text(encoding="utf-8"))
+        return JobRow.from_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UnknownJobError(f"There is no job {folder.name}", "See the jobs there are with: medloop jobs list") from None
-    except ValueError:  # not the row, not JSON, or not even text
+        raise unknown(folder.name) from None
+    except ValueError:  # not a row, not JSON, or not even text
         raise IntegrityError(f"{file} cannot be read", "Restore it from a copy, or submit the job again") from None
 
 
-def change(folder: Path, how: Callable[[Entry], Entry]) -> Entry:
-    """The row after `how`; the status file follows. A full disk gives up the reserve, so that a state is never lost to it."""
+def change(folder: Path, update: Callable[[JobRow], JobRow]) -> JobRow:
+    """The row after `update`; the status file follows. A full disk gives up the reserve, so that a state is never lost to it."""
     with row_lock(folder):
         before = read(folder)
-        after = how(before)
+        after = update(before)
         if after == before:
             return before
         after = after.model_copy(update={"changed": utc_now()})
         try:
-            _put_both(folder, after)
+            _write_both(folder, after)
         except NoSpaceError:
             (folder / RESERVE).unlink(missing_ok=True)
-            _put_both(folder, after)
+            _write_both(folder, after)
         return after
 
 
-def _put_both(folder: Path, row: Entry) -> None:
-    _put(folder, QUEUE, row)
-    put_status(folder, row)
+def _write_both(folder: Path, row: JobRow) -> None:
+    _write(folder, QUEUE, row)
+    write_status(folder, row)
 
 
-def put_status(folder: Path, entry: Entry, detail: JobDetail | None = None) -> None:
+def write_status(folder: Path, row: JobRow, detail: JobDetail | None = None) -> None:
     """Write status.json; without a new `detail` the last one stays. Under the row's lock."""
-    kept = detail or read_detail(folder) or JobDetail()
-    said = kept.model_copy(update={"message": entry.reason if entry.reason else kept.message if detail else None})
-    _put(folder, STATUS, JobStatus(job_id=entry.job_id, stage=entry.stage, state=entry.state, detail=said))
+    newest = detail or read_detail(folder) or JobDetail()
+    message = row.reason if row.reason else newest.message if detail else None
+    shown = newest.model_copy(update={"message": message})
+    _write(folder, STATUS, JobStatus(job_id=row.job_id, stage=row.stage, state=row.state, detail=shown))
 
 
 def status(folder: Path) -> JobStatus:
     """State and progress: the row knows the state, status.json the rest."""
-    entry = read(folder)
+    row = read(folder)
     detail = read_detail(folder) or JobDetail()
-    if entry.state == "running" and not is_worked_on(folder) and read(folder) == entry:
-        how = "the next takes it up" if entry.is_errand else "it goes on from the newest checkpoint with the next"
-        gone = f"Its worker is gone; {how}: medloop jobs work."
-        detail = detail.model_copy(update={"message": gone})
-    return JobStatus(job_id=entry.job_id, stage=entry.stage, state=entry.state, detail=detail)
+    if row.state == "running" and not has_worker(folder) and read(folder) == row:
+        rest = "continues from the newest checkpoint" if row.checkpointed else "starts again"
+        message = f"Its worker is gone; the job {rest} with the next one: medloop jobs work."
+        detail = detail.model_copy(update={"message": message})
+    return JobStatus(job_id=row.job_id, stage=row.stage, state=row.state, detail=detail)
 
 
-def shown(found: JobStatus) -> dict[str, Any]:
-    """The JSON of document 003: every field of it is there, our `message` only when there is something to say."""
-    value = found.model_dump(mode="json")
+def status_json(status: JobStatus) -> dict[str, Any]:
+    """The JSON of the training API: every field is there, but `message` only when there is one."""
+    value = status.model_dump(mode="json")
     if value["detail"]["message"] is None:
         del value["detail"]["message"]
     return value
@@ -159,7 +176,7 @@ def row_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def is_worked_on(folder: Path) -> bool:
+def has_worker(folder: Path) -> bool:
     """Whether a living process holds the job. A shared lock, so that two who look do not see each other."""
     try:
         with locked_file(lock_path(folder, WORKER), wait_s=0, mode=0o600, shared=True):
@@ -171,10 +188,10 @@ def is_worked_on(folder: Path) -> bool:
 def lock_path(folder: Path, name: str) -> Path:
     """A lock file of a job; UnknownJobError where there is no such job."""
     if not folder.is_dir():
-        raise UnknownJobError(f"There is no job {folder.name}", "See the jobs there are with: medloop jobs list")
+        raise unknown(folder.name)
     return folder / name
 
 
-def _put(folder: Path, name: str, value: Entry | JobStatus) -> None:
-    shape = shown(value) if isinstance(value, JobStatus) else value.model_dump(mode="json", exclude_none=True)
+def _write(folder: Path, name: str, value: JobRow | JobStatus) -> None:
+    shape = status_json(value) if isinstance(value, JobStatus) else value.model_dump(mode="json", exclude_none=True)
     atomic_write(folder / name, json.dumps(shape, ensure_ascii=False, indent=2) + "\n")

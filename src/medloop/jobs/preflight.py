@@ -1,4 +1,4 @@
-"""Before a job is taken: what cannot work is refused, what may go wrong is said. No torch: sizes come out of file headers.
+"""Before a job is queued: what cannot work is refused, what may go wrong is a warning. No torch: sizes come from file headers.
 
 Rough on purpose. Memory: the weights, 12 bytes for each weight of the adapter, activations of one micro-batch. Disk: 1.2 times
 three checkpoints (two are kept, one is being written) and the result. The worker adds the time when it has read the data.
@@ -16,15 +16,15 @@ from typing import Any
 
 from medloop.contracts import TrainRequest
 from medloop.errors import ConfigError
-from medloop.jobs import check_settings, requests
+from medloop.jobs import requests
 from medloop.jobs.job_row import StateError
 from medloop.loop.train import STAGES
 from medloop.settings import Settings
 
 ROOM = 1.2  # times what the checkpoints need
 SMALL_FILES = 20_000_000  # metrics, samples, curves, log
-FEW = 256  # tokens in memory per answer where the request does not say
-TOO_MANY_LAYERS = 1000
+TOKENS = 256  # in memory per answer where the request does not say
+MAX_LAYERS = 1000
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Preflight:
 
 
 @dataclass(frozen=True)
-class Size:
+class ModelSize:
     """Of a model on this disk, by its headers."""
 
     parameters: int
@@ -44,25 +44,25 @@ class Size:
     width: int
 
 
-def look(request: TrainRequest, settings: Settings) -> Preflight:
+def check(request: TrainRequest, settings: Settings) -> Preflight:
     """Refuse (ConfigError, StateError) or say what to expect."""
-    requests.check_shape(request)
-    check_settings.check(request, settings)
+    requests.check_fields(request)
+    requests.check_config(request, settings)
     _check_inputs(request, settings)
     _check_name(request, settings)
     size = size_of(request.model_id or settings.model, settings)
-    needs = SMALL_FILES if size is None else disk_need(size, request)
+    needs = SMALL_FILES if size is None else disk_needed(size, request)
     free = shutil.disk_usage(settings.home).free
     if free < needs:
         raise StateError(
             f"The disk of the workspace has {free / 1e6:,.0f} MB free, and checkpoints of this job need {needs / 1e6:,.0f} MB",
             "Free some space, or lower lora_r",
         )
-    memory = None if size is None else memory_need(size, request)
+    memory = None if size is None else memory_needed(size, request)
     return Preflight(needs, memory, tuple(_warnings(request, settings, size)))
 
 
-def disk_need(size: Size, request: TrainRequest) -> int:
+def disk_needed(size: ModelSize, request: TrainRequest) -> int:
     trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 16)
     return int(ROOM * (3 * 12 * trained + 4 * trained)) + SMALL_FILES
 
@@ -72,7 +72,7 @@ def _check_inputs(request: TrainRequest, settings: Settings) -> None:
     stage = STAGES[request.stage]
     field, named = f"config.{stage.data_setting}", request.config.get(stage.data_setting)
     paths = [named] if isinstance(named, str) else stage.data
-    if not any(requests.find(path, settings).is_file() for path in paths):
+    if not any(requests.workspace_path(path, settings).is_file() for path in paths):
         missing = field if isinstance(named, str) else paths[-1]
         raise StateError(f"There is no file {missing} to train on", f"Make it with: {stage.data_command}, or name one in {field}")
 
@@ -83,47 +83,47 @@ def _check_name(request: TrainRequest, settings: Settings) -> None:
         isinstance(name, str)
         and (settings.workspace.models / STAGES[request.stage].models / Path(name).name / "card.json").exists()
     ):
-        raise StateError(f"There is a result called {name} already", "Take another config.name, or none")
+        raise StateError(f"There is already a result called {name}", "Use another config.name, or none")
 
 
-def _warnings(request: TrainRequest, settings: Settings, size: Size | None) -> list[str]:
+def _warnings(request: TrainRequest, settings: Settings, size: ModelSize | None) -> list[str]:
     model = request.model_id or settings.model
-    said = []
-    if request.irs_config and request.irs_config.load_in_4bit and not requests.has_four_bits(settings):
-        said.append("load_in_4bit needs a GPU and bitsandbytes; without them the job runs in full precision.")
+    warnings = []
+    if request.irs_config and request.irs_config.load_in_4bit and not requests.supports_4bit(settings):
+        warnings.append("load_in_4bit needs a GPU and bitsandbytes; without them the job runs in full precision.")
     if size is None:
-        return [*said, f"{model} is not on this machine: the worker will ask the hub for it, unless offline is set."]
+        return [*warnings, f"{model} is not on this machine: the worker will fetch it from the hub, unless offline is set."]
     if settings.device == "cuda":
-        return said  # how much the GPU has free is for the worker to see
-    needs, (total, free) = memory_need(size, request), machine_memory()
+        return warnings  # only the worker can see how much of the GPU is free
+    needs, (total, free) = memory_needed(size, request), machine_memory()
     if needs > total:
         raise ConfigError(
             f"{model} would need about {needs / 1e9:.1f} GB, and this machine has {total / 1e9:.1f} GB",
-            "Take a smaller model, or lower micro_batch_size and max_new_tokens",
+            "Use a smaller model, or lower micro_batch_size and max_new_tokens",
         )
     if needs > free:
-        said.append(
+        warnings.append(
             f"About {needs / 1e9:.1f} GB of memory will be needed and {free / 1e9:.1f} GB are free: lower micro_batch_size"
             " or max_new_tokens, or end other programs."
         )
-    return said
+    return warnings
 
 
-def memory_need(size: Size, request: TrainRequest) -> int:
+def memory_needed(size: ModelSize, request: TrainRequest) -> int:
     rows = _number(request, "micro_batch_size", 0) or 16
-    tokens = rows * (FEW + _number(request, "max_new_tokens", FEW))
+    tokens = rows * (TOKENS + _number(request, "max_new_tokens", TOKENS))
     trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 16)
     return 4 * size.parameters + 12 * trained + 68 * tokens * size.width * size.layers
 
 
 def machine_memory() -> tuple[int, int]:
-    """Bytes in all, and bytes that could be had."""
+    """Bytes in total, and bytes that are available."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-    found = {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
-    return found["MemTotal"], found["MemAvailable"]
+    sizes = {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
+    return sizes["MemTotal"], sizes["MemAvailable"]
 
 
-def size_of(model: str, settings: Settings) -> Size | None:
+def size_of(model: str, settings: Settings) -> ModelSize | None:
     """From config.json and the headers of the safetensors files; None when the model is not a folder here."""
     folder = _folder_of(model, settings)
     if folder is None:
@@ -132,18 +132,18 @@ def size_of(model: str, settings: Settings) -> Size | None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = config.get("text_config", config)
         shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
-        layers, width = min(int(config["num_hidden_layers"]), TOO_MANY_LAYERS), int(config["hidden_size"])
+        layers, width = min(int(config["num_hidden_layers"]), MAX_LAYERS), int(config["hidden_size"])
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None  # the worker looks closer and says what is wrong with it
     matrices = [shape for shape in shapes if len(shape) == 2]
-    return Size(sum(_product(shape) for shape in shapes), sum(sum(shape) for shape in matrices), layers, width)
+    return ModelSize(sum(_product(shape) for shape in shapes), sum(sum(shape) for shape in matrices), layers, width)
 
 
 def _folder_of(model: str, settings: Settings) -> Path | None:
     if model.startswith("embedded:"):
         folder = Path(str(files("medloop") / "assets" / model.removeprefix("embedded:")))
     else:
-        folder = requests.find(model, settings)
+        folder = requests.workspace_path(model, settings)
     return folder if folder.is_dir() else None
 
 
@@ -163,6 +163,5 @@ def _product(shape: list[int]) -> int:
 
 
 def _number(request: TrainRequest, name: str, otherwise: int) -> int:
-    asked = getattr(request.irs_config, name, None) if request.irs_config else None
-    value = request.config.get(name, asked)
+    value = request.config.get(name, getattr(request.irs_config, name, None))
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise

@@ -1,10 +1,8 @@
-"""The queue as people use it: submit, look, cancel, resume. The folders under `jobs/` are the queue; there is no other.
+"""The queue as people use it: list, look, cancel, resume. The folders under `jobs/` are the queue; there is no other.
 
-    job_id = submit(TrainRequest(stage="GRPO", model_id="embedded:tiny", config={"steps": 40}), settings)
-    shown(status_of(job_id, settings))        # as `GET /api/train/status/{job_id}` answers
+    job_row.status_json(status_of(job_id, settings))        # as `GET /api/train/status/{job_id}` answers
 
-A folder appears under its name in one rename, so a submit that was killed leaves no half job. Training jobs are called `train_…`;
-errands (datasets, erasures) are called `data_…` and do not wait for training: see `errands.py`.
+Training jobs are called `train_…`, all others `data_…`; the two do not wait for each other. `submit.py` puts jobs in.
 """
 
 from __future__ import annotations
@@ -18,17 +16,15 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from medloop.contracts import JobDetail, JobRuntime, JobStatus, TrainRequest, utc_now
-from medloop.contracts.job import Errand, ErrandRequest
+from medloop.contracts import JobDetail, JobRuntime, JobStatus, TrainRequest
+from medloop.contracts.job import TaskRequest
 from medloop.errors import IntegrityError, speaking_of
-from medloop.jobs import job_row as rows
-from medloop.jobs import lease, preflight
-from medloop.jobs.job_row import OVER, Entry, StateError, UnknownJobError
+from medloop.jobs import job_row, lease
+from medloop.jobs.job_row import FINAL, JobRow, StateError, UnknownJobError, unknown
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import sweep
@@ -36,57 +32,33 @@ from medloop.store.files.atomic import atomic_write, claim_temp, fsync_folder
 
 log = logging.getLogger("medloop.jobs")
 JOB_ID = re.compile(r"(train|data)_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
-ERRANDS: tuple[str, ...] = get_args(Errand)
-ENDS_S = 20.0  # a worker that was asked to end is gone by then; it promises ten seconds
+RESULT = "result.json"  # of a job that does not train: ids, hashes and counts, no text
+STOP_S = 20.0  # a worker that was told to end is gone by then; it promises ten seconds
+POLL_S = 0.1
 
 
-@dataclass(frozen=True)
-class Submitted:
-    job_id: str
-    expected: preflight.Preflight
-
-
-def submit(request: TrainRequest, settings: Settings, *, by: str = "", now: datetime | None = None) -> Submitted:
-    """Put a job into the queue, for the person `by`; what cannot work is refused with a sentence, and leaves nothing behind."""
-    found, when = preflight.look(request, settings), now or utc_now()
-    row = Entry(
-        job_id="train", stage=request.stage, state="queued", submitted=when, submitter=by, changed=when,
-        needs_bytes=found.needs_bytes,
-    )  # fmt: skip
-    return Submitted(_put(request, row, settings), found)
-
-
-def submit_errand(request: ErrandRequest, settings: Settings) -> str:
-    """Put an errand into the queue; one that waits already, asked for in the same words, is not asked for twice."""
-    for row in entries(settings):
-        with suppress(ValueError, OSError, UnknownJobError):  # another one that is damaged, or was removed meanwhile
-            if row.stage == request.stage and row.state == "queued" and errand_of(folder_of(row.job_id, settings)) == request:
-                return row.job_id
-    now = utc_now()
-    row = Entry(job_id="data", stage=request.stage, state="queued", submitted=now, submitter=request.actor, changed=now)
-    return _put(request, row, settings)
-
-
-def _put(request: TrainRequest | ErrandRequest, row: Entry, settings: Settings) -> str:
+def put(request: TrainRequest | TaskRequest, row: JobRow, settings: Settings) -> str:
+    """Make the folder of a new job, whose id begins with `row.job_id`. It appears under its name in one rename, so a process
+    that is killed here leaves no half job."""
     home = settings.workspace.jobs
     with speaking_of(home):
         home.mkdir(parents=True, exist_ok=True)
         sweep(home)
-        temp, fd = claim_temp(home / row.job_id, _make)
+        temp, fd = claim_temp(home / row.job_id, _make_folder)
         try:
             return _publish(temp, home, request, row, settings)
         finally:
             os.close(fd)
 
 
-def _make(path: Path) -> int:
+def _make_folder(path: Path) -> int:
     while True:
         path.mkdir(mode=0o700)
         with suppress(FileNotFoundError):  # another's sweep came between: nobody had locked it yet
             return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _publish(temp: Path, home: Path, request: TrainRequest | ErrandRequest, row: Entry, settings: Settings) -> str:
+def _publish(temp: Path, home: Path, request: TrainRequest | TaskRequest, row: JobRow, settings: Settings) -> str:
     """Fill the folder and give it the first free name of this second."""
     stamp, number = f"{row.job_id}_{row.submitted:%Y%m%dT%H%M%SZ}", 1
     while True:
@@ -103,55 +75,51 @@ def _publish(temp: Path, home: Path, request: TrainRequest | ErrandRequest, row:
         return job_id
 
 
-def _fill(folder: Path, request: TrainRequest | ErrandRequest, row: Entry, settings: Settings) -> None:
-    asked = json.dumps(request.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
-    for name in (rows.REQUEST, "config.json"):  # the trainer adds what it made of it to config.json when it begins
-        atomic_write(folder / name, asked)
-    atomic_write(folder / rows.QUEUE, row.canonical_json() + "\n")
-    rows.make_reserve(folder)
-    rows.put_status(folder, row, JobDetail(runtime=JobRuntime(device=settings.device, unsloth_available=has_unsloth())))
+def _fill(folder: Path, request: TrainRequest | TaskRequest, row: JobRow, settings: Settings) -> None:
+    content = json.dumps(request.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
+    for name in (job_row.REQUEST, "config.json"):  # the trainer adds the resolved config to config.json when it begins
+        atomic_write(folder / name, content)
+    atomic_write(folder / job_row.QUEUE, row.canonical_json() + "\n")
+    job_row.make_reserve(folder)
+    runtime = JobRuntime(device=settings.device, unsloth_available=has_unsloth())
+    job_row.write_status(folder, row, JobDetail(runtime=runtime))
 
 
 def has_unsloth() -> bool:
-
     return find_spec("unsloth") is not None
 
 
 def folder_of(job_id: str, settings: Settings) -> Path:
-    """The folder of a job; a name that is no job id never becomes a path."""
+    """The folder of a job; a name that is not a job id never becomes a path."""
     if not JOB_ID.fullmatch(job_id):
         raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z, or data_…")
     folder = settings.workspace.jobs / job_id
-    if not (folder / rows.QUEUE).is_file():
+    if not (folder / job_row.QUEUE).is_file():
         raise unknown(job_id)
     return folder
 
 
-def unknown(job_id: str) -> UnknownJobError:
-    return UnknownJobError(f"There is no job {job_id}", "See the jobs there are with: medloop jobs list")
-
-
 def request_of(folder: Path) -> TrainRequest:
-    return TrainRequest.from_json((folder / rows.REQUEST).read_text(encoding="utf-8"))
+    return TrainRequest.from_json((folder / job_row.REQUEST).read_text(encoding="utf-8"))
 
 
-def errand_of(folder: Path) -> ErrandRequest:
-    return ErrandRequest.from_json((folder / rows.REQUEST).read_text(encoding="utf-8"))
+def task_of(folder: Path) -> TaskRequest:
+    return TaskRequest.from_json((folder / job_row.REQUEST).read_text(encoding="utf-8"))
 
 
-def ids(settings: Settings, kinds: tuple[str, ...] = ("train",)) -> list[str]:
-    """Training jobs, or those of these kinds, newest first."""
+def ids(settings: Settings, pools: tuple[str, ...] = ("train",)) -> list[str]:
+    """Training jobs, or those of these pools, newest first."""
     home = settings.workspace.jobs
     names = os.listdir(home) if home.is_dir() else []
-    found = [(m[2], int(m[3] or 1), name) for name in names if (m := JOB_ID.fullmatch(name)) and m[1] in kinds]
-    return [name for *_, name in sorted(found, reverse=True)]
+    matches = [match for name in names if (match := JOB_ID.fullmatch(name)) and match[1] in pools]
+    return [match[0] for match in sorted(matches, key=lambda match: (match[2], int(match[3] or 1), match[0]), reverse=True)]
 
 
-def entries(settings: Settings) -> Iterator[Entry]:
-    """The rows of all jobs. One that was removed meanwhile, or is damaged, does not keep the others from being seen."""
-    for job_id in ids(settings, ("train", "data")):
+def rows(settings: Settings, pools: tuple[str, ...] = ("train", "data")) -> Iterator[JobRow]:
+    """The rows of all jobs. One that was removed meanwhile, or is damaged, does not hide the others."""
+    for job_id in ids(settings, pools):
         try:
-            yield rows.read(folder_of(job_id, settings))
+            yield job_row.read(folder_of(job_id, settings))
         except UnknownJobError:
             continue
         except IntegrityError as error:
@@ -159,25 +127,46 @@ def entries(settings: Settings) -> Iterator[Entry]:
 
 
 @dataclass(frozen=True)
-class Page:
+class JobPage:
     jobs: list[JobStatus]
-    after: str | None  # hand it in to get the next page; None on the last one
+    after: str | None  # the `after` of the next page; None on the last one
 
 
-def page(settings: Settings, *, limit: int = 20, after: str | None = None, errands: bool = True) -> Page:
-    """Jobs, newest first, with or without errands; `after` is the last job of the page before."""
-    names = [row.job_id for row in entries(settings) if errands or row.stage not in ERRANDS]
+def page(settings: Settings, *, limit: int = 20, after: str | None = None, pools: tuple[str, ...] = ("train", "data")) -> JobPage:
+    """Jobs of these pools, newest first; `after` is the last job of the page before."""
+    names = [row.job_id for row in rows(settings, pools)]
     if after is not None:
-        rows.read(folder_of(after, settings))
+        job_row.read(folder_of(after, settings))
         if after not in names:
             raise unknown(after)
         names = names[names.index(after) + 1 :]
     some = names[:limit]
-    return Page([status_of(name, settings) for name in some], some[-1] if len(names) > limit else None)
+    return JobPage([status_of(name, settings) for name in some], some[-1] if len(names) > limit else None)
 
 
 def status_of(job_id: str, settings: Settings) -> JobStatus:
-    return rows.status(folder_of(job_id, settings))
+    return job_row.status(folder_of(job_id, settings))
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """The status of a job that does not train; `result` is there when it has succeeded."""
+
+    status: JobStatus
+    result: dict[str, Any] | None
+
+
+def task_status(job_id: str, kind: str, settings: Settings, *, wait_s: float = 0.0) -> TaskStatus:
+    """Where a job of this kind is; waits up to `wait_s` seconds for its end. A job of another kind is unknown here."""
+    folder, deadline = folder_of(job_id, settings), time.monotonic() + wait_s
+    while True:
+        status = status_of(job_id, settings)
+        if status.stage != kind:
+            raise UnknownJobError(f"There is no job {job_id} here", "Check its address")
+        if status.state in FINAL or time.monotonic() >= deadline:
+            has_result = status.state == "succeeded" and (folder / RESULT).is_file()
+            return TaskStatus(status, json.loads((folder / RESULT).read_bytes()) if has_result else None)
+        time.sleep(POLL_S)
 
 
 def metrics_of(job_id: str, settings: Settings) -> list[dict[str, Any]]:
@@ -186,54 +175,53 @@ def metrics_of(job_id: str, settings: Settings) -> list[dict[str, Any]]:
     return list(jsonl.read(path)) if path.is_file() else []
 
 
-def cancel(job_id: str, settings: Settings, why: str | None = None) -> JobStatus:
-    """Ask a job to end: one that waits ends at once, one that runs after a checkpoint, within some seconds.
+def cancel(job_id: str, settings: Settings, reason: str | None = None) -> JobStatus:
+    """End a job: one that waits ends at once, one that runs within some seconds, after a checkpoint.
 
-    The wish and its reason are one change: whoever is killed after it has lost neither.
+    The request and its reason are one change: whoever is killed after it has lost neither.
     """
     folder = folder_of(job_id, settings)
 
-    def end(row: Entry) -> Entry:
-        if row.stage == "ERASE":
-            raise StateError("An erasure that was asked for is carried out", "It cannot be cancelled")
+    def end(row: JobRow) -> JobRow:
+        if not row.cancellable:
+            raise StateError(f"A job of the kind {row.stage} cannot be cancelled", "It will be carried out")
         if row.state == "cancelled":
             return row
-        if row.state in OVER:
-            raise StateError(f"{job_id} is {row.state} already", "Only a job that waits or runs can be cancelled")
-        if row.state == "running" and rows.is_worked_on(folder):
-            return row.model_copy(update={"wish": "cancel", "why": why or row.why})
-        return row.model_copy(
-            update={"state": "cancelled", "reason": why or row.why, "waits_for": None, "wish": None, "why": None}
-        )
+        if row.has_ended:
+            raise StateError(f"{job_id} has {row.state} already", "Only a job that waits or runs can be cancelled")
+        why = reason or row.cancel_reason
+        if row.state == "running" and job_row.has_worker(folder):
+            return row.model_copy(update={"cancel_requested": True, "cancel_reason": why})
+        cleared = {"waits_for": None, "cancel_requested": False, "cancel_reason": None}
+        return row.model_copy(update={"state": "cancelled", "reason": why, **cleared})
 
-    row = rows.change(folder, end)
-    if row.wish == "cancel":
-        lease.send(row, signal.SIGTERM)  # it would see the wish itself, two seconds later
-    return rows.status(folder)
+    row = job_row.change(folder, end)
+    if row.cancel_requested:
+        lease.send_signal(row, signal.SIGTERM)  # it would see the request by itself, two seconds later
+    return job_row.status(folder)
 
 
-def stop(job_id: str, settings: Settings, reason: str) -> Entry:
-    """Cancel a job for a reason that its record keeps, and see it end; one that does not end in time is still `running`."""
-    folder, deadline = folder_of(job_id, settings), time.monotonic() + ENDS_S
+def stop(job_id: str, settings: Settings, reason: str) -> JobRow:
+    """Cancel a job for a reason that its record keeps, and wait for its end; one that does not end in time is still `running`."""
+    folder, deadline = folder_of(job_id, settings), time.monotonic() + STOP_S
     with suppress(StateError):  # it ended by itself
         cancel(job_id, settings, reason)
-        while rows.read(folder).state == "running" and rows.is_worked_on(folder) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        if rows.read(folder).state == "running" and not rows.is_worked_on(folder):
+        while job_row.read(folder).state == "running" and job_row.has_worker(folder) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if job_row.read(folder).state == "running" and not job_row.has_worker(folder):
             cancel(job_id, settings, reason)  # its worker died of it
-    return rows.read(folder)
+    return job_row.read(folder)
 
 
 def resume(job_id: str, settings: Settings) -> JobStatus:
-    """Put a paused, failed or cancelled job back into the queue; it goes on from its newest checkpoint."""
+    """Put a paused, failed or cancelled job back into the queue; it continues from its newest checkpoint."""
     folder = folder_of(job_id, settings)
 
-    def again(row: Entry) -> Entry:
+    def requeue(row: JobRow) -> JobRow:
         if row.state in ("queued", "running", "succeeded"):
             raise StateError(f"{job_id} is {row.state}", "Only a paused, failed or cancelled job can be resumed")
-        fresh = {"state": "queued", "reason": None, "waits_for": None, "wish": None, "why": None}
-        counts = {"restarts": 0, "pauses": 0, "ready_at": 0.0}
-        return row.model_copy(update={**fresh, **counts})
+        cleared = {"reason": None, "waits_for": None, "cancel_requested": False, "cancel_reason": None}
+        return row.model_copy(update={"state": "queued", **cleared, "restarts": 0, "pauses": 0, "ready_at": 0.0})
 
-    rows.change(folder, again)
-    return rows.status(folder)
+    job_row.change(folder, requeue)
+    return job_row.status(folder)

@@ -1,6 +1,6 @@
-"""From a request to the settings of a stage. One visible table says which stages can run as jobs; it needs no torch.
+"""From a request to the config of its stage, and what is wrong with it, before anything is written. No torch.
 
-What comes over HTTP is held to more: paths stay inside the workspace, and no code is named. Whoever sits at the keyboard may name
+A request over HTTP is held to more: paths stay inside the workspace, and no code is named. Whoever sits at the keyboard may name
 what they like.
 """
 
@@ -13,71 +13,136 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from medloop.contracts import IRSConfig, TrainRequest
 from medloop.errors import ConfigError
 from medloop.loop.train import STAGES
+from medloop.reward.dynamic import DwConfig
 from medloop.settings import Settings
 
 GIVEN = ("teacher", "model", "rel", "faith", "conc")  # parts of a reward that are ours; any other name would be code
+DYNAMIC_REWARDS = {"rel", "faith", "conc"}  # those that dynamic weights are for
+IRS_FIELDS = ("n_iterations", "n_questions", "top_k")  # of a request, beside irs_config
+MAX_PROBLEMS = 20  # in one answer
 YES_OR_NO = TypeAdapter(bool)
 
 
-def wanted(request: TrainRequest, job_id: str, settings: Settings) -> dict[str, Any]:
-    """The values for the stage's settings. Without a name of its own the result is named like the job."""
+class InvalidConfigError(ConfigError):
+    """A config that does not fit its stage. `problems` are pairs of a field of the request and what is wrong; no values."""
+
+    def __init__(self, problems: list[tuple[str, str]], hint: str) -> None:
+        self.problems = problems[:MAX_PROBLEMS]
+        super().__init__("; ".join(f"{field}: {problem}" for field, problem in self.problems), hint)
+
+
+def config_values(request: TrainRequest, job_id: str, settings: Settings) -> dict[str, Any]:
+    """The values for the stage's config. Without a `name` the result is named like the job."""
     values: dict[str, Any] = {"name": job_id, "seed": settings.seed, **request.config}
     values["model"] = request.model_id or settings.model
     if request.stage == "IRS":
-        asked = request.irs_config or IRSConfig()
-        values = {**asked.model_dump(mode="json"), **values}
+        values = {**(request.irs_config or IRSConfig()).model_dump(mode="json"), **values}
         with suppress(ValidationError):  # what is neither yes nor no is left to be refused
-            values["load_in_4bit"] = YES_OR_NO.validate_python(values["load_in_4bit"]) and has_four_bits(settings)
-        extra = {"n_iterations": request.n_iterations, "n_questions": request.n_questions, "top_k": request.top_k}
-        values.update({name: value for name, value in extra.items() if value is not None})
+            values["load_in_4bit"] = YES_OR_NO.validate_python(values["load_in_4bit"]) and supports_4bit(settings)
+        values.update({name: value for name in IRS_FIELDS if (value := getattr(request, name)) is not None})
     return values
 
 
-def has_four_bits(settings: Settings) -> bool:
-    """Document 003 asks for 4 bits where they are to be had: a GPU, and bitsandbytes. The card says what really ran."""
+def supports_4bit(settings: Settings) -> bool:
+    """An IRS request asks for 4 bits by default; they need a GPU and bitsandbytes. The card says what really ran."""
     gpu = settings.device != "cpu" and Path("/dev/nvidia0").exists()
     return gpu and importlib.util.find_spec("bitsandbytes") is not None
 
 
-def check_shape(request: TrainRequest) -> None:
+def check_fields(request: TrainRequest) -> None:
     """What the contract alone cannot say: which fields belong to which stage."""
     if request.stage != "IRS":
-        stray = [n for n in ("irs_config", "n_iterations", "n_questions", "top_k") if getattr(request, n) is not None]
+        stray = [name for name in ("irs_config", *IRS_FIELDS) if getattr(request, name) is not None]
         if stray:
             raise ConfigError(f"{', '.join(stray)}: only for stage IRS", f"Settings of {request.stage} go into config")
     if "model" in request.config:
         raise ConfigError("config.model: the model is named by model_id", "Leave it out of config")
 
 
-def check_stranger(request: TrainRequest, settings: Settings) -> None:
+def check_config(request: TrainRequest, settings: Settings) -> None:
+    """All problems at once (InvalidConfigError), each with its field as the request names it."""
+    values = config_values(request, "job", settings)
+    model = STAGES[request.stage].config
+    problems = [(_field(request, problem["loc"]), _words(problem)) for problem in _validate(model, values)]
+    if isinstance(values.get("dw_config"), dict):
+        problems += _check_dynamic_weights(_field(request, ("dw_config",)), values["dw_config"])
+    if problems:
+        names = ", ".join(name for name in model.model_fields if name != "model")
+        raise InvalidConfigError(problems, f"Settings of {request.stage}: {names}")
+
+
+def _validate(model: type[BaseModel], values: dict[str, Any]) -> list[ErrorDetails]:
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        return error.errors(include_input=False, include_url=False)
+    return []
+
+
+def _check_dynamic_weights(field: str, values: dict[str, Any]) -> list[tuple[str, str]]:
+    """The dynamic weights of IRS, by the model that will hold them."""
+    problems = [(_path(field, problem["loc"]), _words(problem)) for problem in _validate(DwConfig, values)]
+    weights = values.get("initial_weights")
+    if not problems and isinstance(weights, dict) and set(weights) != DYNAMIC_REWARDS:
+        problems = [(f"{field}.initial_weights", f"name the weights of {', '.join(sorted(DYNAMIC_REWARDS))}")]
+    return problems
+
+
+def _field(request: TrainRequest, loc: tuple[int | str, ...]) -> str:
+    """Where the caller wrote it: a value can come from several places, and the last one counts (`config_values`)."""
+    if not loc:
+        return "config"
+    head = str(loc[0])
+    if head == "model":
+        return "model_id"
+    if head in IRS_FIELDS and getattr(request, head) is not None:
+        return _path(head, loc[1:])
+    return _path("config" if head in request.config or request.stage != "IRS" else "irs_config", loc)
+
+
+def _path(field: str, loc: tuple[int | str, ...]) -> str:
+    """A name that the caller made up is cut, and nothing else of theirs is repeated."""
+    parts = [str(part)[:64] for part in loc]
+    return ".".join([field, *(part if part.isprintable() else "?" for part in parts)])
+
+
+def _words(problem: ErrorDetails) -> str:
+    if problem["type"] == "extra_forbidden":
+        return "there is no such setting"
+    message = problem["msg"].removeprefix("Value error, ")
+    return message[:1].lower() + message[1:200]
+
+
+def check_remote(request: TrainRequest, settings: Settings) -> None:
     """A request that came over HTTP: every path in it is relative and inside the workspace, and it names no code."""
     model = request.model_id
     if model is not None and model != settings.model:
-        _inside("model_id", model.removeprefix("embedded:"))
-    _all_inside("config", request.config)
+        _check_inside("model_id", model.removeprefix("embedded:"))
+    _check_all_inside("config", request.config)
     given = request.config.get("given", {})
     if not isinstance(given, dict) or set(given) - set(GIVEN):
-        raise ConfigError("config.given: only known parts of a reward", f"Known: {', '.join(GIVEN)}")
+        raise ConfigError("config.given: only known parts of a reward are allowed", f"Known: {', '.join(GIVEN)}")
 
 
-def _all_inside(field: str, value: Any) -> None:
-    """Every text in the settings of a run, whether it is a path today or will be one with the next setting."""
+def _check_all_inside(field: str, value: Any) -> None:
+    """Every text in a config, whether it is a path today or will be one with the next setting."""
     if isinstance(value, str):
-        _inside(field, value)
+        _check_inside(field, value)
     elif isinstance(value, dict):
         for name, item in value.items():
-            _all_inside(f"{field}.{name}" if str(name).isidentifier() else f"{field}.*", item)
+            _check_all_inside(f"{field}.{name}" if str(name).isidentifier() else f"{field}.*", item)
     elif isinstance(value, list):
         for item in value:
-            _all_inside(field, item)
+            _check_all_inside(field, item)
 
 
-def _inside(field: str, text: str) -> None:
+def _check_inside(field: str, text: str) -> None:
     """The value is not repeated: it may be anything."""
     path = PurePosixPath(text)
     odd = any(sign in text for sign in "\0\\#?%\n\r") or "://" in text or text.startswith(("~", "file:"))
@@ -85,18 +150,18 @@ def _inside(field: str, text: str) -> None:
         raise ConfigError(f"{field}: not a name inside the workspace", "Name it relative to the workspace, without ..")
 
 
-def inputs(request: TrainRequest, settings: Settings) -> list[Path]:
-    """Files and folders of the workspace that a job reads: those of its stage, and everything that its settings name."""
-    workspace = settings.workspace
-    named = [request.model_id or settings.model, *_texts(request.config)]
+def input_paths(request: TrainRequest, settings: Settings) -> list[Path]:
+    """Files and folders of the workspace that a job reads: those of its stage, and everything that its config names."""
+    home, models = settings.home, settings.workspace.models
+    names = [request.model_id or settings.model, *_texts(request.config)]
     # An adapter may be called by its name alone. An empty text, or one that is the whole workspace, names nothing in it.
-    places = [place for text in named if Path(text).parts for place in (find(text, settings), workspace.models / "lora" / text)]
-    found = [path.resolve() for path in places if os.path.exists(path) and not settings.home.is_relative_to(path)]
-    return [*((settings.home / path).resolve() for path in STAGES[request.stage].reads), *found]
+    places = [place for name in names if Path(name).parts for place in (workspace_path(name, settings), models / "lora" / name)]
+    named = [path.resolve() for path in places if os.path.exists(path) and not home.is_relative_to(path)]
+    return [*((home / path).resolve() for path in STAGES[request.stage].reads), *named]
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in the settings of a run, however deep."""
+    """Every text in a config, however deep."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -104,6 +169,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def find(name: str, settings: Settings) -> Path:
-    """A file or folder that a request names, from the workspace: workers run there, wherever a request was taken in."""
+def workspace_path(name: str, settings: Settings) -> Path:
+    """A file or folder that a request names, from the workspace: workers run there, wherever the request came from."""
     return settings.home / Path(name).expanduser()

@@ -1,4 +1,4 @@
-"""Triggers become jobs: each one exactly one job, whoever files it and however often. The API looks for them all the time.
+"""Triggers become jobs: each one exactly one job, whoever files it and however often. The API polls for them.
 
 The job is named after its trigger, so a filing that was killed between the job and the note of it finds its own job again.
 """
@@ -19,6 +19,7 @@ from medloop.errors import MedloopError
 from medloop.feedback.trigger import maybe_trigger
 from medloop.jobs import queue
 from medloop.jobs.job_row import UnknownJobError
+from medloop.jobs.submit import submit_training
 from medloop.jobs.supervisor import environment
 from medloop.settings import Settings
 from medloop.store.db import Store
@@ -26,7 +27,7 @@ from medloop.store.records import triggers
 from medloop.store.records.triggers import Trigger
 
 log = logging.getLogger(__name__)
-REST_S = 3600.0  # at most, between two tries to file a job
+MAX_REST_S = 3600.0  # between two tries to file a job
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,23 @@ def file_jobs(
             job_id = _known(trigger, settings)
             if job_id is None:
                 prepare(trigger)
-                job_id = queue.submit(_request(trigger), settings).job_id
+                job_id = submit_training(_request(trigger), settings, door="trigger").job_id
             triggers.set_job(store, trigger.trigger_id, job_id, actor=actor)
             filed.append(Filed(trigger, job_id))
     return filed
 
 
 def _request(trigger: Trigger) -> TrainRequest:
-    asked = TrainRequest.model_validate(trigger.evidence["request"])
-    return asked.model_copy(update={"config": {**asked.config, "name": trigger.trigger_id}})
+    request = TrainRequest.model_validate(trigger.evidence["request"])
+    return request.model_copy(update={"config": {**request.config, "name": trigger.trigger_id}})
 
 
 def _known(trigger: Trigger, settings: Settings) -> str | None:
-    """The job that was filed for this trigger before its number was noted."""
-    wanted = _request(trigger)
+    """The job that was filed for this trigger before its id was noted."""
+    request = _request(trigger)
     for job_id in queue.ids(settings):
         try:
-            if queue.request_of(queue.folder_of(job_id, settings)) == wanted:
+            if queue.request_of(queue.folder_of(job_id, settings)) == request:
                 return job_id
         except UnknownJobError:
             continue
@@ -69,7 +70,7 @@ def _known(trigger: Trigger, settings: Settings) -> str | None:
 
 
 def file_in_a_process(settings: Settings) -> subprocess.Popen[bytes]:
-    """Building the data takes minutes of a processor, which the door cannot spare."""
+    """Building the data takes minutes of a processor, which the API cannot spare."""
     command = [sys.executable, "-m", "medloop", "--home", str(settings.home), "feedback", "trigger", "--submit"]
     return subprocess.Popen(
         command, cwd=settings.home, env=environment(settings), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -79,7 +80,7 @@ def file_in_a_process(settings: Settings) -> subprocess.Popen[bytes]:
 
 @dataclass
 class Retrainer:
-    """Looks every now and then whether new feedback is reason to train again, and has the job filed."""
+    """Checks every few seconds whether new feedback is a reason to train again, and has the job filed."""
 
     store: Store
     settings: Settings
@@ -92,7 +93,7 @@ class Retrainer:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._watch, name="retrain", daemon=True)
+        thread = threading.Thread(target=self._run, name="retrain", daemon=True)
         thread.start()
         try:
             yield
@@ -101,22 +102,22 @@ class Retrainer:
             thread.join(5)
             if self.child is not None:
                 with suppress(subprocess.TimeoutExpired):
-                    self.child.wait(5)  # it goes on by itself; what it has filed is filed
+                    self.child.wait(5)  # it continues by itself; what it has filed is filed
 
-    def _watch(self) -> None:
+    def _run(self) -> None:
         while not self.ended.wait(self.every_s):
             try:
-                self.look()
-            except MedloopError as error:  # a busy or absent database: the next look tries again
+                self.poll()
+            except MedloopError as error:  # a busy or absent database: the next round tries again
                 log.warning("%s", error)
 
-    def look(self) -> None:
-        """One look. Two filings never run at once; one that failed is tried again, each time after a longer rest."""
+    def poll(self) -> None:
+        """One round. Two filings never run at once; one that failed is tried again, each time after a longer rest."""
         if self.child is not None and (code := self.child.poll()) is None:
             return
         if self.child is not None:
             self.failed = self.failed + 1 if code else 0
-            self.rest_until = time.monotonic() + (min(self.every_s * 4**self.failed, REST_S) if code else 0.0)
+            self.rest_until = time.monotonic() + (min(self.every_s * 4**self.failed, MAX_REST_S) if code else 0.0)
             self.child = None
         if time.monotonic() < self.rest_until:
             return

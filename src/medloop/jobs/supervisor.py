@@ -1,7 +1,7 @@
-"""Starts workers for waiting jobs, notices their death, brings back what waited for space. One per workspace.
+"""Starts workers for waiting jobs, notices their death, requeues what waited for space. One per workspace.
 
     with Supervisor(settings).running(): ...       # a thread; the API has one
-    Supervisor(settings).until_empty()             # `medloop jobs work` without a job
+    Supervisor(settings).run_until_empty()         # `medloop jobs work` without a job
 
 Workers are processes of their own session: the death of whoever runs this file does not touch them, and the next supervisor finds
 them by their locks. There is no list of children to lose.
@@ -24,17 +24,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medloop.errors import BusyError, MedloopError, NoSpaceError, speaking_of
-from medloop.jobs import job_row as rows
-from medloop.jobs import lease, queue
-from medloop.jobs.job_row import OVER, Entry, cancelled_words
+from medloop.jobs import job_row, lease, queue
+from medloop.jobs.job_row import JobRow
+from medloop.jobs.kinds import SLOTS
 from medloop.jobs.lease import LOST
 from medloop.settings import FIELDS, Settings, variable
 from medloop.store.files.lock import locked_file
 
 MAX_RESTARTS = 3
-ONLY_ONE = ".supervisor"
-LONGEST_S = 600.0  # between two tries of a job that keeps filling the disk
-SPARE_BYTES = 5_000_000  # beyond what a job says it needs, before it is brought back to a disk that was full
+LOCK = ".supervisor"
+MAX_WAIT_S = 600.0  # between two tries of a job that keeps filling the disk
+SPARE_BYTES = 5_000_000  # beyond what a job needs, before it is requeued on a disk that was full
 
 log = logging.getLogger("medloop.jobs")
 
@@ -68,12 +68,12 @@ class Supervisor:
     start: Callable[[str, Settings], subprocess.Popen[bytes]] = start_worker
     children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def look(self) -> list[Entry]:
-        """One round over all jobs that are not over; returns them."""
+    def poll(self) -> list[JobRow]:
+        """One round over all jobs that have not ended; returns them."""
         self._reap()
-        places = {False: self.slots, True: 1}  # an erasure must not wait for a training of days, which may learn what is to go
-        waiting: list[tuple[bool, Entry]] = []
-        alive = [row for row in queue.entries(self.settings) if row.state not in OVER]
+        slots = {"train": self.slots, **SLOTS}  # an erasure must not wait for days of training, which may learn what has to go
+        waiting: list[JobRow] = []
+        alive = [row for row in queue.rows(self.settings) if not row.has_ended]
         for row in reversed(alive):  # the oldest first
             folder = queue.folder_of(row.job_id, self.settings)
             try:
@@ -81,26 +81,25 @@ class Supervisor:
             except MedloopError as error:  # a full disk, or a row that somebody holds: the next round tries again
                 log.error("%s: %s", row.job_id, error)
                 if isinstance(error, BusyError) and row.state == "running" and lease.silent_for(folder, row) > self.lease_s:
-                    lease.send(row, signal.SIGKILL)  # stopped while it held the row: nobody could raise its token first
-            errand = row.stage in queue.ERRANDS
+                    lease.send_signal(row, signal.SIGKILL)  # stopped while it held the row: nobody could raise its token first
             if row.state == "running" or row.job_id in self.children:
-                places[errand] -= 1
-            elif row.state == "queued" and ready(row):
-                waiting.append((errand, row))
-        for errand, row in sorted(waiting, key=lambda one: one[1].stage != "ERASE"):  # before datasets, which can wait
-            if places[errand] <= 0:
+                slots[row.pool] -= 1
+            elif row.state == "queued" and is_due(row):
+                waiting.append(row)
+        for row in sorted(waiting, key=lambda row: not row.urgent):
+            if slots[row.pool] <= 0:
                 continue
-            places[errand] -= 1
+            slots[row.pool] -= 1
             log.info("starting a worker for %s", row.job_id)
             self.children[row.job_id] = self.start(row.job_id, self.settings)
         return alive
 
-    def _settle(self, folder: Path, row: Entry) -> Entry:
+    def _settle(self, folder: Path, row: JobRow) -> JobRow:
         if row.state == "running":
-            return self._watch(folder, row)
+            return self._check_worker(folder, row)
         if row.state == "queued":
-            return self._hold_if_full(folder, row)
-        return self._bring_back(folder, row) if row.waits_for == "space" else row
+            return self._pause_if_full(folder, row)
+        return self._requeue_if_room(folder, row) if row.waits_for == "space" else row
 
     def _reap(self) -> None:
         """Forget workers of ours that have ended; one that ended before it could claim its job is tried again."""
@@ -111,48 +110,48 @@ class Supervisor:
                     self._count_failed_start(job_id)
 
     def _count_failed_start(self, job_id: str) -> None:
-        """A worker that dies before its claim leaves the job queued: without a count it would be started for ever."""
+        """A worker that dies before its claim leaves the job queued: without a count it would be started forever."""
 
-        def count(row: Entry) -> Entry:
+        def count(row: JobRow) -> JobRow:
             return row if row.state != "queued" else self._restarted(row, "The worker could not start")
 
         with suppress(MedloopError):
-            rows.change(queue.folder_of(job_id, self.settings), count)
+            job_row.change(queue.folder_of(job_id, self.settings), count)
 
-    def _watch(self, folder: Path, row: Entry) -> Entry:
-        """A running job: dead when nobody holds it; given up when its holder has not beaten for too long."""
+    def _check_worker(self, folder: Path, row: JobRow) -> JobRow:
+        """A running job: dead when nobody holds it; taken away when its holder has not beaten for too long."""
 
-        def bury(now: Entry) -> Entry:
-            if now.state != "running" or rows.is_worked_on(folder):
+        def restart_if_dead(now: JobRow) -> JobRow:
+            if now.state != "running" or job_row.has_worker(folder):
                 return now
             return self._restarted(now, "The worker died")
 
-        row = rows.change(folder, bury)
+        row = job_row.change(folder, restart_if_dead)
         if row.state != "running" or lease.silent_for(folder, row) <= self.lease_s:
             return row
 
-        def give_up(now: Entry) -> Entry:
+        def take_away(now: JobRow) -> JobRow:
             if now.token != row.token or now.state != "running" or lease.silent_for(folder, now) <= self.lease_s:
                 return now
             # The token first: from here on the old holder may not write, whatever becomes of the kill.
             fenced = now.model_copy(update={"token": now.token + 1})
             return self._restarted(fenced, f"The worker did not answer for {self.lease_s:.0f} s")
 
-        after = rows.change(folder, give_up)
+        after = job_row.change(folder, take_away)
         if after.token != row.token:
-            log.warning("%s: its worker did not answer and is ended", row.job_id)
-            lease.send(row, signal.SIGKILL)
+            log.warning("%s: its worker did not answer and is killed", row.job_id)
+            lease.send_signal(row, signal.SIGKILL)
         return after
 
-    def _restarted(self, row: Entry, why: str) -> Entry:
-        """Back into the queue after a pause that grows, at most three times; a job that was to be cancelled is cancelled."""
-        gone = {"pid": None, "pid_born": None, "wish": None, "why": None}
-        if row.wish == "cancel":
-            return row.model_copy(update={**gone, "state": "cancelled", "reason": row.why or cancelled_words(row)})
+    def _restarted(self, row: JobRow, why: str) -> JobRow:
+        """Back into the queue after a pause that grows, at most three times; one that was to be cancelled is cancelled."""
+        gone = {"pid": None, "pid_created": None, "cancel_requested": False, "cancel_reason": None}
+        if row.cancel_requested:
+            return row.model_copy(update={**gone, "state": "cancelled", "reason": row.cancelled_message})
         if row.restarts >= MAX_RESTARTS:
-            often = "Often memory ran out: lower micro_batch_size, read train.log, then resume"
-            often = "Often memory ran out: end other programs, read train.log, then ask for it again" if row.is_errand else often
-            reason = f"{why}, {row.restarts + 1} times in all. {often}."
+            advice = "lower micro_batch_size, read train.log, then resume it"
+            advice = advice if row.checkpointed else "end other programs, read train.log, then send the request again"
+            reason = f"{why}, {row.restarts + 1} times in all. Often memory ran out: {advice}."
             return row.model_copy(update={**gone, "state": "failed", "reason": reason})
         pause = self.backoff_s * 4**row.restarts * random.uniform(0.75, 1.25)
         return row.model_copy(
@@ -162,39 +161,39 @@ class Supervisor:
             }
         )  # fmt: skip
 
-    def _hold_if_full(self, folder: Path, row: Entry) -> Entry:
-        """A worker on a disk without room for a checkpoint would only find out later."""
+    def _pause_if_full(self, folder: Path, row: JobRow) -> JobRow:
+        """A worker on a disk without room for a checkpoint would only fail later."""
         free = shutil.disk_usage(folder).free
         if free >= row.needs_bytes or row.job_id in self.children:
             return row
         missing = f"The disk has {free / 1e6:,.0f} MB free and the job needs {row.needs_bytes / 1e6:,.0f} MB"
 
-        def hold(now: Entry) -> Entry:
-            reason = f"{missing}. It goes on by itself when there is room."
+        def pause(now: JobRow) -> JobRow:
+            reason = f"{missing}. It continues by itself when there is room."
             paused = now.model_copy(update={"state": "paused", "waits_for": "space", "reason": reason})
             return paused if now.state == "queued" else now
 
-        return rows.change(folder, hold)
+        return job_row.change(folder, pause)
 
-    def _bring_back(self, folder: Path, row: Entry) -> Entry:
+    def _requeue_if_room(self, folder: Path, row: JobRow) -> JobRow:
         if shutil.disk_usage(folder).free < row.needs_bytes + SPARE_BYTES:
             return row
 
-        def again(now: Entry) -> Entry:
+        def requeue(now: JobRow) -> JobRow:
             if now.state != "paused" or now.waits_for != "space":
                 return now
-            # A run that needs more than was reckoned would fill the same disk again and again: each time it waits longer.
-            wait = min(self.backoff_s * 4 ** min(now.pauses - 1, 9), LONGEST_S) if now.pauses > 1 else 0.0
+            # A run that needs more than was estimated would fill the same disk again and again: each time it waits longer.
+            wait = min(self.backoff_s * 4 ** min(now.pauses - 1, 9), MAX_WAIT_S) if now.pauses > 1 else 0.0
             back = {"state": "queued", "waits_for": None, "reason": "There is room on the disk again."}
             return now.model_copy(update={**back, "ready_at": time.monotonic() + wait, "boot": lease.boot_id()})
 
-        return rows.change(folder, again)
+        return job_row.change(folder, requeue)
 
-    def until_empty(self, stopped: Callable[[], bool] = lambda: False) -> None:
+    def run_until_empty(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Work until nothing waits or runs any more; paused jobs are left."""
-        with only_one(self.settings):
-            while not stopped():
-                alive = self.look()
+        with single_supervisor(self.settings):
+            while not should_stop():
+                alive = self.poll()
                 if not self.children and not [row for row in alive if row.state in ("queued", "running")]:
                     return
                 time.sleep(self.poll_s)
@@ -207,9 +206,9 @@ class Supervisor:
         def supervise() -> None:
             while not over.is_set():
                 try:
-                    with only_one(self.settings):
+                    with single_supervisor(self.settings):
                         while not over.wait(self.poll_s):
-                            self.look()
+                            self.poll()
                 except BusyError:
                     over.wait(self.poll_s)
                 except (MedloopError, OSError) as error:
@@ -226,15 +225,15 @@ class Supervisor:
             thread.join(timeout=5.0)
 
 
-def ready(row: Entry) -> bool:
-    """Whether the pause after a death is over; that of another start of the machine is."""
+def is_due(row: JobRow) -> bool:
+    """Whether the pause after a death has passed; one from before the machine was restarted has."""
     return row.boot != lease.boot_id() or time.monotonic() >= row.ready_at
 
 
 @contextmanager
-def only_one(settings: Settings) -> Iterator[None]:
+def single_supervisor(settings: Settings) -> Iterator[None]:
     """Two supervisors would start twice as many workers as there are slots."""
-    path = settings.workspace.jobs / ONLY_ONE
+    path = settings.workspace.jobs / LOCK
     with speaking_of(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with locked_file(path, wait_s=0.0, what="The supervision of jobs", mode=0o600):

@@ -1,9 +1,9 @@
-"""One process works on one job: claim it, run it, say how it ended. `medloop jobs work JOB_ID`.
+"""One process works on one job: claim it, run it, record how it ended. `medloop jobs work JOB_ID`.
 
 How it can end: succeeded; failed, with the sentence; cancelled; paused, when the disk is full; queued again, when the machine
 asked for an end (SIGTERM). A kill -9 leaves it running without a worker, which the next worker or supervisor sees by its lock.
 
-SIGTERM, a wish to cancel, and Ctrl-C ask the stage for a checkpoint after the current step. What has not ended by itself after
+SIGTERM, a request to cancel, and Ctrl-C ask the job for a checkpoint after the current step. What has not ended by itself after
 DRAIN_S seconds is ended: the step in progress is lost, and nothing else.
 """
 
@@ -22,17 +22,16 @@ from pathlib import Path
 
 from medloop.contracts.job import JobState
 from medloop.errors import BusyError, MedloopError, NoSpaceError
-from medloop.jobs import errands, queue, requests
-from medloop.jobs.job_row import Entry, LostLeaseError, cancelled_words
+from medloop.jobs import job_row, queue
+from medloop.jobs.job_row import JobRow, LostLeaseError
+from medloop.jobs.kinds import Kind, kind_of
 from medloop.jobs.lease import BEAT_S, LOST, Lease, claim
-from medloop.jobs.status import StatusWriter
-from medloop.knobs import load_config
-from medloop.loop.train import STAGES, run_stage
+from medloop.jobs.tasks import Work
 from medloop.settings import Settings
 from medloop.store.files.atomic import raise_if_full
 
-DRAIN_S = 8.0  # from the wish for an end to the end; ten seconds are promised
-AGAIN_S = 5.0  # before an errand that found something in use is tried again
+DRAIN_S = 8.0  # from the request to stop to the end; ten seconds are promised
+RETRY_S = 5.0  # before a job that found something in use is tried again
 
 log = logging.getLogger("medloop.jobs")
 
@@ -42,35 +41,42 @@ class End:
     state: JobState
     reason: str | None = None
     waits_for_space: bool = False
-    again_in_s: float = 0.0
+    retry_in_s: float = 0.0
 
 
-def work(job_id: str, settings: Settings) -> Entry:
-    """Work on a job until it is over. A second worker of the same job gets a BusyError, before anything heavy is loaded."""
+def work(job_id: str, settings: Settings) -> JobRow:
+    """Work on a job until it ends. A second worker of the same job gets a BusyError, before anything heavy is loaded."""
     folder = queue.folder_of(job_id, settings)
-    with claim(folder) as lease, logging_to(folder / "train.log"), listening(lease) as stopped:
+    with claim(folder) as lease, logging_to(folder / "train.log"), listening(lease) as should_stop:
         log.info("worker %d begins, token %d", os.getpid(), lease.token)
-        end = _run(lease, settings, stopped)
+        end = _run(lease, settings, should_stop)
         log.info("%s%s", end.state, f": {end.reason}" if end.reason else "")
-        reason = end.reason and end.reason.replace(f"{settings.home}/", "")  # who asks over HTTP need not know where it lies
-        return lease.end(end.state, reason, waits_for_space=end.waits_for_space, again_in_s=end.again_in_s)
+        reason = end.reason and end.reason.replace(f"{settings.home}/", "")  # whoever asks over HTTP need not know where it lies
+        return lease.end(end.state, reason, waits_for_space=end.waits_for_space, retry_in_s=end.retry_in_s)
 
 
-def _run(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
-    """Whatever happens in a stage, as a state with a sentence. Only a lost lease says nothing: it has no right to."""
+def _run(lease: Lease, settings: Settings, should_stop: Callable[[], bool]) -> End:
+    """Whatever happens in a job, as a state with a sentence. Only a lost lease says nothing: it has no right to."""
+    kind: Kind | None = None
     try:
-        return _errand(lease, settings, stopped) or _train(lease, settings, stopped)
+        kind = kind_of(lease.check().stage)
+        request = kind.request.from_json((lease.folder / job_row.REQUEST).read_text(encoding="utf-8"))
+        return End("succeeded", kind.run(Work(lease, request, settings, should_stop)))
     except LostLeaseError:
         raise
     except KeyboardInterrupt:
-        return stopped_end(lease)
+        return end_of_stopped(lease)
     except NoSpaceError as error:
         return _paused(error)
     except MedloopError as error:
-        return End("failed", str(error))
+        if not isinstance(error, BusyError) or kind is None or not kind.retries_when_busy:
+            return End("failed", str(error))
+        if should_stop():
+            return end_of_stopped(lease)
+        return End("queued", f"{error.what}. It is tried again by itself.", retry_in_s=RETRY_S)
     except MemoryError:
-        train = "Lower micro_batch_size or max_new_tokens, or take a smaller model"
-        return End("failed", f"There is not enough memory. {'End other programs' if lease.check().is_errand else train}.")
+        advice = "End other programs" if kind is None else kind.out_of_memory
+        return End("failed", f"There is not enough memory. {advice}.")
     except Exception as error:
         try:
             raise_if_full(error, lease.folder)  # libraries hide a full disk in a text
@@ -82,84 +88,55 @@ def _run(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
 
 def frames(error: BaseException) -> str:
     """What a bug may leave in a log: its kind and where it was. Its message might quote a record."""
-    places = "".join(f"\n  {at.filename}, line {at.lineno}, in {at.name}" for at in traceback.extract_tb(error.__traceback__))
+    calls = traceback.extract_tb(error.__traceback__)
+    places = "".join(f"\n  {call.filename}, line {call.lineno}, in {call.name}" for call in calls)
     return f"{type(error).__name__} at{places}"
 
 
-def _errand(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End | None:
-    """A dataset or an erasure, which needs no torch; None for a job that trains."""
-    if lease.check().stage not in queue.ERRANDS:
-        return None
-
-    try:
-        return End("succeeded", errands.run(lease, settings, stopped))
-    except LostLeaseError:
-        raise
-    except BusyError as error:  # an erasure that was asked for is carried out: it waits for as long as it takes
-        if stopped():
-            return stopped_end(lease)
-        return End("queued", f"{error.what}. It is tried again by itself.", again_in_s=AGAIN_S)
-
-
-def _train(lease: Lease, settings: Settings, stopped: Callable[[], bool]) -> End:
-    request = queue.request_of(lease.folder)
-    stage, status = STAGES[request.stage], StatusWriter(lease)
-    config = load_config(stage.config, flags=requests.wanted(request, lease.folder.name, settings))
-    result = run_stage(
-        stage, config, settings, folder=lease.folder, guard=lease.check, on_plan=status.on_plan, on_progress=status.on_progress,
-        should_stop=stopped,
-    )  # fmt: skip
-    if result.plan is not None:
-        status.finish()
-    home, target = settings.home, result.run.target
-    where = target.relative_to(home).as_posix() if target.is_relative_to(home) else str(target)
-    return End("succeeded", f"The result is {where}.")
-
-
 def _paused(error: NoSpaceError) -> End:
-    return End("paused", f"{error.what}. The job goes on by itself when there is room again.", waits_for_space=True)
+    return End("paused", f"{error.what}. The job continues by itself when there is room again.", waits_for_space=True)
 
 
-def stopped_end(lease: Lease) -> End:
-    """The state after a wish for an end: whose wish it was decides."""
+def end_of_stopped(lease: Lease) -> End:
+    """The state after a request to stop: who asked for it decides."""
     row = lease.check()
-    if row.wish == "cancel":
-        return End("cancelled", row.why or cancelled_words(row))
-    return End("queued", "Stopped by a signal; it goes on when a worker is free.")
+    if row.cancel_requested:
+        return End("cancelled", row.cancelled_message)
+    return End("queued", "Stopped by a signal; it continues when a worker is free.")
 
 
 @contextmanager
 def listening(lease: Lease) -> Iterator[Callable[[], bool]]:
-    """A thread that beats, hears signals and wishes, and ends what does not end by itself.
+    """A thread that beats, waits for signals and requests to cancel, and ends what does not end by itself.
 
     A thread, because Python runs signal handlers between two lines of the main thread, and one line can be a long matrix product.
     """
-    asked, over = threading.Event(), threading.Event()
-    wanted = {signal.SIGTERM, signal.SIGINT}
+    stop, over = threading.Event(), threading.Event()
+    numbers = {signal.SIGTERM, signal.SIGINT}
 
     def listen() -> None:
         deadline = float("inf")
         while not over.is_set():
-            heard = signal.sigtimedwait(wanted, 0.2 if asked.is_set() else BEAT_S)
+            info = signal.sigtimedwait(numbers, 0.2 if stop.is_set() else BEAT_S)
             if over.is_set():
                 return
             try:
-                wish = lease.beat().wish
+                cancelled = lease.beat().cancel_requested
             except MedloopError:
                 os._exit(LOST)
             # CPython hands out a siginfo of random bytes when a stop (SIGSTOP) outlasts the wait: look at the number too.
-            signalled = heard is not None and heard.si_signo in wanted
-            if (signalled or wish) and not asked.is_set():
-                asked.set()
+            signalled = info is not None and info.si_signo in numbers
+            if (signalled or cancelled) and not stop.is_set():
+                stop.set()
                 deadline = time.monotonic() + DRAIN_S
             if time.monotonic() > deadline:
                 _end_now(lease)
 
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     thread = threading.Thread(target=listen, name="medloop-lease", daemon=True)
     thread.start()
     try:
-        yield asked.is_set
+        yield stop.is_set
     finally:
         over.set()
         if thread.ident is not None and thread.is_alive():
@@ -169,9 +146,9 @@ def listening(lease: Lease) -> Iterator[Callable[[], bool]]:
 
 
 def _end_now(lease: Lease) -> None:
-    """The step takes too long to wait for. What it did is thrown away, as a kill would; the newest checkpoint stands."""
+    """The step takes too long to wait for. Its work is thrown away, as by a kill; the newest checkpoint stands."""
     try:
-        end = stopped_end(lease)
+        end = end_of_stopped(lease)
         lease.end(end.state, end.reason)
         log.warning("ended in the middle of a step: %s", end.state)
     finally:

@@ -19,7 +19,8 @@ from medloop.contracts import TrainRequest
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ResultError
 from medloop.jobs import job_row, queue
-from medloop.jobs.affected import Running
+from medloop.jobs.affected import TrainingJobs
+from medloop.jobs.submit import submit_training
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
@@ -36,13 +37,13 @@ WORKER = """
 import sys, time
 from pathlib import Path
 from medloop.jobs.lease import claim
-from medloop.jobs.worker import listening, stopped_end
+from medloop.jobs.worker import listening, end_of_stopped
 with claim(Path(sys.argv[1])) as lease, listening(lease) as stopped:
     while not stopped():
         time.sleep(0.05)
     with (lease.folder / "samples.jsonl").open("a") as file:
         file.write(sys.argv[2])
-    end = stopped_end(lease)
+    end = end_of_stopped(lease)
     lease.end(end.state, end.reason)
 """
 
@@ -84,15 +85,15 @@ def settings(sqlite_settings: Settings) -> Settings:
 
 
 def filed(settings: Settings, stage: Any, **config: Any) -> str:
-    return queue.submit(TrainRequest(stage=stage, model_id="embedded:tiny", config=config), settings).job_id
+    return submit_training(TrainRequest(stage=stage, model_id="embedded:tiny", config=config), settings).job_id
 
 
 def erased(settings: Settings, **more: Any) -> Proof:
     with open_store(settings) as store:
-        return erase_records(store, Request("asked", WHO, **more), actor="test", jobs=Running(settings))
+        return erase_records(store, Request("asked", WHO, **more), actor="test", jobs=TrainingJobs(settings))
 
 
-def row(settings: Settings, job_id: str) -> job_row.Entry:
+def row(settings: Settings, job_id: str) -> job_row.JobRow:
     return job_row.read(queue.folder_of(job_id, settings))
 
 
@@ -173,7 +174,7 @@ def test_a_job_that_waits_for_its_turn_on_such_a_model_is_cancelled(settings: Se
     model = {"model_id": path, "setting": None}.get(named, "embedded:tiny")
     config = {"path": {"adapter": path}, "name": {"adapter": "first"}, "deep": {"given": {"model": path}}}.get(named, {})
     request = TrainRequest(stage="GRPO", model_id=model, config=config)
-    job_id = queue.submit(request, settings).job_id
+    job_id = submit_training(request, settings).job_id
     other = filed(settings, "GRPO", given={"teacher": ""})
     assert [one["job"] for one in erased(settings).cancelled] == [job_id] and row(settings, other).state == "queued"
 
@@ -184,7 +185,7 @@ def test_a_damaged_job_holds_up_no_erasure_and_is_named(settings: Settings, file
     damaged, job_id = filed(settings, "DPO"), filed(settings, "DPO")
     (queue.folder_of(damaged, settings) / file).write_bytes(content)
     with open_store(settings) as store:
-        assert f"jobs/{damaged}" in preview(store, Request("asked", WHO), actor="test", jobs=Running(settings)).unsearched
+        assert f"jobs/{damaged}" in preview(store, Request("asked", WHO), actor="test", jobs=TrainingJobs(settings)).unsearched
     proof = erased(settings)
     assert proof.complete and [one["job"] for one in proof.cancelled] == [job_id] and f"jobs/{damaged}" in proof.unsearched
     assert traces_of(settings.home) == []
@@ -193,7 +194,7 @@ def test_a_damaged_job_holds_up_no_erasure_and_is_named(settings: Settings, file
 def test_a_job_that_does_not_end_is_named_and_the_erasure_is_not_complete(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "ENDS_S", 0.5)
+    monkeypatch.setattr(queue, "STOP_S", 0.5)
     job_id = filed(settings, "DPO")
     with at_work(settings, job_id, STUBBORN):
         proof = erased(settings)
@@ -210,7 +211,7 @@ def test_a_job_that_does_not_end_is_named_and_the_erasure_is_not_complete(
 def test_a_kill_after_the_wish_to_cancel_does_not_lose_its_reason(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = filed(settings, "DPO")
     with at_work(settings, job_id, WORKER, "") as child, monkeypatch.context() as patch:
-        patch.setattr(queue.lease, "send", lambda *args: 1 / 0)  # the wish is written down, and nothing after it
+        patch.setattr(queue.lease, "send_signal", lambda *args: 1 / 0)  # the wish is written down, and nothing after it
         with pytest.raises(ZeroDivisionError):
             erased(settings)
         assert child.wait(20) == 0

@@ -19,12 +19,12 @@ from medloop.api.deps import store_of
 from medloop.api.limits import queue_place
 from medloop.api.policy import Caller, allow
 from medloop.contracts.feedback import Purpose
-from medloop.contracts.job import Errand, JobState
+from medloop.contracts.job import JobState
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.feedback.select import KINDS
 from medloop.errors import InputError
-from medloop.jobs import errands, queue
-from medloop.jobs.job_row import OVER
+from medloop.jobs import queue, submit
+from medloop.jobs.job_row import FINAL
 from medloop.privacy import consent as consents_of
 from medloop.privacy.erasure.erase import LONGEST_REASON, known
 from medloop.privacy.erasure.erase import Request as Erasure
@@ -163,7 +163,7 @@ def build(body: BuildBody, request: Request, response: Response, caller: Enginee
     config = FeedbackConfig.model_validate(body.model_dump(exclude={"seed"}))
     seed = store.settings.seed if body.seed is None else body.seed
     with _place(request, caller):
-        job_id = errands.file_build(config, store.settings, seed=seed, actor=caller.user_id)
+        job_id = submit.submit_build(config, store.settings, seed=seed, actor=caller.user_id)
     return _filed(_build_job(request, job_id, wait), response)
 
 
@@ -203,7 +203,7 @@ def erase(body: ErasureBody, request: Request, response: Response, caller: Admin
     known(store, erasure)
     if erasure.subject is not None:
         erasure = replace(erasure, subject=consents_of.subject_of(store, erasure.subject))
-    job_id = errands.file_erasure(erasure, store.settings, actor=caller.user_id, dry_run=body.dry_run)
+    job_id = submit.submit_erasure(erasure, store.settings, actor=caller.user_id, dry_run=body.dry_run)
     return _filed(_erasure_job(request, job_id, wait), response)
 
 
@@ -213,12 +213,12 @@ def show_erasure(job_id: str, request: Request, caller: Admin, wait: Wait = 0) -
     return _erasure_job(request, job_id, wait)
 
 
-def _look(request: Request, job_id: str, stage: Errand, wait: int) -> errands.Seen:
+def _look(request: Request, job_id: str, kind: str, wait: int) -> queue.TaskStatus:
     settings = store_of(request).settings
     if not wait or not WAITING.acquire(blocking=False):
-        return errands.look(job_id, stage, settings)
+        return queue.task_status(job_id, kind, settings)
     try:
-        return errands.look(job_id, stage, settings, wait_s=wait)
+        return queue.task_status(job_id, kind, settings, wait_s=wait)
     finally:
         WAITING.release()
 
@@ -233,7 +233,7 @@ def _erasure_job(request: Request, job_id: str, wait: int) -> ErasureJobOut:
     return ErasureJobOut.model_validate(_job_fields(seen, "erasure") | {"result": seen.result})
 
 
-def _job_fields(seen: errands.Seen, path: str) -> dict[str, Any]:
+def _job_fields(seen: queue.TaskStatus, path: str) -> dict[str, Any]:
     status, detail = seen.status, seen.status.detail
     progress = 100.0 if status.state == "succeeded" else detail.phase_progress
     address = f"/api/v1/{path}/{status.job_id}"
@@ -242,7 +242,7 @@ def _job_fields(seen: errands.Seen, path: str) -> dict[str, Any]:
 
 def _filed(job: J, response: Response) -> J:
     """202 while the job is under way, 200 once it has ended, even in a failure: `state` tells."""
-    response.status_code = 200 if job.state in OVER else 202
+    response.status_code = 200 if job.state in FINAL else 202
     response.headers["Location"] = job.address
     return job
 
@@ -250,5 +250,5 @@ def _filed(job: J, response: Response) -> J:
 def _place(request: Request, caller: Caller) -> AbstractContextManager[None]:
     """Queue the build inside; 429 when too many are waiting. An erasure is a duty: it is neither counted nor refused."""
     settings = store_of(request).settings
-    waiting = lambda: (row.submitter for row in queue.entries(settings) if row.waits and row.stage == "BUILD")  # noqa: E731
+    waiting = lambda: (row.submitter for row in queue.rows(settings) if row.is_waiting and row.stage == "BUILD")  # noqa: E731
     return queue_place(caller.user_id, waiting, each=settings.jobs.max_waiting_per_user, in_all=settings.jobs.max_waiting)

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import TrainRequest
-from medloop.jobs import check_settings, queue
-from medloop.jobs.check_settings import MisfitError
+from medloop.jobs import queue, requests
+from medloop.jobs.requests import InvalidConfigError
 from medloop.loop.train import STAGES
 from medloop.settings import Settings
 
@@ -20,8 +20,8 @@ SECRET = "the patient Li Wei"
 
 def problems(stage: str, config: dict | None = None, **more) -> dict[str, str]:
     try:
-        check_settings.check(TrainRequest.model_validate({"stage": stage, "config": config or {}, **more}), HERE)
-    except MisfitError as error:
+        requests.check_config(TrainRequest.model_validate({"stage": stage, "config": config or {}, **more}), HERE)
+    except InvalidConfigError as error:
         assert SECRET not in str(error)
         return dict(error.problems)
     return {}
@@ -79,7 +79,7 @@ def test_the_command_refuses_before_there_is_a_job(settings):
     said = CliRunner().invoke(
         app, ["--home", str(settings.home), "jobs", "submit", "ppo", "--set", "epochz=2", "--set", "clip=7"]
     )
-    assert isinstance(said.exception, MisfitError) and [field for field, _ in said.exception.problems] == [
+    assert isinstance(said.exception, InvalidConfigError) and [field for field, _ in said.exception.problems] == [
         "config.clip",
         "config.epochz",
     ]
@@ -88,9 +88,9 @@ def test_the_command_refuses_before_there_is_a_job(settings):
 
 def test_no_stage_needs_torch_to_be_checked():
     code = (
-        "import sys; from medloop.jobs import check_settings; from medloop.contracts import TrainRequest\n"
+        "import sys; from medloop.jobs import requests; from medloop.contracts import TrainRequest\n"
         "from medloop.loop.train import STAGES; from medloop.settings import Settings; from pathlib import Path\n"
-        "for stage in STAGES: check_settings.check(TrainRequest(stage=stage), Settings(home=Path('.')))\n"
+        "for stage in STAGES: requests.check_config(TrainRequest(stage=stage), Settings(home=Path('.')))\n"
         "print({'torch', 'transformers', 'trl', 'peft', 'datasets'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"

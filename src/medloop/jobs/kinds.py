@@ -1,0 +1,61 @@
+"""Every kind of job in one table. To add one, write its function (`Work` in, one sentence out) and enter it here.
+
+The first part of a job's id is its pool: kinds of one pool share its slots and do not wait for those of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from medloop.contracts import TrainRequest
+from medloop.contracts.job import TaskRequest
+from medloop.errors import ConfigError
+from medloop.jobs import tasks
+from medloop.jobs.tasks import Work
+from medloop.loop.train import STAGES
+
+Door = Literal["http", "keyboard", "trigger"]
+SLOTS = {"data": 1}  # jobs at once; the pool `train` has as many as the supervisor was given
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How jobs of a kind are run and treated. `run` returns the sentence that the job's record keeps."""
+
+    name: str
+    run: Callable[[Work], str]
+    request: type[TrainRequest | TaskRequest]
+    pool: Literal["train", "data"]
+    filed_by: frozenset[Door]
+    cancellable: bool = True
+    checkpointed: bool = True  # it continues where it was; otherwise it starts again
+    urgent: bool = False  # comes before the others of its pool
+    retries_when_busy: bool = False  # it goes back into the queue when something that it needs is in use
+    out_of_memory: str = "End other programs"  # what to do about it
+
+
+def kind_of(name: str) -> Kind:
+    if name not in KINDS:
+        raise ConfigError(f"There is no job kind {name}", f"Known: {', '.join(KINDS)}")
+    return KINDS[name]
+
+
+def _training(name: str) -> Kind:
+    advice = "Lower micro_batch_size or max_new_tokens, or use a smaller model"
+    doors: frozenset[Door] = frozenset(("http", "keyboard", "trigger"))
+    return Kind(name, tasks.train, TrainRequest, "train", doors, out_of_memory=advice)
+
+
+KINDS: dict[str, Kind] = {
+    **{name: _training(name) for name in STAGES},
+    "BUILD": Kind(
+        "BUILD", tasks.build_dataset, TaskRequest, "data", frozenset(("http",)), checkpointed=False, retries_when_busy=True
+    ),
+    # A person's erasure is carried out, whatever happens: nobody may cancel it, and it does not wait for datasets.
+    "ERASE": Kind(
+        "ERASE", tasks.erase, TaskRequest, "data", frozenset(("http",)), cancellable=False, checkpointed=False, urgent=True,
+        retries_when_busy=True,
+    ),
+}  # fmt: skip

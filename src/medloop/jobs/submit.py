@@ -1,0 +1,76 @@
+"""Put a job into the queue: the one way in for HTTP, the keyboard and the retrain trigger.
+
+submitted = submit_training(TrainRequest(stage="GRPO", model_id="embedded:tiny", config={"steps": 40}), settings)
+job_id = submit_build(FeedbackConfig(name="week46"), settings, seed=7, actor="usr_1")
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from medloop.contracts import TrainRequest, utc_now
+from medloop.contracts.job import TaskRequest
+from medloop.data.feedback.build import FeedbackConfig
+from medloop.errors import ConfigError
+from medloop.jobs import preflight, queue
+from medloop.jobs.job_row import JobRow, UnknownJobError
+from medloop.jobs.kinds import Door, Kind, kind_of
+from medloop.privacy.erasure.erase import Request as ErasureRequest
+from medloop.settings import Settings
+
+
+@dataclass(frozen=True)
+class Submitted:
+    job_id: str
+    preflight: preflight.Preflight
+
+
+def submit_training(
+    request: TrainRequest, settings: Settings, *, door: Door = "keyboard", by: str = "", now: datetime | None = None
+) -> Submitted:
+    """Queue a training job for the person `by`. What cannot work is refused with a sentence, and leaves nothing behind."""
+    kind = _kind(request.stage, door)
+    checked = preflight.check(request, settings)
+    row = _row(kind, now or utc_now(), by).model_copy(update={"needs_bytes": checked.needs_bytes})
+    return Submitted(queue.put(request, row, settings), checked)
+
+
+def submit_build(config: FeedbackConfig, settings: Settings, *, seed: int, actor: str) -> str:
+    values = {"seed": seed, "settings": config.model_dump(mode="json")}
+    return submit_task(TaskRequest(stage="BUILD", actor=actor, config=values), settings, door="http")
+
+
+def submit_erasure(erasure: ErasureRequest, settings: Settings, *, actor: str, dry_run: bool) -> str:
+    """`erasure.subject` must be the hash already: a patient's number does not belong into the folder of a job."""
+    values = {
+        "reason": erasure.reason, "records": list(erasure.records), "keep_jobs": erasure.keep_jobs, "dry_run": dry_run,
+        **({} if erasure.subject is None else {"subject": erasure.subject}),
+    }  # fmt: skip
+    return submit_task(TaskRequest(stage="ERASE", actor=actor, config=values), settings, door="http")
+
+
+def submit_task(request: TaskRequest, settings: Settings, *, door: Door) -> str:
+    """Queue a job that does not train; an equal request that waits already is not queued twice."""
+    kind = _kind(request.stage, door)
+    for row in queue.rows(settings, (kind.pool,)):
+        with suppress(ValueError, OSError, UnknownJobError):  # another job that is damaged, or was removed meanwhile
+            if row.state == "queued" and queue.task_of(queue.folder_of(row.job_id, settings)) == request:
+                return row.job_id
+    return queue.put(request, _row(kind, utc_now(), request.actor), settings)
+
+
+def _kind(name: str, door: Door) -> Kind:
+    kind = kind_of(name)
+    if door not in kind.filed_by:
+        doors = ", ".join(sorted(kind.filed_by))
+        raise ConfigError(f"A job of the kind {name} cannot be submitted by {door}", f"Only by: {doors}")
+    return kind
+
+
+def _row(kind: Kind, now: datetime, submitter: str) -> JobRow:
+    return JobRow(
+        job_id=kind.pool, stage=kind.name, state="queued", submitted=now, submitter=submitter, changed=now,
+        cancellable=kind.cancellable, checkpointed=kind.checkpointed, urgent=kind.urgent,
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""What the jobs do: train a stage, build a dataset, erase records. They call the same functions as the commands.
+
+A worker process does the work, so a `kill -9` is repaired: training continues from its newest checkpoint, a dataset is built
+again, an erasure continues from its journal. The result of a task that does not train lies in the job's folder, `result.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medloop.contracts import JobDetail, TrainRequest
+from medloop.contracts.job import TaskRequest
+from medloop.data.feedback.build import FeedbackConfig
+from medloop.data.progress import Step
+from medloop.jobs import requests
+from medloop.jobs.affected import TrainingJobs
+from medloop.jobs.lease import Lease
+from medloop.jobs.queue import RESULT
+from medloop.jobs.status import REPORT_S, StatusWriter
+from medloop.knobs import load_config
+from medloop.loop.erasure import erase_records
+from medloop.loop.feedback import build_from_feedback
+from medloop.loop.train import STAGES, run_stage
+from medloop.privacy.erasure.erase import Request as ErasureRequest
+from medloop.privacy.erasure.erase import preview, proof_path
+from medloop.settings import Settings
+from medloop.store.db import open_store
+from medloop.store.files.atomic import atomic_write
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job in the hands of its worker."""
+
+    lease: Lease
+    request: Any
+    settings: Settings
+    should_stop: Callable[[], bool]
+
+    def write_result(self, result: Json) -> None:
+        atomic_write(self.lease.folder / RESULT, json.dumps(result, ensure_ascii=False, indent=2) + "\n")
+
+    def relative(self, path: Path) -> str:
+        """As a path of the workspace: whoever asks over HTTP need not know where that lies."""
+        home = self.settings.home
+        return path.relative_to(home).as_posix() if path.is_relative_to(home) else str(path)
+
+
+def train(work: Work) -> str:
+    request: TrainRequest = work.request
+    stage, status, folder = STAGES[request.stage], StatusWriter(work.lease), work.lease.folder
+    config = load_config(stage.config, flags=requests.config_values(request, folder.name, work.settings))
+    result = run_stage(
+        stage, config, work.settings, folder=folder, guard=work.lease.check, on_plan=status.on_plan,
+        on_progress=status.on_progress, should_stop=work.should_stop,
+    )  # fmt: skip
+    if result.plan is not None:
+        status.finish()
+    return f"The result is {work.relative(result.run.target)}."
+
+
+def build_dataset(work: Work) -> str:
+    request: TaskRequest = work.request
+    config, progress = FeedbackConfig.model_validate(request.config["settings"]), TaskProgress(work)
+    with open_store(work.settings) as store:
+        built = build_from_feedback(store, config, seed=request.config["seed"], actor=request.actor, progress=progress.phase)
+    work.write_result(
+        {
+            "name": config.name, "sha256": built.sha256, "rows": {name: file.rows for name, file in built.card.files.items()},
+            "records": built.card.records, "dropped": built.card.drops, "new": built.new, "held": built.held,
+        }
+    )  # fmt: skip
+    return f"The dataset is {work.relative(built.folder)}."
+
+
+def erase(work: Work) -> str:
+    request, jobs = work.request, TrainingJobs(work.settings)
+    values: Json = request.config
+    erasure = ErasureRequest(values["reason"], values.get("subject"), tuple(values["records"]), values["keep_jobs"])
+    with open_store(work.settings) as store:
+        if values["dry_run"]:
+            plan = preview(store, erasure, actor=request.actor, jobs=jobs)
+            work.write_result(
+                {
+                    "state": "preview", "rows": plan.rows, "files": plan.files, "unsearched": plan.unsearched,
+                    "shared": plan.shared, "jobs": plan.jobs,
+                }
+            )  # fmt: skip
+            return "Nothing was changed."
+        proof = erase_records(store, erasure, actor=request.actor, jobs=jobs)
+        path = proof_path(store, proof.erasure_id)
+    work.write_result(
+        {
+            "state": "complete" if proof.complete else "incomplete", "erasure_id": proof.erasure_id, "rows": proof.rows,
+            "files": [str(file["path"]) for file in proof.files], "flagged": [model["path"] for model in proof.flagged],
+            "jobs": list(proof.jobs), "left": list(proof.left), "unsearched": list(proof.unsearched), "shared": proof.shared,
+            "proof": proof.model_dump(mode="json", exclude_none=True),
+        }
+    )  # fmt: skip
+    return f"The erasure is {'complete' if proof.complete else 'NOT complete'}; the proof is {work.relative(path)}."
+
+
+class TaskProgress:
+    """Phases and steps into status.json; a request to stop is obeyed at the next step."""
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.reported_at = work, 0.0
+
+    @contextmanager
+    def phase(self, name: str, total: int) -> Iterator[Step]:
+        done = 0
+
+        def step(count: int) -> None:
+            nonlocal done
+            done += count
+            if self.work.should_stop():
+                raise KeyboardInterrupt
+            if time.monotonic() - self.reported_at >= REPORT_S:
+                self.reported_at = time.monotonic()
+                progress = round(min(100 * done / max(total, 1), 100.0), 1)
+                self.work.lease.report(JobDetail(phase_progress=progress, message=f"{name}."))
+
+        step(0)
+        yield step

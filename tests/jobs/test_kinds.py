@@ -1,0 +1,66 @@
+"""The table of job kinds: a new kind is one entry, and each is treated as its entry says."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from job_runs import row
+
+from medloop.contracts.job import StageName, TaskRequest
+from medloop.errors import BusyError, ConfigError
+from medloop.jobs import kinds, queue, worker
+from medloop.jobs.job_row import StateError
+from medloop.jobs.kinds import KINDS, Kind
+from medloop.jobs.submit import submit_task
+from medloop.loop.train import STAGES
+
+REPORT = Kind("REPORT", lambda work: f"{work.request.config['n']} pages.", TaskRequest, "data", frozenset(("keyboard",)))
+
+
+def file(settings, kind: Kind, monkeypatch, **config) -> str:
+    monkeypatch.setitem(kinds.KINDS, kind.name, kind)
+    return submit_task(TaskRequest(stage=kind.name, actor="ann", config=config), settings, door="keyboard")
+
+
+def test_every_stage_can_be_requested_and_is_a_kind():
+    assert list(STAGES) == list(get_args(StageName)) and set(KINDS) == {*STAGES, "BUILD", "ERASE"}
+    assert all(kind.name == name for name, kind in KINDS.items())
+
+
+def test_a_new_kind_is_one_entry_of_the_table(settings, monkeypatch):
+    job_id = file(settings, REPORT, monkeypatch, n=3)
+    assert job_id.startswith("data_") and queue.status_of(job_id, settings).stage == "REPORT"
+    ended = worker.work(job_id, settings)
+    assert (ended.state, ended.reason) == ("succeeded", "3 pages.")
+
+
+def test_only_the_doors_of_a_kind_may_submit_it(settings, monkeypatch):
+    monkeypatch.setitem(kinds.KINDS, "REPORT", REPORT)
+    for stage, door in (("REPORT", "http"), ("ERASE", "keyboard"), ("BUILD", "trigger"), ("NONE", "http")):
+        with pytest.raises(ConfigError, match=stage):
+            submit_task(TaskRequest(stage=stage, actor="ann"), settings, door=door)
+    assert queue.ids(settings, ("data",)) == []
+
+
+def test_a_job_is_treated_as_its_kind_says(settings, monkeypatch):
+    fixed = file(settings, replace(REPORT, cancellable=False, checkpointed=False, urgent=True), monkeypatch, n=1)
+    with pytest.raises(StateError, match="REPORT cannot be cancelled"):
+        queue.cancel(fixed, settings)
+    assert row(settings, fixed).urgent and "nothing was published" in row(settings, fixed).cancelled_message
+
+
+@pytest.mark.parametrize(("retries", "state"), [(True, "queued"), (False, "failed")])
+def test_what_finds_something_in_use_is_tried_again_where_its_kind_says_so(settings, monkeypatch, retries, state):
+    def busy(work):
+        raise BusyError("The printer is in use")
+
+    job_id = file(settings, replace(REPORT, run=busy, retries_when_busy=retries), monkeypatch)
+    ended = worker.work(job_id, settings)
+    assert ended.state == state and "in use" in str(ended.reason)
+
+
+def test_a_kind_that_this_version_does_not_know_fails_with_its_name(settings, monkeypatch):
+    job_id = file(settings, REPORT, monkeypatch, n=1)
+    monkeypatch.delitem(kinds.KINDS, "REPORT")
+    ended = worker.work(job_id, settings)
+    assert ended.state == "failed" and "REPORT" in str(ended.reason)
