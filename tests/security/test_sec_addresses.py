@@ -86,8 +86,9 @@ def test_red_a_twin_that_fetches_and_our_door_without_its_check_are_found(world:
     with client_of(twins.fetching()) as client:
         assert len(check_addresses(lambda url: client.post("/fetch", json={"url": url}), metadata)) >= 3
     seen = []
-    monkeypatch.setattr(requests, "check_stranger", lambda request, settings: None)
-    monkeypatch.setattr(queue, "submit", lambda request, settings, **by: seen.append(request.config) or 1 / 0)
+    monkeypatch.setattr(requests, "check_remote", lambda request, settings: None)
+    submit = "medloop.api.routes.train.submit_training"
+    monkeypatch.setattr(submit, lambda request, settings, **more: seen.append(request.config) or 1 / 0)
     world.send("engineer", "POST", "/api/train", json={"stage": "GRPO", "config": {"rollout_url": "http://127.0.0.1:1/"}})
     assert seen == [{"rollout_url": "http://127.0.0.1:1/"}]
 

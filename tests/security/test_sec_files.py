@@ -117,7 +117,7 @@ def test_red_a_twin_that_reads_what_it_is_told_is_found(world: World) -> None:
 
 
 def test_red_our_own_door_without_its_check_is_found(world: World, taken: list[str], monkeypatch) -> None:
-    monkeypatch.setattr(requests, "check_stranger", lambda request, settings: None)
+    monkeypatch.setattr(requests, "check_remote", lambda request, settings: None)
     for text in traversal(world.outside / "secret.jsonl"):
         world.send("engineer", "POST", "/api/train", json={"stage": "GRPO", "config": {"prompts": text}})
     assert len(taken) >= 3
