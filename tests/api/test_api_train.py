@@ -173,7 +173,9 @@ def test_a_job_that_waits_for_space_waits_and_one_that_is_over_does_not(settings
     row = job_row.read(queue.folder_of(submit_training(TrainRequest(**GRPO), settings, by="u").job_id, settings))
     assert row.is_waiting and row.submitter == "u"
     assert row.model_copy(update={"state": "paused", "waits_for": "space"}).is_waiting
-    assert not any(row.model_copy(update={"state": state}).is_waiting for state in ("running", "paused", "succeeded", "cancelled"))
+    assert not any(
+        row.model_copy(update={"state": state}).is_waiting for state in ("running", "paused", "succeeded", "cancelled")
+    )
 
 
 def test_metrics_are_the_lines_of_the_file(client, settings):
