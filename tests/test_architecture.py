@@ -91,6 +91,13 @@ def test_the_lowest_parts_are_light() -> None:
             assert not heavy, f"{path.relative_to(ROOT)} imports {heavy}"
 
 
+def test_sql_is_in_the_store_alone() -> None:
+    for path in FILES:
+        if path.relative_to(ROOT).parts[0] != "store":
+            sql = {m.split(".")[0] for m, _ in imports_of(path)} & {"sqlalchemy", "alembic", "sqlite3", "psycopg"}
+            assert not sql, f"{path.relative_to(ROOT)} imports {sql}; write the query in store/records"
+
+
 @pytest.mark.parametrize("door", ["medloop.cli", "medloop.web.app"])
 def test_doors_open_without_torch(door: str) -> None:
     code = f"import {door}, sys; print(sorted({HEAVY!r} & set(sys.modules)))"

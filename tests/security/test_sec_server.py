@@ -23,14 +23,14 @@ from sec_world import World, client_of, served
 
 from medloop.api import errors, slow_clients
 from medloop.api.limits import RequestLimits
-from medloop.feedback import incidents, listing
+from medloop.feedback import listing
 from medloop.feedback.submit import submit
 from medloop.jobs import queue
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import open_store
-from medloop.store.records import users
+from medloop.store.records import incident_rows, users
 from medloop.web.app import create_app
 
 # Class 20
@@ -316,8 +316,8 @@ INNER = [
     (queue, "submit", "POST", "/api/train"),
     (listing, "listed", "GET", "/api/v1/rlhf/feedback"),
     (listing, "one", "GET", "/api/v1/rlhf/feedback/fb_1"),
-    (incidents, "listed", "GET", "/api/v1/rlhf/incidents"),
-    (incidents, "count_open", "GET", "/metrics"),
+    (incident_rows, "list_incidents", "GET", "/api/v1/rlhf/incidents"),
+    (incident_rows, "count_incidents", "GET", "/metrics"),
     (submit, "hand_in", "POST", "/api/v1/rlhf/feedback"),
 ]
 TELLS = re.compile(r"Traceback|0x[0-9a-f]{6,}|\.py\b|line \d+, in|site-packages|/tmp/|sqlalchemy|pydantic", re.I)

@@ -6,9 +6,8 @@ import pytest
 from web_world import BAD, GOOD, HIDDEN, QUESTION, item, trace
 
 from medloop.contracts import Correction, Feedback, Preference
-from medloop.feedback import incidents
 from medloop.store import audit
-from medloop.store.records import crud, lineage, quarantine, users
+from medloop.store.records import crud, incident_rows, lineage, quarantine, users
 
 
 def all_of(store, kind):
@@ -92,7 +91,7 @@ def test_a_critical_flag_is_confirmed_first_and_then_opens_an_incident(browse, f
     assert "Could kill." in taken_back.text and not re.search(r'name="critical"[^>]*checked', taken_back.text)
     done = someone.send(asked.text, rating="1", critical="yes", comments="Could kill.", sure="yes")
     (found,) = all_of(store, Feedback)
-    assert "incident is open" in done.text and found.critical and incidents.count_open(store) == 1
+    assert "incident is open" in done.text and found.critical and incident_rows.count_incidents(store).open == 1
 
 
 def test_the_same_form_sent_twice_is_one_record(browse, store):

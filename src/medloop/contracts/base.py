@@ -41,6 +41,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def iso_utc(time: datetime) -> str:
+    """A time in UTC as the API and the files write it, with a `Z` at its end."""
+    return time.isoformat().replace("+00:00", "Z")
+
+
 def _require_zone(value: datetime) -> datetime:
     if value.tzinfo is None:
         raise ValueError("a time needs a zone, for example 2026-02-03T12:00:00Z")

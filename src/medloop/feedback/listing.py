@@ -9,28 +9,23 @@ numbers and times. The rows of a page are read in one go, so that a page is one 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
-from sqlalchemy import Select, Table, select
 
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, canonical_json
 from medloop.contracts.feedback import FeedbackType
-from medloop.errors import InputError
 from medloop.feedback.submit.bodies import Id
 from medloop.store.db import Store
 from medloop.store.files import spreadsheet
-from medloop.store.records import crud
-from medloop.store.tables import encrypted_columns, natural_id, tombstones
+from medloop.store.records import crud, record_pages
+from medloop.store.tables import natural_id
 
 Json = dict[str, Any]
 KINDS: dict[str, type[Contract]] = {"feedback": Feedback, "preference": Preference, "correction": Correction}
 EXPORT_PAGE = 500
-_HIDDEN = {"id", "key_id", "subject"}
 
 
 class Filter(BaseModel):
@@ -68,6 +63,11 @@ class Reader:
     own_only: bool
     texts: bool
 
+    @property
+    def sender(self) -> str | None:
+        """Whose records they may see; None for everybody's."""
+        return self.user_id if self.own_only else None
+
 
 @dataclass(frozen=True)
 class Page:
@@ -80,27 +80,16 @@ def listed(
     newest: bool = True,
 ) -> Page:  # fmt: skip
     """Up to `limit` records after the one named `after`, newest first unless told otherwise."""
-    table = crud.TABLES[kind]
-    query = _query(table, wanted, reader)
-    name = table.c[natural_id(table)]
-    with store.read() as conn:
-        if after is not None:
-            at = conn.execute(_query(table, Filter(), reader, table.c.id).where(name == after)).scalar()
-            if at is None:
-                raise InputError("'after' names no record", "Send the 'next' of the page before")
-            query = query.where(table.c.id < at if newest else table.c.id > at)
-        order = table.c.id.desc() if newest else table.c.id
-        rows = conn.execute(query.order_by(order).limit(limit + 1)).all()
-        items = [_shown(store, conn, table, row, reader) for row in rows[:limit]]
-    return Page(items, items[-1][name.name] if len(rows) > limit else None)
+    items, more = record_pages.page(
+        store, kind, wanted.model_dump(exclude_none=True), sender=reader.sender, texts=reader.texts, after=after, limit=limit,
+        newest_first=newest,
+    )  # fmt: skip
+    return Page(items, items[-1][natural_id(crud.TABLES[kind])] if more else None)
 
 
 def one(store: Store, kind: type[Contract], record_id: str, reader: Reader) -> Json | None:
     """One record as this reader may see it; None when there is none for them."""
-    table = crud.TABLES[kind]
-    with store.read() as conn:
-        row = conn.execute(_query(table, Filter(), reader).where(table.c[natural_id(table)] == record_id)).first()
-        return None if row is None else _shown(store, conn, table, row, reader)
+    return record_pages.get(store, kind, record_id, sender=reader.sender, texts=reader.texts)
 
 
 def reading(kind: type[Contract], reader: Reader, items: list[Json], purpose: str) -> AuditEvent | None:
@@ -119,7 +108,7 @@ def export(
     note: Callable[[AuditEvent], object],
 ) -> Iterator[str]:  # fmt: skip
     """The whole list as a file, oldest first, page by page; `note` is called with the audit line of a page before it leaves."""
-    header, after, first = columns(kind, reader), None, True
+    header, after, first = record_pages.columns(kind, texts=reader.texts), None, True
     while first or after is not None:
         page = listed(store, kind, wanted, reader, after=after, limit=EXPORT_PAGE, newest=False)
         event = reading(kind, reader, page.items, "export")
@@ -130,42 +119,6 @@ def export(
         else:
             yield "".join(canonical_json(item) + "\n" for item in page.items)
         after, first = page.next, False
-
-
-def columns(kind: type[Contract], reader: Reader) -> list[str]:
-    """What a row of the list has, in the table's order."""
-    table = crud.TABLES[kind]
-    hidden = _HIDDEN if reader.texts else _HIDDEN | set(encrypted_columns(table))
-    return [name for name in table.columns.keys() if name not in hidden]
-
-
-def _query(table: Table, wanted: Filter, reader: Reader, *what: Any) -> Select[Any]:
-    alive = table.c[natural_id(table)].not_in(select(tombstones.c.record_id))  # an erased record that came back is not shown
-    query = (select(*what) if what else select(table)).where(alive)
-    if reader.own_only:
-        query = query.where(table.c.recorded_by == reader.user_id)
-    for name, value in wanted.model_dump(exclude_none=True).items():  # names are fields of our own models
-        if name == "since":
-            query = query.where(table.c.timestamp >= value)
-        elif name == "until":
-            query = query.where(table.c.timestamp < value)
-        else:
-            query = query.where(table.c[name] == value)
-    return query
-
-
-def _shown(store: Store, conn: Any, table: Table, row: Any, reader: Reader) -> Json:
-    said = {name: value for name, value in row._mapping.items() if name not in _HIDDEN}
-    for name in encrypted_columns(table):
-        said.pop(name)
-    if reader.texts:
-        opened = crud.open_row(table, row, store.keys.reading(conn, row.key_id))
-        said |= dict.fromkeys(encrypted_columns(table)) | {name: json.loads(text) for name, text in opened.items()}
-    return {name: _plain(said[name]) for name in table.columns.keys() if name in said}
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 
 def _flat(item: Mapping[str, Any]) -> Json:

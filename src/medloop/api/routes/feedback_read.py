@@ -25,6 +25,7 @@ from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Prefer
 from medloop.feedback import incidents, listing
 from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, Filter, PreferenceFilter, Reader
 from medloop.feedback.submit.bodies import Id
+from medloop.store.records import incident_rows
 from medloop.store.records.write_request import NewRows, WriteRequest
 
 router = APIRouter(prefix="/api/v1/rlhf", tags=["feedback"])
@@ -81,7 +82,7 @@ class PageOut(BaseModel):
 class CloseBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"note": "Rule 12 added; the case passes."}]})
 
-    note: str = Field(min_length=1, max_length=incidents.MOST_NOTE)
+    note: str = Field(min_length=1, max_length=incidents.MAX_NOTE)
 
 
 def reader(caller: Caller) -> Reader:
@@ -177,7 +178,7 @@ async def export(request: Request, caller: RecordReader, query: Annotated[Export
 async def list_incidents(request: Request, caller: MetricsReader, query: Annotated[IncidentQuery, Query()]) -> Response:
     """Safety incidents, oldest first: ids and times."""
     rows = await run_in_threadpool(
-        incidents.listed, store_of(request), state=query.state, after=query.after, limit=query.limit + 1
+        incident_rows.list_incidents, store_of(request), state=query.state, after=query.after, limit=query.limit + 1
     )
     items = [asdict(row) for row in rows[: query.limit]]
     return JSONResponse({"items": items, "next": items[-1]["incident_id"] if len(rows) > query.limit else None})
@@ -189,9 +190,9 @@ async def close_incident(incident_id: RecordId, body: CloseBody, request: Reques
     submission = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=body.note)
     try:
         stored = await writer_of(request).submit(submission)
-    except incidents.NoSuchIncidentError as error:
+    except incident_rows.NoSuchIncidentError as error:
         raise NotFoundError(error.what, error.to_do) from None
-    except incidents.AlreadyClosedError as error:
+    except incident_rows.AlreadyClosedError as error:
         return error_response(409, error.what, error.to_do)
     return JSONResponse(stored.answer)
 
@@ -199,6 +200,6 @@ async def close_incident(incident_id: RecordId, body: CloseBody, request: Reques
 @metrics_router.get("/metrics", response_class=PlainTextResponse)
 async def metrics_page(request: Request, caller: MetricsReader) -> Response:
     """Metrics of this server in Prometheus' text format."""
-    open_incidents = await run_in_threadpool(incidents.count_open, store_of(request))
-    text = metrics.render(request.app.state.http_counts, writer_of(request), open_incidents=open_incidents)
+    counts = await run_in_threadpool(incident_rows.count_incidents, store_of(request))
+    text = metrics.render(request.app.state.http_counts, writer_of(request), open_incidents=counts.open)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -24,6 +24,7 @@ from medloop.feedback.insight.profiles import RaterProfile, Raters
 from medloop.store.db import Store
 from medloop.store.records import marks
 from medloop.store.records.audited_read import read_some
+from medloop.store.records.incident_rows import IncidentCounts, count_incidents
 from medloop.store.records.marks import Mark
 
 STARS = (1, 2, 3, 4, 5)
@@ -132,7 +133,7 @@ def measure(
     agreed = _agreement(store, config, raters)
     profiles = raters.profiles(totals.stars)
     coverage, sample = (None, 0) if strata_of is None else _coverage(store, config, strata_of, actor)
-    incidents = marks.incident_counts(store)
+    incidents = count_incidents(store)
     return FeedbackMetrics(
         made=utc_now(),
         since=config.since,
@@ -239,7 +240,7 @@ def _alerts(
     totals: _Totals,
     profiles: Sequence[RaterProfile],
     agreed: Sequence[Agreement],
-    incidents: marks.Incidents,
+    incidents: IncidentCounts,
 ) -> list[Alert]:
     """The gravest first: incidents, then who may be poisoning the data, then habits, then the whole."""
     found = []

@@ -28,6 +28,7 @@ from medloop.contracts import (
     Trace,
     utc_now,
 )
+from medloop.contracts.base import iso_utc
 from medloop.contracts.feedback import FeedbackType, Incident
 from medloop.contracts.polarity import polarity, stored_type
 from medloop.errors import InputError
@@ -189,7 +190,7 @@ def _rows(draft: _Draft, body: Sent) -> NewRows:
     first = made[0]
     held = [row for record in made if (row := _held(draft, body, record)) is not None]
     names = {natural_id(records.TABLES[type(record)]): records.id_of(record) for record in made}
-    when = first.timestamp.isoformat().replace("+00:00", "Z")  # type: ignore[attr-defined]
+    when = iso_utc(first.timestamp)  # type: ignore[attr-defined]
     answer = {**names, "timestamp": when, "quarantined": bool(held)}
     return NewRows(
         answer, tuple(made), tuple((quarantine, row) for row in held), tuple(_noted(row, draft.sender) for row in held)

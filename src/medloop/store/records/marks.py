@@ -24,7 +24,6 @@ from medloop.store.records.lineage import superseded
 from medloop.store.records.polarity_sql import polarity_column
 from medloop.store.records.quarantine import withheld
 from medloop.store.tables import (
-    incidents,
     natural_id,
     queue_turns,
     rlhf_corrections,
@@ -73,13 +72,6 @@ class Mark:
         first, second = self.models
         turned = first is not None and second is not None and first > second and self.unit == self.trace_id
         return int((self.preferred == "b") != turned)
-
-
-@dataclass(frozen=True)
-class Incidents:
-    open: int
-    closed: int
-    oldest_open: datetime | None
 
 
 @dataclass(frozen=True)
@@ -168,16 +160,6 @@ def busiest(store: Store, *, span: Span = ALWAYS, most: int = 500) -> list[str]:
 def newest_rows(conn: Connection) -> dict[Kind, int]:
     """The highest row number of each kind; three looks at an index."""
     return {kind: int(conn.execute(select(func.max(table.c.id))).scalar() or 0) for kind, table in TABLES.items()}
-
-
-def incident_counts(store: Store) -> Incidents:
-    is_open = incidents.c.state == "open"
-    with store.read() as conn:
-        n = {
-            state: int(n) for state, n in conn.execute(select(incidents.c.state, func.count()).group_by(incidents.c.state)).all()
-        }
-        oldest = conn.execute(select(func.min(incidents.c.timestamp)).where(is_open)).scalar()
-    return Incidents(n.get("open", 0), n.get("closed", 0), oldest)
 
 
 def sampled_traces(store: Store, *, most: int, span: Span = ALWAYS) -> list[str]:

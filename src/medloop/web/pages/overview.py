@@ -19,6 +19,7 @@ from medloop.feedback.review import queue
 from medloop.store import audit, passwords
 from medloop.store.records import quarantine, users
 from medloop.store.records.history import own_records
+from medloop.store.records.incident_rows import list_incidents
 from medloop.store.records.users import ROLES
 from medloop.web import dashboard, history
 from medloop.web.pages.session import Fields, go, show, words_of
@@ -55,7 +56,7 @@ def see_dashboard(request: Request, caller: Watcher, days: Annotated[int, Query(
         "spans": SPANS,
         "days": days,
     }
-    filled["incidents"] = incidents.listed(store, state="open", limit=LINES)
+    filled["incidents"] = list_incidents(store, state="open", limit=LINES)
     waiting = sum(queue.stats(store).open_by_kind.values())
     filled["tiles"] = dashboard.tiles(found, waiting, quarantine.count(store), t)
     filled["figures"] = dashboard.figures(found, t)

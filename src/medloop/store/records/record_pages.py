@@ -1,0 +1,82 @@
+"""Records in pages, as dictionaries ready for JSON: with the decrypted texts, or without them.
+
+Conditions are names of columns with the value they must have, and `since` and `until`. The caller checks the names: none of them
+may come from a request. An erased record that came back under its old id is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, Table, select
+
+from medloop.contracts import Contract
+from medloop.contracts.base import iso_utc
+from medloop.errors import InputError
+from medloop.store.db import Store
+from medloop.store.records import crud
+from medloop.store.tables import encrypted_columns, id_column, tombstones
+
+Json = dict[str, Any]
+_HIDDEN = {"id", "key_id", "subject"}
+
+
+def page(
+    store: Store, kind: type[Contract], conditions: Mapping[str, Any], *, sender: str | None, texts: bool, after: str | None,
+    limit: int, newest_first: bool,
+) -> tuple[list[Json], bool]:  # fmt: skip
+    """Up to `limit` records after the one with the id `after`, and whether there are more; only those of one sender, if named.
+
+    One read, so that a page is one moment.
+    """
+    table = crud.TABLES[kind]
+    query = _query(table, conditions, sender)
+    with store.read() as conn:
+        if after is not None:
+            row = conn.execute(_query(table, {}, sender).where(id_column(table) == after)).first()
+            if row is None:
+                raise InputError("'after' names an unknown record", "Send the 'next' of the page before")
+            query = query.where(table.c.id < row.id if newest_first else table.c.id > row.id)
+        order = table.c.id.desc() if newest_first else table.c.id
+        rows = conn.execute(query.order_by(order).limit(limit + 1)).all()
+        return [_as_json(store, conn, table, row, texts) for row in rows[:limit]], len(rows) > limit
+
+
+def get(store: Store, kind: type[Contract], record_id: str, *, sender: str | None, texts: bool) -> Json | None:
+    table = crud.TABLES[kind]
+    with store.read() as conn:
+        row = conn.execute(_query(table, {}, sender).where(id_column(table) == record_id)).first()
+        return None if row is None else _as_json(store, conn, table, row, texts)
+
+
+def columns(kind: type[Contract], *, texts: bool) -> list[str]:
+    """The fields of a record on a page, in the table's order."""
+    table = crud.TABLES[kind]
+    hidden = _HIDDEN if texts else _HIDDEN | set(encrypted_columns(table))
+    return [name for name in table.columns.keys() if name not in hidden]
+
+
+def _query(table: Table, conditions: Mapping[str, Any], sender: str | None) -> Select[Any]:
+    query = select(table).where(id_column(table).not_in(select(tombstones.c.record_id)))
+    if sender is not None:
+        query = query.where(table.c.recorded_by == sender)
+    for name, value in conditions.items():
+        if name == "since":
+            query = query.where(table.c.timestamp >= value)
+        elif name == "until":
+            query = query.where(table.c.timestamp < value)
+        else:
+            query = query.where(table.c[name] == value)
+    return query
+
+
+def _as_json(store: Store, conn: Connection, table: Table, row: Row[Any], texts: bool) -> Json:
+    values = {name: value for name, value in row._mapping.items() if name not in encrypted_columns(table)}
+    if texts:
+        opened = crud.open_row(table, row, store.keys.reading(conn, row.key_id))
+        values |= dict.fromkeys(encrypted_columns(table)) | {name: json.loads(text) for name, text in opened.items()}
+    shown = [name for name in table.columns.keys() if name in values and name not in _HIDDEN]
+    return {name: iso_utc(values[name]) if isinstance(values[name], datetime) else values[name] for name in shown}
