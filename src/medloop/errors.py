@@ -2,7 +2,7 @@
 
     MedloopError                what went wrong, with which value, and what to do
     ├── ConfigError             a setting, a flag or a run file is wrong
-    ├── InputError              a file or record that was handed in is wrong (names file and line)
+    ├── InputError              a file or record from outside is wrong (names file and line)
     ├── ModelError              a model cannot be found, or is refused because it is unsafe
     ├── StoreError              the database or a folder of the workspace cannot be used as it is
     │   ├── BusyError           another process holds it, or it cannot be reached: try again later
@@ -86,24 +86,26 @@ class ResultError(MedloopError):
 
 
 @contextmanager
-def speaking_of(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn the operating system's errors about `path` into sentences."""
+def explain_os_errors(path: str | os.PathLike[str], *, writing: bool = False) -> Iterator[None]:
+    """Turn the operating system's errors about `path` into sentences; `writing` if the block creates or changes it."""
     try:
         yield
     except OSError as error:
-        raise from_os(error, os.fspath(path)) from error
+        raise explain_os_error(error, os.fspath(path), writing=writing) from error
 
 
-def from_os(error: OSError, path: str) -> MedloopError:
+def explain_os_error(error: OSError, path: str, *, writing: bool = False) -> MedloopError:
     """The sentence for one operating-system error about `path`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpaceError(f"No space left on the disk that holds {path}", "Free some space and run the same command again")
+    if error.errno == errno.ENOENT and writing:
+        return InputError(f"Cannot create {path}", "Choose a folder where you can write")
     if error.errno == errno.ENOENT:
         return InputError(f"{path} does not exist", "Check the path")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return InputError(f"No permission for {path}", "Check its owner and mode")
+        return InputError(f"No permission to {'write' if writing else 'read'} {path}", "Check its owner and mode")
     if error.errno == errno.EISDIR:
-        return InputError(f"{path} is a folder, a file was expected", "Name a file inside it")
+        return InputError(f"{path} is a folder, but a file was expected", "Name a file inside it")
     if error.errno == errno.ENOTDIR:
-        return InputError(f"{path} is a file, a folder was expected", "Name a folder")
-    return StoreError(f"{path} cannot be used: {error.strerror or type(error).__name__}")
+        return InputError(f"{path} is a file, but a folder was expected", "Name a folder")
+    return StoreError(f"Cannot {'write' if writing else 'use'} {path}: {error.strerror or type(error).__name__}")

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from medloop.errors import ConfigError, speaking_of
+from medloop.errors import ConfigError, explain_os_errors
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -41,7 +41,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """The settings in a file; an empty file has none."""
     hint = "Settings are lines like 'seed: 42'"
     try:
-        with speaking_of(path):
+        with explain_os_errors(path):
             content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8", "Save it as UTF-8") from None

@@ -120,7 +120,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an old terminal shows ? instead of ending the work
-    from medloop.errors import MedloopError, from_os
+    from medloop.errors import MedloopError, explain_os_error
 
     try:
         app()
@@ -132,7 +132,7 @@ def main() -> None:
     except OSError as error:
         if debug or error.errno is None:
             raise
-        mapped = from_os(error, str(error.filename or "the workspace"))
+        mapped = explain_os_error(error, str(error.filename or "the workspace"))
         typer.echo(f"medloop: {mapped}", err=True)
         sys.exit(mapped.exit_code)
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from medloop.cli import ui
 from medloop.contracts import JobStatus, TrainRequest
-from medloop.errors import ConfigError, ResultError, speaking_of
+from medloop.errors import ConfigError, ResultError, explain_os_errors
 from medloop.jobs import job_row, preflight, queue, requests
 from medloop.jobs.submit import submit_training
 from medloop.jobs.supervisor import Supervisor
@@ -73,7 +73,7 @@ def _check(request: TrainRequest, settings: Settings) -> None:
 def _request(stage: str, model: str | None, file: Path | None, pairs: list[str]) -> TrainRequest:
     """A request from flags, or from a file that holds the body of `POST /api/train`."""
     if stage.endswith(".json"):
-        with speaking_of(stage):
+        with explain_os_errors(stage):
             text = Path(stage).read_text(encoding="utf-8")
         try:
             return TrainRequest.from_json(text)

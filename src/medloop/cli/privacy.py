@@ -12,7 +12,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.contracts import canonical_json
-from medloop.errors import InputError, speaking_of
+from medloop.errors import InputError, explain_os_errors
 from medloop.privacy.phi.scrub_file import Row, Tally, scrub_row, without_text
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.jsonl import numbered, write
@@ -93,7 +93,7 @@ def _read(source: str) -> tuple[Iterator[Mapping[str, Any]], bool]:
         if source == "-":
             text = sys.stdin.buffer.read().decode()
         else:
-            with speaking_of(Path(source)):
+            with explain_os_errors(Path(source)):
                 text = Path(source).read_bytes().decode()
     except UnicodeDecodeError:
         raise InputError(f"{source} is not UTF-8 text", "Convert it to UTF-8 first") from None

@@ -22,7 +22,7 @@ from typing import Any
 
 from medloop.contracts import JobDetail, JobRuntime, JobStatus, TrainRequest
 from medloop.contracts.job import TaskRequest
-from medloop.errors import IntegrityError, speaking_of
+from medloop.errors import IntegrityError, explain_os_errors
 from medloop.jobs import job_row, lease
 from medloop.jobs.job_row import FINAL, JobRow, StateError, UnknownJobError, unknown
 from medloop.settings import Settings
@@ -41,7 +41,7 @@ def put(request: TrainRequest | TaskRequest, row: JobRow, settings: Settings) ->
     """Make the folder of a new job, whose id begins with `row.job_id`. It appears under its name in one rename, so a process
     that is killed here leaves no half job."""
     home = settings.workspace.jobs
-    with speaking_of(home):
+    with explain_os_errors(home, writing=True):
         home.mkdir(parents=True, exist_ok=True)
         sweep(home)
         temp, fd = claim_temp(home / row.job_id, _make_folder)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medloop.errors import BusyError, MedloopError, NoSpaceError, speaking_of
+from medloop.errors import BusyError, MedloopError, NoSpaceError, explain_os_errors
 from medloop.jobs import job_row, lease, queue
 from medloop.jobs.job_row import JobRow
 from medloop.jobs.kinds import SLOTS
@@ -234,7 +234,7 @@ def is_due(row: JobRow) -> bool:
 def single_supervisor(settings: Settings) -> Iterator[None]:
     """Two supervisors would start twice as many workers as there are slots."""
     path = settings.workspace.jobs / LOCK
-    with speaking_of(path):
+    with explain_os_errors(path, writing=True):
         path.parent.mkdir(parents=True, exist_ok=True)
     with locked_file(path, wait_s=0.0, what="The supervision of jobs", mode=0o600):
         yield

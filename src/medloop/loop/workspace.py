@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from medloop.errors import ConfigError, speaking_of
+from medloop.errors import ConfigError, explain_os_errors
 from medloop.settings import Settings, Workspace, resolve
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.db import ensure_master_key, upgrade
@@ -29,7 +29,7 @@ def init_workspace(folder: Path, flags: Mapping[str, object] | None = None) -> b
         raise ConfigError(f"{folder} is a file", "Name a folder that does not exist yet, or an empty one")
     workspace = Workspace(home)
     new = not workspace.config.exists()
-    with speaking_of(home):
+    with explain_os_errors(home, writing=True):
         for path in workspace.folders():
             path.mkdir(parents=True, exist_ok=True)
         workspace.keys.chmod(0o700)

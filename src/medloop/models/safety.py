@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import canonical_json, sha256_id
-from medloop.errors import ModelError, speaking_of
+from medloop.errors import ModelError, explain_os_errors
 from medloop.store.files.atomic import file_sha256
 
 WEIGHTS = ".safetensors"
@@ -35,7 +35,7 @@ def check_folder(folder: Path, *, hub_cache: Path | None = None) -> None:
     A hub's cache is shared with other programs, which may have fetched other files: there only those that medloop
     fetches (and opens) are looked at, and links may lead anywhere in that repository's cache.
     """
-    with speaking_of(folder):
+    with explain_os_errors(folder):
         files = [(name, path) for name, path in _files(folder) if hub_cache is None or needed_name(name)]
         root = (hub_cache or folder).resolve()
         problems = [f"{name}: {why}" for name, path in files for why in _problems(path, root)]
@@ -61,7 +61,7 @@ def needed_name(name: str) -> bool:
 
 def fingerprint(folder: Path) -> str:
     """`sha256:…` over the names and contents of the files that decide how a model behaves."""
-    with speaking_of(folder):
+    with explain_os_errors(folder):
         payload = {n: p for n, p in _files(folder) if n.lower().endswith(PAYLOAD) and n not in NOT_IDENTITY}
         stats = {name: path.stat() for name, path in payload.items()}
     hashes = {name: _hash(payload[name], stats[name].st_size, stats[name].st_mtime_ns) for name in sorted(payload)}
@@ -83,7 +83,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _parse(path: Path) -> Any:
-    with speaking_of(path):
+    with explain_os_errors(path):
         raw = path.read_bytes()
     try:
         return json.loads(raw)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from medloop.errors import MissingExtraError, speaking_of
+from medloop.errors import MissingExtraError, explain_os_errors
 from medloop.models.runtime import obey_umask
 from medloop.store.files.artifacts import file_sha256, new_artifact, verify_artifact
 
@@ -57,7 +57,7 @@ def _convert(gguf: Path, target: Path) -> None:
     fresh = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
     fresh.load_state_dict(model.state_dict())
     target.parent.mkdir(parents=True, exist_ok=True)
-    with speaking_of(target), new_artifact(target) as temp:
+    with explain_os_errors(target, writing=True), new_artifact(target) as temp:
         fresh.to(torch.bfloat16).save_pretrained(temp)
         tokenizer.save_pretrained(temp)
         obey_umask(temp)

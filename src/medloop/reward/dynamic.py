@@ -26,7 +26,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from medloop.contracts import Component, Contract, Reward, Sample, Score, Scorer
 from medloop.contracts.base import Unit
-from medloop.errors import ConfigError, InputError, speaking_of
+from medloop.errors import ConfigError, InputError, explain_os_errors
 from medloop.reward.mix import MixConfig, Part, build_mix
 from medloop.reward.relevance import RelevanceConfig, load_relevance
 from medloop.settings import Settings
@@ -216,7 +216,7 @@ def save_state(path: Path, state: DwState) -> None:
 
 
 def load_state(path: Path) -> DwState:
-    with speaking_of(path):
+    with explain_os_errors(path):
         raw = path.read_bytes()
     try:
         return DwState.model_validate_json(raw)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, insert, make_url, select
 
 from medloop.contracts import AuditEvent, canonical_json
-from medloop.errors import InputError, MedloopError, speaking_of
+from medloop.errors import InputError, MedloopError, explain_os_errors
 from medloop.settings import Settings
 from medloop.store.files.atomic import atomic_write, make_folder
 from medloop.store.files.lock import locked_file
@@ -261,7 +261,7 @@ def _on_chain(conn: Connection, head: Head) -> bool:
 def _head_lock(settings: Settings) -> Iterator[Path]:
     """The head's path, while nobody else reads or writes it."""
     path = head_file(settings)
-    with speaking_of(path):
+    with explain_os_errors(path, writing=True):
         make_folder(path.parent)
         with locked_file(path.parent, wait_s=5.0, what=str(path)):
             yield path

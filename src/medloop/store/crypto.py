@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import Connection, bindparam, select
 
 from medloop.contracts import utc_now, uuid7
-from medloop.errors import IntegrityError, KeyUnavailableError, speaking_of
+from medloop.errors import IntegrityError, KeyUnavailableError, explain_os_errors
 from medloop.settings import Settings
 from medloop.store.files.atomic import atomic_write, fsync_folder, make_folder
 from medloop.store.tables import data_keys
@@ -61,7 +61,7 @@ def load_master_key(settings: Settings) -> MasterKey:
 
 
 def read_key_file(path: Path) -> MasterKey:
-    with speaking_of(path):
+    with explain_os_errors(path):
         info = path.stat()
         if info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise KeyUnavailableError(
@@ -85,7 +85,7 @@ def encode_key(raw: bytes) -> bytes:
 
 def create_key_file(path: Path) -> MasterKey:
     """Make the key file if it is not there; when two processes try, both end with the same key."""
-    with speaking_of(path):
+    with explain_os_errors(path, writing=True):
         make_folder(path.parent)
         fresh = path.with_name(f".{path.name}.new-{secrets.token_hex(6)}")
         atomic_write(fresh, encode_key(secrets.token_bytes(KEY_BYTES)), mode=0o600)

@@ -36,7 +36,7 @@ from medloop.errors import (
     MissingExtraError,
     NoSpaceError,
     StoreError,
-    speaking_of,
+    explain_os_errors,
 )
 from medloop.settings import Settings
 from medloop.store import audit
@@ -258,7 +258,7 @@ def _prepare_file(path: Path, create: bool) -> None:
         return
     if not create:
         raise StoreError(f"There is no medloop store in {path} yet", "Make it with: medloop db upgrade")
-    with speaking_of(path):
+    with explain_os_errors(path, writing=True):
         make_folder(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 

@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, delete, func, select, update
 
 from medloop.contracts import AuditEvent
-from medloop.errors import ConfigError, speaking_of
+from medloop.errors import ConfigError, explain_os_errors
 from medloop.store import audit
 from medloop.store.crypto import KEY_BYTES, MAKE_ONE, MasterKey, encode_key, next_key_file, read_key_file, wrap
 from medloop.store.db import Store
@@ -121,7 +121,7 @@ def _finish_earlier(store: Store, conn: Connection) -> None:
 
 def _put_in_place(store: Store) -> None:
     path = store.settings.master_key_file
-    with speaking_of(path):
+    with explain_os_errors(path, writing=True):
         os.replace(next_key_file(store.settings), path)
         fsync_folder(path.parent)
 

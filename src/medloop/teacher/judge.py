@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Judgement, Missing, Score, canonical_json, sha256_id
-from medloop.errors import speaking_of
+from medloop.errors import explain_os_errors
 from medloop.privacy.phi import scrub
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
@@ -142,7 +142,7 @@ def _silent(done: int, wanted: int) -> None:
 def _alone(judgements: Path) -> Iterator[None]:
     """Two runs at once would pay twice for the same answers."""
     lock = judgements.with_suffix(".lock")
-    with speaking_of(lock):
+    with explain_os_errors(lock, writing=True):
         make_folder(lock.parent)
     with locked_file(lock, wait_s=0, what="The teacher of this workspace", mode=0o666):
         yield

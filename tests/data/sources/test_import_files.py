@@ -97,7 +97,7 @@ def test_several_files_are_stored_together_or_not_at_all(desk: Desk, tmp_path: P
 
 def test_no_such_file_and_a_folder_are_one_sentence(desk: Desk, tmp_path: Path) -> None:
     assert desk.run("import", tmp_path / "nowhere.jsonl").error == f"{tmp_path / 'nowhere.jsonl'} does not exist. Check the path."
-    assert "is a folder, a file was expected" in desk.run("import", tmp_path, "--name", "v").error
+    assert "is a folder, but a file was expected" in desk.run("import", tmp_path, "--name", "v").error
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

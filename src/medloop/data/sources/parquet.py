@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.data.sources.text import SourceRow
-from medloop.errors import InputError, MissingExtraError, speaking_of
+from medloop.errors import InputError, MissingExtraError, explain_os_errors
 
 BATCH = 1_000  # rows held at once
 
@@ -22,7 +22,7 @@ def rows(path: Path, encoding: str) -> Iterator[SourceRow]:
         raise MissingExtraError.of("Reading Parquet", "parquet") from None
     number = 0
     try:
-        with speaking_of(path), ParquetFile(path) as file:
+        with explain_os_errors(path), ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=BATCH):
                 for values in batch.to_pylist():
                     number += 1

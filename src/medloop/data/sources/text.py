@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from medloop.errors import InputError, speaking_of
+from medloop.errors import InputError, explain_os_errors
 
 MAX_LINE = 64 * 2**20  # bytes; a longer line is no record but a file without line ends
 BLOCK = 2**18  # bytes read at once where lines do not matter
@@ -38,7 +38,7 @@ class SourceRow:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """The file's bytes, unzipped where it is gzip; a damaged or missing file is an InputError."""
-    with speaking_of(path):
+    with explain_os_errors(path):
         raw = path.open("rb")
     with raw:
         zipped = raw.read(2) == b"\x1f\x8b"

@@ -23,7 +23,7 @@ from pydantic import Field
 from medloop.contracts import Contract, InspectedSample, Score, utc_now
 from medloop.contracts.base import Unit
 from medloop.contracts.dataset import HIGH_RISK
-from medloop.errors import ConfigError, StoreError, speaking_of
+from medloop.errors import ConfigError, StoreError, explain_os_errors
 from medloop.evaluate.inspection import report_pages
 from medloop.evaluate.inspection.pool import Pool, Seen
 from medloop.settings import Workspace
@@ -97,7 +97,7 @@ def inspect(pool: Pool, workspace: Workspace, *, week: str, config: InspectConfi
 def alone(workspace: Workspace) -> Iterator[None]:
     """One drawing or importing at a time: two at once would give out the same ids, or the same verdict twice."""
     lock = workspace.rl / "inspection.lock"
-    with speaking_of(lock):
+    with explain_os_errors(lock, writing=True):
         make_folder(lock.parent)
     with locked_file(lock, wait_s=WAIT_S, mode=0o666):
         yield

@@ -24,7 +24,7 @@ from pydantic import Field, ValidationError
 
 from medloop.contracts import Contract, canonical_json, sha256_id, utc_now
 from medloop.contracts.base import Hash, Text, Timestamp
-from medloop.errors import InputError, IntegrityError, MedloopError, StoreError, speaking_of
+from medloop.errors import InputError, IntegrityError, MedloopError, StoreError, explain_os_errors
 from medloop.store.files.atomic import (
     TEMP_MARK,
     atomic_open,
@@ -89,12 +89,12 @@ def new_artifact(target: Path, *, replace: bool = False) -> Iterator[Path]:
     """A temporary folder to fill; it becomes `target` when the block ends well. An empty `target` counts as free."""
     _recover(target)
     _check_target(target, replace)
-    with speaking_of(target):
+    with explain_os_errors(target, writing=True):
         make_folder(target.parent)
         temp, fd = claim_temp(target, _make_temp)
     try:
         yield temp
-        with speaking_of(target):
+        with explain_os_errors(target, writing=True):
             _seal(temp)
             _publish(temp, target, replace)
     except BaseException as error:
@@ -108,7 +108,7 @@ def new_artifact(target: Path, *, replace: bool = False) -> Iterator[Path]:
 def verify_artifact(path: Path) -> Manifest:
     """The manifest of a folder whose every byte is as it was written; IntegrityError or InputError otherwise."""
     _recover(path)
-    with speaking_of(path):
+    with explain_os_errors(path):
         manifest = _read_manifest(path)
         found = {_relative(file, path): file for file in _files(path)}
         wanted = {file.path: file for file in manifest.files}
@@ -153,7 +153,7 @@ def newest_verified(folder: Path, pattern: str) -> Path | None:
 
 def sweep(folder: Path) -> list[Path]:
     """Remove what dead processes left half-made in `folder`, undo their half replacements; returns what was removed."""
-    with speaking_of(folder):
+    with explain_os_errors(folder):
         for target in {match["target"] for name in os.listdir(folder) if (match := _OLD_NAME.fullmatch(name))}:
             with _swap_lock(folder):
                 _settle(folder / target)
@@ -163,7 +163,7 @@ def sweep(folder: Path) -> list[Path]:
 
 def folder_sha256(path: Path) -> str:
     """One hash for all files of a folder by name and content; for an artifact it equals `Manifest.sha256`."""
-    with speaking_of(path):
+    with explain_os_errors(path):
         names = {_relative(file, path): file for file in _files(path)}
     return _identity({name: file_sha256(file) for name, file in names.items()})
 
@@ -183,7 +183,7 @@ def _check_target(target: Path, replace: bool) -> None:
         return
     if target.is_symlink() or not target.is_dir():
         raise StoreError(f"{target} exists and is not a folder", "Name another folder")
-    with speaking_of(target):
+    with explain_os_errors(target):
         inside = {_relative(file, target) for file in target.rglob("*") if not file.is_dir()}
     if not inside:
         return
@@ -243,7 +243,7 @@ def _recover(target: Path) -> None:
     means that the process is dead.
     """
     if not os.path.lexists(target) and _olds(target):
-        with speaking_of(target), _swap_lock(target.parent):
+        with explain_os_errors(target), _swap_lock(target.parent):
             _settle(target)
 
 

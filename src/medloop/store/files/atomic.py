@@ -18,14 +18,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from medloop.errors import NoSpaceError, from_os, speaking_of
+from medloop.errors import NoSpaceError, explain_os_error, explain_os_errors
 
 TEMP_MARK = ".tmp-"  # `.train.jsonl.tmp-1f2e…`: half a file or folder, never to be read
 
 
 def file_sha256(path: Path) -> str:
     """`sha256:<hex>` of a file's bytes."""
-    with speaking_of(path), path.open("rb") as file:
+    with explain_os_errors(path), path.open("rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -55,14 +55,14 @@ def atomic_write(path: Path, content: str | bytes, *, mode: int | None = None) -
 @contextmanager
 def atomic_open(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file to write into; it takes the place of `path` when the block ends well, and vanishes otherwise."""
-    with speaking_of(path):
+    with explain_os_errors(path, writing=True):
         make_folder(path.parent)
         wanted = _mode_of(path) if mode is None else mode
         temp, fd = claim_temp(path, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, wanted))
     file = os.fdopen(fd, "wb")
     try:
         yield file
-        with speaking_of(path):
+        with explain_os_errors(path, writing=True):
             file.flush()
             os.fsync(fd)
             os.replace(temp, path)
@@ -121,4 +121,4 @@ def raise_if_full(error: BaseException, path: Path) -> None:
     """Name the full disk, also where a library hides the error number in a text (safetensors does)."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if full or (isinstance(error, Exception) and not isinstance(error, NoSpaceError) and os.strerror(errno.ENOSPC) in str(error)):
-        raise from_os(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), os.fspath(path)) from error
+        raise explain_os_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), os.fspath(path)) from error

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar, overload
 from pydantic import ValidationError
 
 from medloop.contracts import Contract, canonical_json
-from medloop.errors import InputError, speaking_of
+from medloop.errors import InputError, explain_os_errors
 from medloop.store.files.atomic import atomic_open, fsync_folder, make_folder
 from medloop.store.files.lock import locked_file
 
@@ -33,7 +33,7 @@ APPEND_WAIT_S = 30.0  # an append holds the file for milliseconds
 def append(path: Path, rows: Row | Iterable[Row]) -> int:
     """Add rows at the end, durably; returns how many. On a failure the file keeps its old length."""
     lines = [_line(row) for row in ([rows] if isinstance(rows, Mapping | Contract) else rows)]
-    with speaking_of(path):
+    with explain_os_errors(path, writing=True):
         make_folder(path.parent)
         while not _appended(path, lines):
             pass
@@ -111,7 +111,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
 
     A line without its newline ends the file, even if another process has written on by the time the next one is read.
     """
-    with speaking_of(path), path.open("rb") as file:
+    with explain_os_errors(path), path.open("rb") as file:
         before: tuple[int, bytes] | None = None
         for number, raw in enumerate(file, 1):
             if not raw.strip():

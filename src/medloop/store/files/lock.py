@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from medloop.errors import BusyError, from_os, speaking_of
+from medloop.errors import BusyError, explain_os_error, explain_os_errors
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def locked_file(
     With a `mode` the path is a file to read and write, created with that mode if it is missing; without one it must exist and is
     opened for reading. A `shared` lock only keeps out those who want the lock for themselves. `what` names it in messages.
     """
-    with speaking_of(path):
+    with explain_os_errors(path, writing=mode is not None):
         fd = os.open(path, (os.O_RDONLY if mode is None else os.O_RDWR | os.O_CREAT) | os.O_CLOEXEC, mode or 0)
     try:
         _acquire(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait_s, what or str(path))
@@ -49,7 +49,7 @@ def _acquire(fd: int, kind: int, wait_s: float, what: str) -> None:
             return fcntl.flock(fd, kind | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise from_os(error, what) from error
+                raise explain_os_error(error, what) from error
         if time.monotonic() >= deadline:
             raise BusyError(f"{what} is in use by another process (waited {wait_s:g} s)", "Try again when it has finished")
         time.sleep(pause)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from medloop.errors import InputError, speaking_of
+from medloop.errors import InputError, explain_os_errors
 
 BOM = "\ufeff"
 MOST_BYTES = 64 * 2**20  # a form is small; what is larger was not meant
@@ -67,7 +67,7 @@ class Table:
 
 def read_csv(path: Path) -> Table:
     """A table that a spreadsheet saved; rows without any text are passed over, a row with too many cells is an error."""
-    with speaking_of(path):
+    with explain_os_errors(path):
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path} is larger than {MOST_BYTES // 2**20} MiB", "Give the form itself")
         text = _decode(path, path.read_bytes())

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from medloop.errors import speaking_of
+from medloop.errors import explain_os_errors
 from medloop.store.files.artifacts import MANIFEST, new_artifact, verify_artifact
 from medloop.store.files.atomic import atomic_write, fsync_folder
 from medloop.store.files.lock import locked_file
@@ -140,7 +140,7 @@ def reseal(folder: Path, changed: Mapping[str, bytes | None]) -> tuple[str, str]
 
 def remove(path: Path) -> None:
     """A file or folder, for good."""
-    with speaking_of(path):
+    with explain_os_errors(path, writing=True):
         if path.is_dir():
             shutil.rmtree(path)
         else:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import TrainingCard, utc_now
-from medloop.errors import ConfigError, IntegrityError, speaking_of
+from medloop.errors import ConfigError, IntegrityError, explain_os_errors
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import sweep, verify_artifact
 from medloop.store.files.atomic import atomic_write
@@ -95,7 +95,7 @@ class TrainingRun:
     @contextmanager
     def only_process(self) -> Iterator[None]:
         """Two runs of one name must not write into one folder. The lock goes with the process, however it ends."""
-        with speaking_of(self.folder):
+        with explain_os_errors(self.folder, writing=True):
             self.folder.mkdir(parents=True, exist_ok=True)
             self.target.parent.mkdir(parents=True, exist_ok=True)
         with locked_file(self.folder, wait_s=0):
