@@ -63,7 +63,7 @@ def test_a_key_is_made_listed_by_id_and_revoked(run, settings):
         assert users.find_key(store, text[0]).scopes == {"jobs", "metrics"}
     listed = run("api", "keys", "list").output
     assert text[1] in listed and text[0] not in listed and "jobs, metrics" in listed
-    assert run("api", "keys", "revoke", text[1]).exit_code == 0 and "withdrawn" in run("api", "keys", "list").output
+    assert run("api", "keys", "revoke", text[1]).exit_code == 0 and "revoked" in run("api", "keys", "list").output
     with open_store(settings) as store:
         assert users.find_key(store, text[0]) is None
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from medloop.cli import app
 from medloop.contracts import Consent, Feedback
 from medloop.errors import InputError
-from medloop.privacy.consent import PURPOSES, Register, record, standing, subject_of
+from medloop.privacy.consent import Register, record, standing, subject_of
 from medloop.store import audit
 from medloop.store.db import Store, open_store
 from medloop.store.records import consents, crud, quarantine
@@ -162,9 +162,3 @@ def in_terminal(words: list[str]) -> str:
     finally:
         os.close(main)
         os.close(side)
-
-
-def test_purposes_are_those_of_the_contract() -> None:
-    from medloop.cli.consent import Purpose
-
-    assert [one.value for one in Purpose] == list(PURPOSES)

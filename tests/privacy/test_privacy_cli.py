@@ -38,7 +38,7 @@ def test_rows_come_out_clean_and_doubtful_ones_go_aside(file: Path) -> None:
     aside = file.with_name("rows.jsonl.quarantine.jsonl")
     assert json.loads(aside.read_text(encoding="utf-8"))["row"] == ROWS[1]
     assert stat.S_IMODE(aside.stat().st_mode) == 0o600
-    assert "3 rows, 1 with identifiers, 1 in doubt" in said and "PHONE" in said
+    assert "3 rows, 1 with identifiers, 1 doubtful" in said and "PHONE" in said
 
 
 def test_only_the_named_field_is_touched(file: Path) -> None:
@@ -51,7 +51,7 @@ def test_only_the_named_field_is_touched(file: Path) -> None:
 def test_no_file_is_overwritten(file: Path, name: str) -> None:
     there = file.with_name(name)
     there.write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         run("scrub", str(file), "--output", str(file.with_name("clean.jsonl")))
     assert there.read_text(encoding="utf-8") == "mine"
 
@@ -59,7 +59,7 @@ def test_no_file_is_overwritten(file: Path, name: str) -> None:
 def test_check_counts_without_a_word_of_the_text(file: Path) -> None:
     before = sorted(file.parent.iterdir())
     out, _ = run("check", str(file))
-    assert "3 rows, 1 with identifiers, 1 in doubt." in out and "NAME" in out
+    assert "3 rows, 1 with identifiers, 1 doubtful." in out and "NAME" in out
     assert not any(word in out for word in ("王芳", "138", "aspirin")) and sorted(file.parent.iterdir()) == before
 
 

@@ -101,7 +101,7 @@ def test_keys_rotate_with_reencryption(run, settings: Settings) -> None:
 def test_keys_rotate_to_a_key_of_the_user(run, settings: Settings, monkeypatch) -> None:
     fill(settings)
     key = base64.b64encode(os.urandom(32)).decode()
-    assert "no such variable" in run("keys", "rotate", "--new-key-env", "NEW_KEY").err
+    assert "the variable NEW_KEY is not set" in run("keys", "rotate", "--new-key-env", "NEW_KEY").err
     monkeypatch.setenv("NEW_KEY", key)
     done = run("keys", "rotate", "--what", "master", "--new-key-env", "NEW_KEY")
     assert (

@@ -1,4 +1,4 @@
-"""`medloop erase`: a person's records out of everything, with proof."""
+"""`medloop erase`: remove a person's records and every copy of them, with proof."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ def register(app: typer.Typer) -> None:
 
 
 def erase(
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept for good, so name nobody here.")],
-    subject: Annotated[str | None, typer.Option(metavar="ID", help="Whom: the id your own system uses, or sub_….")] = None,
-    record: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Or which records, by their id; may be repeated.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is stored for good, so do not name the person.")],
+    subject: Annotated[str | None, typer.Option(metavar="ID", help="The person: the id in your own system, or sub_…")] = None,
+    record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Or single records, by id; may be repeated.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     keep_jobs: Annotated[
-        bool, typer.Option("--keep-jobs", help="Leave training jobs alone that learn from what goes; they are only named.")
+        bool, typer.Option("--keep-jobs", help="Do not cancel training jobs that use the erased data; only list them.")
     ] = False,
 ) -> None:
     """Remove a person's records, or single ones, and every copy of their text: rows, datasets, reports, caches. Cannot be undone.
 
-    Leaves a tombstone per record and a proof under reports/erasure. Models that learnt from them are flagged, training jobs on
-    changed data are cancelled (at a terminal you are asked first). Killed at any moment, the same command finishes it. The id of
-    a trace takes everything that was said about that exchange.
+    Each record leaves a tombstone, and reports/erasure holds the proof. Models that were trained on the records are flagged;
+    training jobs that use them are cancelled (on a terminal you are asked first). If the command is interrupted, run it again
+    to finish. The id of a trace also removes all feedback on that trace.
 
     Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
     """
@@ -45,46 +43,45 @@ def erase(
         if dry_run:
             _print_preview(preview(store, request, actor=actor(), jobs=jobs))
             return
-        if not keep_jobs and jobs.any() and _somebody_is_there():
+        if not keep_jobs and jobs.any() and _on_a_terminal():
             _ask(preview(store, request, actor=actor(), jobs=jobs).jobs)
         proof = erase_records(store, request, actor=actor(), jobs=jobs)
         path = proof_path(store, proof.erasure_id)
     _print_proof(proof)
-    ui.say(f"Proof: {ui.shown(path)}, and as a page for people {path.with_suffix('.md').name}")
+    ui.say(f"Proof: {ui.shown(path)}; readable version: {path.with_suffix('.md').name}")
     if proof.alive and not proof.left:
         raise ResultError(
-            f"Training jobs on erased data have not ended ({', '.join(proof.alive)}), so the erasure is not finished",
+            f"Training jobs on erased data are still running ({', '.join(proof.alive)}), so the erasure is not finished",
             "Run the same command again when they have ended",
         )
     if not proof.complete:
         raise ResultError(
             f"{len(proof.left)} files still hold erased text (named above), so the erasure is not finished",
-            "Remove them or mend what is wrong with them, then run the same command again",
+            "Remove or repair them, then run the same command again",
         )
 
 
-def _somebody_is_there() -> bool:
-
+def _on_a_terminal() -> bool:
     return sys.stdin.isatty()
 
 
 def _ask(jobs: list[str]) -> None:
-    if jobs and not typer.confirm(f"Training jobs learn from what goes ({', '.join(jobs)}). Cancel them?"):
-        ui.say("Nothing was changed. To erase and leave them alone: --keep-jobs")
+    if jobs and not typer.confirm(f"Training jobs use this data ({', '.join(jobs)}). Cancel them?"):
+        ui.say("Nothing was changed. To erase without cancelling them, use --keep-jobs.")
         raise typer.Exit(1)
 
 
-def _print_preview(found: Preview) -> None:
-    ui.say("Would go (nothing was changed):")
-    for table, rows in found.rows.items():
+def _print_preview(plan: Preview) -> None:
+    ui.say("Would be removed (nothing was changed):")
+    for table, rows in plan.rows.items():
         ui.say(f"{rows:>9,}  {table}")
-    ui.say(f"{len(found.files):>9,}  files that hold their text or come from them")
-    for name in found.files:
+    ui.say(f"{len(plan.files):>9,}  files that contain their text or were made from them")
+    for name in plan.files:
         ui.say(f"           {name}")
-    ui.say(f"{found.datasets:>9,}  versions of datasets and their files with them, whose models would be flagged")
-    for job in found.jobs:
-        ui.say(f"           {job}: learns from them and would be cancelled")
-    _print_rest(found.shared, found.unsearched)
+    ui.say(f"{plan.datasets:>9,}  dataset versions and files that contain them; models trained on these would be flagged")
+    for job in plan.jobs:
+        ui.say(f"           {job}: uses them and would be cancelled")
+    _print_rest(plan.shared, plan.unsearched)
 
 
 def _print_proof(proof: Proof) -> None:
@@ -95,24 +92,24 @@ def _print_proof(proof: Proof) -> None:
         hashes = f"{file['before'][7:19]} -> {file.get('after', 'gone')[-64:][:12]}"
         ui.say(f"{file['rows']:>9,}  rows or places in {file['path']}, {file['action']} ({hashes})")
     for model in proof.flagged:
-        ui.say(f"flagged    {model['path']}: learnt from erased data ({model['sha256'][7:19]})")
+        ui.say(f"flagged    {model['path']}: trained on erased data ({model['sha256'][7:19]})")
     for job in proof.cancelled:
-        ui.say(f"cancelled  {job['job']}: learnt from erased data; submit it again to learn from what is left")
+        ui.say(f"cancelled  {job['job']}: used erased data; submit it again to train on what is left")
     done = {f"jobs/{job['job']}" for job in proof.cancelled}
     for name in proof.jobs:
         if name not in done:
-            ui.say(f"flagged    {name}: learns from erased data; cancel it, or start it again on the new data")
+            ui.say(f"flagged    {name}: uses erased data; cancel it, or start it again on the new data")
     for path in proof.elsewhere:
-        ui.say(f"elsewhere  {path}: was made of these records and lies outside the workspace; see to it yourself")
+        ui.say(f"elsewhere  {path}: was made from these records and is outside the workspace; remove it yourself")
     for name in proof.left:
         ui.say(f"LEFT       {name}")
-    seen = proof.verified
-    ui.say(f"Looked through {seen['files']:,} files ({seen['bytes']:,} bytes): {seen['hits']:,} hits. Store: {proof.store}.")
+    check = proof.verified
+    ui.say(f"Searched {check['files']:,} files ({check['bytes']:,} bytes): {check['hits']:,} hits. Store: {proof.store}.")
     _print_rest(proof.shared, list(proof.unsearched))
 
 
 def _print_rest(shared: int, unsearched: list[str]) -> None:
     if shared:
-        ui.say(f"{shared:,} other records hold some of the same text; they are somebody else's or were not asked for, and stay.")
+        ui.say(f"{shared:,} other records contain some of the same text; they were not part of the request and stay.")
     for name in unsearched:
         ui.say(f"not searched: {name}")

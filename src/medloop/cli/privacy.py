@@ -1,4 +1,4 @@
-"""`medloop privacy`: take identifiers out of a file, or say what a file holds without showing it."""
+"""`medloop privacy`: remove personal identifiers from a file, or count them without showing any text."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import typer
 from medloop.cli import ui
 from medloop.contracts import canonical_json
 from medloop.errors import InputError, explain_os_errors
-from medloop.privacy.phi.scrub_file import Row, Tally, scrub_row, without_text
+from medloop.privacy.phi.scrub_file import Tally, scrub_row, without_text
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.jsonl import numbered, write
 
-privacy_app = typer.Typer(no_args_is_help=True, help="Identifiers of patients and staff: take them out, count them.")
+privacy_app = typer.Typer(no_args_is_help=True, help="Find and remove identifiers of patients and staff.")
 
-_FIELD = typer.Option("--field", help="Field of each row to scrub; may be repeated (default: every text of the row).")
+_FIELD = typer.Option("--field", help="Field of each row to scrub; may be repeated (default: every text in the row).")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,31 +30,32 @@ def register(app: typer.Typer) -> None:
 def scrub(
     source: Annotated[str, typer.Argument(metavar="[FILE|-]", help="JSON lines (.jsonl) or plain text; - reads stdin.")] = "-",
     field: Annotated[list[str] | None, _FIELD] = None,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where cleaned rows go (default: stdout).")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="File for the scrubbed rows (default: stdout).")] = None,
     quarantine: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where doubtful rows go (default: FILE.quarantine.jsonl).")
+        Path | None, typer.Option(metavar="FILE", help="File for doubtful rows (default: FILE.quarantine.jsonl).")
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Show counts by kind and the reasons for doubt.")] = False,
 ) -> None:
-    """Replace identifiers by placeholders; rows in doubt go to a side file as they are, for a person to review.
+    """Replace identifiers with placeholders; doubtful rows go to a side file, unchanged, for a person to review.
 
-    No file is overwritten. The side file holds unscrubbed text and is readable by you alone.
+    No file is overwritten. The side file holds unscrubbed text, and only you can read it.
 
     Example:  medloop privacy scrub notes.jsonl --field text --output clean.jsonl --report
     """
     aside = quarantine or Path("quarantine.jsonl" if source == "-" else f"{source}.quarantine.jsonl")
     _must_be_new(*(path for path in (output, aside) if path))
     rows, as_text = _read(source)
-    tally, held = _tally(), list[Mapping[str, Any]]()
-    cleaned = _kept(rows, field or [], tally, held)
+    tally, held = Tally(), list[Mapping[str, Any]]()
+    cleaned = _scrub_rows(rows, field or [], tally, held)
     if output and not as_text:
         write(output, cleaned)
     elif output:
-        _write_text(output, cleaned)
+        for row in cleaned:
+            atomic_write(output, row["text"])
     else:
         _print(cleaned, as_text)
     if held:
-        _write_aside(aside, held)
+        atomic_write(aside, "".join(f"{canonical_json(row)}\n" for row in held), mode=0o600)
     _say(tally, report, aside if held else None)
 
 
@@ -63,26 +64,20 @@ def check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines (.jsonl) or plain text; - reads stdin.")],
     field: Annotated[list[str] | None, _FIELD] = None,
 ) -> None:
-    """Count identifiers and doubtful rows of a file. Changes nothing and prints no word of it.
+    """Count the identifiers and doubtful rows in a file. Changes nothing and prints none of its text.
 
     Example:  medloop privacy check clean.jsonl
     """
-    tally = _tally()
+    tally = Tally()
     for row in _read(file)[0]:
         tally.add(scrub_row(row, field or []))
     _say(tally, True, None, err=False)
 
 
-def _tally() -> Tally:
-
-    return Tally()
-
-
 def _must_be_new(*paths: Path) -> None:
-
     for path in paths:
         if path.exists():
-            raise InputError(f"{path} exists already", "Name another file, or move this one away; nothing is overwritten")
+            raise InputError(f"{path} already exists", "Name another file, or move this one away")
 
 
 def _read(source: str) -> tuple[Iterator[Mapping[str, Any]], bool]:
@@ -110,49 +105,32 @@ def _json_lines(text: str) -> list[Mapping[str, Any]] | None:
     return rows if rows and all(isinstance(row, dict) for row in rows) else None
 
 
-def _kept(
+def _scrub_rows(
     rows: Iterator[Mapping[str, Any]], fields: list[str], tally: Tally, held: list[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-
     for row in rows:
-        done = scrub_row(row, fields)
-        tally.add(done)
-        if done.quarantined:
-            held.append(_held(done))
+        scrubbed = scrub_row(row, fields)
+        tally.add(scrubbed)
+        if scrubbed.quarantined:
+            reasons = sorted({reason for _, reason in without_text(scrubbed) if reason})
+            held.append({"doubt": scrubbed.doubt, "reasons": reasons, "row": scrubbed.given})
         else:
-            yield done.cleaned
-
-
-def _held(done: Row) -> dict[str, Any]:
-
-    return {"doubt": done.doubt, "reasons": sorted({reason for _, reason in without_text(done) if reason}), "row": done.given}
+            yield scrubbed.cleaned
 
 
 def _print(cleaned: Iterator[dict[str, Any]], as_text: bool) -> None:
-
     for row in cleaned:
         typer.echo(row["text"] if as_text else json.dumps(row, ensure_ascii=False), nl=not as_text)
 
 
-def _write_text(output: Path, cleaned: Iterator[dict[str, Any]]) -> None:
-
-    for row in cleaned:
-        atomic_write(output, row["text"])
-
-
-def _write_aside(aside: Path, held: list[Mapping[str, Any]]) -> None:
-
-    atomic_write(aside, "".join(f"{canonical_json(row)}\n" for row in held), mode=0o600)
-
-
 def _say(tally: Tally, report: bool, aside: Path | None, *, err: bool = True) -> None:
-    """Counts only; on stderr beside cleaned text."""
-    lines = [f"{tally.rows:,} rows, {tally.changed:,} with identifiers, {tally.quarantined:,} in doubt."]
+    """Counts only; on stderr when the scrubbed text goes to stdout."""
+    lines = [f"{tally.rows:,} rows, {tally.changed:,} with identifiers, {tally.quarantined:,} doubtful."]
     if aside:
-        lines.append(f"Rows in doubt, unscrubbed: {ui.shown(aside)}")
+        lines.append(f"Doubtful rows, unscrubbed: {ui.shown(aside)}")
     if report:
         lines += [f"  {kind:<10}{count:>8,}" for kind, count in sorted(tally.kinds.items())]
-        lines += [f"  in doubt {count:,} times: {reason}" for reason, count in tally.reasons.most_common()]
+        lines += [f"  doubtful {count:,} times: {reason}" for reason, count in tally.reasons.most_common()]
         ranked = sorted(tally.doubts)
         if ranked:
             middle, high = ranked[len(ranked) // 2], ranked[min(len(ranked) - 1, int(0.95 * len(ranked)))]

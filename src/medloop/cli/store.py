@@ -1,4 +1,4 @@
-"""`medloop db`, `medloop keys` and `medloop audit`."""
+"""`medloop db`, `medloop keys` and `medloop audit`: the database, its encryption keys and its audit log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from medloop.cli import ui
 from medloop.errors import ConfigError, IntegrityError
 from medloop.store import audit
 from medloop.store.audit_trail import actor
+from medloop.store.check import check as check_store
 from medloop.store.crypto import MasterKey, decode_key
-from medloop.store.db import Store, ensure_master_key, open_store
-from medloop.store.db import upgrade as run
-from medloop.store.rotate import list_keys, reencrypt, rotate, rows_to_reencrypt
+from medloop.store.db import ensure_master_key, open_store
+from medloop.store.db import upgrade as upgrade_schema
+from medloop.store.rotate import list_keys, rotate, rows_to_reencrypt
+from medloop.store.rotate import reencrypt as reencrypt_rows
 
-db_app = typer.Typer(no_args_is_help=True, help="The store: bring its schema up to date, check it.")
-keys_app = typer.Typer(no_args_is_help=True, help="Encryption keys: what there is, and new ones. Never prints a key.")
-audit_app = typer.Typer(no_args_is_help=True, help="The audit log: who did what, and proof that nobody changed it.")
+db_app = typer.Typer(no_args_is_help=True, help="Upgrade and check the database.")
+keys_app = typer.Typer(no_args_is_help=True, help="List and rotate the encryption keys. Never prints a key.")
+audit_app = typer.Typer(no_args_is_help=True, help="Show and verify the audit log.")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,13 +32,13 @@ def register(app: typer.Typer) -> None:
 
 @db_app.command("upgrade")
 def upgrade() -> None:
-    """Make the store, or bring its schema to the version this medloop needs. Safe to repeat; whole or not at all.
+    """Create the database, or upgrade its schema to the version that this medloop needs. Safe to repeat.
 
     Example:  medloop db upgrade
     """
     settings = ui.settings()
     ensure_master_key(settings)
-    before, after = run(settings)
+    before, after = upgrade_schema(settings)
     if before == after:
         ui.say(f"The store is up to date (schema {after}).")
     else:
@@ -45,14 +47,12 @@ def upgrade() -> None:
 
 @db_app.command("check")
 def check() -> None:
-    """Read everything back: the database file, and every encrypted text with its seal. Exit code 6 if something is damaged.
+    """Check the database file and decrypt every stored text. Exit code 6 if anything is damaged.
 
     Example:  medloop db check
     """
-    from medloop.store.check import check as run
-
     with open_store(ui.settings()) as store:
-        report = run(store)
+        report = check_store(store)
         name = store.name
     ui.say(f"{name}, schema {report.schema}")
     for table, rows in sorted(report.rows.items()):
@@ -66,7 +66,7 @@ def check() -> None:
 
 @keys_app.command("show")
 def show_keys() -> None:
-    """List the keys by id, with the number of rows each one opens.
+    """List the keys by id, with the number of rows that each one decrypts.
 
     Example:  medloop keys show
     """
@@ -74,41 +74,45 @@ def show_keys() -> None:
         master, keys = list_keys(store)
     ui.say(f"Master key {master.id}, from {master.origin}")
     rows = [(k.key_id, k.purpose, f"{k.created:%Y-%m-%d %H:%M:%S}Z", f"{k.rows:,}", "yes" if k.in_use else "") for k in keys]
-    ui.table(("key", "for", "made", "rows", "new rows"), rows)
+    ui.table(("key", "for", "created", "rows", "new rows"), rows)
 
 
 @keys_app.command("rotate")
 def rotate_keys(
-    what: Annotated[Literal["both", "data", "master"], typer.Option(help="Which keys to make anew.")] = "both",
+    what: Annotated[Literal["both", "data", "master"], typer.Option(help="Keys to replace.")] = "both",
     reencrypt: Annotated[
-        bool, typer.Option("--reencrypt", help="Also bring old rows to the new data key, then destroy the old one.")
+        bool, typer.Option("--reencrypt", help="Also re-encrypt old rows with the new data key, then destroy the old key.")
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Make no new key; go on with a --reencrypt that was stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Make no new key; continue an interrupted --reencrypt.")] = False,
     new_key_env: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Environment variable with the new master key, when you keep that key yourself."),
+        typer.Option(metavar="NAME", help="Environment variable with the new master key, if you manage that key yourself."),
     ] = None,
 ) -> None:
-    """Make new keys. Old rows stay readable at every moment; a stopped run loses nothing.
+    """Make new encryption keys. Old rows stay readable all the time; an interrupted run loses nothing.
 
-    The key file is replaced by medloop. A master key from MEDLOOP_DATABASE__ENCRYPTION_KEY is yours: put a new one (base64 of 32
-    bytes) in another variable, name it with --new-key-env, and set MEDLOOP_DATABASE__ENCRYPTION_KEY to it afterwards.
+    medloop replaces the key file itself. If you keep the master key in MEDLOOP_DATABASE__ENCRYPTION_KEY, put a new one (base64
+    of 32 bytes) in another variable, name that with --new-key-env, and afterwards set MEDLOOP_DATABASE__ENCRYPTION_KEY to it.
 
     Example:  medloop keys rotate --reencrypt
     """
     if new_key_env and (what == "data" or resume):
-        raise ConfigError("--new-key-env gives a new master key, but none is asked for", "Use it with --what master or both")
+        raise ConfigError("--new-key-env is only for a new master key", "Use it with --what master or both")
     with open_store(ui.settings()) as store:
         if not resume:
             new_master = _master_from(new_key_env) if new_key_env else None
-            done = rotate(store, data=what != "master", master=what != "data", new_master=new_master, actor=actor())
-            ui.say(f"Master key {done.master_id}" + (f", new rows use data key {done.data_key}" if done.data_key else ""))
+            rotation = rotate(store, data=what != "master", master=what != "data", new_master=new_master, actor=actor())
+            ui.say(
+                f"Master key {rotation.master_id}" + (f", new rows use data key {rotation.data_key}" if rotation.data_key else "")
+            )
             if new_key_env:
                 ui.say(
                     f"Now set MEDLOOP_DATABASE__ENCRYPTION_KEY to the value of {new_key_env}, here and for every running service."
                 )
         if reencrypt or resume:
-            ui.say(f"{_reencrypt(store):,} rows re-encrypted.")
+            with ui.progress("Re-encrypting", rows_to_reencrypt(store)) as bar:
+                rows = reencrypt_rows(store, actor=actor(), progress=bar)
+            ui.say(f"{rows:,} rows re-encrypted.")
 
 
 @audit_app.command("verify")
@@ -116,11 +120,11 @@ def verify_audit(
     new_head: Annotated[
         bool,
         typer.Option(
-            "--new-head", help="Accept the log as it is: first use of a shared database here, or one restored on purpose."
+            "--new-head", help="Accept the log as it is: for a database that is new to this workspace or was restored on purpose."
         ),
     ] = False,
 ) -> None:
-    """Check the chain of the audit log and its head. Exit code 6 if a row was changed, removed, moved or cut off.
+    """Verify the hash chain of the audit log. Exit code 6 if a row was changed, removed or moved.
 
     Example:  medloop audit verify
     """
@@ -141,7 +145,7 @@ def verify_audit(
 
 @audit_app.command("show")
 def show_audit(
-    last: Annotated[int, typer.Option(min=1, help="How many of the newest rows.")] = 20,
+    last: Annotated[int, typer.Option(min=1, help="Number of newest rows to show.")] = 20,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object per line instead of a table.")] = False,
 ) -> None:
     """Print the newest rows of the audit log, oldest first.
@@ -162,13 +166,7 @@ def show_audit(
 
 
 def _master_from(variable: str) -> MasterKey:
-
     text = os.environ.get(variable)
     if not text:
-        raise ConfigError(f"--new-key-env {variable}: there is no such variable, or it is empty", "Export it first")
+        raise ConfigError(f"--new-key-env: the variable {variable} is not set", "Export it first")
     return MasterKey(decode_key(text, variable), f"environment {variable}")
-
-
-def _reencrypt(store: Store) -> int:
-    with ui.progress("Re-encrypting", rows_to_reencrypt(store)) as bar:
-        return reencrypt(store, actor=actor(), progress=bar)

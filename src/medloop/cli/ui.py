@@ -131,13 +131,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, title
         box=None, pad_edge=False, show_header=any(columns), title=title or None, title_justify="left",
     )  # fmt: skip
     for row in rows:
-        drawn.add_row(*(cell if isinstance(cell, Text) else Text(_printable(cell)) for cell in row))
+        drawn.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
     out = console()
     width = Measurement.get(out, out.options.update(max_width=10_000), drawn)
     out.width = max(out.width, width.minimum if out.is_terminal else width.maximum)
     out.print(drawn)
 
 
-def _printable(text: str) -> str:
-    """Ids come from clients: what could steer a terminal is shown as a box."""
-    return "".join(char if char.isprintable() else "\N{WHITE SQUARE}" for char in text)
+def printable(text: str, keep: str = "") -> str:
+    """Ids and texts come from clients: a character that could control the terminal is shown as a box."""
+    return "".join(char if char.isprintable() or char in keep else "\N{WHITE SQUARE}" for char in text)

@@ -1,4 +1,4 @@
-"""`medloop users` and `medloop api keys`: who may come in through the HTTP door, and the keys of their programs."""
+"""`medloop users` and `medloop api keys`: who may use the API and the web pages, and the API keys of their programs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from medloop.store.db import open_store
 from medloop.store.records import users
 from medloop.store.records.users import ApiKey
 
-users_app = typer.Typer(no_args_is_help=True, help="The people who use the API and the web pages.")
-keys_app = typer.Typer(no_args_is_help=True, help="Keys for programs that call the API.")
+users_app = typer.Typer(no_args_is_help=True, help="Add, disable and manage users of the API and the web pages.")
+keys_app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys for programs.")
 
-Name = Annotated[str, typer.Argument(help="The user's name.")]
+Name = Annotated[str, typer.Argument(help="Name of the user.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -27,12 +27,12 @@ def register(app: typer.Typer) -> None:
 
 @users_app.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="Up to 64 letters, digits, and . @ - _ inside.")],
-    role: Annotated[str, typer.Option(help="clinician, annotator, engineer, auditor or admin.")],
-    ask: Annotated[bool, typer.Option("--ask", help="Ask for the password instead of making one.")] = False,
-    no_password: Annotated[bool, typer.Option("--no-password", help="For programs: keys only, no login.")] = False,
+    name: Annotated[str, typer.Argument(help="Up to 64 letters, digits and . @ - _")],
+    role: Annotated[str, typer.Option(help="Role: clinician, annotator, engineer, auditor or admin.")],
+    ask: Annotated[bool, typer.Option("--ask", help="Ask for the password instead of generating one.")] = False,
+    no_password: Annotated[bool, typer.Option("--no-password", help="For programs: API keys only, no login.")] = False,
 ) -> None:
-    """Add a user. Their password is made for them and shown once.
+    """Add a user. The password is generated and shown once.
 
     Example:  medloop users add dr.li --role clinician
     """
@@ -63,8 +63,8 @@ def list_() -> None:
 
 
 @users_app.command("disable")
-def disable(name: Name, undo: Annotated[bool, typer.Option("--undo", help="Let them in again.")] = False) -> None:
-    """Keep a user out: no login, no key. Their records stay.
+def disable(name: Name, undo: Annotated[bool, typer.Option("--undo", help="Enable the user again.")] = False) -> None:
+    """Disable a user: no login, no API key works. Their records stay.
 
     Example:  medloop users disable dr.li
     """
@@ -75,7 +75,7 @@ def disable(name: Name, undo: Annotated[bool, typer.Option("--undo", help="Let t
 
 @users_app.command("role")
 def role(name: Name, role: Annotated[str, typer.Argument(help="The new role.")]) -> None:
-    """Give a user another role. Their sessions end, their keys go on with the new role.
+    """Change the role of a user. Their sessions end; their API keys continue with the new role.
 
     Example:  medloop users role dr.li auditor
     """
@@ -86,9 +86,9 @@ def role(name: Name, role: Annotated[str, typer.Argument(help="The new role.")])
 
 @users_app.command("password")
 def password(
-    name: Name, ask: Annotated[bool, typer.Option("--ask", help="Ask for the password instead of making one.")] = False
+    name: Name, ask: Annotated[bool, typer.Option("--ask", help="Ask for the password instead of generating one.")] = False
 ) -> None:
-    """Give a user a new password, shown once; all their sessions end.
+    """Set a new password, which is shown once. All sessions of the user end.
 
     Example:  medloop users password dr.li
     """
@@ -102,11 +102,11 @@ def password(
 
 @keys_app.command("new")
 def new(
-    name: Annotated[str, typer.Argument(help="The user whose key it is; it can do no more than their role.")],
-    scope: Annotated[list[str] | None, typer.Option(help="What it is for; may be repeated. Without it: everything.")] = None,
-    days: Annotated[int, typer.Option(min=0, max=3650, help="It ends after so many days; 0: never.")] = 365,
+    name: Annotated[str, typer.Argument(help="User who owns the key; the key can do no more than their role.")],
+    scope: Annotated[list[str] | None, typer.Option(help="What the key may do; may be repeated (default: all).")] = None,
+    days: Annotated[int, typer.Option(min=0, max=3650, help="Days until the key expires; 0: never.")] = 365,
 ) -> None:
-    """Make a key and show it, once; only its hash is kept.
+    """Create an API key and show it once; only its hash is stored.
 
     Example:  medloop api keys new triage-agent --scope feedback:write --days 90
     """
@@ -114,56 +114,54 @@ def new(
     with open_store(ui.settings()) as store:
         text = users.new_key(store, users.get_user(store, name), scopes=scope or (), expires=expires, actor=actor())
     ui.say(f"Key: {text}")
-    ends = f" It ends on {expires:%Y-%m-%d}." if expires else ""
-    ui.say(f"It is shown this once.{ends} Send it as 'Authorization: Bearer KEY'.")
+    ends = f" It expires on {expires:%Y-%m-%d}." if expires else ""
+    ui.say(f"It is shown only once.{ends} Send it as 'Authorization: Bearer KEY'.")
 
 
 @keys_app.command("list")
 def list_keys() -> None:
-    """List all keys by their ids; the keys themselves are not kept.
+    """List all API keys by id; the keys themselves are not stored.
 
     Example:  medloop api keys list
     """
     with open_store(ui.settings()) as store:
         keys = users.list_keys(store)
     if not keys:
-        ui.say("No keys yet. Make one: medloop api keys new NAME")
+        ui.say("No keys yet. Create one: medloop api keys new NAME")
         return
     rows = []
     for key in keys:
         scopes = "all" if set(key.scopes) == set(users.SCOPES) else ", ".join(key.scopes)
         used = "never" if key.last_used is None else f"{key.last_used:%Y-%m-%d %H:%M}"
         rows.append((key.api_key_id, key.user, scopes, _day(key.created), _day(key.expires), used, _state(key)))
-    ui.table(("id", "user", "scopes", "made", "ends", "last used", "state"), rows)
+    ui.table(("id", "user", "scopes", "created", "expires", "last used", "state"), rows)
 
 
 @keys_app.command("revoke")
 def revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'medloop api keys list' shows it.")]) -> None:
-    """Withdraw a key for good; a running server refuses it within a second.
+    """Revoke a key for good; a running server refuses it within a second.
 
     Example:  medloop api keys revoke 3f2a9c41d07e
     """
     with open_store(ui.settings()) as store:
         users.revoke_key(store, key_id, actor=actor())
-    ui.say(f"Key {key_id} is withdrawn.")
+    ui.say(f"Key {key_id} is revoked.")
 
 
 def _password(ask: bool) -> str:
-
     return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True)) if ask else passwords.generated()
 
 
 def _show_password(text: str) -> None:
     ui.say(f"Password: {text}")
-    ui.say("It is shown this once; only its hash is kept.")
+    ui.say("It is shown only once; only its hash is stored.")
 
 
-def _day(at: datetime | None) -> str:
-    return "never" if at is None else f"{at:%Y-%m-%d}"
+def _day(date: datetime | None) -> str:
+    return "never" if date is None else f"{date:%Y-%m-%d}"
 
 
 def _state(key: ApiKey) -> str:
-
     if key.revoked is not None:
-        return "withdrawn"
-    return "expired" if key.expires is not None and key.expires <= utc_now() else "good"
+        return "revoked"
+    return "expired" if key.expires is not None and key.expires <= utc_now() else "active"

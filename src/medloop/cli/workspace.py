@@ -1,4 +1,4 @@
-"""`medloop init` and `medloop config`."""
+"""`medloop init` and `medloop config`: create a workspace, show its settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medloop.cli import ui
 from medloop.loop.workspace import init_workspace
 from medloop.settings import FIELDS, is_secret
 
-config_app = typer.Typer(no_args_is_help=True, help="Settings: what they are and where each value came from.")
+config_app = typer.Typer(no_args_is_help=True, help="Show the settings and where each value comes from.")
 
 
 def register(app: typer.Typer) -> None:
@@ -21,14 +21,14 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make (or complete).")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to create or complete.")],
 ) -> None:
-    """Lay out a workspace: folders, medloop.yaml, an encryption key, an empty store. Safe to repeat.
+    """Create a workspace: folders, medloop.yaml, an encryption key, an empty database. Safe to repeat.
 
     Example:  medloop init clinic && cd clinic
     """
-    made = init_workspace(folder, ui.given_flags())
-    ui.say(f"Workspace {ui.shown(folder.absolute())} is ready ({'new' if made else 'already there, nothing changed'}).")
+    is_new = init_workspace(folder, ui.given_flags())
+    ui.say(f"Workspace {ui.shown(folder.absolute())} is ready ({'new' if is_new else 'it existed, nothing changed'}).")
     ui.say(f"Next: cd {ui.shown(folder.absolute())} && medloop data import FILE --name NAME")
 
 
@@ -36,9 +36,9 @@ def init(
 def show(
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Print every setting, its value and where the value came from; secrets are masked.
+    """Print every setting with its value and where the value comes from; secrets are masked.
 
-    Example:  medloop config show, or medloop --set seed=7 config show
+    Example:  medloop config show
     """
     resolved = ui.resolved()
     rows = []

@@ -159,7 +159,7 @@ def test_after_erasure_no_byte_of_it_is_left_anywhere(tmp_path: Path) -> None:
     said = run(settings, "erase", "--subject", WHO, "--reason", "asked on 3 May")
     assert traces_of(home) == [] and ": complete" in said and ": 0 hits" in said
     for name in ("first", "second", "rm"):
-        assert f"/{name}: learnt from erased data" in said, said
+        assert f"/{name}: trained on erased data" in said, said
     run(settings, "data", "prepare", "--gold", "2", "--red", "2")
     run(settings, "audit", "verify")
     run(settings, "db", "check")

@@ -141,8 +141,8 @@ def test_who_sits_at_a_terminal_is_asked_first(settings: Settings, monkeypatch: 
     job_id = filed(settings, "DPO")
     words = ["--home", str(settings.home), "erase", "--subject", WHO, "--reason", "asked"]
     dry = CliRunner().invoke(app, [*words, "--dry-run"])
-    assert f"{job_id}: learns from them and would be cancelled" in dry.output
-    monkeypatch.setattr(command, "_somebody_is_there", lambda: True)
+    assert f"{job_id}: uses them and would be cancelled" in dry.output
+    monkeypatch.setattr(command, "_on_a_terminal", lambda: True)
     refused = CliRunner().invoke(app, words, input="n\n")
     assert refused.exit_code == 1 and "Nothing was changed" in refused.output and traces_of(settings.home)
     done = CliRunner().invoke(app, words, input="y\n")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, insert, or_, select, update
 
@@ -29,10 +29,9 @@ from medloop.store.tables import audit_log, natural_id, quarantine
 
 State = Literal["waiting", "released", "refused"]
 Decision = Literal["released", "refused"]
-REASONS: dict[Decision, tuple[str, ...]] = {
-    "released": ("nobody", "medical_term", "public_name"),
-    "refused": ("name", "contact", "place_or_date", "story", "other"),
-}
+ReleaseReason = Literal["nobody", "medical_term", "public_name"]
+RefusalReason = Literal["name", "contact", "place_or_date", "story", "other"]
+REASONS: dict[Decision, tuple[str, ...]] = {"released": get_args(ReleaseReason), "refused": get_args(RefusalReason)}
 KINDS = {
     "feedback": "rlhf_feedback", "preference": "rlhf_preferences", "correction": "rlhf_corrections", "trace": "traces",
 }  # fmt: skip
