@@ -45,7 +45,7 @@ def train_state(folder: Path, config: Any, method: str, count: int, prompt: int)
     plan = RLPlan(config, run, prompts, [], 0, FakeScorer(lambda sample: worth(sample.answer or "")), 0, True)
     run.folder.mkdir(parents=True, exist_ok=True)
     state = create_train_state(plan, settings, with_values=method == "ppo")
-    state.sampler.stops = state.sampler.stops[:0]
+    state.sampler.stop_ids = state.sampler.stop_ids[:0]
     return state
 
 

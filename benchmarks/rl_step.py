@@ -97,7 +97,7 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     plan = RLPlan(config, run, prompts, [], 0, scorer, 0, True)
     with run.only_process():
         state = create_train_state(plan, settings)
-        state.sampler.stops = state.sampler.stops[:0]  # every answer has its full length
+        state.sampler.stop_ids = state.sampler.stop_ids[:0]  # every answer has its full length
         marks: list[tuple[str, float]] = []
         state.on_progress = lambda progress: marks.append((progress.phase, time.perf_counter()))
         steps = []
@@ -111,7 +111,7 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             steps.append(_split(began, marks, time.process_time() - cpu))
             if step == 1 and args.device == "cuda":
                 torch.cuda.reset_peak_memory_stats()
-    return {"steps": steps[1:], "first_step": steps[0], "peak_gb": peak(args.device), "way": state.sampler.way}
+    return {"steps": steps[1:], "first_step": steps[0], "peak_gb": peak(args.device), "backend": state.sampler.backend}
 
 
 def _split(began: float, marks: list[tuple[str, float]], cpu: float) -> dict[str, float]:

@@ -95,15 +95,15 @@ def main() -> None:
     found: dict[str, Any] = {"arch": args.arch, "rows": args.rows, "group": args.group, "prompt": args.prompt, "new": new}
     found["device"] = torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
     found["generate"] = measure("generate", generate, tokens, device, args.repeats)
-    library = Sampler(model, stop_ids=[], pad_id=0, plain=True)
+    library = Sampler(model, stop_ids=[], pad_id=0, library=True)
     ours = Sampler(model, stop_ids=[], pad_id=0)
     for sampler in (library, ours):
-        name = sampler.way
+        name = sampler.backend
         found[name] = measure(
             name, lambda s=sampler: s(prompts, streams, max_new_tokens=new, batch_size=args.rows), tokens, device, args.repeats
         )
     by = "tokens_per_s" if device.type == "cuda" else "tokens_per_cpu_s"
-    found["times_generate"] = round(found[ours.way][by] / found["generate"][by], 2)
+    found["times_generate"] = round(found[ours.backend][by] / found["generate"][by], 2)
     one, two = (s(prompts[:4], streams[:4], max_new_tokens=16) for s in (library, ours))
     same = [(a, b) for x, y in zip(one, two, strict=True) for a, b in zip(x.logprobs[:1], y.logprobs[:1], strict=True)]
     found["first_token_drift"] = max(abs(a - b) for a, b in same)

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from medloop.contracts import Message, ModelRef
 from medloop.errors import ConfigError, ModelError, ResultError
-from medloop.models.generate import TorchGenerator, _choose, load_generator
+from medloop.models.generate import TorchGenerator, _next_tokens, load_generator
 from medloop.models.load import Loaded
 from medloop.models.template import encode_prompt
 from medloop.testing.models import tiny_model
@@ -91,7 +91,7 @@ def test_the_same_prompt_twice_is_sampled_twice(generate: TorchGenerator):
 def test_sampling_follows_the_softmax_at_its_temperature():
     logits = torch.tensor([[0.0, 1.0, 2.0, -torch.inf]])
     uniform = torch.linspace(0, 1, 20_001, dtype=torch.float64)[:-1]
-    drawn = _choose(logits.expand(20_000, 4), 0.7, uniform)
+    drawn = _next_tokens(logits.expand(20_000, 4), 0.7, uniform)
     share = torch.bincount(drawn, minlength=4) / 20_000
     torch.testing.assert_close(share, torch.softmax(logits[0] / 0.7, -1), rtol=0, atol=1e-3)
 
@@ -155,7 +155,7 @@ def test_more_tokens_than_the_model_holds_is_refused(generate: TorchGenerator):
 
 def test_output_that_is_not_finite_is_an_error():
     with pytest.raises(ModelError, match="not finite"):
-        _choose(torch.tensor([[0.0, torch.nan]]), 0.0, None)
+        _next_tokens(torch.tensor([[0.0, torch.nan]]), 0.0, None)
 
 
 def test_progress_reaches_the_total(generate: TorchGenerator):

@@ -3,8 +3,8 @@
     generate = load_generator(ModelRef(base="embedded:tiny", adapter="models/lora/sft"), settings)
     answers = generate([(Message(role="user", content="..."),)], max_new_tokens=200)
 
-Prompts are padded on the left with explicit positions, so that a prompt gives the same answer alone and in company.
-Greedy (`temperature=0`) or plain temperature sampling; nothing is cut off the distribution. Each prompt draws from its
+Prompts are padded on the left with explicit positions, so that a prompt gets the same answer alone and in a batch.
+Greedy (`temperature=0`) or plain temperature sampling; nothing is removed from the distribution. Each prompt draws from its
 own random stream, seeded by the run's seed, the prompt and how often it occurred before: neither order nor batch size
 changes an answer. (On a GPU, bfloat16 rounding may still decide a near-tie otherwise.)
 """
@@ -21,12 +21,13 @@ from transformers import DynamicCache
 from medloop.contracts import Completion, Message, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError, ModelError, ResultError
 from medloop.models.load import Loaded, load
+from medloop.models.rollout.decode import position_ids
 from medloop.models.rollout.sampler import stop_ids, uniforms
 from medloop.models.template import THINK, control_ids, fit_prompt, opens_thinking, render_prompt
 from medloop.settings import Settings
 
 Prompt = Sequence[Message]
-Progress = Callable[[int, int], None]  # prompts answered, prompts in all
+OnAnswers = Callable[[int, int], None]  # prompts answered, prompts in all
 
 
 def load_generator(ref: ModelRef, settings: Settings) -> TorchGenerator:
@@ -39,16 +40,16 @@ def load_generator(ref: ModelRef, settings: Settings) -> TorchGenerator:
 
 
 def prompt_id(messages: Prompt) -> str:
-    """The hash of what was said; the same prompt has the same id anywhere."""
+    """The hash of the messages; the same prompt has the same id anywhere."""
     return sha256_id(canonical_json([m.model_dump() for m in messages]))
 
 
 @dataclass(frozen=True)
-class _Row:
-    """One prompt on its way: ids in, the random numbers it will use (one per token), its place in the answer list."""
+class _EncodedPrompt:
+    """A prompt as token ids, its place in the list of answers, and the random numbers it will use, one per token."""
 
-    at: int
-    ids: list[int]
+    index: int
+    input_ids: list[int]
     uniforms: torch.Tensor | None
 
 
@@ -61,9 +62,9 @@ class TorchGenerator:
         self.adapter = loaded.adapter_sha256
         model, tokenizer = loaded.model, loaded.tokenizer
         self._vocabulary = len(tokenizer)
-        self._stops = set(stop_ids(model, tokenizer))
-        self._stop = torch.tensor(sorted(self._stops), device=loaded.device)
-        self._room = int(getattr(model.config.get_text_config(), "max_position_embeddings", 1 << 20))
+        self._stop_ids = stop_ids(model, tokenizer)
+        self._stop_tensor = torch.tensor(self._stop_ids, device=loaded.device)
+        self._max_length = int(getattr(model.config.get_text_config(), "max_position_embeddings", 1 << 20))
         self._hidden = control_ids(tokenizer)
 
     def __call__(
@@ -74,36 +75,37 @@ class TorchGenerator:
         temperature: float = 0.0,
         seed: int = 0,
         batch_size: int = 16,
-        progress: Progress | None = None,
+        progress: OnAnswers | None = None,
         streams: Sequence[str] | None = None,
     ) -> list[Completion]:
         """One completion per prompt, in order. A prompt too long for the model gets `finish_reason="error"`, never a guess.
 
-        `streams` names the random stream of each prompt, for callers that ask in several calls and have ids of their own.
+        `streams` names the random stream of each prompt, for callers that spread the prompts over several calls.
         """
-        if max_new_tokens >= self._room:
+        if max_new_tokens >= self._max_length:
             raise ConfigError(
-                f"max_new_tokens is {max_new_tokens}, but {self.name} holds {self._room} tokens in all", "Ask for fewer"
+                f"max_new_tokens is {max_new_tokens}, but {self.name} holds {self._max_length} tokens in all", "Ask for fewer"
             )
         keys = streams or _streams(prompts)
-        rows = self._rows(prompts, max_new_tokens, [f"{seed}:{key}" for key in keys] if temperature > 0 else None)
+        encoded = self._encode(prompts, max_new_tokens, [f"{seed}:{key}" for key in keys] if temperature > 0 else None)
         answers: dict[int, list[int]] = {}
-        for start in range(0, len(rows), batch_size):
-            batch = rows[start : start + batch_size]
-            answers.update(self._answer(batch, max_new_tokens, temperature))
+        for start in range(0, len(encoded), batch_size):
+            batch = encoded[start : start + batch_size]
+            answers.update(self._decode_or_halve(batch, max_new_tokens, temperature))
             if progress is not None:
-                progress(len(prompts) - len(rows) + start + len(batch), len(prompts))
-        return [self._completion(p, answers.get(at), temperature, seed) for at, p in enumerate(prompts)]
+                progress(len(prompts) - len(encoded) + start + len(batch), len(prompts))
+        return [self._completion(prompt, answers.get(index), temperature, seed) for index, prompt in enumerate(prompts)]
 
-    def _rows(self, prompts: Sequence[Prompt], max_new_tokens: int, streams: list[str] | None) -> list[_Row]:
+    def _encode(self, prompts: Sequence[Prompt], max_new_tokens: int, streams: list[str] | None) -> list[_EncodedPrompt]:
         """Prompts that fit, longest first: neighbours have like lengths, and a lack of memory shows at once."""
-        rows = []
-        for at, messages in enumerate(prompts):
-            if ids := fit_prompt(self.loaded.tokenizer, messages, self._room - max_new_tokens):
-                rows.append(_Row(at, ids, None if streams is None else uniforms(streams[at], max_new_tokens)))
-        return sorted(rows, key=lambda row: -len(row.ids))
+        encoded = []
+        for index, messages in enumerate(prompts):
+            if input_ids := fit_prompt(self.loaded.tokenizer, messages, self._max_length - max_new_tokens):
+                noise = None if streams is None else uniforms(streams[index], max_new_tokens)
+                encoded.append(_EncodedPrompt(index, input_ids, noise))
+        return sorted(encoded, key=lambda prompt: -len(prompt.input_ids))
 
-    def _answer(self, batch: list[_Row], max_new_tokens: int, temperature: float) -> dict[int, list[int]]:
+    def _decode_or_halve(self, batch: list[_EncodedPrompt], max_new_tokens: int, temperature: float) -> dict[int, list[int]]:
         """Decode one batch; when memory runs out, its halves."""
         try:
             return self._decode(batch, max_new_tokens, temperature)
@@ -112,45 +114,48 @@ class TorchGenerator:
         if len(batch) == 1:
             raise ResultError("There is not enough memory for a single prompt", "Ask for fewer tokens, or use a smaller model")
         half = len(batch) // 2
-        return self._answer(batch[:half], max_new_tokens, temperature) | self._answer(batch[half:], max_new_tokens, temperature)
+        first = self._decode_or_halve(batch[:half], max_new_tokens, temperature)
+        return first | self._decode_or_halve(batch[half:], max_new_tokens, temperature)
 
     @torch.inference_mode()
-    def _decode(self, batch: list[_Row], max_new_tokens: int, temperature: float) -> dict[int, list[int]]:
+    def _decode(self, batch: list[_EncodedPrompt], max_new_tokens: int, temperature: float) -> dict[int, list[int]]:
         device, pad = self.loaded.device, self.loaded.tokenizer.pad_token_id
-        width = max(len(row.ids) for row in batch)
-        ids = torch.tensor([[pad] * (width - len(row.ids)) + row.ids for row in batch], device=device)  # (B, T)
-        mask = torch.tensor([[0] * (width - len(row.ids)) + [1] * len(row.ids) for row in batch], device=device)
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        noise = None if temperature == 0 else torch.stack([row.uniforms for row in batch if row.uniforms is not None]).to(device)
-        out: dict[int, list[int]] = {row.at: [] for row in batch}
-        alive, cache = [row.at for row in batch], DynamicCache(config=self.loaded.model.config)
+        width = max(len(prompt.input_ids) for prompt in batch)
+        padding = [width - len(prompt.input_ids) for prompt in batch]
+        rows = zip(padding, batch, strict=True)
+        input_ids = torch.tensor([[pad] * left + prompt.input_ids for left, prompt in rows], device=device)  # (B, T)
+        attention_mask = torch.tensor([[0] * left + [1] * (width - left) for left in padding], device=device)
+        positions = position_ids(attention_mask)
+        noise = None if temperature == 0 else torch.stack([p.uniforms for p in batch if p.uniforms is not None]).to(device)
+        answers: dict[int, list[int]] = {prompt.index: [] for prompt in batch}
+        alive, cache = [prompt.index for prompt in batch], DynamicCache(config=self.loaded.model.config)
         for step in range(max_new_tokens):
-            result = self.loaded.model(
-                input_ids=ids,
-                attention_mask=mask,
+            output = self.loaded.model(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
                 position_ids=positions,
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
             )
-            logits = result.logits[:, -1, : self._vocabulary].float()  # (B, V): ids that the tokenizer cannot write are left out
-            chosen = _choose(logits, temperature, None if noise is None else noise[:, step])  # (B,)
-            for at, token in zip(alive, chosen.tolist(), strict=True):
-                out[at].append(token)
-            going = ~torch.isin(chosen, self._stop)
-            mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
+            logits = output.logits[:, -1, : self._vocabulary].float()  # (B, V): ids that the tokenizer cannot write are left out
+            tokens = _next_tokens(logits, temperature, None if noise is None else noise[:, step])  # (B,)
+            for index, token in zip(alive, tokens.tolist(), strict=True):
+                answers[index].append(token)
+            going = ~torch.isin(tokens, self._stop_tensor)
+            attention_mask = torch.cat([attention_mask, attention_mask.new_ones(len(alive), 1)], dim=1)
             if not bool(going.all()):
-                keep = going.nonzero().squeeze(1)  # finished rows leave the batch
-                if not len(keep):
+                rest = going.nonzero().squeeze(1)  # finished rows leave the batch
+                if not len(rest):
                     break
-                cache.batch_select_indices(keep)
-                mask, chosen, noise = mask[keep], chosen[keep], None if noise is None else noise[keep]
-                alive = [alive[i] for i in keep.tolist()]
-            ids, positions = chosen[:, None], mask.sum(-1, keepdim=True) - 1
-        return out
+                cache.batch_select_indices(rest)
+                attention_mask, tokens, noise = attention_mask[rest], tokens[rest], None if noise is None else noise[rest]
+                alive = [alive[i] for i in rest.tolist()]
+            input_ids, positions = tokens[:, None], attention_mask.sum(-1, keepdim=True) - 1
+        return answers
 
     def _completion(self, messages: Prompt, ids: list[int] | None, temperature: float, seed: int) -> Completion:
-        stopped = ids is not None and ids[-1] in self._stops
+        stopped = ids is not None and ids[-1] in self._stop_ids
         return Completion(
             prompt_id=prompt_id(messages),
             model=self.name,
@@ -169,7 +174,7 @@ class TorchGenerator:
 
 
 def _streams(prompts: Sequence[Prompt]) -> list[str]:
-    """The prompt and how often it came before: asked twice, it is answered twice."""
+    """The prompt and how often it came before: the same prompt twice gets two answers."""
     seen: Counter[str] = Counter()
     streams = []
     for name in map(prompt_id, prompts):
@@ -178,7 +183,7 @@ def _streams(prompts: Sequence[Prompt]) -> list[str]:
     return streams
 
 
-def _choose(logits: torch.Tensor, temperature: float, uniform: torch.Tensor | None) -> torch.Tensor:
+def _next_tokens(logits: torch.Tensor, temperature: float, uniform: torch.Tensor | None) -> torch.Tensor:
     """(B, V) -> (B,). Sampling inverts the cumulative distribution: one random number per token, and cheap on a CPU."""
     if not bool(torch.isfinite(logits.amax(-1)).all()):
         raise ModelError(

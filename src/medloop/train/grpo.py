@@ -21,10 +21,11 @@ from medloop.contracts import Scorer, TrainingCard
 from medloop.errors import ConfigError
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import GRPOConfig as GRPOConfig
-from medloop.train.rl import maths
+from medloop.train.rl.advantages import GroupAdvantages, gdpo_advantages, group_advantages
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out, finish_step
-from medloop.train.rl.maths import GroupAdvantages, PolicyStats, Window
+from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_drift, rollout_weights
+from medloop.train.rl.maths import kl_k3
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
@@ -84,11 +85,11 @@ def compute_advantages(config: GRPOConfig, experience: Experience, scorer: Score
     """Of the summed reward, or of each part on its own (GDPO)."""
     rewards, present = experience.reward_tensor()
     if config.rewards == "sum":
-        return maths.group_advantages(rewards, experience.groups, present=present, scale=config.scale)
+        return group_advantages(rewards, experience.groups, present=present, scale=config.scale)
     weights = _part_weights(scorer)
     parts, part_present, names = experience.part_rewards(weights)
     scale = torch.tensor([abs(weights[name]) for name in names])
-    return maths.gdpo_advantages(parts, experience.groups, scale, present=part_present & present[:, None])
+    return gdpo_advantages(parts, experience.groups, scale, present=part_present & present[:, None])
 
 
 def _part_weights(scorer: Scorer) -> dict[str, float]:
@@ -124,20 +125,20 @@ def optimise_policy(
                 output = state.policy.forward(batch, temperature=config.temperature, entropy="value")
                 part_mask, sampled = mask[part, :columns], sampled_logprobs[part, :columns]
                 old = output.logprobs.detach() if old_logprobs is None else old_logprobs[part, :columns]
-                sums["drift"] += float(maths.rollout_drift(old, sampled, part_mask))
-                weights = maths.rollout_weights(old, sampled, part_mask, config.rollout_cap) if config.rollout_url else None
-                per_token, stats = maths.policy_losses(
+                sums["drift"] += float(rollout_drift(old, sampled, part_mask))
+                weights = rollout_weights(old, sampled, part_mask, config.rollout_cap) if config.rollout_url else None
+                per_token, stats = policy_losses(
                     output.logprobs, old, advantages[part], part_mask, clip_low=config.clip, clip_high=config.clip_high,
                     weights=weights,
                 )  # fmt: skip
                 if reference is not None:
-                    kl = maths.kl_k3(output.logprobs, reference[part, :columns], part_mask, old=old)
+                    kl = kl_k3(output.logprobs, reference[part, :columns], part_mask, old_logprobs=old)
                     per_token = per_token + config.beta * kl
                     sums["kl"] += float(kl.detach().sum())
                 assert output.entropy is not None
                 sums["entropy"] += float(torch.where(part_mask, output.entropy, 0.0).sum())
                 total = stats if total is None else total + stats
-                return maths.aggregate(per_token, part_mask, window, config.loss)
+                return aggregate(per_token, part_mask, window, config.loss)
 
             losses.append(optimizer_step(state, rows, experience, compute_loss))
             state.phase("TRAINING", len(losses), config.epochs * config.minibatches)

@@ -37,7 +37,7 @@ from medloop.train.configs.rl_config import IRSRunConfig as IRSRunConfig
 from medloop.train.rl import samples
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out
-from medloop.train.rl.maths import Window, aggregate
+from medloop.train.rl.losses import Window, aggregate
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result

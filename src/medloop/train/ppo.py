@@ -23,10 +23,11 @@ from torch import Tensor
 from medloop.contracts import TrainingCard
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import PPOConfig as PPOConfig
-from medloop.train.rl import maths
+from medloop.train.rl.advantages import gae, token_rewards
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out, finish_step
-from medloop.train.rl.maths import AdaptiveKL, PolicyStats, Window
+from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_weights, value_losses
+from medloop.train.rl.maths import AdaptiveKL, explained_variance, should_stop, whiten
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
@@ -94,7 +95,7 @@ def _step(state: TrainState) -> None:
     state.sampler.refresh()
     answers = int(batch.mask.any(1).sum())
     state.saved["kl"] = controller.after(batch.kl, answers).state()
-    explained = maths.explained_variance(batch.old_values, batch.returns, batch.mask)
+    explained = explained_variance(batch.old_values, batch.returns, batch.mask)
     log_step(
         state, experience, rate=rate, **stats, kl=batch.kl, beta=controller.beta, explained_variance=explained,
         drift=mean_drift(experience, batch.old_logprobs),
@@ -108,17 +109,17 @@ def compute_advantages(state: TrainState, experience: Experience, beta: float) -
     with state.policy.reference():
         reference = compute_logprobs(state, experience).logprobs
     scores, present = (tensor.to(device) for tensor in experience.reward_tensor())
-    token_rewards = maths.token_rewards(
+    paid = token_rewards(
         scores, old.logprobs, reference, experience.completion_mask(device), present=present, ended=experience.ended(device),
         beta=beta, missing_eos_penalty=config.cut_penalty,
     )  # fmt: skip
     assert old.values is not None
-    mask = token_rewards.mask
-    advantages, returns = maths.gae(token_rewards.rewards, old.values, mask, gamma=config.gamma, lam=config.lam)
-    kl = float(token_rewards.kl.sum()) / max(int(mask.any(1).sum()), 1)
+    mask = paid.mask
+    advantages, returns = gae(paid.rewards, old.values, mask, gamma=config.gamma, lam=config.lam)
+    kl = float(paid.kl.sum()) / max(int(mask.any(1).sum()), 1)
     sampled = experience.sampled_logprobs(device)
-    weights = maths.rollout_weights(old.logprobs, sampled, mask, config.rollout_cap) if config.rollout_url else None
-    return PPOBatch(old.logprobs, old.values, maths.whiten(advantages, mask), returns, mask, weights, kl)
+    weights = rollout_weights(old.logprobs, sampled, mask, config.rollout_cap) if config.rollout_url else None
+    return PPOBatch(old.logprobs, old.values, whiten(advantages, mask), returns, mask, weights, kl)
 
 
 def optimise_policy(state: TrainState, experience: Experience, batch: PPOBatch) -> dict[str, Any]:
@@ -142,25 +143,25 @@ def optimise_policy(state: TrainState, experience: Experience, batch: PPOBatch) 
                     micro_batch, temperature=config.temperature, entropy="gradient" if config.entropy_weight else "value",
                     values=True,
                 )  # fmt: skip
-                policy_losses, stats = maths.policy_losses(
+                per_token, stats = policy_losses(
                     output.logprobs, old.old_logprobs, old.advantages, old.mask, clip_low=config.clip,
                     dual_clip=config.dual_clip, weights=old.weights,
                 )  # fmt: skip
                 assert output.values is not None and output.entropy is not None
-                value_losses = maths.value_losses(output.values, old.old_values, old.returns, old.mask, clip=config.value_clip)
+                critic = value_losses(output.values, old.old_values, old.returns, old.mask, clip=config.value_clip)
                 entropy = torch.where(old.mask, output.entropy, 0.0)
                 parts.append(stats)
                 sums["entropy"] += float(entropy.detach().sum())
-                sums["value_loss"] += float(value_losses.detach().sum())
+                sums["value_loss"] += float(critic.detach().sum())
                 sums["tokens"] += float(old.mask.sum())
-                per_token = policy_losses + config.value_weight * value_losses - config.entropy_weight * entropy
-                return maths.aggregate(per_token, old.mask, window, "dapo")
+                per_token = per_token + config.value_weight * critic - config.entropy_weight * entropy
+                return aggregate(per_token, old.mask, window, "dapo")
 
             losses.append(optimizer_step(state, rows, experience, compute_loss))
             state.phase("TRAINING", len(losses), config.epochs * config.minibatches)
             last = sum(parts[1:], parts[0])
             first = first or last
-            early_stop = maths.should_stop(last.means()["approx_kl"], config.step_kl)
+            early_stop = should_stop(last.means()["approx_kl"], config.step_kl)
             if early_stop:
                 break
         if early_stop:

@@ -49,9 +49,9 @@ def stir(model: Any, seed: int = 1) -> None:
 
 
 def sample(
-    model: Any, *, stops: tuple[int, ...] = (), plain: bool = False, n: int = 12, temperature: float = 1.0, **kw: Any
+    model: Any, *, stops: tuple[int, ...] = (), library: bool = False, n: int = 12, temperature: float = 1.0, **kw: Any
 ) -> list[Rollout]:
-    sampler = Sampler(model, stop_ids=stops, pad_id=0, plain=plain)
+    sampler = Sampler(model, stop_ids=stops, pad_id=0, library=library)
     return sampler(PROMPTS, STREAMS, max_new_tokens=n, temperature=temperature, **kw)
 
 
@@ -78,10 +78,10 @@ def test_logprobs_are_those_of_a_plain_forward_at_the_sampling_temperature(make:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind != "gpt2"])
-def test_the_lean_way_gives_the_library_s_answers(make: Make, kind: str) -> None:
+def test_the_fast_decoder_gives_the_library_s_answers(make: Make, kind: str) -> None:
     model = make(kind, adapter=True)
-    assert Sampler(model, stop_ids=[], pad_id=0).way == "lean"
-    assert close(sample(model), sample(model, plain=True))
+    assert Sampler(model, stop_ids=[], pad_id=0).backend == "fast"
+    assert close(sample(model), sample(model, library=True))
 
 
 def test_an_answer_does_not_depend_on_its_company(make: Make) -> None:
@@ -97,12 +97,12 @@ def test_the_same_prompt_with_another_stream_gets_another_answer(make: Make) -> 
     assert rows[0].prompt == rows[3].prompt and rows[0].tokens != rows[3].tokens
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_a_row_ends_with_its_stop_token_and_the_others_go_on_unchanged(make: Make, plain: bool) -> None:
+@pytest.mark.parametrize("library", [False, True])
+def test_a_row_ends_with_its_stop_token_and_the_others_go_on_unchanged(make: Make, library: bool) -> None:
     model = make()
-    whole = sample(model, n=30, plain=plain)
+    whole = sample(model, n=30, library=library)
     stop = whole[1].tokens[4]
-    stopped = sample(model, n=30, stops=(stop,), plain=plain)
+    stopped = sample(model, n=30, stops=(stop,), library=library)
     for before, after in zip(whole, stopped, strict=True):
         length = before.tokens.index(stop) + 1 if stop in before.tokens else 30
         assert after.tokens == before.tokens[:length] and after.ended == (stop in before.tokens)
@@ -123,14 +123,14 @@ def test_refresh_takes_what_the_adapter_has_learnt(make: Make) -> None:
     stir(model, seed=2)
     assert close(before, sampler(PROMPTS, STREAMS, max_new_tokens=12))
     sampler.refresh()
-    assert close(sampler(PROMPTS, STREAMS, max_new_tokens=12), sample(model, plain=True))
+    assert close(sampler(PROMPTS, STREAMS, max_new_tokens=12), sample(model, library=True))
 
 
 def test_with_the_adapter_off_the_base_model_answers(make: Make) -> None:
     model = make(adapter=True)
     with model.disable_adapter():
         off = sample(model)
-        assert close(off, sample(model, plain=True))
+        assert close(off, sample(model, library=True))
     assert not close(off, sample(model))
 
 
@@ -138,9 +138,9 @@ def test_with_the_adapter_off_the_base_model_answers(make: Make) -> None:
 def test_in_bfloat16_the_adapter_stays_beside_weights_that_are_not_copied(make: Make, kind: str) -> None:
     model = make(kind, adapter=True).to(torch.bfloat16)
     sampler = Sampler(model, stop_ids=[], pad_id=0)
-    assert sampler.lean is not None and not sampler.lean.merged
+    assert sampler.fast_decoder is not None and not sampler.fast_decoder.merged
     attention = model.get_base_model().model.layers[0].self_attn
-    fused = sampler.lean.layers[0].qkv.weight
+    fused = sampler.fast_decoder.layers[0].qkv_proj.weight
     assert attention.k_proj.base_layer.weight.untyped_storage().data_ptr() == fused.untyped_storage().data_ptr()
     stir(model, seed=3)
     sampler.refresh()
@@ -149,15 +149,17 @@ def test_in_bfloat16_the_adapter_stays_beside_weights_that_are_not_copied(make: 
 
 
 @pytest.mark.parametrize(("kind", "lora"), [("gpt2", None), ("llama", {"use_dora": True})])
-def test_what_the_lean_way_does_not_know_goes_the_library_s(make: Make, kind: str, lora: dict[str, Any] | None) -> None:
+def test_what_the_fast_decoder_does_not_support_is_sampled_by_the_library(
+    make: Make, kind: str, lora: dict[str, Any] | None
+) -> None:
     model = make(kind, adapter=lora is not None, **(lora or {}))
-    assert Sampler(model, stop_ids=[], pad_id=0).way == "library"
+    assert Sampler(model, stop_ids=[], pad_id=0).backend == "library"
     assert len(sample(model)) == len(PROMPTS)
 
 
-def test_a_lean_twin_that_differs_is_not_used(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "_turned", lambda x, cos, sin: x)  # as if this architecture turned otherwise
-    assert decode.build(make()) is None
+def test_a_fast_decoder_that_differs_is_not_used(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_apply_rotary", lambda x, cos, sin: x)  # as if this architecture rotated otherwise
+    assert decode.build_fast_decoder(make()) is None
 
 
 def test_weights_that_are_not_finite_are_said(make: Make) -> None:
@@ -165,11 +167,11 @@ def test_weights_that_are_not_finite_are_said(make: Make) -> None:
     with torch.no_grad():
         model.model.layers[0].mlp.down_proj.weight.fill_(float("nan"))
     with pytest.raises(ModelError, match="not finite"):
-        sample(model, plain=True)
+        sample(model, library=True)
 
 
 def test_lack_of_memory_halves_the_batch_and_changes_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, plain = make(), Sampler._draw
+    model, plain = make(), Sampler._sample
 
     def poor(self: Sampler, batch: list[Any], *args: Any) -> Any:
         if len(batch) > room:
@@ -177,7 +179,7 @@ def test_lack_of_memory_halves_the_batch_and_changes_nothing(make: Make, monkeyp
         return plain(self, batch, *args)
 
     whole, room = sample(model), 2
-    monkeypatch.setattr(Sampler, "_draw", poor)
+    monkeypatch.setattr(Sampler, "_sample", poor)
     assert close(whole, sample(model))
     room = 0
     with pytest.raises(ResultError, match="not enough memory"):
@@ -204,11 +206,13 @@ def test_progress_counts_rows(make: Make) -> None:
 def test_the_graph_gives_the_loop_s_answers(make: Make) -> None:
     model = make(adapter=True).cuda()
     sampler = Sampler(model, stop_ids=[7, 8, 9, 10], pad_id=0)
-    assert sampler.way == "graph"
+    assert sampler.backend == "cuda_graph"
     prompts, streams = PROMPTS * 8, [f"g{n}" for n in range(8 * len(PROMPTS))]
     drawn = sampler(prompts, streams, max_new_tokens=100)
-    assert close(drawn, Sampler(model, stop_ids=[7, 8, 9, 10], pad_id=0, plain=True)(prompts, streams, max_new_tokens=100), 1e-3)
+    assert close(
+        drawn, Sampler(model, stop_ids=[7, 8, 9, 10], pad_id=0, library=True)(prompts, streams, max_new_tokens=100), 1e-3
+    )
     stir(model, seed=5)
     sampler.refresh()
-    again = Sampler(model, stop_ids=[7, 8, 9, 10], pad_id=0, plain=True)(prompts, streams, max_new_tokens=100)
+    again = Sampler(model, stop_ids=[7, 8, 9, 10], pad_id=0, library=True)(prompts, streams, max_new_tokens=100)
     assert close(sampler(prompts, streams, max_new_tokens=100), again, 1e-3)

@@ -19,8 +19,8 @@ from medloop.errors import ConfigError, ResultError
 from medloop.models.adapter import fresh_lora
 from medloop.models.load import load, resolve
 from medloop.models.rollout import served
-from medloop.models.rollout.sampler import Sampler, stop_ids
-from medloop.models.rollout.served import ServedSampler, seed_of
+from medloop.models.rollout.sampler import Sampler, stop_ids, stream_seed
+from medloop.models.rollout.served import ServedSampler
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
 from medloop.testing.rollout_server import RolloutServer
@@ -59,7 +59,7 @@ def move(model: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "PATIENCE", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(served, "RETRY_DELAYS_S", (0.0, 0.0, 0.0))
 
 
 def sampler_of(policy: Any, url: str, folder: Path, **more: Any) -> ServedSampler:
@@ -73,7 +73,7 @@ def ask(sampler: Any, streams: list[str] = STREAMS, **more: Any) -> Any:
 
 def here(policy: Any) -> Any:
     stops = stop_ids(policy.model, policy.tokenizer)
-    return ask(Sampler(policy.model, stop_ids=stops, pad_id=0), [str(seed_of(stream)) for stream in STREAMS])
+    return ask(Sampler(policy.model, stop_ids=stops, pad_id=0), [str(stream_seed(stream)) for stream in STREAMS])
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
+from medloop.models.rollout.decode import position_ids
 from medloop.testing.models import tiny_model
-from medloop.train.rl import maths
 from medloop.train.rl.logprobs import token_logprobs
-from medloop.train.rl.maths import Window
+from medloop.train.rl.losses import Window, aggregate, policy_losses
+from medloop.train.rl.maths import kl_k3
 
 TEMPERATURE, MAX_LENGTH, PROMPT, ROWS = 0.7, 9, 4, 6
 
@@ -75,7 +76,7 @@ def ours(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor
     tokens = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
     hidden = model.model(
-        input_ids=tokens, attention_mask=attention, position_ids=maths.position_ids(attention.bool())
+        input_ids=tokens, attention_mask=attention, position_ids=position_ids(attention.bool())
     ).last_hidden_state
     return token_logprobs(
         hidden[:, PROMPT - 1 : -1],
@@ -90,11 +91,11 @@ def ours(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor
 def our_loss(model, batch, kind: str, beta: float, window: Window, **clips) -> torch.Tensor:
     mask, old = batch["completion_mask"].bool(), batch["old_per_token_logps"]
     logprobs = ours(model, batch)
-    losses, stats = maths.policy_losses(logprobs, old, batch["advantages"], mask, **clips)
+    losses, stats = policy_losses(logprobs, old, batch["advantages"], mask, **clips)
     assert stats.means()["ratio"] != 1  # old is off, so that ratios and clips matter
     if beta:
-        losses = losses + beta * maths.kl_k3(logprobs, batch["ref_per_token_logps"], mask, old=old)
-    return maths.aggregate(losses, mask, window, kind)
+        losses = losses + beta * kl_k3(logprobs, batch["ref_per_token_logps"], mask, old_logprobs=old)
+    return aggregate(losses, mask, window, kind)
 
 
 def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor]:

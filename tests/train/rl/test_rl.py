@@ -22,7 +22,6 @@ from medloop.testing.fakes import FakeScorer
 from medloop.testing.rollout_server import RolloutServer
 from medloop.train import grpo, irs, ppo
 from medloop.train.configs.rl_config import RLConfig
-from medloop.train.rl import maths
 from medloop.train.rl.plan import RLPlan, find_run, make_plan
 from medloop.train.rl.policy import Policy
 from medloop.train.rl.rollout import prompts_of_step
@@ -155,7 +154,8 @@ def test_too_many_missing_rewards_stop_the_run_and_it_goes_on_later(settings: An
 def test_a_broken_step_is_undone_and_counted_and_the_third_ends_the_run(
     settings: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain: Callable[..., Any] = maths.policy_losses
+    stage = METHODS[method][0]
+    plain: Callable[..., Any] = stage.policy_losses
     broken_at: set[int] = {2}
     step = 0
 
@@ -167,7 +167,7 @@ def test_a_broken_step_is_undone_and_counted_and_the_third_ends_the_run(
         nonlocal step
         step = progress.step
 
-    monkeypatch.setattr(maths, "policy_losses", losses)
+    monkeypatch.setattr(stage, "policy_losses", losses)
     card = train(settings, method, on_progress=on_progress)
     assert card.metrics["skipped_steps"] == 1 and bool(all(torch.isfinite(t).all() for t in weights(settings).values()))
     broken_at = {2, 3, 4}

@@ -1,8 +1,8 @@
 """Sampling on CUDA without waiting for the processor: one step captured as a CUDA graph, then replayed.
 
 Everything a step needs lies in tensors that never move: the tokens, the cache, the column to write, the random numbers, the
-output. A replay draws one token for every row. The processor looks only every few steps whether all rows have ended; when half of
-them have, the rest go on in a graph of half the size.
+output. A replay samples one token for every row. Only every few steps does the processor check whether all rows have ended; when
+half of them have, the rest continue in a graph of half the size.
 """
 
 from __future__ import annotations
@@ -12,151 +12,160 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from medloop.models.rollout.decode import Lean, draw
+from medloop.models.rollout.decode import FastDecoder, position_ids, sample_tokens
 
-LOOK_EVERY = 16  # steps between two looks at what has ended
-COLUMNS = 64  # cache lengths are multiples of this, so that few graphs serve many prompt lengths
-SMALLEST = 8  # rows; a smaller graph would not be faster
-GRAPHS = 8  # captured at most; each holds a cache
+CHECK_EVERY = 16  # steps between two checks of what has ended
+COLUMN_MULTIPLE = 64  # cache lengths are multiples of this, so that few graphs serve many prompt lengths
+MIN_ROWS = 8  # a smaller graph would not be faster
+MAX_GRAPHS = 8  # captured at most; each holds a cache
 
 
 @dataclass
-class Room:
+class GraphBuffers:
     """The tensors of one graph."""
 
     tokens: Tensor  # (B,)
     positions: Tensor  # (B,)
-    keep: Tensor  # (B, T)
+    attention_mask: Tensor  # (B, T)
     cache: Tensor  # (L, 2, B, K, T, D)
     noise: Tensor  # (B, N)
     done: Tensor  # (B,)
-    out: Tensor  # (B, N)
+    output: Tensor  # (B, N)
     logprobs: Tensor  # (B, N)
-    at: Tensor  # (1,): the column to write
-    step: Tensor  # (1,): the token to draw
+    column: Tensor  # (1,): the one to write
+    step: Tensor  # (1,): the token to sample
     temperature: Tensor  # (1,)
     graph: torch.cuda.CUDAGraph | None = None
 
 
-class Graphs:
+class CudaGraphs:
     """Captured steps by their shape."""
 
-    def __init__(self, lean: Lean, stops: Tensor) -> None:
-        self.lean, self.stops = lean, stops
-        self._rooms: dict[tuple[int, int, int], Room] = {}
+    def __init__(self, decoder: FastDecoder, stop_ids: Tensor) -> None:
+        self.decoder, self.stop_ids = decoder, stop_ids
+        self._by_shape: dict[tuple[int, int, int], GraphBuffers] = {}
 
-    def draw(self, ids: Tensor, keep: Tensor, of: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """ids (U, P) and keep (U, P + N) of left-padded prompts; row b answers prompt `of[b]` with noise[b] (B, N).
+    def sample(
+        self, input_ids: Tensor, attention_mask: Tensor, prompt_index: Tensor, noise: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Tokens and log-probabilities, (B, N).
 
-        Returns tokens and log-probabilities, (B, N).
+        input_ids (U, P) and attention_mask (U, P + N) are of left-padded prompts; row b answers prompt `prompt_index[b]` with the
+        random numbers noise[b].
         """
-        (rows, steps), width = noise.shape, ids.shape[1]
-        room = self._room(rows, -(-keep.shape[1] // COLUMNS) * COLUMNS, steps)
-        _fill(room, keep[of], noise, temperature, width)
-        positions = (keep[:, :width].long().cumsum(-1) - 1).clamp(min=0)
-        cache = self.lean.new_cache(len(ids), width)
-        hidden = self.lean.prefill(ids, positions, keep[:, :width], cache)
-        room.cache[..., :width, :] = cache[:, :, of]
-        room.positions.copy_(positions[of, -1])
-        _take(room, self.lean.logits(hidden)[of], self.stops)
-        tokens, logprobs = torch.full_like(room.out, -1), torch.zeros_like(room.logprobs)
-        owners = torch.arange(rows, device=ids.device)
+        (rows, steps), width = noise.shape, input_ids.shape[1]
+        buffers = self._buffers(rows, -(-attention_mask.shape[1] // COLUMN_MULTIPLE) * COLUMN_MULTIPLE, steps)
+        _fill(buffers, attention_mask[prompt_index], noise, temperature, width)
+        positions = position_ids(attention_mask[:, :width])
+        cache = self.decoder.new_cache(len(input_ids), width)
+        hidden = self.decoder.prefill(input_ids, positions, attention_mask[:, :width], cache)
+        buffers.cache[..., :width, :] = cache[:, :, prompt_index]
+        buffers.positions.copy_(positions[prompt_index, -1])
+        _sample_step(buffers, self.decoder.logits(hidden)[prompt_index], self.stop_ids)
+        tokens, logprobs = torch.full_like(buffers.output, -1), torch.zeros_like(buffers.logprobs)
+        owners = torch.arange(rows, device=input_ids.device)
         for step in range(1, steps):
-            if step % LOOK_EVERY == 0:
-                left = int((~room.done).sum())
+            if step % CHECK_EVERY == 0:
+                left = int((~buffers.done).sum())
                 if not left:
                     break
-                if left <= len(room.done) // 2 >= SMALLEST:
-                    tokens[owners], logprobs[owners] = room.out, room.logprobs
-                    room, owners = self._halve(room, owners)
-            self._replay(room)
-        tokens[owners], logprobs[owners] = room.out, room.logprobs
+                if left <= len(buffers.done) // 2 >= MIN_ROWS:
+                    tokens[owners], logprobs[owners] = buffers.output, buffers.logprobs
+                    buffers, owners = self._halve(buffers, owners)
+            self._replay(buffers)
+        tokens[owners], logprobs[owners] = buffers.output, buffers.logprobs
         return tokens, logprobs
 
-    def _room(self, rows: int, columns: int, steps: int) -> Room:
-        key = (rows, columns, steps)
-        if key not in self._rooms:
-            while len(self._rooms) >= GRAPHS:
-                del self._rooms[next(iter(self._rooms))]
-            self._rooms[key] = _new_room(self.lean, *key)
-        return self._rooms[key]
+    def _buffers(self, rows: int, columns: int, steps: int) -> GraphBuffers:
+        shape = (rows, columns, steps)
+        if shape not in self._by_shape:
+            while len(self._by_shape) >= MAX_GRAPHS:
+                del self._by_shape[next(iter(self._by_shape))]
+            self._by_shape[shape] = _new_buffers(self.decoder, *shape)
+        return self._by_shape[shape]
 
-    def _replay(self, room: Room) -> None:
-        if room.graph is None:
-            room.graph = self._capture(room)
-        room.graph.replay()
+    def _replay(self, buffers: GraphBuffers) -> None:
+        if buffers.graph is None:
+            buffers.graph = self._capture(buffers)
+        buffers.graph.replay()
 
-    def _capture(self, room: Room) -> torch.cuda.CUDAGraph:
-        """Capturing runs nothing, but the runs that warm it up do: they work on the side and are undone."""
-        changed = (room.tokens, room.positions, room.keep, room.done, room.out, room.logprobs, room.at, room.step)
+    def _capture(self, buffers: GraphBuffers) -> torch.cuda.CUDAGraph:
+        """Capturing runs nothing, but the runs that warm it up do: they happen on a side stream and are undone."""
+        changed = (
+            buffers.tokens, buffers.positions, buffers.attention_mask, buffers.done, buffers.output, buffers.logprobs,
+            buffers.column, buffers.step,
+        )  # fmt: skip
         before = [tensor.clone() for tensor in changed]
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2):
-                self._step(room)
+                self._step(buffers)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._step(room)
+            self._step(buffers)
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)  # the cache needs no undoing: its columns are written again before they are read
         return graph
 
-    def _step(self, room: Room) -> None:
-        room.keep.index_fill_(1, room.at, True)
-        room.positions.add_(1)
-        hidden = self.lean.step(room.tokens, room.positions, room.keep, room.cache, room.at)
-        room.at.add_(1)
-        _take(room, self.lean.logits(hidden), self.stops)
+    def _step(self, buffers: GraphBuffers) -> None:
+        buffers.attention_mask.index_fill_(1, buffers.column, True)
+        buffers.positions.add_(1)
+        hidden = self.decoder.step(
+            buffers.tokens, buffers.positions, buffers.attention_mask, buffers.cache, buffers.column
+        )  # fmt: skip
+        buffers.column.add_(1)
+        _sample_step(buffers, self.decoder.logits(hidden), self.stop_ids)
 
-    def _halve(self, room: Room, owners: Tensor) -> tuple[Room, Tensor]:
-        """The rows that go on, in a smaller room; places left over are filled with rows that have ended."""
-        wanted = len(owners)
-        left = int((~room.done).sum())
-        while wanted // 2 >= max(left, SMALLEST):
-            wanted //= 2
-        chosen = torch.argsort(room.done.long(), stable=True)[:wanted]  # those that go on first
-        small = self._room(wanted, room.keep.shape[1], room.noise.shape[1])
-        for name in ("tokens", "positions", "keep", "noise", "done", "out", "logprobs"):
-            getattr(small, name).copy_(getattr(room, name)[chosen])
-        for name in ("at", "step", "temperature"):
-            getattr(small, name).copy_(getattr(room, name))
-        columns = int(room.at)
-        small.cache[..., :columns, :] = room.cache[:, :, chosen, :, :columns]
+    def _halve(self, buffers: GraphBuffers, owners: Tensor) -> tuple[GraphBuffers, Tensor]:
+        """The rows that continue, in smaller buffers; spare places are filled with rows that have ended."""
+        size = len(owners)
+        left = int((~buffers.done).sum())
+        while size // 2 >= max(left, MIN_ROWS):
+            size //= 2
+        chosen = torch.argsort(buffers.done.long(), stable=True)[:size]  # those that continue come first
+        small = self._buffers(size, buffers.attention_mask.shape[1], buffers.noise.shape[1])
+        for name in ("tokens", "positions", "attention_mask", "noise", "done", "output", "logprobs"):
+            getattr(small, name).copy_(getattr(buffers, name)[chosen])
+        for name in ("column", "step", "temperature"):
+            getattr(small, name).copy_(getattr(buffers, name))
+        columns = int(buffers.column)
+        small.cache[..., :columns, :] = buffers.cache[:, :, chosen, :, :columns]
         return small, owners[chosen]
 
 
-def _new_room(lean: Lean, rows: int, columns: int, steps: int) -> Room:
-    device = lean.embedding.device
+def _new_buffers(decoder: FastDecoder, rows: int, columns: int, steps: int) -> GraphBuffers:
+    device = decoder.embedding.device
 
     def new(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
         return torch.zeros(*shape, dtype=dtype, device=device)
 
-    return Room(
-        tokens=new(rows), positions=new(rows), keep=new(rows, columns, dtype=torch.bool), cache=lean.new_cache(rows, columns),
-        noise=new(rows, steps, dtype=torch.float64), done=new(rows, dtype=torch.bool), out=new(rows, steps),
-        logprobs=new(rows, steps, dtype=torch.float32), at=new(1), step=new(1), temperature=new(1, dtype=torch.float32),
+    return GraphBuffers(
+        tokens=new(rows), positions=new(rows), attention_mask=new(rows, columns, dtype=torch.bool),
+        cache=decoder.new_cache(rows, columns), noise=new(rows, steps, dtype=torch.float64), done=new(rows, dtype=torch.bool),
+        output=new(rows, steps), logprobs=new(rows, steps, dtype=torch.float32), column=new(1), step=new(1),
+        temperature=new(1, dtype=torch.float32),
     )  # fmt: skip
 
 
-def _fill(room: Room, keep: Tensor, noise: Tensor, temperature: float, width: int) -> None:
-    room.keep.zero_()
-    room.keep[:, : keep.shape[1]] = keep
-    room.noise.copy_(noise)
-    room.done.zero_()
-    room.out.fill_(-1)
-    room.logprobs.zero_()
-    room.at.fill_(width)
-    room.step.zero_()
-    room.temperature.fill_(temperature)
+def _fill(buffers: GraphBuffers, attention_mask: Tensor, noise: Tensor, temperature: float, width: int) -> None:
+    buffers.attention_mask.zero_()
+    buffers.attention_mask[:, : attention_mask.shape[1]] = attention_mask
+    buffers.noise.copy_(noise)
+    buffers.done.zero_()
+    buffers.output.fill_(-1)
+    buffers.logprobs.zero_()
+    buffers.column.fill_(width)
+    buffers.step.zero_()
+    buffers.temperature.fill_(temperature)
 
 
-def _take(room: Room, logits: Tensor, stops: Tensor) -> None:
-    """Draw a token for every row that goes on and write it down."""
-    chosen, logprob = draw(logits, room.temperature, room.noise.index_select(1, room.step)[:, 0])
-    room.out.index_copy_(1, room.step, torch.where(room.done, -1, chosen)[:, None])
-    room.logprobs.index_copy_(1, room.step, torch.where(room.done, 0.0, logprob)[:, None])
-    room.done.logical_or_(torch.isin(chosen, stops))
-    room.tokens.copy_(chosen)
-    room.step.add_(1)
+def _sample_step(buffers: GraphBuffers, logits: Tensor, stop_ids: Tensor) -> None:
+    """Sample a token for every row that continues, and store it."""
+    tokens, logprobs = sample_tokens(logits, buffers.temperature, buffers.noise.index_select(1, buffers.step)[:, 0])
+    buffers.output.index_copy_(1, buffers.step, torch.where(buffers.done, -1, tokens)[:, None])
+    buffers.logprobs.index_copy_(1, buffers.step, torch.where(buffers.done, 0.0, logprobs)[:, None])
+    buffers.done.logical_or_(torch.isin(tokens, stop_ids))
+    buffers.tokens.copy_(tokens)
+    buffers.step.add_(1)

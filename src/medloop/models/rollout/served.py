@@ -1,13 +1,13 @@
-"""Rollouts from a vLLM server: what models/rollout/sampler.py gives, made by another process or machine.
+"""Rollouts from a vLLM server: what sampler.py gives, computed by another process or machine.
 
     sampler = ServedSampler("http://127.0.0.1:8000", model, base="embedded:tiny", folder=job / "rollout", ...)
-    rows = sampler(prompts, streams, max_new_tokens=128, temperature=1.0)
-    sampler.refresh()                                   # the policy has learnt: the next call hands over its weights
+    rollouts = sampler(prompts, streams, max_new_tokens=128, temperature=1.0)
+    sampler.refresh()                                   # the policy was trained: the next call uploads its weights
     sampler.close()
 
-Adapters go over a disk that both see, each version in a folder and under a name of its own: vLLM's in-place reload would blend
-versions and keeps reading the old cache. An old version is unloaded before its folder goes, else the server dies. A server that
-restarts has forgotten them; it is handed the newest again and asked for what is missing.
+Adapters go over a disk that both see, each version in its own folder and under its own name: vLLM's in-place reload would mix
+versions and keeps reading the old cache. An old version is unloaded before its folder is deleted, else the server dies. A server
+that restarts has forgotten them; it gets the newest again and is asked for what is missing.
 
 Leaves out: servers without a shared disk, pushing weights from GPU to GPU, several servers.
 """
@@ -20,7 +20,7 @@ import math
 import shutil
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,39 +30,44 @@ from pydantic import BaseModel, ValidationError
 
 from medloop.errors import ConfigError, ResultError
 from medloop.models.adapter import save_adapter
-from medloop.models.rollout.sampler import Progress, Rollout, RolloutRequest
+from medloop.models.rollout.sampler import OnRows, Rollout, RolloutRequest, requests_for, stream_seed
 from medloop.store.files.artifacts import new_artifact
 
-PATIENCE = (1.0, 2.0, 4.0, 8.0, 16.0)  # seconds between tries while a server is away or full
-READ_S = 600.0  # one answer
+RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # between tries while a server is away or full
+READ_TIMEOUT_S = 600.0  # one answer
+NO_TRUNCATION = {
+    # Nothing is removed from the distribution, whatever the model's own generation settings are.
+    "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+    "logprobs": 0, "return_token_ids": True, "skip_special_tokens": False,
+}  # fmt: skip
 
 
 class ServedSampler:
     """A policy's samples from a server that holds its base model."""
 
-    way = "vllm"
+    backend = "vllm"
 
     def __init__(self, url: str, model: Any, *, base: str, stop_ids: Sequence[int], folder: Path, key: str = "") -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
-        self.model, self.base, self.stops, self.folder = model, base, sorted(set(stop_ids)), folder
+        self.model, self.base, self.stop_ids, self.folder = model, base, sorted(set(stop_ids)), folder
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._family = "medloop-" + hashlib.sha256(f"{socket.gethostname()}:{folder}".encode()).hexdigest()[:10]
         self._version = 0
         self._name: str | None = None
         self._stale = True
         try:
-            self._forget_all()
-        except _Away as error:
+            self._unload_all()
+        except _Unavailable as error:
             raise ConfigError(f"The rollout server {self.url} {error}", "Start it, or leave rollout_url empty") from None
 
     def refresh(self) -> None:
-        """The adapter has changed."""
+        """Upload the adapter before the next call."""
         self._stale = True
 
     def close(self) -> None:
         """Leave nothing behind, on the server or on the disk."""
-        with suppress(_Away):
-            self._forget_all()
+        with suppress(_Unavailable):
+            self._unload_all()
 
     def __call__(
         self,
@@ -72,34 +77,35 @@ class ServedSampler:
         max_new_tokens: int,
         temperature: float = 1.0,
         batch_size: int = 64,
-        progress: Progress | None = None,
+        progress: OnRows | None = None,
     ) -> list[Rollout]:
-        """One sample per prompt, in order, `batch_size` of them under way at a time."""
-        rows = [RolloutRequest(at, *both) for at, both in enumerate(zip(prompts, streams, strict=True))]
-        ask = {"max_tokens": max_new_tokens, "temperature": temperature, "stop_token_ids": self.stops} | PLAIN
-        found: dict[int, Rollout] = {}
+        """One rollout per prompt, in order, with `batch_size` requests at a time."""
+        requests = requests_for(prompts, streams)
+        sampling = {"max_tokens": max_new_tokens, "temperature": temperature, "stop_token_ids": self.stop_ids} | NO_TRUNCATION
+        rollouts: dict[int, Rollout] = {}
 
-        def keep(row: RolloutRequest, said: Rollout) -> None:
-            found[row.at] = said
+        def on_rollout(index: int, rollout: Rollout) -> None:
+            rollouts[index] = rollout
             if progress is not None:
-                progress(len(found), len(rows))
+                progress(len(rollouts), len(requests))
 
-        for pause in (*PATIENCE, None):
+        for delay in (*RETRY_DELAYS_S, None):
             try:
-                self._hand_over(max_new_tokens + max((len(row.prompt) for row in rows), default=0))
-                asyncio.run(self._ask([row for row in rows if row.at not in found], ask, batch_size, keep))
-                return [found[at] for at in range(len(rows))]
-            except _Away as error:
-                if pause is None:
+                self._upload(max_new_tokens + max((len(request.prompt) for request in requests), default=0))
+                missing = [request for request in requests if request.index not in rollouts]
+                asyncio.run(self._generate(missing, sampling, batch_size, on_rollout))
+                return [rollouts[index] for index in range(len(requests))]
+            except _Unavailable as error:
+                if delay is None:
                     raise ResultError(
-                        f"The rollout server {self.url} {error}", "Start it again and run the same command: it goes on"
+                        f"The rollout server {self.url} {error}", "Start it again and run the same command: it continues"
                     ) from None
-                self._stale = self._stale or error.forgot
-                time.sleep(pause)
+                self._stale = self._stale or error.lost_adapter
+                time.sleep(delay)
         raise AssertionError("the last try returns or raises")
 
-    def _hand_over(self, tokens: int) -> None:
-        """The policy as it is now, under a new name; the version before it goes."""
+    def _upload(self, tokens: int) -> None:
+        """Load the policy as it is now, under a new name, and unload the version before it."""
         if not self._stale:
             return
         self._check_length(tokens)
@@ -107,22 +113,27 @@ class ServedSampler:
         name = f"{self._family}-{self._version}-{time.time_ns():x}"
         with new_artifact(self.folder / name) as temp:
             save_adapter(temp, self.model, self.base)
-        said = self._call("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str((self.folder / name).absolute())})
-        if said.status_code != 200:
-            raise self._refused(said)
+        body = {"lora_name": name, "lora_path": str((self.folder / name).absolute())}
+        response = self._call("POST", "/v1/load_lora_adapter", body)
+        if response.status_code != 200:
+            raise ConfigError(
+                f"The rollout server {self.url} did not load the adapter (status {response.status_code})",
+                "Start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, --enable-lora and a --max-lora-rank that fits, where it can "
+                f"read {self.folder}",
+            )
         self._name, self._stale = name, False
-        self._forget_all(but=name)
+        self._unload_all(but=name)
 
     def _check_length(self, tokens: int) -> None:
-        rooms = [card.get("max_model_len") for card in self._models() if not card.get("parent")]
-        if rooms and isinstance(rooms[0], int) and rooms[0] < tokens:
+        limits = [card.get("max_model_len") for card in self._models() if not card.get("parent")]
+        if limits and isinstance(limits[0], int) and limits[0] < tokens:
             raise ConfigError(
-                f"The rollout server {self.url} takes {rooms[0]} tokens, this run needs {tokens}",
+                f"The rollout server {self.url} takes {limits[0]} tokens, this run needs {tokens}",
                 f"Start it with --max-model-len {tokens} or more, or lower max_prompt and max_new_tokens",
             )
 
-    def _forget_all(self, but: str | None = None) -> None:
-        """Unload every version of this run, also those of a run that was killed; then their folders."""
+    def _unload_all(self, but: str | None = None) -> None:
+        """Unload every version of this run, also those of a run that was killed; then delete their folders."""
         for card in self._models():
             name = str(card.get("id", ""))
             if name.startswith(self._family) and name != but:
@@ -132,43 +143,44 @@ class ServedSampler:
                 shutil.rmtree(old, ignore_errors=True)
 
     def _models(self) -> list[dict[str, Any]]:
-        said = self._call("GET", "/v1/models")
+        response = self._call("GET", "/v1/models")
         try:
-            return [dict(card) for card in said.json()["data"]] if said.status_code == 200 else []
+            return [dict(card) for card in response.json()["data"]] if response.status_code == 200 else []
         except (ValueError, KeyError, TypeError):
-            raise ConfigError(f"{self.url} does not speak as a vLLM server", "Name the address of one, without a path") from None
+            raise ConfigError(
+                f"{self.url} does not answer like a vLLM server", "Give the address of one, without a path"
+            ) from None
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         try:
             with httpx.Client(trust_env=False, timeout=httpx.Timeout(60.0, connect=5.0), headers=self._headers) as client:
-                said = client.request(method, self.url + path, json=body)
+                response = client.request(method, self.url + path, json=body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _Away(f"cannot be reached ({type(error).__name__})") from None
-        if said.status_code in (401, 403):
+            raise _Unavailable(f"cannot be reached ({type(error).__name__})") from None
+        if response.status_code in (401, 403):
             raise ConfigError(f"The rollout server {self.url} does not accept the key", "Set rollout.key (MEDLOOP_ROLLOUT__KEY)")
-        if said.status_code >= 500:
-            raise _Away(f"answers with status {said.status_code}")
-        return said
+        if response.status_code >= 500:
+            raise _Unavailable(f"answers with status {response.status_code}")
+        return response
 
-    def _refused(self, said: httpx.Response) -> ConfigError:
-        return ConfigError(
-            f"The rollout server {self.url} did not load the adapter (status {said.status_code})",
-            f"Start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, --enable-lora and a --max-lora-rank that fits, where it can read "
-            f"{self.folder}",
-        )
-
-    async def _ask(self, rows: Sequence[RolloutRequest], ask: dict[str, Any], at_once: int, keep: Any) -> None:
-        """All rows, so many at a time. The first failure ends the others; what had come stays."""
-        limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)
-        timeout = httpx.Timeout(READ_S, connect=5.0, pool=None)
-        lanes = asyncio.Semaphore(at_once)
+    async def _generate(
+        self,
+        requests: Sequence[RolloutRequest],
+        sampling: dict[str, Any],
+        concurrency: int,
+        on_rollout: Callable[[int, Rollout], None],
+    ) -> None:
+        """All requests, `concurrency` at a time. The first failure cancels the others; finished ones are kept."""
+        limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
+        timeout = httpx.Timeout(READ_TIMEOUT_S, connect=5.0, pool=None)
+        slots = asyncio.Semaphore(concurrency)
         async with httpx.AsyncClient(trust_env=False, timeout=timeout, limits=limits, headers=self._headers) as client:
 
-            async def one(row: RolloutRequest) -> None:
-                async with lanes:
-                    keep(row, await self._sample(client, row, ask))
+            async def generate(request: RolloutRequest) -> None:
+                async with slots:
+                    on_rollout(request.index, await self._complete(client, request, sampling))
 
-            tasks = [asyncio.create_task(one(row)) for row in rows]
+            tasks = [asyncio.create_task(generate(request)) for request in requests]
             try:
                 await asyncio.gather(*tasks)
             finally:
@@ -176,38 +188,32 @@ class ServedSampler:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _sample(self, client: httpx.AsyncClient, row: RolloutRequest, ask: dict[str, Any]) -> Rollout:
-        body = {"model": self._name, "prompt": list(row.prompt), "seed": seed_of(row.stream), **ask}
+    async def _complete(self, client: httpx.AsyncClient, request: RolloutRequest, sampling: dict[str, Any]) -> Rollout:
+        body = {"model": self._name, "prompt": list(request.prompt), "seed": stream_seed(request.stream), **sampling}
         try:
-            said = await client.post(f"{self.url}/v1/completions", json=body)
+            response = await client.post(f"{self.url}/v1/completions", json=body)
         except httpx.HTTPError as error:
-            raise _Away(f"broke off ({type(error).__name__})") from None
-        if said.status_code == 404:
-            raise _Away("has lost the adapter", forgot=True)
-        if said.status_code == 429 or said.status_code >= 500:
-            raise _Away(f"answers with status {said.status_code}")
-        if said.status_code != 200:
-            raise ConfigError(f"The rollout server {self.url} refused a prompt (status {said.status_code})", "Look at its log")
+            raise _Unavailable(f"broke the connection ({type(error).__name__})") from None
+        status = response.status_code
+        if status == 404:
+            raise _Unavailable("has lost the adapter", lost_adapter=True)
+        if status == 429 or status >= 500:
+            raise _Unavailable(f"answers with status {status}")
+        if status != 200:
+            raise ConfigError(f"The rollout server {self.url} refused a prompt (status {status})", "Look at its log")
         try:
-            choice = _Reply.model_validate_json(said.content).choices[0]
+            choice = _Completions.model_validate_json(response.content).choices[0]
         except (ValidationError, IndexError):
             raise ConfigError(f"{self.url} answers without token ids and log-probabilities", "Use vLLM 0.10 or newer") from None
-        return _sampled(row, choice)
+        return _rollout(request, choice)
 
 
-PLAIN = {
-    # Nothing is cut off the distribution, whatever the model's own generation settings are.
-    "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
-    "logprobs": 0, "return_token_ids": True, "skip_special_tokens": False,
-}  # fmt: skip
+class _Unavailable(Exception):
+    """The server cannot answer now; with `lost_adapter` it needs the adapter again."""
 
-
-class _Away(Exception):
-    """The server cannot answer now; `forgot` says that it must be handed the adapter again."""
-
-    def __init__(self, what: str, *, forgot: bool = False) -> None:
-        super().__init__(what)
-        self.forgot = forgot
+    def __init__(self, message: str, *, lost_adapter: bool = False) -> None:
+        super().__init__(message)
+        self.lost_adapter = lost_adapter
 
 
 class _Logprobs(BaseModel):
@@ -220,18 +226,14 @@ class _Choice(BaseModel):
     finish_reason: str
 
 
-class _Reply(BaseModel):
+class _Completions(BaseModel):
     choices: list[_Choice]
 
 
-def seed_of(stream: str) -> int:
-    """The server's seed of a row, from the name of its stream."""
-    return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
-
-
-def _sampled(row: RolloutRequest, choice: _Choice) -> Rollout:
+def _rollout(request: RolloutRequest, choice: _Choice) -> Rollout:
     logprobs = choice.logprobs.token_logprobs
-    fits = len(logprobs) == len(choice.token_ids) > 0 and choice.finish_reason in ("stop", "length")
-    if not fits or not all(math.isfinite(value) and value <= 1e-3 for value in logprobs):
-        raise _Away("gave an answer that does not fit its tokens")
-    return Rollout(tuple(row.prompt), tuple(choice.token_ids), tuple(logprobs), choice.finish_reason == "stop", row.stream)
+    consistent = len(logprobs) == len(choice.token_ids) > 0 and choice.finish_reason in ("stop", "length")
+    if not consistent or not all(math.isfinite(value) and value <= 1e-3 for value in logprobs):
+        raise _Unavailable("gave an answer whose log-probabilities do not match its tokens")
+    ended = choice.finish_reason == "stop"
+    return Rollout(tuple(request.prompt), tuple(choice.token_ids), tuple(logprobs), ended, request.stream)

@@ -13,7 +13,7 @@ from torch import Tensor
 from medloop.contracts import Sample, Scorer
 from medloop.errors import ConfigError, ResultError
 from medloop.train.rl.experience import Experience, RLPrompt
-from medloop.train.rl.maths import rollout_drift
+from medloop.train.rl.losses import rollout_drift
 from medloop.train.rl.state import TrainState
 from medloop.train.rl.step import compute_logprobs
 
