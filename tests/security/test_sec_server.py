@@ -318,7 +318,7 @@ INNER = [
     (listing, "one", "GET", "/api/v1/rlhf/feedback/fb_1"),
     (incident_rows, "list_incidents", "GET", "/api/v1/rlhf/incidents"),
     (incident_rows, "count_incidents", "GET", "/metrics"),
-    (submit, "hand_in", "POST", "/api/v1/rlhf/feedback"),
+    (submit, "prepare_submission", "POST", "/api/v1/rlhf/feedback"),
 ]
 TELLS = re.compile(r"Traceback|0x[0-9a-f]{6,}|\.py\b|line \d+, in|site-packages|/tmp/|sqlalchemy|pydantic", re.I)
 

@@ -24,7 +24,7 @@ from medloop.api.metrics import HttpCounts, MetricsMiddleware
 from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
 from medloop.api.routes import data, feedback, feedback_read, quarantine, queue, train
-from medloop.feedback.submit import submit
+from medloop.feedback.submit import phi_scan
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
 from medloop.settings import Settings
@@ -98,7 +98,7 @@ def create_app(
 def _warm(own_process: bool) -> None:
     """Load the word lists of the privacy scan, which takes a second. They and the modules are never freed, so the garbage
     collector need not walk them again and again, which takes a fifth of the time of a request."""
-    submit.doubt_about(["warm"])
+    phi_scan.doubt_about(["warm"])
     if own_process:
         gc.collect()
         gc.freeze()

@@ -10,9 +10,10 @@ from sqlalchemy import select
 
 from medloop.contracts import Correction, Feedback, Incident, Preference, RedTeamCase, Trace
 from medloop.errors import InputError
-from medloop.feedback.submit import submit
-from medloop.feedback.submit.bodies import KINDS, CorrectionBody, FeedbackBody, PreferenceBody, TraceBody
-from medloop.feedback.submit.submit import Doubt, Sender, feedback_type_of, fingerprint, hand_in
+from medloop.feedback.submit import phi_scan
+from medloop.feedback.submit.bodies import BODY_OF_KIND, CorrectionBody, FeedbackBody, PreferenceBody, TraceBody
+from medloop.feedback.submit.phi_scan import Doubt
+from medloop.feedback.submit.submit import Sender, feedback_type_of, fingerprint, prepare_submission
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
@@ -29,7 +30,11 @@ WHOLE = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_respons
 @pytest.fixture
 def send(store: Store):
     with GroupCommitWriter(store).running() as writer:
-        yield lambda body, sender=CLINICIAN, key=None: writer.submit_and_wait(hand_in(store, body, sender, key=key)).answer
+        yield (
+            lambda body, sender=CLINICIAN, key=None: (
+                writer.submit_and_wait(prepare_submission(store, body, sender, key=key)).answer
+            )
+        )
 
 
 @pytest.fixture
@@ -132,7 +137,7 @@ def test_what_cannot_be_scanned_is_held_back(store: Store, send, monkeypatch) ->
     def named(texts):
         return Doubt(0.9, ("a name",)) if any("Wang" in text for text in texts) else None
 
-    monkeypatch.setattr("medloop.feedback.submit.submit.doubt_about", named)
+    monkeypatch.setattr("medloop.feedback.submit.phi_scan.doubt_about", named)
     answer = send(FeedbackBody(**WHOLE | {"comments": "like Wang"}, thumb="up"))
     with store.read() as conn:
         row = conn.execute(select(quarantine)).one()
@@ -207,7 +212,7 @@ def test_a_trace_is_a_conversation(messages: list) -> None:
         TraceBody(session_id="s", agent_name="a", model_version="m", messages=messages)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+@pytest.mark.parametrize("kind", BODY_OF_KIND.values(), ids=list(BODY_OF_KIND))
 def test_the_examples_of_the_description_fit(kind) -> None:
     for example in kind.model_config["json_schema_extra"]["examples"]:
         kind.model_validate(example)
@@ -235,10 +240,10 @@ LONG_BODIES = {
 @pytest.mark.parametrize("kind", LONG_BODIES)
 def test_long_texts_are_looked_over_before_the_writer_has_them(send, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     threads: list[str] = []
-    real = submit._doubt
-    monkeypatch.setattr(submit, "_doubt", lambda texts: (threads.append(threading.current_thread().name), real(texts))[1])
+    real = phi_scan.doubt_about
+    monkeypatch.setattr(phi_scan, "doubt_about", lambda texts: (threads.append(threading.current_thread().name), real(texts))[1])
     shape, said, field = LONG_BODIES[kind]
     assert send(shape(**said))["quarantined"] is False and set(threads) == {"medloop-writer"}
     threads.clear()
     assert send(shape(**{**said, field: f"{DOUBTFUL}\n" * 150}))["quarantined"] is True
-    assert threads and "medloop-writer" not in threads and not submit._LOOKED
+    assert threads and "medloop-writer" not in threads

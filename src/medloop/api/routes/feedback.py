@@ -17,7 +17,7 @@ from medloop.api.json_route import JsonRoute
 from medloop.api.limits import import_cost
 from medloop.api.policy import OWN_ONLY, Caller, allow
 from medloop.feedback.submit import batch, submit
-from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, Sent, TraceBody
+from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
 
 router = APIRouter(prefix="/api/v1", tags=["feedback"], route_class=JsonRoute)
 
@@ -107,9 +107,9 @@ def sender(caller: Caller) -> submit.Sender:
     return submit.Sender(caller.user_id, speaks_for_others=by_key, by_queue=caller.role == "annotator")
 
 
-async def _store(request: Request, body: Sent, caller: Caller, key: str | None) -> Response:
+async def _store(request: Request, body: SubmissionBody, caller: Caller, key: str | None) -> Response:
     check_rate(request, caller)
-    stored = await writer_of(request).submit(submit.hand_in(store_of(request), body, sender(caller), key=key))
+    stored = await writer_of(request).submit(submit.prepare_submission(store_of(request), body, sender(caller), key=key))
     return JSONResponse(stored.answer, status_code=200 if stored.replayed else 201)
 
 
@@ -148,4 +148,4 @@ async def import_lines(request: Request, caller: Writer, key: Key = None) -> Res
     check_rate(request, caller, import_cost(body), already_taken=1)
     lines = batch.parse(body)
     results = await batch.store_all(writer_of(request), store_of(request), lines, sender(caller), key=key)
-    return JSONResponse({**batch.summed(results), "results": results})
+    return JSONResponse({**batch.summary(results), "results": results})

@@ -1,10 +1,10 @@
-"""Many records in one request: JSON Lines, each line its own result, so that one bad line costs nothing but itself.
+"""Many records in one request: JSON Lines, a result for each line, so that one bad line affects no other.
 
     {"kind": "feedback", "trace_id": "…", "thumb": "up"}
     {"kind": "preference", "prompt": "…", "response_a": "…", "response_b": "…", "preferred": "a"}
 
-With an idempotency key each line has the key `KEY/NUMBER`: the same file sent again stores only what is missing. Lines are handed
-to the writer a window at a time, so that an import takes turns with single requests and never fills their queue.
+With an idempotency key each line has the key `KEY/NUMBER`: the same file sent again stores only what is missing. Lines go to the
+writer a window at a time, so that an import takes turns with single requests and never fills their queue.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from medloop.errors import InputError, MedloopError, NoSpaceError
-from medloop.feedback.submit.bodies import KINDS, Sent
-from medloop.feedback.submit.submit import Sender, hand_in
+from medloop.feedback.submit.bodies import BODY_OF_KIND, SubmissionBody
+from medloop.feedback.submit.submit import Sender, prepare_submission
 from medloop.store.db import Store
 from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.write_request import OverloadedError
@@ -35,26 +35,26 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Line:
+class ImportLine:
     number: int
-    body: Sent | None
+    body: SubmissionBody | None
     problem: str = ""
 
 
-def parse(data: bytes) -> list[Line]:
-    """The lines, each a body or a problem; empty lines are passed over."""
+def parse(data: bytes) -> list[ImportLine]:
+    """The lines, each a body or a problem; empty lines are skipped."""
     if not data.strip():
         raise InputError("The body has no lines", "Send one JSON object per line")
-    given = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
-    if len(given) > MOST_LINES:
-        raise InputError(f"The body has {len(given)} lines, {MOST_LINES} at most fit", "Send it in parts")
-    return [_line(number, raw) for number, raw in given]
+    lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+    if len(lines) > MOST_LINES:
+        raise InputError(f"The body has {len(lines)} lines; the limit is {MOST_LINES}", "Send it in parts")
+    return [_parse_line(number, line) for number, line in lines]
 
 
 async def store_all(
-    writer: GroupCommitWriter, store: Store, lines: Sequence[Line], sender: Sender, *, key: str | None
+    writer: GroupCommitWriter, store: Store, lines: Sequence[ImportLine], sender: Sender, *, key: str | None
 ) -> list[Json]:
-    """Store every line that fits; one result per line, in their order."""
+    """Store every valid line; one result per line, in order."""
     results: list[Json] = []
     for start in range(0, len(lines), WINDOW):
         window = lines[start : start + WINDOW]
@@ -62,24 +62,24 @@ async def store_all(
     return results
 
 
-def summed(results: Sequence[Json]) -> dict[str, int]:
+def summary(results: Sequence[Json]) -> dict[str, int]:
     codes = [result["status"] for result in results]
-    done = {"stored": codes.count(201), "repeated": codes.count(200)}
-    return {**done, "failed": len(codes) - sum(done.values())}
+    counts = {"stored": codes.count(201), "repeated": codes.count(200)}
+    return {**counts, "failed": len(codes) - sum(counts.values())}
 
 
-def _line(number: int, raw: bytes) -> Line:
+def _parse_line(number: int, line: bytes) -> ImportLine:
     try:
-        said = json.loads(raw)
+        values = json.loads(line)
     except (ValueError, RecursionError):
-        return Line(number, None, "This line is not JSON")
-    if not isinstance(said, dict) or said.get("kind") not in list(KINDS):
-        return Line(number, None, f"'kind' must be one of {', '.join(KINDS)}")
-    kind = KINDS[said.pop("kind")]
+        return ImportLine(number, None, "This line is not JSON")
+    if not isinstance(values, dict) or values.get("kind") not in list(BODY_OF_KIND):
+        return ImportLine(number, None, f"'kind' must be one of {', '.join(BODY_OF_KIND)}")
+    kind = BODY_OF_KIND[values.pop("kind")]
     try:
-        return Line(number, kind.model_validate(said))
+        return ImportLine(number, kind.model_validate(values))
     except ValidationError as error:
-        return Line(number, None, explain(error))
+        return ImportLine(number, None, explain(error))
 
 
 def explain(error: ValidationError) -> str:
@@ -91,11 +91,11 @@ def explain(error: ValidationError) -> str:
     return "; ".join(parts[:5])
 
 
-async def _store(writer: GroupCommitWriter, store: Store, line: Line, sender: Sender, key: str | None) -> Json:
+async def _store(writer: GroupCommitWriter, store: Store, line: ImportLine, sender: Sender, key: str | None) -> Json:
     if line.body is None:
         return {"line": line.number, "status": 422, "error": line.problem}
     try:
-        submission = hand_in(store, line.body, sender, key=None if key is None else f"{key}/{line.number}")
+        submission = prepare_submission(store, line.body, sender, key=None if key is None else f"{key}/{line.number}")
         for tries in range(1, TRIES + 1):
             try:
                 stored = await writer.submit(submission)

@@ -1,8 +1,8 @@
-"""What a sender may say: the records of contracts/feedback.py without what the server sets itself (id, time, sender).
+"""The request bodies: the records of contracts/feedback.py without what the server sets itself (id, time, sender).
 
 With a `trace_id` the trace fills what is left out: session, agent, model, question and answer; for a program a `session_id` alone
 does the same with the newest trace of that session. Lengths are bounded here, whole bodies by the guard. Unknown fields are
-refused, so that a misspelt `comment` is an error and not a silence.
+refused, so that a misspelt `comment` is an error and does not get lost.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ MOST_AXES = 20
 
 
 def _as_text(value: object) -> object:
-    """Document 002 numbers its clinicians."""
+    """Some systems number their clinicians."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _no_repeats(value: object) -> object:
-    return list(dict.fromkeys(value)) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
+    return list(dict.fromkeys(value)) if isinstance(value, list) and all(isinstance(item, str) for item in value) else value
 
 
 Id = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Words = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
-Person = Annotated[Id, BeforeValidator(_as_text, json_schema_input_type=str | int)]
+BodyText = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
+ClinicianId = Annotated[Id, BeforeValidator(_as_text, json_schema_input_type=str | int)]
 Purposes = Annotated[tuple[Purpose, ...], BeforeValidator(_no_repeats), Field(max_length=4)]
 Axis = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Stars = Annotated[int, Field(ge=1, le=5, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
-class Body(BaseModel):
+class StrictBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
-class _Sent(Body):
+class _RatingBody(StrictBody):
     """What every kind of record may carry."""
 
-    clinician_id: Person | None = Field(None, description="Who judged, when a program passes it on; else the caller.")
-    consent: Purposes = Field((), description="What the record may be used for; nothing unless said.")
+    clinician_id: ClinicianId | None = Field(None, description="Who judged, when a program passes it on; otherwise the caller.")
+    consent: Purposes = Field((), description="What the record may be used for; nothing by default.")
     trace_id: Id | None = Field(None, description="The logged exchange this is about.")
-    supersedes: Id | None = Field(None, description="Your earlier record of the same kind that this one takes the place of.")
+    supersedes: Id | None = Field(None, description="Your earlier record of the same kind that this one replaces.")
     subject: Id | None = Field(None, description="Your id of the person the text is about; only a keyed hash of it is stored.")
 
 
-class FeedbackBody(_Sent):
+class FeedbackBody(_RatingBody):
     """A rating of one answer: stars, a thumb, a type, axes, a comment, the critical flag; at least one of them."""
 
     model_config = ConfigDict(
@@ -76,24 +76,24 @@ class FeedbackBody(_Sent):
 
     session_id: Id | None = None
     agent_name: Id | None = None
-    user_query: Words | None = None
-    agent_response: Words | None = None
+    user_query: BodyText | None = None
+    agent_response: BodyText | None = None
     rating: Stars | None = Field(None, description="One to five stars.")
     thumb: Literal["up", "down"] | None = None
     feedback_type: FeedbackType | None = Field(None, description="Follows from thumb, stars and the critical flag when left out.")
     axes: dict[Axis, Stars] = Field(default_factory=dict, max_length=MOST_AXES, description="Stars by named axis.")
-    critical: Flag = Field(False, description="The answer could do harm: opens an incident and blocks promotion.")
-    comments: Words | None = None
-    golden: Words | None = Field(None, description="The answer you would have given; stored as a correction.")
+    critical: Flag = Field(False, description="The answer could harm a patient: opens a safety incident.")
+    comments: BodyText | None = None
+    golden: BodyText | None = Field(None, description="The answer you would have given; stored as a correction.")
     model_version: Id | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> FeedbackBody:
-        said = (self.rating, self.thumb, self.feedback_type, self.comments, self.golden)
-        if all(one is None for one in said) and not self.axes and not self.critical:
-            raise ValueError("say at least one of rating, thumb, feedback_type, axes, comments, golden, critical")
+        signals = (self.rating, self.thumb, self.feedback_type, self.comments, self.golden)
+        if all(signal is None for signal in signals) and not self.axes and not self.critical:
+            raise ValueError("send at least one of rating, thumb, feedback_type, axes, comments, golden, critical")
         if (self.user_query is None) != (self.agent_response is None):
-            raise ValueError("user_query and agent_response come together, or neither")
+            raise ValueError("send user_query and agent_response together, or neither")
         if self.trace_id is None and self.session_id is None:
             raise ValueError("name the trace_id, or the session_id")
         if self.trace_id is None and self.user_query is not None and self.agent_name is None:
@@ -101,7 +101,7 @@ class FeedbackBody(_Sent):
         return self
 
 
-class PreferenceBody(_Sent):
+class PreferenceBody(_RatingBody):
     """A choice between two answers to one prompt."""
 
     model_config = ConfigDict(
@@ -120,19 +120,19 @@ class PreferenceBody(_Sent):
         }
     )
 
-    prompt: Words
-    response_a: Words
-    response_b: Words
+    prompt: BodyText
+    response_a: BodyText
+    response_b: BodyText
     preferred: Literal["a", "b"]
-    shown_first: Literal["a", "b"] | None = Field(None, description="Which answer stood first (left, or on top).")
-    comments: Words | None = None
+    shown_first: Literal["a", "b"] | None = Field(None, description="Which answer was shown first (left, or on top).")
+    comments: BodyText | None = None
     axes: dict[Axis, Literal["a", "b", "tie"]] = Field(default_factory=dict, max_length=MOST_AXES)
     session_id: Id | None = None
     model_a: Id | None = None
     model_b: Id | None = None
 
 
-class CorrectionBody(_Sent):
+class CorrectionBody(_RatingBody):
     """The answer an expert would have given."""
 
     model_config = ConfigDict(
@@ -149,27 +149,27 @@ class CorrectionBody(_Sent):
         }
     )
 
-    golden: Words
-    prompt: Words | None = None
-    original: Words | None = None
-    reason: Words | None = None
+    golden: BodyText
+    prompt: BodyText | None = None
+    original: BodyText | None = None
+    reason: BodyText | None = None
     feedback_id: Id | None = Field(None, description="The rating that led to this correction.")
 
     @model_validator(mode="after")
     def _of_something(self) -> CorrectionBody:
         if (self.prompt is None) != (self.original is None):
-            raise ValueError("prompt and original come together, or neither")
+            raise ValueError("send prompt and original together, or neither")
         if self.prompt is None and self.trace_id is None and self.feedback_id is None:
             raise ValueError("name the trace_id or the feedback_id, or send prompt and original")
         return self
 
 
-class Turn(Body):
+class Turn(StrictBody):
     role: Role
-    content: Words
+    content: BodyText
 
 
-class TraceBody(Body):
+class TraceBody(StrictBody):
     """One exchange with the assistant, as the agent logs it."""
 
     model_config = ConfigDict(
@@ -191,8 +191,10 @@ class TraceBody(Body):
     session_id: Id
     agent_name: Id
     model_version: Id
-    messages: tuple[Turn, ...] = Field(min_length=1, max_length=200, description="The conversation; a system message may lead.")
-    contexts: tuple[Words, ...] = Field((), max_length=50, description="Passages the answer was based on.")
+    messages: tuple[Turn, ...] = Field(
+        min_length=1, max_length=200, description="The conversation; a system message may come first."
+    )
+    contexts: tuple[BodyText, ...] = Field((), max_length=50, description="Passages the answer was based on.")
     snapshot: Hash | None = None
     subject: Id | None = Field(None, description="Your id of the person it is about; only a keyed hash of it is stored.")
     sampling_share: Unit | None = None
@@ -202,10 +204,15 @@ class TraceBody(Body):
     def _turns_alternate(self) -> TraceBody:
         turns = [turn.role for turn in self.messages]
         body = turns[1:] if turns[0] == "system" else turns
-        if not body or any(role != ("assistant" if at % 2 else "user") for at, role in enumerate(body)):
-            raise ValueError("after a system message, user and assistant speak in turn, the user first")
+        if not body or any(role != ("assistant" if index % 2 else "user") for index, role in enumerate(body)):
+            raise ValueError("user and assistant must alternate, the user first; a system message may come before them")
         return self
 
 
-Sent = FeedbackBody | PreferenceBody | CorrectionBody | TraceBody
-KINDS: dict[str, Any] = {"feedback": FeedbackBody, "preference": PreferenceBody, "correction": CorrectionBody, "trace": TraceBody}
+SubmissionBody = FeedbackBody | PreferenceBody | CorrectionBody | TraceBody
+BODY_OF_KIND: dict[str, Any] = {
+    "feedback": FeedbackBody,
+    "preference": PreferenceBody,
+    "correction": CorrectionBody,
+    "trace": TraceBody,
+}

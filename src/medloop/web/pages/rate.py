@@ -228,7 +228,7 @@ async def _store(
 ) -> WriteResult:
     check_rate(request, caller)
     return await writer_of(request).submit(
-        record.hand_in(
+        record.prepare_submission(
             store_of(request), body, record.Sender(caller.user_id, by_queue=caller.role == "annotator"), key=f"web:{once}"
         )
     )
