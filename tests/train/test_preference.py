@@ -27,7 +27,7 @@ from medloop.testing.models import tiny_model
 from medloop.train import preference
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.examples.pairs import Pair
-from medloop.train.preference import balance, find_run, plan
+from medloop.train.preference import balance, find_run, make_plan
 from medloop.train.reports.preference_report import Read, area, of_pairs
 from medloop.train.runs.checkpoint import load_newest
 from medloop.train.sft import SFTConfig
@@ -99,7 +99,7 @@ def train_preference(config, *, settings, **more) -> TrainingCard:
 
 
 def planned(settings: Settings, wish) -> preference.PreferencePlan:
-    return plan(wish, settings, find_run(wish, settings))
+    return make_plan(wish, settings, find_run(wish, settings))
 
 
 def opened(made: preference.PreferencePlan, settings: Settings):
@@ -280,7 +280,7 @@ def test_thumbs_of_one_kind_and_too_few_rows_are_refused(clinic):
         planned(clinic, config(clinic, data=str(write(clinic.home / "one.jsonl", lines(1)))))
     with pytest.raises(ConfigError, match="reads 512 tokens"):
         planned(clinic, config(clinic, max_length=1024))
-    with pytest.raises(ConfigError, match="written over"):
+    with pytest.raises(ConfigError, match="overwritten"):
         find_run(config(clinic, name="sft"), clinic)
 
 

@@ -20,7 +20,7 @@ from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_encoder
 from medloop.train.examples.pairs import encode_pairs, read_pairs, split_by_prompt
-from medloop.train.reward_model import RewardModelConfig, find_run, plan
+from medloop.train.reward_model import RewardModelConfig, find_run, make_plan
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -155,7 +155,7 @@ def test_too_long_answers_are_left_out_and_counted_and_too_few_pairs_are_refused
     rows = [*lines(20), {"prompt": "long", "chosen": "a" * 300, "rejected": "b"}]
     path = write(settings.home / "some.jsonl", rows)
     wish = config(settings, data=str(path))
-    made = plan(wish, settings, find_run(wish, settings))
+    made = make_plan(wish, settings, find_run(wish, settings))
     assert made.train.too_long + made.test.too_long == 1 and len(made.train.pairs) + len(made.test.pairs) == 20
     one = config(settings, data=str(write(settings.home / "one.jsonl", lines(1))))
     with pytest.raises(InputError, match="1 pairs to train on and 0 held out"):

@@ -18,7 +18,7 @@ from medloop.models.load import load, load_tokenizer
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
 from medloop.train.examples.sft_examples import IGNORED, encode_file
-from medloop.train.sft import SFTConfig, find_run, plan
+from medloop.train.sft import SFTConfig, find_run, make_plan
 from medloop.train.trl import resumable, sft_trainer
 
 
@@ -131,7 +131,7 @@ def test_an_architecture_that_scales_its_output_goes_the_way_of_trl(settings, tm
     }
     base = tiny_model(tmp_path / "cohere", config=CohereConfig(**shape, logit_scale=0.25, max_position_embeddings=256))
     wish = config(settings, model=str(base), max_steps=2)
-    made = plan(wish, settings, find_run(wish, settings))
+    made = make_plan(wish, settings, find_run(wish, settings))
     from medloop.train.sft import _trainer
 
     trainer = _trainer(
@@ -258,7 +258,7 @@ def stop_after(settings, step: int, **more) -> None:
 def test_a_stop_leaves_a_checkpoint_and_the_same_call_goes_on(settings):
     stop_after(settings, 4)
     wish = config(settings)
-    assert plan(wish, settings, find_run(wish, settings)).continues_at == 4
+    assert make_plan(wish, settings, find_run(wish, settings)).continues_at == 4
     state = json.loads((settings.home / "jobs/train_sft-sft/checkpoints/step-00000004/trainer_state.json").read_text())
     assert state["log_history"] == [], "the log is in metrics.jsonl and does not grow the checkpoints"
     train_sft(wish, settings=settings)
@@ -300,7 +300,7 @@ def test_nothing_is_reported_to_anybody(settings, monkeypatch: pytest.MonkeyPatc
 def test_replace_starts_anew_instead_of_going_on(settings):
     stop_after(settings, 4)
     for wish in (config(settings), config(settings, learning_rate=0.01)):
-        anew = plan(wish, settings, find_run(wish, settings), replace=True)
+        anew = make_plan(wish, settings, find_run(wish, settings), replace=True)
         assert anew.continues_at == 0
     train_sft(config(settings), settings=settings, replace=True)
     train_sft(config(settings, name="straight"), settings=settings)

@@ -25,7 +25,6 @@ from medloop.settings import Settings
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Training jobs: submit, watch, cancel, resume; they survive crashes.")
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="For example train_20260203T120000Z.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the JSON of the API.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -40,10 +39,8 @@ def submit(
     model: Annotated[
         str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting).")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings of the stage.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the stage; may be repeated.")
-    ] = None,
+    config: ui.ConfigFile = None,
+    set_: ui.SetPairs = None,
     check: Annotated[bool, typer.Option("--check", help="Only check it and say what it would cost; nothing is queued.")] = False,
 ) -> None:
     """Put a training job into the queue; it runs when 'medloop jobs work' or the API has a free slot.
@@ -93,7 +90,7 @@ def list_jobs(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of jobs to show, newest first.")] = 20,
     after: Annotated[str | None, typer.Option(metavar="JOB_ID", help="Only jobs older than this one.")] = None,
 ) -> None:
-    """All jobs, newest first.
+    """List all jobs, newest first.
 
     Example:  medloop jobs list
     """
@@ -115,8 +112,8 @@ def _cells(job: JobStatus) -> list[str]:
 
 
 @jobs_app.command("status")
-def status(job_id: JobId, json_: AsJson = False) -> None:
-    """Where a job is.
+def status(job_id: JobId, json_: ui.AsJson = False) -> None:
+    """Show where a job is.
 
     Example:  medloop jobs status train_20260203T120000Z
     """
@@ -135,7 +132,7 @@ def status(job_id: JobId, json_: AsJson = False) -> None:
 
 @jobs_app.command("metrics")
 def metrics(job_id: JobId) -> None:
-    """The lines of metrics.jsonl as a JSON array.
+    """Print the lines of metrics.jsonl as a JSON array.
 
     Example:  medloop jobs metrics train_20260203T120000Z > metrics.json
     """

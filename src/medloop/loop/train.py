@@ -88,19 +88,19 @@ class Stage:
 def _load_sft(config: SFTConfig, settings: Settings) -> Trainer:
     from medloop.train import sft  # torch
 
-    return Trainer(sft.find_run, sft.plan, sft.cost, sft.run)
+    return Trainer(sft.find_run, sft.make_plan, sft.cost, sft.run)
 
 
 def _load_reward_model(config: RewardModelConfig, settings: Settings) -> Trainer:
     from medloop.train import reward_model  # torch
 
-    return Trainer(reward_model.find_run, reward_model.plan, reward_model.cost, reward_model.run)
+    return Trainer(reward_model.find_run, reward_model.make_plan, reward_model.cost, reward_model.run)
 
 
 def _load_preference(config: DPOConfig | KTOConfig, settings: Settings) -> Trainer:
     from medloop.train import preference  # torch
 
-    return Trainer(preference.find_run, preference.plan, preference.cost, preference.run)
+    return Trainer(preference.find_run, preference.make_plan, preference.cost, preference.run)
 
 
 def _load_rl(config: RLConfig, settings: Settings) -> Trainer:

@@ -50,7 +50,7 @@ from medloop.train.trl.fit import count_steps, fitted, judged, numbers, ready
 from medloop.train.trl.preference_trainer import PreferenceWatch, ResumableDPO, ResumableKTO
 from medloop.train.trl.resumable import ByLength, arguments
 
-JUDGED = 200  # training rows that are read at the end, for the accuracy on them
+TRAIN_ROWS = 200  # training rows that are read at the end, for the accuracy on them
 RATIO = (1.0, 1.33)  # weight times count of liked over that of not liked; eq. 8 of the KTO paper (arXiv 2402.01306)
 
 
@@ -75,7 +75,7 @@ class PreferencePlan:
         if not isinstance(self.config, KTOConfig) or self.config.loss != "kto":
             return side.table
         size = self.config.batch_size
-        batches = [range(at, min(at + size, len(side.items))) for at in range(0, len(side.items), size)]
+        batches = [range(start, min(start + size, len(side.items))) for start in range(0, len(side.items), size)]
         dealt = self.order.batches if side is self.train and isinstance(self.order, MixedBatches) else batches
         return with_strangers(side, dealt, self.config.max_length)
 
@@ -84,27 +84,27 @@ def find_run(config: DPOConfig | KTOConfig, settings: Settings, *, folder: Path 
     """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
     inputs = {"preference": file_sha256(_file(config, settings))}
     models = resolve(_start(config), settings)
-    written: dict[str, Any] = config.model_dump()
+    values: dict[str, Any] = config.model_dump()
     if models.adapter is not None and models.adapter_sha256 is not None:
         inputs["adapter"] = models.adapter_sha256
         shape = read_json(models.adapter / "adapter_config.json")  # an adapter keeps its shape, whatever the settings say
-        written |= {"lora_r": shape.get("r"), "lora_alpha": shape.get("lora_alpha")}
-    identity = {"config": written, "base_sha256": models.sha256, "inputs": inputs}
-    lives = folder or settings.workspace.jobs / f"train_{config.method}-{config.name}"
+        values |= {"lora_r": shape.get("r"), "lora_alpha": shape.get("lora_alpha")}
+    identity = {"config": values, "base_sha256": models.sha256, "inputs": inputs}
+    run_folder = folder or settings.workspace.jobs / f"train_{config.method}-{config.name}"
     target = settings.workspace.models / "lora" / config.name
     if models.adapter is not None and models.adapter.resolve() == target.resolve():
-        raise ConfigError(f"{config.name} is the adapter to start from, and would be written over", "Take another --name")
-    return TrainingRun(lives, target, identity)
+        raise ConfigError(f"{config.name} is the adapter to start from, and would be overwritten", "Use another --name")
+    return TrainingRun(run_folder, target, identity)
 
 
-def plan(config: DPOConfig | KTOConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> PreferencePlan:
+def make_plan(config: DPOConfig | KTOConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> PreferencePlan:
     """Read, split and encode the data, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
     if not replace:
         run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
-    if (room := estimate.positions(base)) < config.max_length:
-        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {room} tokens", "Ask for fewer")
+    if (limit := estimate.positions(base)) < config.max_length:
+        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {limit} tokens", "Lower max_length")
     train, test, disagreed, passed = _sides(config, _file(config, settings), load_tokenizer(base))
     if isinstance(config, KTOConfig):
         order: ByLength = MixedBatches(train.lengths, train.columns["label"], config.batch_size, config.seed)
@@ -133,18 +133,16 @@ def balance(plan: PreferencePlan) -> str | None:
 
 def cost(plan: PreferencePlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine. Reading costs half of learning."""
-    config, device = plan.config, runtime.device_of(settings)
-    base = resolve(ModelRef(base=config.model), settings).folder
-    shape = estimate.shape_of(base, runtime.number_type(device, trainable=False), plan.run.identity["config"]["lora_r"])
-    runtime.set_threads(settings)
+    config = plan.config
+    shape, device = estimate.model_shape(config.model, settings, lora_r=plan.run.identity["config"]["lora_r"])
     learnt = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
     read = plan.train.tokens + 2 * plan.test.tokens
     if config.smallest_batch > 1:  # KTO reads each answer behind another prompt as well
         read += plan.train.tokens + learnt
     answers = 1 if isinstance(config, KTOConfig) else 2
-    at_once = answers * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
+    tokens_at_once = answers * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     seconds = estimate.seconds(shape, learnt + read // 2, full=False, device=device)
-    return estimate.cost(shape, seconds, estimate.memory(shape, at_once), device)
+    return estimate.cost(shape, seconds, estimate.memory(shape, tokens_at_once), device)
 
 
 def run(
@@ -157,19 +155,19 @@ def run(
     """Train to the end, measure and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.run.only_process():
         trainer, began = _fit(plan, settings, PreferenceWatch(plan.run.metrics, on_progress, should_stop))
-        found = _judge(plan, trainer)
-        metrics, parent = _summary(plan, trainer, found), plan.run.identity["inputs"].get("adapter")
+        report = _judge(plan, trainer)
+        metrics, parent = _summary(plan, trainer, report), plan.run.identity["inputs"].get("adapter")
         card = training_card(plan.run, plan.config.method, trainer.model, metrics=metrics, began=began, parent=parent)
-        files = preference_report.files(found)
-        about, words = readme(card, found), trainer.processing_class
-        publish(plan.run.target, trainer.model, words, card, plan.run.metrics, files=files, about=about)
+        files, about = preference_report.files(report), readme(card, report)
+        tokenizer = trainer.processing_class
+        publish(plan.run.target, trainer.model, tokenizer, card, plan.run.metrics, files=files, about=about)
         plan.run.end()
     return card
 
 
-def readme(card: TrainingCard, found: dict[str, Any]) -> list[str]:
+def readme(card: TrainingCard, report: dict[str, Any]) -> list[str]:
     """What a person should know first, for README.md."""
-    test = found["test"]
+    test = report["test"]
     start = card.config["adapter"]
     return [
         "```",
@@ -179,7 +177,7 @@ def readme(card: TrainingCard, found: dict[str, Any]) -> list[str]:
         f"Reference: {f'the adapter `{start}`' if start else 'the base model'}. Implicit rewards put {test['value']:.1%} of "
         f"{test['n']:,} held-out rows right ({test['low']:.1%} to {test['high']:.1%}; 50 % before). report.json has everything.",
         "",
-        *(f"- {line}" for line in preference_report.summary(found)),
+        *(f"- {line}" for line in preference_report.summary(report)),
         "",
     ]
 
@@ -220,7 +218,7 @@ def _sides(config: DPOConfig | KTOConfig, path: Path, tokenizer: Any) -> tuple[R
         raise InputError(
             f"{path} leaves {len(train.items)} rows to train on and {len(test.items)} held out ({train.too_long + test.too_long} "
             "too long)",
-            "Both need some: more prompts, a greater max_length or another test_share",
+            "Both sides need rows: add prompts, raise max_length or change test_share",
         )
     for side, where in ((train, "to train on"), (test, "held out")):
         if isinstance(config, KTOConfig) and len(set(side.columns["label"])) < 2:
@@ -230,16 +228,16 @@ def _sides(config: DPOConfig | KTOConfig, path: Path, tokenizer: Any) -> tuple[R
 
 
 def _fit(plan: PreferencePlan, settings: Settings, watch: PreferenceWatch) -> tuple[ResumableDPO | ResumableKTO, datetime]:
-    def attempt(found: Checkpoint | None, micro: int) -> ResumableDPO | ResumableKTO:
+    def attempt(checkpoint: Checkpoint | None, micro: int) -> ResumableDPO | ResumableKTO:
         loaded = load(_start(plan.config), settings, load_in_4bit=plan.config.load_in_4bit)
-        return _trainer(plan, loaded, found, micro, watch)
+        return _trainer(plan, loaded, checkpoint, micro, watch)
 
     advice = "Lower max_length, or use a smaller model"
     return fitted(plan, attempt, unit="row", advice=advice, least=plan.config.smallest_batch)
 
 
 def _trainer(
-    plan: PreferencePlan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: PreferenceWatch
+    plan: PreferencePlan, loaded: Loaded, checkpoint: Checkpoint | None, micro: int, watch: PreferenceWatch
 ) -> ResumableDPO | ResumableKTO:
     config = plan.config
     fresh = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha) if config.adapter is None else None
@@ -253,7 +251,7 @@ def _trainer(
         peft_config=fresh,
         callbacks=[watch],
         checkpoints=plan.run.checkpoints,
-        found=found,
+        found=checkpoint,
         order=plan.order,
     )
     return ready(trainer, watch)
@@ -279,38 +277,42 @@ def _arguments(plan: PreferencePlan, loaded: Loaded, micro: int) -> TrlDPO | Trl
 def _judge(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO) -> dict[str, Any]:
     """What the trained policy makes of all held-out rows, and of some that it was trained on."""
     config = plan.config
-    some = sorted(random.Random(config.seed).sample(range(len(plan.train.items)), min(JUDGED, len(plan.train.items))))
+    some = sorted(random.Random(config.seed).sample(range(len(plan.train.items)), min(TRAIN_ROWS, len(plan.train.items))))
     sides = {
         "test": (plan.test.items, trainer.eval_dataset),
         "train": ([plan.train.items[i] for i in some], trainer.train_dataset.select(some)),
     }
-    found = {}
+    reports = {}
     for side, (items, rows) in sides.items():
         read = [_read(trainer, rows, answers) for answers in trainer.columns if not answers.startswith("KL_")]
         if isinstance(config, KTOConfig):
-            found[side] = preference_report.of_thumbs(items, read[0], config.beta, config.seed)
+            reports[side] = preference_report.of_thumbs(items, read[0], config.beta, config.seed)
         else:
-            found[side] = preference_report.of_pairs(items, read[0], read[1], config.beta)
-    return {**found["test"], "train": found["train"]["test"]}
+            reports[side] = preference_report.of_pairs(items, read[0], read[1], config.beta)
+    return {**reports["test"], "train": reports["train"]["test"]}
 
 
 def _read(trainer: ResumableDPO | ResumableKTO, rows: Dataset, answers: str) -> Read:
-    found = Read(np.array(trainer.logprobs(rows, answers)), np.array(rows[trainer.columns[answers]]))
-    if not np.isfinite(found.policy).all():
+    logprobs = Read(np.array(trainer.logprobs(rows, answers)), np.array(rows[trainer.columns[answers]]))
+    if not np.isfinite(logprobs.policy).all():
         raise ResultError(
-            "The trained model gives probabilities that are no numbers", "Lower the learning rate and use --replace"
+            "The trained model gives probabilities that are not finite", "Lower the learning rate and train again with --replace"
         )
-    return found
+    return logprobs
 
 
-def _summary(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO, found: dict[str, Any]) -> dict[str, float]:
-    """Numbers for the card: of the report, and out of metrics.jsonl."""
+def _summary(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO, report: dict[str, Any]) -> dict[str, float]:
+    """Numbers for the card, from the report and from metrics.jsonl."""
     more = {
         "rows": len(plan.train.items),
-        "test_rows": found["test"]["n"],
-        "test_margin": found["margin"]["mean"],
-        "test_reward_chosen": found["rewards"]["chosen"],
-        "test_reward_rejected": found["rewards"]["rejected"],
+        "test_rows": report["test"]["n"],
+        "test_margin": report["margin"]["mean"],
+        "test_reward_chosen": report["rewards"]["chosen"],
+        "test_reward_rejected": report["rewards"]["rejected"],
     }
-    told = [name for name in ("likelier_before", "likelier_after", "order_before", "order") if name in found]
-    return numbers(plan, trainer, **judged(plan, found), **more, **{f"test_{name}": found[name]["value"] for name in told})
+    shares = {
+        f"test_{name}": report[name]["value"]
+        for name in ("likelier_before", "likelier_after", "order_before", "order")
+        if name in report
+    }
+    return numbers(plan, trainer, **judged(plan, report), **more, **shares)

@@ -47,8 +47,8 @@ from medloop.train.trl.fit import count_steps, fitted, judged, numbers, ready
 from medloop.train.trl.resumable import ByLength, Watch, arguments
 from medloop.train.trl.reward_trainer import NAMES, ResumableReward
 
-WATCHED = 256  # at most so many held-out pairs are scored while it trains; all of them at the end
-JUDGED = 400  # training pairs that are scored at the end, for the accuracy on them and, without a reference, the centre
+EVAL_PAIRS = 256  # held-out pairs that are scored while it trains; all of them at the end
+TRAIN_PAIRS = 400  # training pairs that are scored at the end, for the accuracy on them and, without a reference, the centre
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,18 @@ def find_run(config: RewardModelConfig, settings: Settings, *, folder: Path | No
         if reference.adapter_sha256 is not None:
             inputs["reference adapter"] = reference.adapter_sha256
     identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
-    lives = folder or settings.workspace.jobs / f"train_reward-{config.name}"
-    return TrainingRun(lives, settings.workspace.models / "reward" / config.name, identity)
+    run_folder = folder or settings.workspace.jobs / f"train_reward-{config.name}"
+    return TrainingRun(run_folder, settings.workspace.models / "reward" / config.name, identity)
 
 
-def plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> RewardPlan:
+def make_plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> RewardPlan:
     """Read, split and encode the pairs, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
     if not replace:
         run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
-    if (room := estimate.positions(base)) < config.max_length:
-        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {room} tokens", "Ask for fewer")
+    if (limit := estimate.positions(base)) < config.max_length:
+        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {limit} tokens", "Lower max_length")
     path = _file(config, settings)
     pairs = read_pairs(path)
     sides = split_by_prompt(pairs, config.test_share, config.seed)
@@ -97,7 +97,7 @@ def plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *, rep
         raise InputError(
             f"{path} leaves {len(train.pairs)} pairs to train on and {len(test.pairs)} held out"
             f" ({len(pairs)} in all, {train.too_long + test.too_long} too long)",
-            "Both need some: more prompts, a greater max_length or another test_share",
+            "Both sides need pairs: add prompts, raise max_length or change test_share",
         )
     counts = count_steps(config, len(train.pairs), run, replace=replace)
     return RewardPlan(config, run, train, test, contradictions(pairs), *counts, replace)
@@ -105,15 +105,15 @@ def plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *, rep
 
 def cost(plan: RewardPlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine; without the reference's answers."""
-    config, device = plan.config, runtime.device_of(settings)
-    base = resolve(ModelRef(base=config.model), settings).folder
-    shape = estimate.shape_of(base, runtime.number_type(device, trainable=config.full), None if config.full else config.lora_r)
-    runtime.set_threads(settings)
+    config = plan.config
+    shape, device = estimate.model_shape(config.model, settings, lora_r=None if config.full else config.lora_r)
     tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
-    at_once = 2 * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
-    read = dataclasses.replace(shape, parameters=shape.matrices)  # embeddings are looked up, and there is no output layer
-    seconds = estimate.seconds(read, tokens, full=config.full, device=device)
-    return estimate.cost(shape, seconds, estimate.memory(shape, at_once), device)
+    tokens_at_once = 2 * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
+    without_embeddings = dataclasses.replace(
+        shape, parameters=shape.matrices
+    )  # embeddings are looked up, and there is no output layer
+    seconds = estimate.seconds(without_embeddings, tokens, full=config.full, device=device)
+    return estimate.cost(shape, seconds, estimate.memory(shape, tokens_at_once), device)
 
 
 def run(
@@ -135,26 +135,26 @@ def run(
             answers=np.concatenate([train.chosen, train.rejected]),
             prompts=[pair.prompt for pair in plan.test.pairs],
         )
-        found = reward_report.measure(train, test, words_from=plan.train.pairs, seed=plan.config.seed)
-        metrics = _summary(plan, trainer, found) | {"score_mean": scoring.mean, "score_std": scoring.std}
+        report = reward_report.measure(train, test, words_from=plan.train.pairs, seed=plan.config.seed)
+        metrics = _summary(plan, trainer, report) | {"score_mean": scoring.mean, "score_std": scoring.std}
         card = training_card(plan.run, "reward", trainer.model, metrics=metrics, began=began)
-        files = reward_report.files(found, name=card.name, base=card.base, reference=in_words(scoring))
+        files = reward_report.files(report, name=card.name, base=card.base, reference=in_words(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()
-        publish(plan.run.target, trainer.model, fresh.tokenizer, card, plan.run.metrics, files=files, about=readme(card, found))
+        publish(plan.run.target, trainer.model, fresh.tokenizer, card, plan.run.metrics, files=files, about=readme(card, report))
         plan.run.end()
     return card
 
 
-def readme(card: TrainingCard, found: dict[str, Any]) -> list[str]:
+def readme(card: TrainingCard, report: dict[str, Any]) -> list[str]:
     """What a person should know first, for README.md."""
-    test = found["test"]
+    test = report["test"]
     return [
         "```",
         f'load_reward_model("{card.name}", settings)        # medloop.reward.model: a component of the reward mix',
         "```",
         "",
         f"Held-out accuracy {test['value']:.1%} ({test['low']:.1%} to {test['high']:.1%}, {test['n']:,} pairs). "
-        f"{reward_report.verdict(found)} [report.md](report.md) has everything else.",
+        f"{reward_report.verdict(report)} [report.md](report.md) has everything else.",
         "",
     ]
 
@@ -173,34 +173,34 @@ def _file(config: RewardModelConfig, settings: Settings) -> Path:
 def _fit(plan: RewardPlan, settings: Settings, watch: Watch) -> tuple[tuple[ResumableReward, Classifier], datetime]:
     used: list[Classifier] = []
 
-    def attempt(found: Checkpoint | None, micro: int) -> ResumableReward:
+    def attempt(checkpoint: Checkpoint | None, micro: int) -> ResumableReward:
         used[:] = [new_classifier(plan.config.model, settings, seed=plan.config.seed, trainable=plan.config.full)]
-        return _trainer(plan, used[0], found, micro, watch)
+        return _trainer(plan, used[0], checkpoint, micro, watch)
 
     trainer, began = fitted(plan, attempt, unit="pair", advice="Lower max_length, or use a smaller model")
     return (trainer, used[0]), began
 
 
-def _trainer(plan: RewardPlan, fresh: Classifier, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableReward:
+def _trainer(plan: RewardPlan, fresh: Classifier, checkpoint: Checkpoint | None, micro: int, watch: Watch) -> ResumableReward:
     config = plan.config
     trainer = ResumableReward(
         fresh.model,
         _arguments(plan, fresh, micro),
         train_dataset=plan.train.rows,
-        eval_dataset=_watched(plan.test),
+        eval_dataset=_eval_rows(plan.test),
         processing_class=fresh.tokenizer,
         peft_config=None if config.full else _lora(config, fresh),
         callbacks=[watch],
         checkpoints=plan.run.checkpoints,
-        found=found,
+        found=checkpoint,
         order=ByLength(plan.train.lengths, config.batch_size, config.seed),
     )
     return ready(trainer, watch)
 
 
-def _watched(test: Pairs) -> Dataset:
+def _eval_rows(test: Pairs) -> Dataset:
     """Some held-out pairs, like lengths together, so that they carry little padding."""
-    some = range(min(WATCHED, len(test.lengths)))
+    some = range(min(EVAL_PAIRS, len(test.lengths)))
     return test.rows.select(sorted(some, key=test.lengths.__getitem__))
 
 
@@ -231,27 +231,29 @@ def _arguments(plan: RewardPlan, fresh: Classifier, micro: int) -> TrlConfig:
 
 
 def _sample(pairs: Pairs, seed: int) -> Pairs:
-    """Some of the training pairs; their accuracy stands beside that of the held-out ones, and is worth no more time."""
-    if len(pairs.pairs) <= JUDGED:
+    """Some of the training pairs; their accuracy is shown beside that of the held-out ones, and is not worth more time."""
+    if len(pairs.pairs) <= TRAIN_PAIRS:
         return pairs
-    picked = sorted(random.Random(seed).sample(range(len(pairs.pairs)), JUDGED))
+    picked = sorted(random.Random(seed).sample(range(len(pairs.pairs)), TRAIN_PAIRS))
     return Pairs([pairs.pairs[i] for i in picked], pairs.rows.select(picked), [pairs.lengths[i] for i in picked], 0, 0, 0)
 
 
 def _judge(trained: Classifier, side: Pairs) -> Judged:
     logits = np.array(trained.logits([*side.rows["chosen_ids"], *side.rows["rejected_ids"]]))
     if not np.isfinite(logits).all():
-        raise ResultError("The trained model gives logits that are no numbers", "Lower the learning rate and use --replace")
+        raise ResultError(
+            "The trained model gives logits that are not finite", "Lower the learning rate and train again with --replace"
+        )
     return Judged(side.pairs, *np.split(logits, 2))
 
 
-def _summary(plan: RewardPlan, trainer: ResumableReward, found: dict[str, Any]) -> dict[str, float]:
-    """Numbers for the card: of the report, and out of metrics.jsonl."""
+def _summary(plan: RewardPlan, trainer: ResumableReward, report: dict[str, Any]) -> dict[str, float]:
+    """Numbers for the card, from the report and from metrics.jsonl."""
     more = {
         "pairs": len(plan.train.pairs),
-        "test_pairs": found["test"]["n"],
-        **{f"baseline_{name}": part["value"] for name, part in found["baselines"].items()},
-        "calibration_error": found["calibration"]["ece"],
-        "brier": found["calibration"]["brier"],
+        "test_pairs": report["test"]["n"],
+        **{f"baseline_{name}": part["value"] for name, part in report["baselines"].items()},
+        "calibration_error": report["calibration"]["ece"],
+        "brier": report["calibration"]["brier"],
     }
-    return numbers(plan, trainer, **judged(plan, found), **more)
+    return numbers(plan, trainer, **judged(plan, report), **more)

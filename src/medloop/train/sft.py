@@ -65,7 +65,7 @@ def find_run(config: SFTConfig, settings: Settings, *, folder: Path | None = Non
     return TrainingRun(folder or settings.workspace.jobs / f"train_sft-{config.name}", target, identity)
 
 
-def plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> SFTPlan:
+def make_plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> SFTPlan:
     """Read and encode the data, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
     if not replace:
@@ -80,14 +80,12 @@ def plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replace: bo
 
 def cost(plan: SFTPlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine."""
-    config, device = plan.config, runtime.device_of(settings)
-    base = resolve(ModelRef(base=config.model), settings).folder
-    shape = estimate.shape_of(base, runtime.number_type(device, trainable=config.full), None if config.full else config.lora_r)
-    runtime.set_threads(settings)
+    config = plan.config
+    shape, device = estimate.model_shape(config.model, settings, lora_r=None if config.full else config.lora_r)
     tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
-    at_once = max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
+    tokens_at_once = max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     seconds = estimate.seconds(shape, tokens, full=config.full, device=device)
-    return estimate.cost(shape, seconds, estimate.memory(shape, at_once), device)
+    return estimate.cost(shape, seconds, estimate.memory(shape, tokens_at_once), device)
 
 
 def run(
@@ -121,14 +119,14 @@ def _files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
 def _fit(plan: SFTPlan, settings: Settings, watch: Watch) -> tuple[ResumableSFT, datetime]:
     config = plan.config
 
-    def attempt(found: Checkpoint | None, micro: int) -> ResumableSFT:
+    def attempt(checkpoint: Checkpoint | None, micro: int) -> ResumableSFT:
         loaded = load(ModelRef(base=config.model), settings, trainable=config.full, load_in_4bit=config.load_in_4bit)
-        return _trainer(plan, loaded, found, micro, watch)
+        return _trainer(plan, loaded, checkpoint, micro, watch)
 
     return fitted(plan, attempt, unit="example", advice="Lower max_length, or use load_in_4bit or a smaller model")
 
 
-def _trainer(plan: SFTPlan, loaded: Loaded, found: Checkpoint | None, micro: int, watch: Watch) -> ResumableSFT:
+def _trainer(plan: SFTPlan, loaded: Loaded, checkpoint: Checkpoint | None, micro: int, watch: Watch) -> ResumableSFT:
     config = plan.config
     lora = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
     trainer = ResumableSFT(
@@ -140,7 +138,7 @@ def _trainer(plan: SFTPlan, loaded: Loaded, found: Checkpoint | None, micro: int
         peft_config=None if config.full else lora,
         callbacks=[watch],
         checkpoints=plan.run.checkpoints,
-        found=found,
+        found=checkpoint,
         order=ByLength(plan.train.lengths, config.batch_size, config.seed),
     )
     return ready(trainer, watch, widen=False)
@@ -161,14 +159,14 @@ def _arguments(plan: SFTPlan, loaded: Loaded, micro: int) -> TrlConfig:
 
 
 def _summary(plan: SFTPlan, trainer: ResumableSFT) -> dict[str, float]:
-    """Numbers for the card, out of metrics.jsonl: the loss is the mean of the first and of the last tenth of the steps."""
+    """Numbers for the card, from metrics.jsonl: the loss is the mean over the first and over the last tenth of the steps."""
     rows: list[dict[str, Any]] = list(jsonl.read(plan.run.metrics))
     losses = [row["loss"] for row in rows if row["phase"] == "TRAINING"]
     dev = [row["extra"]["dev_loss"] for row in rows if row["phase"] == "METRICS"]
     tenth = max(1, len(losses) // 10)
-    found = {
+    summary = {
         "examples": len(plan.train.lengths),
         "train_loss_first": sum(losses[:tenth]) / tenth,
         "train_loss_last": sum(losses[-tenth:]) / tenth,
     }
-    return numbers(plan, trainer, **found, **({"dev_loss_before": dev[0], "dev_loss_after": dev[-1]} if dev else {}))
+    return numbers(plan, trainer, **summary, **({"dev_loss_before": dev[0], "dev_loss_after": dev[-1]} if dev else {}))

@@ -36,10 +36,10 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def test_the_reward_model_learns_from_train_and_is_judged_by_test(clinic: Settings) -> None:
-    from medloop.train.reward_model import RewardModelConfig, find_run, plan
+    from medloop.train.reward_model import RewardModelConfig, find_run, make_plan
 
     config = RewardModelConfig(model=clinic.model, max_steps=2, batch_size=4, full=True)
-    planned = plan(config, clinic, find_run(config, clinic))
+    planned = make_plan(config, clinic, find_run(config, clinic))
     rows = list(jsonl.read(clinic.workspace.preferences / "preferences.jsonl"))
     for side, pairs in (("train", planned.train.pairs), ("test", planned.test.pairs)):
         assert {pair.prompt[-1].content for pair in pairs} == {row["prompt"] for row in rows if row["metadata"]["split"] == side}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +16,4 @@ LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate [by
 LoraRank = Annotated[int | None, typer.Option(help="Rank of the adapter [16].")]
 MaxLength = Annotated[int | None, typer.Option(help="Tokens of prompt and answer together [512].")]
 Seed = Annotated[int | None, typer.Option(help="Seed (else the setting 'seed').")]
-ConfigFile = Annotated[Path | None, typer.Option(help="YAML file with these and more settings.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the run; may be repeated.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Train again over a result or an unfinished run of that name.")]

@@ -12,7 +12,6 @@ from medloop.cli import ui
 from medloop.cli.train.options import (
     Adapter,
     BatchSize,
-    ConfigFile,
     Epochs,
     LearningRate,
     MaxLength,
@@ -20,10 +19,10 @@ from medloop.cli.train.options import (
     Pairs,
     Replace,
     Seed,
-    Set,
     TestShare,
 )
 from medloop.cli.train.runner import announce_cost, report, train
+from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def train_dpo(
         float | None, typer.Option(help="Share of choices taken to be wrong, for robust and exo_pair [0].")
     ] = None,
     test_share: TestShare = None, epochs: Epochs = None, batch_size: BatchSize = None, learning_rate: LearningRate = None,
-    max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: Set = None, replace: Replace = False,
+    max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
 ) -> None:  # fmt: skip
     """DPO: make chosen answers likelier than rejected ones, without moving far from the adapter it starts from.
 
@@ -71,7 +70,7 @@ def train_kto(
     desirable_weight: Annotated[float | None, typer.Option(help="Weight of liked answers [1].")] = None,
     undesirable_weight: Annotated[float | None, typer.Option(help="Weight of disliked answers [1].")] = None,
     test_share: TestShare = None, epochs: Epochs = None, batch_size: BatchSize = None, learning_rate: LearningRate = None,
-    max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: Set = None, replace: Replace = False,
+    max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
 ) -> None:  # fmt: skip
     """KTO: make liked answers likelier and the others less likely, from thumbs alone; no pairs are needed.
 

@@ -9,8 +9,9 @@ import typer
 
 from medloop.cli import ui
 from medloop.cli.reward import sources
-from medloop.cli.train.options import Adapter, ConfigFile, Model, Replace, Seed, Set
+from medloop.cli.train.options import Adapter, Model, Replace, Seed
 from medloop.cli.train.runner import Trained, train
+from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def train_ppo(
     reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None, learning_rate: InitialRate = None,
     rollout_url: RolloutUrl = None,
     target_kl: Annotated[float | None, typer.Option(help="KL to the reference to steer to, nats per answer [6].")] = None,
-    seed: Seed = None, config: ConfigFile = None, set_: Set = None, live: Live = False, replace: Replace = False,
+    seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip
     """PPO: a critic, the KL to the reference inside the reward and steered to a target, any reward function.
 
@@ -57,7 +58,7 @@ def train_grpo(
     rollout_url: RolloutUrl = None,
     loss: Annotated[str | None, typer.Option(help="How tokens are averaged: dapo, grpo, dr_grpo, bnpo [dapo].")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the KL to the reference; 0: none [0.02].")] = None,
-    seed: Seed = None, config: ConfigFile = None, set_: Set = None, live: Live = False, replace: Replace = False,
+    seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip
     """GRPO: several answers to each question, each compared with the others; no critic.
 
@@ -81,7 +82,7 @@ def train_irs(
     top_k: Annotated[int | None, typer.Option(help="Answers of a question that are kept at most [3].")] = None,
     threshold: Annotated[float | None, typer.Option(help="Minimum reward of a kept answer [the mean of the round].")] = None,
     learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, seed: Seed = None, config: ConfigFile = None,
-    set_: Set = None, live: Live = False, replace: Replace = False,
+    set_: SetPairs = None, live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip
     """Iterative Rejection Sampling: generate candidates, keep the best, fine-tune on them, again; one model in memory.
 

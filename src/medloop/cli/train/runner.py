@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
 
 from medloop.cli import ui
 from medloop.contracts import TrainingCard
@@ -107,20 +105,18 @@ def report(trained: Trained, outcome: str) -> None:
 @contextmanager
 def progress_bar(label: str, plan: Any, live: bool) -> Iterator[OnProgress]:
     """One bar for the steps; with `live` a line for each finished step stays on the screen."""
-    columns = (TextColumn(label), BarColumn(bar_width=12), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with RichProgress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=ui.messages(), transient=True) as bar:
-        task = bar.add_task("", total=plan.steps, completed=plan.continues_at)
-        shown = plan.continues_at
+    shown = plan.continues_at
+    with ui.progress(label, plan.steps, done=shown) as bar:
 
         def show(progress: Progress) -> None:
             nonlocal shown
             numbers = "  ".join(_number(name, value) for name, value in progress.numbers.items() if name != "step")
             under_way = progress.finished < progress.step
             phase = f"{progress.phase.lower()} {progress.done}/{progress.total}  " if under_way else ""
-            bar.update(task, completed=progress.finished, description=phase + numbers)
+            bar.update(progress.finished, text=phase + numbers)
             if live and (step := int(progress.numbers.get("step", progress.finished))) > shown:
                 shown = step
-                (ui.say if bar.console.quiet else bar.console.print)(f"step {shown:>4}  {numbers}")
+                bar.say(f"step {step:>4}  {numbers}")
 
         yield show
 

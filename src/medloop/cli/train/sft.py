@@ -11,7 +11,6 @@ import typer
 from medloop.cli import ui
 from medloop.cli.train.options import (
     BatchSize,
-    ConfigFile,
     Epochs,
     LearningRate,
     LoraRank,
@@ -20,10 +19,10 @@ from medloop.cli.train.options import (
     Pairs,
     Replace,
     Seed,
-    Set,
     TestShare,
 )
 from medloop.cli.train.runner import announce_cost, report, train
+from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def train_sft(
     data: Annotated[str | None, typer.Option(metavar="FILE", help="Training file [data/processed/train.jsonl].")] = None,
     epochs: Epochs = None, batch_size: BatchSize = None, learning_rate: LearningRate = None, lora_r: LoraRank = None,
     full: Annotated[bool | None, typer.Option("--full", help="Train all weights, into models/full.")] = None,
-    max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: Set = None, replace: Replace = False,
+    max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
 ) -> None:  # fmt: skip
     """Teach a model to answer as the records do; after a crash, the same command continues where it stopped.
 
@@ -70,7 +69,7 @@ def train_reward(
         str | None,
         typer.Option(metavar="BASE[+ADAPTER]", help="Model whose answers centre the score [the training answers]."),
     ] = None,
-    seed: Seed = None, config: ConfigFile = None, set_: Set = None, replace: Replace = False,
+    seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
 ) -> None:  # fmt: skip
     """Teach a model which of two answers people prefer; after a crash, the same command continues where it stopped.
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 
-from medloop.contracts import ModelRef
-from medloop.models import runtime
-from medloop.models.load import resolve
 from medloop.settings import Settings
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.state import MICRO_BATCH_SIZE
@@ -15,10 +12,7 @@ from medloop.train.runs import estimate
 
 def cost(plan: RLPlan, settings: Settings) -> estimate.Cost:
     """Time, memory and disk, from the model's shape and a matrix product timed on this machine."""
-    config, device = plan.config, runtime.device_of(settings)
-    base = resolve(ModelRef(base=config.model), settings).folder
-    runtime.set_threads(settings)
-    shape = estimate.shape_of(base, runtime.number_type(device, trainable=False), config.lora_r)
+    shape, device = estimate.model_shape(plan.config.model, settings, lora_r=plan.config.lora_r)
     seconds, memory = estimate.rl(shape, work(plan), device=device)
     return estimate.cost(shape, seconds, memory, device)
 

@@ -17,6 +17,11 @@ import torch
 from safetensors import safe_open
 from transformers import AutoConfig
 
+from medloop.contracts import ModelRef
+from medloop.models import runtime
+from medloop.models.load import resolve
+from medloop.settings import Settings
+
 EFFICIENCY = 0.35  # share of the bare matrix speed that a training step reached (docs/stages/train.md)
 CHECKPOINTS, ROOM = 3, 1.2  # on the disk at once: two that count, one that is being written; with some room
 SAMPLING, SCORING = 0.15, 0.7  # the same for sampling token by token, and for an RL update (docs/stages/jobs.md)
@@ -72,8 +77,16 @@ def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> Shape:
     return Shape(parameters, trainable, *shape)
 
 
+def model_shape(base: str, settings: Settings, *, lora_r: int | None) -> tuple[Shape, torch.device]:
+    """The shape of a base model as it would be trained on this machine, with LoRA of that rank or with all its weights."""
+    device = runtime.device_of(settings)
+    runtime.set_threads(settings)
+    folder = resolve(ModelRef(base=base), settings).folder
+    return shape_of(folder, runtime.number_type(device, trainable=lora_r is None), lora_r), device
+
+
 def positions(folder: Path) -> int:
-    """How many tokens a model reads at once, by its configuration; without a word about it, as many as one likes."""
+    """How many tokens a model can read at once, by its configuration; practically unlimited when it does not say."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
     return int(getattr(config, "max_position_embeddings", None) or 1 << 20)
 
