@@ -197,7 +197,7 @@ class Made:
 
 def unseen(value: str) -> bool:
     """No part of this name is in a list of the scrubber; the network for Chinese has seen all common given names."""
-    marks = lists.marks()
+    marks = lists.word_lists()
     if re.search(r"[\u4e00-\u9fff]", value):
         return False
     return not any(set(marks.get(word.lower(), "")) & set("FLC") for word in re.findall(r"[^\W\d_]+", value))

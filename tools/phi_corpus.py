@@ -152,7 +152,7 @@ class Maker:
         self.states = [capital(n) for n in lists.lines("states.txt")]
         self.new_first, self.new_last, self.new_town = (invented(w, self.rng) for w in (self.first, self.last, self.towns))
         self.new_brand = invented(BRANDS, self.rng)
-        self.common = [word for word in sorted(lists.tiers()) if len(word) > 2 and word not in lists.marks()]
+        self.common = [word for word in sorted(lists.tiers()) if len(word) > 2 and word not in lists.word_lists()]
         text = (HERE / "phi_templates_en.txt").read_text(encoding="utf-8")
         phi, free = text.split("== free\n")
         self.phi = [line for line in phi.splitlines() if line and line[0] != "#"]

@@ -13,7 +13,7 @@ import typer
 from medloop.cli import ui
 from medloop.contracts import canonical_json
 from medloop.errors import InputError, explain_os_errors
-from medloop.privacy.phi.scrub_file import Tally, scrub_row, without_text
+from medloop.privacy.phi.scrub_file import ScrubCounts, scrub_row
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.jsonl import numbered, write
 
@@ -45,8 +45,8 @@ def scrub(
     aside = quarantine or Path("quarantine.jsonl" if source == "-" else f"{source}.quarantine.jsonl")
     _must_be_new(*(path for path in (output, aside) if path))
     rows, as_text = _read(source)
-    tally, held = Tally(), list[Mapping[str, Any]]()
-    cleaned = _scrub_rows(rows, field or [], tally, held)
+    counts, held = ScrubCounts(), list[Mapping[str, Any]]()
+    cleaned = _scrub_rows(rows, field or [], counts, held)
     if output and not as_text:
         write(output, cleaned)
     elif output:
@@ -56,7 +56,7 @@ def scrub(
         _print(cleaned, as_text)
     if held:
         atomic_write(aside, "".join(f"{canonical_json(row)}\n" for row in held), mode=0o600)
-    _say(tally, report, aside if held else None)
+    _say(counts, report, aside if held else None)
 
 
 @privacy_app.command("check")
@@ -68,10 +68,10 @@ def check(
 
     Example:  medloop privacy check clean.jsonl
     """
-    tally = Tally()
+    counts = ScrubCounts()
     for row in _read(file)[0]:
-        tally.add(scrub_row(row, field or []))
-    _say(tally, True, None, err=False)
+        counts.add(scrub_row(row, field or []))
+    _say(counts, True, None, err=False)
 
 
 def _must_be_new(*paths: Path) -> None:
@@ -106,14 +106,13 @@ def _json_lines(text: str) -> list[Mapping[str, Any]] | None:
 
 
 def _scrub_rows(
-    rows: Iterator[Mapping[str, Any]], fields: list[str], tally: Tally, held: list[Mapping[str, Any]]
+    rows: Iterator[Mapping[str, Any]], fields: list[str], counts: ScrubCounts, held: list[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     for row in rows:
         scrubbed = scrub_row(row, fields)
-        tally.add(scrubbed)
+        counts.add(scrubbed)
         if scrubbed.quarantined:
-            reasons = sorted({reason for _, reason in without_text(scrubbed) if reason})
-            held.append({"doubt": scrubbed.doubt, "reasons": reasons, "row": scrubbed.given})
+            held.append({"doubt": scrubbed.doubt, "reasons": scrubbed.reasons, "row": row})
         else:
             yield scrubbed.cleaned
 
@@ -123,15 +122,15 @@ def _print(cleaned: Iterator[dict[str, Any]], as_text: bool) -> None:
         typer.echo(row["text"] if as_text else json.dumps(row, ensure_ascii=False), nl=not as_text)
 
 
-def _say(tally: Tally, report: bool, aside: Path | None, *, err: bool = True) -> None:
+def _say(counts: ScrubCounts, report: bool, aside: Path | None, *, err: bool = True) -> None:
     """Counts only; on stderr when the scrubbed text goes to stdout."""
-    lines = [f"{tally.rows:,} rows, {tally.changed:,} with identifiers, {tally.quarantined:,} doubtful."]
+    lines = [f"{counts.rows:,} rows, {counts.changed:,} with identifiers, {counts.quarantined:,} doubtful."]
     if aside:
         lines.append(f"Doubtful rows, unscrubbed: {ui.shown(aside)}")
     if report:
-        lines += [f"  {kind:<10}{count:>8,}" for kind, count in sorted(tally.kinds.items())]
-        lines += [f"  doubtful {count:,} times: {reason}" for reason, count in tally.reasons.most_common()]
-        ranked = sorted(tally.doubts)
+        lines += [f"  {kind:<10}{count:>8,}" for kind, count in sorted(counts.kinds.items())]
+        lines += [f"  doubtful {count:,} times: {reason}" for reason, count in counts.reasons.most_common()]
+        ranked = sorted(counts.doubts)
         if ranked:
             middle, high = ranked[len(ranked) // 2], ranked[min(len(ranked) - 1, int(0.95 * len(ranked)))]
             lines.append(f"  doubt: median {middle:.2f}, 95 % below {high:.2f}, highest {ranked[-1]:.2f}")

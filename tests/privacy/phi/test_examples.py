@@ -1,14 +1,33 @@
-"""Every situation in the tables of the finders is recognised by its own rule: the part of the example in braces is removed."""
+"""Every row in the tables of the finders is proved by its own example: the part in braces is what the row speaks of."""
 
 import re
+from typing import Any
 
 import pytest
 
+from medloop.privacy.phi.chinese import places as chinese_places
+from medloop.privacy.phi.chinese import titled_names as chinese_titles
+from medloop.privacy.phi.chinese.names import SITUATIONS, NameCandidate, Situation, situation_of
+from medloop.privacy.phi.english import places as english_places
+from medloop.privacy.phi.english import tagger
+from medloop.privacy.phi.english import titled_names as english_titles
+from medloop.privacy.phi.english.candidates import RULES, Candidate, CandidateRule, deciding_rule
+from medloop.privacy.phi.english.name_words import WORD_RULES, WordRule, rule_for
+from medloop.privacy.phi.find import find
 from medloop.privacy.phi.normalize import fold
 from medloop.privacy.phi.numbers import NUMBER_KINDS, NumberKind, find_numbers
 from medloop.privacy.phi.patterns import PATTERNS, find_patterns
 from medloop.privacy.phi.patterns.left_over import LEFT_OVER, LeftOver, is_left_over
 from medloop.privacy.phi.patterns.pattern import PhiPattern
+from medloop.privacy.phi.rules import Finder
+
+FINDERS = (
+    *english_titles.LABELLED,
+    *english_titles.WITH_CAPITALS,
+    *english_places.FINDERS,
+    *chinese_titles.FINDERS,
+    *chinese_places.FINDERS,
+)
 
 
 def marked(example: str) -> tuple[str, int, int]:
@@ -17,8 +36,8 @@ def marked(example: str) -> tuple[str, int, int]:
     return fold(before + inside + after), len(before), len(before) + len(inside)
 
 
-def named(rule: PhiPattern | NumberKind | LeftOver) -> str:
-    return getattr(rule, "name", rule[0])
+def named(row: Any) -> str:
+    return str(getattr(row, "name", row[0]))
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=named)
@@ -26,11 +45,6 @@ def test_a_pattern_matches_its_example(pattern: PhiPattern) -> None:
     text, start, end = marked(pattern.example)
     assert (start, end) in [match.span(pattern.group) for match in pattern.regex.finditer(text)]
     assert (start, end, pattern.kind) in find_patterns(text, sum(char.isdigit() for char in text))
-
-
-def test_patterns_have_names_of_their_own() -> None:
-    names = [(pattern.kind, pattern.name) for pattern in PATTERNS]
-    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("number", NUMBER_KINDS, ids=named)
@@ -42,7 +56,39 @@ def test_a_number_is_of_its_kind(number: NumberKind) -> None:
 
 @pytest.mark.parametrize("form", LEFT_OVER, ids=named)
 def test_what_is_left_over_is_refused(form: LeftOver) -> None:
-    assert form.regex.search(form.example) and is_left_over(form.example)
-    assert [other.name for other in LEFT_OVER if other.may_match(form.example) and other.regex.search(form.example)] == [
-        form.name
-    ]
+    assert is_left_over(form.example)
+    assert [other for other in LEFT_OVER if other.may_match(form.example) and other.regex.search(form.example)] == [form]
+
+
+@pytest.mark.parametrize("finder", FINDERS, ids=named)
+def test_a_finder_finds_its_examples(finder: Finder) -> None:
+    for example in finder.examples:
+        text, start, end = marked(example)
+        assert (start, end) in list(finder.find(text))
+        assert any(span.start <= start and end <= span.end for span in find(text))
+
+
+@pytest.mark.parametrize("rule", WORD_RULES, ids=named)
+def test_a_rule_for_words_decides_its_example(rule: WordRule) -> None:
+    assert rule in (rule_for(rule.example, expected=True), rule_for(rule.example, expected=False))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=named)
+def test_a_rule_for_candidates_decides_its_example(rule: CandidateRule) -> None:
+    text, start, end = marked(rule.example)
+    tokens = tagger.tokens(text)
+    inside = [index for index, token in enumerate(tokens) if start <= token.start and token.end <= end]
+    medical = tagger.text_type(token.word for token in tokens)[1] != "0"
+    kinds = [Candidate(tokens, inside[0], inside[-1], kind, medical, True) for kind in ("NAME", "PLACE", "ORG")]
+    assert rule in [deciding_rule(candidate) for candidate in kinds]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=named)
+def test_a_situation_of_a_chinese_name_is_that_of_its_example(situation: Situation) -> None:
+    assert situation_of(NameCandidate(*marked(situation.example))) == situation
+
+
+@pytest.mark.parametrize("table", [PATTERNS, LEFT_OVER, FINDERS, WORD_RULES, RULES, SITUATIONS])
+def test_the_rows_of_a_table_have_different_names(table: tuple[Any, ...]) -> None:
+    names = [(getattr(row, "kind", ""), row.name) for row in table]
+    assert len(set(names)) == len(names)

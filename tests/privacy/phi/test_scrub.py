@@ -84,7 +84,7 @@ ID = "11010519491231002X"  # the standard's own example
     ],
 )
 def test_each_kind_is_found(text: str, kind: str) -> None:
-    assert kind in {found.kind for found in find(text)}, find(text)
+    assert kind in {span.kind for span in find(text)}, find(text)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_what_cannot_be_taken_out_is_refused_without_quoting_it(text: str) -> No
 
 
 @given(st.integers(0, 16), st.integers(1, 9))
-def test_one_wrong_digit_breaks_a_resident_id(at: int, by: int) -> None:
-    wrong = ID[:at] + str((int(ID[at]) + by) % 10) + ID[at + 1 :]
+def test_one_wrong_digit_breaks_a_resident_id(index: int, by: int) -> None:
+    wrong = ID[:index] + str((int(ID[index]) + by) % 10) + ID[index + 1 :]
     assert is_resident_id(ID) and not is_resident_id(wrong)
 
 

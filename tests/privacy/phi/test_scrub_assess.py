@@ -1,13 +1,16 @@
 """One person keeps one placeholder, doubt says why, and each part of the finders does what it promises."""
 
 import hashlib
+import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from medloop.privacy.phi import lists, mentions
 from medloop.privacy.phi.chinese import names as chinese_names
+from medloop.privacy.phi.chinese import network
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.find import find
 from medloop.privacy.phi.normalize import MASK
@@ -32,7 +35,7 @@ def test_an_ordinary_word_is_not_a_mention_of_a_person() -> None:
 
 
 def test_a_number_is_found_beside_other_numbers() -> None:
-    assert [(found.start, found.kind) for found in find("12 13800138000 7")] == [(3, "PHONE")]
+    assert [(span.start, span.kind) for span in find("12 13800138000 7")] == [(3, "PHONE")]
 
 
 @pytest.mark.parametrize(
@@ -45,21 +48,21 @@ def test_a_number_is_found_beside_other_numbers() -> None:
     ],
 )
 def test_doubt_is_high_only_where_something_may_be_left(text: str, doubtful: bool) -> None:
-    seen = assess(text)
-    assert (seen.doubt >= QUARANTINE) == doubtful == seen.quarantined
-    assert bool(seen.reasons) == doubtful
+    assessment = assess(text)
+    assert (assessment.doubt >= QUARANTINE) == doubtful == assessment.quarantined
+    assert bool(assessment.reasons) == doubtful
 
 
 def test_what_cannot_be_scrubbed_is_not_handed_out() -> None:
-    seen = assess("手机一三八零零一三八零零零")
-    assert seen.cleaned == "" and seen.doubt == 1.0
-    assert not any("八" in reason for reason in seen.reasons)
+    assessment = assess("手机一三八零零一三八零零零")
+    assert assessment.cleaned == "" and assessment.doubt == 1.0
+    assert not any("八" in reason for reason in assessment.reasons)
 
 
 def test_spans_are_places_in_the_given_text_also_behind_characters_without_room() -> None:
     text = "电\u200b话：1\u200b3800138000，谢谢"
-    (found,) = find(text)
-    assert text[found.start : found.end] == "1\u200b3800138000"
+    (span,) = find(text)
+    assert text[span.start : span.end] == "1\u200b3800138000"
 
 
 def test_leaving_out_what_can_only_be_ordinary_gives_the_same_tags() -> None:
@@ -75,42 +78,34 @@ def test_leaving_out_what_can_only_be_ordinary_gives_the_same_tags() -> None:
 def test_sums_that_are_kept_equal_the_sum_of_all_features() -> None:
     model = tagger.load()
     text = "Yesterday Ulrika Danielsson of Malmesbury took aspirin."
-    words = [tagger.look(token.word, "a") for token in tagger.tokens(text)]
-    for score, found in zip(model.emissions(words, "10"), tagger.features(words, "10"), strict=True):
-        assert score == pytest.approx(model._sum(found))
+    words = [tagger.look(token.word, tagger.Case.MIXED) for token in tagger.tokens(text)]
+    for score, features in zip(model.emissions(words, "10"), tagger.features(words, "10"), strict=True):
+        assert score == pytest.approx(model._sum(features))
 
 
 def test_no_list_of_the_scrubber_holds_a_held_out_name() -> None:
-    import json
-    from pathlib import Path
-
     held = json.loads((Path(__file__).parents[3] / "benchmarks/phi_held_out.json").read_text(encoding="utf-8"))
     for part, name in (("first", "first_names"), ("last", "surnames"), ("towns", "towns"), ("given_zh", "given_zh")):
         assert not {n.lower() for n in held[part]} & set(lists.lines(f"{name}.txt"))
 
 
 def test_the_weights_are_those_whose_training_is_recorded() -> None:
-    said = dict(line.split("  ")[::-1] for line in lists.lines("README.md") if re.fullmatch(r"[0-9a-f]{64}  \S+", line))
-    assert said.keys() == {"tagger.json", "hanzi.npz"}
-    for name, digest in said.items():
+    digests = dict(line.split("  ")[::-1] for line in lists.lines("README.md") if re.fullmatch(r"[0-9a-f]{64}  \S+", line))
+    assert digests.keys() == {"tagger.json", "hanzi.npz"}
+    for name, digest in digests.items():
         assert hashlib.sha256((lists.FOLDER / name).read_bytes()).hexdigest() == digest
 
 
 def test_a_long_text_cut_into_pieces_is_seen_as_one() -> None:
-    names, rng = chinese_names.load(), np.random.default_rng(1)
+    model, rng = network.load(), np.random.default_rng(1)
     ids = rng.integers(1, 3000, 4096 + 300)
-    apart, middle = names.scores(ids), names.scores(ids[4000:4300])
-    assert np.allclose(
-        apart[4000 + chinese_names.REACH : 4300 - chinese_names.REACH],
-        middle[chinese_names.REACH : -chinese_names.REACH],
-        atol=1e-4,
-    )
+    apart, middle = model.scores(ids), model.scores(ids[4000:4300])
+    assert np.allclose(apart[4000 + network.REACH : 4300 - network.REACH], middle[network.REACH : -network.REACH], atol=1e-4)
 
 
 def test_rows_of_digits_letters_and_placeholders_are_one_place_each() -> None:
-    names = chinese_names.load()
-    ids, places = chinese_names.ids_of("王芳138001abc" + MASK * 8 + "好", names.table)
-    assert places.tolist() == [0, 1, 2, 8, 11, 19] and len(ids) == 6
+    ids, offsets = network.ids_of("王芳138001abc" + MASK * 8 + "好", network.load().table)
+    assert offsets.tolist() == [0, 1, 2, 8, 11, 19] and len(ids) == 6
 
 
 @pytest.mark.parametrize(
@@ -119,19 +114,17 @@ def test_rows_of_digits_letters_and_placeholders_are_one_place_each() -> None:
 )
 @pytest.mark.parametrize("name", ["王伟", "欧阳若兰", "高明", "李建国", "诸葛子涵", "覃芷若"])
 def test_a_chinese_name_is_found_whole_wherever_it_stands(text: str, name: str) -> None:
-    found = find(text.format(name))
-    at = text.index("{")
-    assert any(one.start <= at and at + len(name) <= one.end for one in found)
+    start = text.index("{")
+    assert any(span.start <= start and start + len(name) <= span.end for span in find(text.format(name)))
 
 
 def test_many_names_of_one_record_are_found_again_as_few_are() -> None:
-    many = [f"王{chr(0x4E00 + at)}{chr(0x5000 + at)}" for at in range(60)]
+    many = [f"王{chr(0x4E00 + number)}{chr(0x5000 + number)}" for number in range(60)]
     text = "、".join(reversed(many))
-    assert sorted(mentions.find(text, many)) == sorted(one for name in many for one in mentions.find(text, [name]))
+    assert sorted(mentions.find(text, many)) == sorted(span for name in many for span in mentions.find(text, [name]))
 
 
 def test_a_word_of_medicine_that_begins_like_a_name_is_none() -> None:
-    names = chinese_names.load()
     for text in ("高血压患者", "白芍三十克", "张力性气胸", "方法很常规", "谢谢医生"):
-        assert names.find(text)[0] == []
-    assert names.find("患者张力强，男")[0] == [(2, 5)]
+        assert chinese_names.find(text)[0] == []
+    assert chinese_names.find("患者张力强，男")[0] == [(2, 5)]

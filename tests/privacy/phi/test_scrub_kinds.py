@@ -3,16 +3,16 @@
 import pytest
 
 from medloop.embedded.corpus import generate
-from medloop.privacy.phi.chinese import names as chinese_names
+from medloop.privacy.phi.chinese import names, network
 from medloop.privacy.phi.find import find
 from medloop.privacy.phi.scrub import assess
 
 
 def left_of(text: str, secret: str) -> str:
-    """What of `secret` is outside of every find."""
-    covered = {at for found in find(text) for at in range(found.start, found.end)}
+    """The part of `secret` that no span covers."""
+    covered = {index for span in find(text) for index in range(span.start, span.end)}
     start = text.index(secret)
-    return "".join(text[at] for at in range(start, start + len(secret)) if text[at].isalnum() and at not in covered)
+    return "".join(text[i] for i in range(start, start + len(secret)) if text[i].isalnum() and i not in covered)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_values_codes_and_years_are_no_numbers_of_somebody(text: str) -> None:
     ],
 )
 def test_ages_over_89_are_found_however_they_are_said(text: str) -> None:
-    assert "AGE" in {found.kind for found in find(text)}
+    assert "AGE" in {span.kind for span in find(text)}
 
 
 @pytest.mark.parametrize(
     "text", ["24年3月5日复诊", "25年12月01号", "24/3/5复诊", "20240305入院", "于3.15入院", "正月初五", "腊月二十三", "24.3.5入院"]
 )
 def test_chinese_dates_are_found_in_every_notation(text: str) -> None:
-    assert "DATE" in {found.kind for found in find(text)}
+    assert "DATE" in {span.kind for span in find(text)}
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,7 @@ def test_the_prompts_and_answers_we_make_ourselves_are_not_held_back() -> None:
 
 
 def test_a_comment_without_a_possible_name_spares_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = chinese_names.load()
-    monkeypatch.setattr(names, "scores", lambda ids: pytest.fail("the network was asked"))
+    monkeypatch.setattr(network.load(), "scores", lambda ids: pytest.fail("the network was asked"))
     assert names.find("看不懂，太啰嗦了。") == ([], 0.0)
     with pytest.raises(pytest.fail.Exception):
         names.find("问了赵一凡才知道")

@@ -108,10 +108,10 @@ def test_scrubbing_what_is_scrubbed_changes_nothing(pieces: list[str]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet=st.characters(), max_size=80))
 def test_no_text_brings_it_down(text: str) -> None:
-    seen = assess(text)
-    assert 0 <= seen.doubt <= 1
-    for found in find(text) if seen.doubt < 1 else []:
-        assert 0 <= found.start < found.end <= len(text)
+    doubt = assess(text).doubt
+    assert 0 <= doubt <= 1
+    for span in find(text) if doubt < 1 else []:
+        assert 0 <= span.start < span.end <= len(text)
 
 
 @settings(max_examples=40, deadline=None)

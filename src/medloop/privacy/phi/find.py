@@ -7,7 +7,10 @@ import re
 from medloop.privacy.phi import mentions
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import places as chinese_places
-from medloop.privacy.phi.english import tagged_spans, titled_names
+from medloop.privacy.phi.chinese import titled_names as chinese_titles
+from medloop.privacy.phi.english import places as english_places
+from medloop.privacy.phi.english import tagged_spans
+from medloop.privacy.phi.english import titled_names as english_titles
 from medloop.privacy.phi.normalize import MASK, fold, remove_invisible
 from medloop.privacy.phi.numbers import MIN_DIGITS, find_numbers
 from medloop.privacy.phi.patterns import find_patterns
@@ -31,7 +34,7 @@ class PreparedText:
         about_person = bool(self.masks) or any(kind in _PERSONAL for _, _, kind in self.formed)
         about_person = about_person or tagged_spans.is_about_person(self.plain)
         self.tagged = tagged_spans.find(tagged_spans.parts_of(self.plain, known), about_person)
-        self.chinese = ([], 0.0) if self.plain.isascii() else chinese_names.load().find(self.plain, about_person)
+        self.chinese = ([], 0.0) if self.plain.isascii() else chinese_names.find(self.plain, about_person)
 
     def original(self, span: Span) -> PhiSpan:
         """The span of the plain text in offsets of the given text."""
@@ -49,12 +52,14 @@ def find(text: str, persons: tuple[str, ...] = ()) -> list[PhiSpan]:
 
 
 def find_in(text: PreparedText, persons: tuple[str, ...]) -> list[PhiSpan]:
-    spans = [*text.formed, *text.tagged[0], *titled_names.find(text.plain), *chinese_places.find(text.plain)]
-    spans += [(start, _known_end(text.plain, start, end, persons), "NAME") for start, end in text.chinese[0]]
+    plain = text.plain
+    spans = [*text.formed, *text.tagged[0], *english_titles.find(plain), *english_places.find(plain)]
+    if not plain.isascii():
+        spans += [*chinese_titles.find(plain), *chinese_places.find(plain)]
+        spans += [(start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0]]
     if not spans and not persons:
         return []
-    names = [text.plain[start:end] for start, end, kind in spans if kind == "NAME"]
-    spans += mentions.find(text.plain, [*persons, *names])
+    spans += mentions.find(plain, [*persons, *(plain[start:end] for start, end, kind in spans if kind == "NAME")])
     return [text.original(span) for span in outside(merge(spans), text.masks)]
 
 

@@ -1,7 +1,9 @@
 """Which words of an English text are names, places or organisations: a linear tagger over hand-made features, Viterbi.
 
-Trained by tools/train_phi.py from sentences we generate ourselves; the weights are assets/phi/tagger.json. What a word is
-worth in each place (itself, the one before, the one after) is summed once and kept, so a text costs a few additions a word.
+Trained by tools/train_phi.py on sentences we generate ourselves; the weights are assets/phi/tagger.json. The scores of a word in
+each place (the word itself, the one before, the one after) are summed once and cached, so a text costs a few additions a word.
+
+The codes of `Case`, `Shape`, `lists.WordList` and the tiers are part of the feature names: to change one, train again.
 """
 
 from __future__ import annotations
@@ -10,17 +12,20 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.lists import ORDINARY, WordList
 from medloop.privacy.phi.normalize import MASK
 
 TAGS = ("O", "NAME", "PLACE", "ORG")
 _LETTER = r"[^\W\d_\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-_DULL = 16  # of so many numbers and signs in a row the rest is left out: no address is like that, hostile text is
+_MAX_DULL = 16  # of so many numbers and signs in a row the rest is left out: no address is like that, hostile text is
 _SHORT = r"['’](?:[sdmt]|re|ve|ll|S)\b"  # "they're", "Anna's": two words
 TOKEN = re.compile(rf"{_LETTER}+(?:(?!{_SHORT})['’]{_LETTER}+)*|\d+|{_SHORT}|[^\w\s]|\n")
+_DULL_RUN = re.compile(rf"(?:[^\w\s]|[\d_]+|\s){{{_MAX_DULL + 1}}}")
 _PERSON = frozenset("i my me we our he she his her you your they their him mr mrs ms dr".split())
 _MEDICAL = re.compile(
     r"(?:symptoms?|diseases?|syndromes?|disorders?|treatments?|treated|therap[a-z]{1,7}|diagnos[a-z]{1,6}|patients?|genes?|genetic|cancers?|tumou?rs?"
@@ -29,10 +34,13 @@ _MEDICAL = re.compile(
     r"|individuals|bones?|muscles?|nerves?|skin|kidneys?|renal|cardiac|allerg[a-z]{1,4}|denies|exam[a-z]{0,7}|bilateral|cohort|trial|outcomes?"
     r"|mortality|morbidity|[a-z]{3,20}(?:itis|osis|emia|ectomy|pathy|algia|uria|plasty|oscopy|ology|plegia|trophy))"
 )
-_DULL_RUN = re.compile(rf"(?:[^\w\s]|[\d_]+|\s){{{_DULL + 1}}}")
 # What may stand between two parts of one name, address or organisation.
 JOINTS = frozenset(", . - ' ’ & / of de la le du des di da do del der den van von the and und y e al bin el".split())
 EDGE = "<edge>"
+_SPELLED_TIERS = frozenset("0125")  # a word of these is a feature by itself
+_AFFIX_TIERS = frozenset("345o")  # of a word of these the first and last letters are features
+_TELLING_LISTS = frozenset(WordList) - {WordList.FIRST_NAME, WordList.SURNAME, WordList.TOWN, WordList.STATE}
+_LAND_LISTS = (WordList.COUNTRY, WordList.STATE, WordList.NATION)
 
 
 class Token(NamedTuple):
@@ -41,59 +49,85 @@ class Token(NamedTuple):
     word: str
 
 
+class Case(StrEnum):
+    """How a text uses capitals; they mean nothing in the last two."""
+
+    MIXED = "a"
+    LOWER = "l"
+    UPPER = "u"
+
+
+class Shape(StrEnum):
+    """How a word of a `MIXED` text is written; in other texts the case of the text stands instead."""
+
+    ONE_CAPITAL = "X"
+    CAPITALS = "W"
+    CAPITALIZED = "C"
+    CAPITAL_AND_MORE = "M"
+    """McDonald"""
+    SMALL = "x"
+    SMALL_AND_MORE = "m"
+    """eGFR"""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Word:
-    """What the tagger sees of a word: itself if it is a frequent one, its shape, how common it is, the lists it is in.
+    """What the tagger sees of a word.
 
-    Compared by identity: `look` gives the same one for the same word, and sums are kept under it at little cost.
+    Compared by identity: `look` returns the same object for the same word, which makes it a cheap key of the cached sums.
     """
 
-    seen: str
+    form: str
+    """The word itself if it is a frequent or a telling one, else its tier."""
     key: str
-    short: str
-    parts: tuple[str, ...]
-    asked: bool = True
-    """False: in a text that uses capitals this can be no part of a name, place or organisation."""
+    """Shape, tier and lists."""
+    short_key: str
+    """Shape and tier."""
+    affixes: tuple[str, ...]
+    can_be_phi: bool = True
+    """False: in a text with capitals this cannot be part of a name, place or organisation."""
 
 
 def tokens(text: str, known: Sequence[tuple[int, int, str]] = ()) -> list[Token]:
     """Words, numbers, signs and line ends; what is already known to be an identifier is one token with its kind as word."""
     if not known and not _DULL_RUN.search(text):
         return [Token(match.start(), match.end(), match[0]) for match in TOKEN.finditer(text)]
-    out: list[Token] = []
-    at, dull, spans = 0, 0, iter([*known, (len(text) + 1, len(text) + 1, "")])
+    result: list[Token] = []
+    added, dull, spans = False, 0, iter([*known, (len(text) + 1, len(text) + 1, "")])
     start, end, kind = next(spans)
     for match in TOKEN.finditer(text):
         while match.start() >= end:
             start, end, kind = next(spans)
-            at = 0
+            added = False
         if match.end() <= start:
             dull = 0 if match[0][0].isalpha() else dull + 1
-            if dull <= _DULL:
-                out.append(Token(match.start(), match.end(), match[0]))
-        elif not at:
-            out.append(Token(start, end, f"<{kind}>"))
-            at = 1
-    return out
+            if dull <= _MAX_DULL:
+                result.append(Token(match.start(), match.end(), match[0]))
+        elif not added:
+            result.append(Token(start, end, f"<{kind}>"))
+            added = True
+    return result
 
 
-def case_of(text: str) -> str:
-    """ "a" ordinary, "l" nothing but small letters, "u" nothing but capitals: capitals say nothing in the last two."""
+def case_of(text: str) -> Case:
     if MASK in text:
-        return "a"  # the capitals may have stood where a placeholder is now
+        return Case.MIXED  # the capitals may have stood where a placeholder is now
     if text.islower():
-        return "l"
-    return "u" if text.isupper() else "a"
+        return Case.LOWER
+    return Case.UPPER if text.isupper() else Case.MIXED
 
 
-def manner(words: Iterable[str]) -> str:
-    """Is somebody spoken of, is it about medicine? A country or a rare word means another thing in an article on a disease."""
+def text_type(words: Iterable[str]) -> str:
+    """Two digits: whether the text speaks of a person (0 or 1), and how medical it is (0 to 2).
+
+    A country or a rare word means something else in an article on a disease.
+    """
     person = medical = 0
     for word in words:
-        sort = _sort(word)
-        if sort == 1:
+        hint = _hint(word)
+        if hint == "person":
             person = 1
-        elif sort == 2 and medical < 2:
+        elif hint == "medical" and medical < 2:
             medical += 1
         if person and medical == 2:
             break
@@ -101,166 +135,173 @@ def manner(words: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=32_768)
-def _sort(word: str) -> int:
-    low = word.lower()
-    if low in _PERSON:
-        return 1
-    return 2 if _MEDICAL.fullmatch(low) else 0
+def _hint(word: str) -> str | None:
+    lower = word.lower()
+    if lower in _PERSON:
+        return "person"
+    return "medical" if _MEDICAL.fullmatch(lower) else None
 
 
 @lru_cache(maxsize=32_768)
 def look(word: str, case: str) -> Word:
-    low = word.lower()
-    if word[0] == "<" and len(word) > 1:
+    """What the tagger sees of a word in a text of this case."""
+    lower = word.lower()
+    if word[0] == "<" and len(word) > 1:  # the kind of a known identifier
         return Word(word, word, word, ())
     if word.isdecimal():
         size = min(len(word), 6)
         return Word(f"#{size}", f"#{size}", "#", ())
     if not word[0].isalpha():
-        return Word(low, low, low, ())
+        return Word(lower, lower, lower, ())
     shape = _shape(word, case)
-    tier = lists.tiers().get(low, lists.OPEN) if len(word) > 1 else "1"
-    mark = lists.marks().get(low, "")
-    special = any(letter in "RBTMDKNQ" for letter in mark)
-    seen = f"{low}/{shape[0]}" if tier in "0125" or special or len(low) <= 2 else f"{tier}/{shape[0]}"
-    parts: tuple[str, ...] = ()
-    if tier in "345o":
-        parts = (f"-{low[-2:]}{shape}", f"-{low[-3:]}{shape}", f"-{low[-4:]}{shape}{tier}", f"{low[:3]}-{shape}")
-    asked = shape not in "xl" or tier not in "01234" or bool(mark) or low in JOINTS
-    return Word(seen, f"{shape}{tier}{mark}", shape + tier, parts, asked)
+    tier = lists.tier(lower) if len(word) > 1 else "1"
+    listed = lists.lists_of(lower)
+    is_spelled = tier in _SPELLED_TIERS or not _TELLING_LISTS.isdisjoint(listed) or len(lower) <= 2
+    affixes: tuple[str, ...] = ()
+    if tier in _AFFIX_TIERS:
+        affixes = (f"-{lower[-2:]}{shape}", f"-{lower[-3:]}{shape}", f"-{lower[-4:]}{shape}{tier}", f"{lower[:3]}-{shape}")
+    is_small = shape in (Shape.SMALL, Case.LOWER)
+    can_be_phi = not is_small or tier not in ORDINARY or bool(listed) or lower in JOINTS
+    return Word(f"{lower if is_spelled else tier}/{shape}", f"{shape}{tier}{listed}", shape + tier, affixes, can_be_phi)
 
 
 def _shape(word: str, case: str) -> str:
-    if case != "a":
+    if case != Case.MIXED:
         return case
     if word.isupper():
-        return "X" if len(word) == 1 else "W"
+        return Shape.ONE_CAPITAL if len(word) == 1 else Shape.CAPITALS
     if word[0].isupper():
-        return "C" if word[1:].islower() else "M"
-    return "x" if word.islower() else "m"
+        return Shape.CAPITALIZED if word[1:].islower() else Shape.CAPITAL_AND_MORE
+    return Shape.SMALL if word.islower() else Shape.SMALL_AND_MORE
 
 
 _END = Word(EDGE, EDGE, EDGE, ())
 
 
-def own(word: Word, kind: str) -> list[str]:
+def own_features(word: Word, text_type: str) -> list[str]:
     """Features of the word itself."""
-    first = [f"0{word.key}", f"0={word.seen}", f"0{word.short}"]
-    if "K" in word.key or "S" in word.key or "N" in word.key:
-        first.append(f"0p{kind}{word.key}")  # a country: where somebody lives, or where a disease occurs?
-    return first + [f"0{part}" for part in word.parts]
+    own = [f"0{word.key}", f"0={word.form}", f"0{word.short_key}"]
+    if any(land in word.key for land in _LAND_LISTS):
+        own.append(f"0p{text_type}{word.key}")  # a country: where somebody lives, or where a disease occurs?
+    return own + [f"0{affix}" for affix in word.affixes]
 
 
-def beside(word: Word, where: str) -> list[str]:
-    return [f"{where}{word.key}", f"{where}={word.seen}", f"{where}{word.short}"]
+def neighbour_features(word: Word, offset: str) -> list[str]:
+    """Features of a word that stands so many words before ("-1") or behind ("+1") the one that is tagged."""
+    return [f"{offset}{word.key}", f"{offset}={word.form}", f"{offset}{word.short_key}"]
 
 
-def joined(two: Word, one: Word, word: Word, after: Word, later: Word) -> list[str]:
+def joint_features(before2: Word, before: Word, word: Word, behind: Word, behind2: Word) -> list[str]:
     """Features of a word together with its neighbours."""
-    k, a, b = word.short, one.seen, after.seen
     return [
-        f"{a}|{k}",
-        f"{k}|{b}",
-        f"{a}|{k}|{b}",
-        f"{two.seen}|{a}|{k}",
-        f"{k}|{b}|{later.seen}",
-        f"{one.short}|{word.key}|{after.short}",
+        f"{before.form}|{word.short_key}",
+        f"{word.short_key}|{behind.form}",
+        f"{before.form}|{word.short_key}|{behind.form}",
+        f"{before2.form}|{before.form}|{word.short_key}",
+        f"{word.short_key}|{behind.form}|{behind2.form}",
+        f"{before.short_key}|{word.key}|{behind.short_key}",
     ]
 
 
-def features(words: Sequence[Word], kind: str) -> list[list[str]]:
-    """All features of every word; for training. `Tagger` sums the same ones, with what it has kept."""
+def features(words: Sequence[Word], text_type: str) -> list[list[str]]:
+    """All features of every word, for training. `Tagger` sums the same ones from its caches."""
     padded = [_END, _END, *words, _END, _END]
-    out = []
+    result = []
     for i in range(2, len(padded) - 2):
-        two, one, word, after, later = padded[i - 2 : i + 3]
-        found = own(word, kind) + beside(one, "-1") + beside(after, "+1") + beside(two, "-2") + beside(later, "+2")
-        out.append(found + joined(two, one, word, after, later))
-    return out
+        before2, before, word, behind, behind2 = padded[i - 2 : i + 3]
+        result.append(
+            own_features(word, text_type)
+            + neighbour_features(before, "-1")
+            + neighbour_features(behind, "+1")
+            + neighbour_features(before2, "-2")
+            + neighbour_features(behind2, "+2")
+            + joint_features(before2, before, word, behind, behind2)
+        )
+    return result
 
 
-Three = tuple[float, float, float]
-_NEVER: Three = (-1e6, -1e6, -1e6)
+Scores = tuple[float, float, float]  # of NAME, PLACE and ORG, relative to "O"
+_NEVER: Scores = (-1e6, -1e6, -1e6)
 
 
 class Tagger:
-    """`scores` of the words of a text, `path` the best tags for them, `gaps` how close each came to another tag than "O"."""
+    """`scores` of the words of a text, `path` the best tags for them, `margins` how close each came to a tag other than "O"."""
 
-    def __init__(self, weights: dict[str, Three], steps: list[list[float]], bias: dict[str, float]) -> None:
-        self.weights, self.steps, self.bias = weights, steps, bias
-        flat = [step for row in steps for step in row]
-        self.reach = max(flat) - min(flat)
+    def __init__(self, weights: dict[str, Scores], transitions: list[list[float]], bias: dict[str, float]) -> None:
+        self.weights, self.transitions, self.bias = weights, transitions, bias
+        flat = [transition for row in transitions for transition in row]
+        self._transition_range = max(flat) - min(flat)
         self._own = lru_cache(maxsize=32_768)(self._sum_own)
-        self._beside = lru_cache(maxsize=65_536)(self._sum_beside)
-        self._joined = lru_cache(maxsize=16_384)(self._sum_joined)
+        self._neighbour = lru_cache(maxsize=65_536)(self._sum_neighbour)
+        self._joint = lru_cache(maxsize=16_384)(self._sum_joint)
 
-    def _sum(self, found: Iterable[str]) -> Three:
-        name = place = group = 0.0
-        for feature in found:
-            w = self.weights.get(feature)
-            if w is not None:
-                name, place, group = name + w[0], place + w[1], group + w[2]
-        return name, place, group
+    def _sum(self, features: Iterable[str]) -> Scores:
+        name = place = org = 0.0
+        for feature in features:
+            weight = self.weights.get(feature)
+            if weight is not None:
+                name, place, org = name + weight[0], place + weight[1], org + weight[2]
+        return name, place, org
 
-    def _sum_own(self, word: Word, kind: str) -> Three:
-        return self._sum(own(word, kind))
+    def _sum_own(self, word: Word, text_type: str) -> Scores:
+        return self._sum(own_features(word, text_type))
 
-    def _sum_beside(self, word: Word, where: str) -> Three:
-        return self._sum(beside(word, where))
+    def _sum_neighbour(self, word: Word, offset: str) -> Scores:
+        return self._sum(neighbour_features(word, offset))
 
-    def _sum_joined(self, two: Word, one: Word, word: Word, after: Word, later: Word) -> Three:
-        return self._sum(joined(two, one, word, after, later))
+    def _sum_joint(self, before2: Word, before: Word, word: Word, behind: Word, behind2: Word) -> Scores:
+        return self._sum(joint_features(before2, before, word, behind, behind2))
 
-    def emissions(self, words: Sequence[Word], kind: str, asked: Sequence[bool] | None = None) -> list[Three]:
-        """What speaks for each tag of each word; a word that is not `asked` about can only be "O"."""
+    def emissions(self, words: Sequence[Word], text_type: str, can_be_phi: Sequence[bool] | None = None) -> list[Scores]:
+        """What speaks for each tag of each word; a word that cannot be PHI is "O" for certain."""
         padded = [_END, _END, *words, _END, _END]
-        own_, beside_, joined_ = self._own, self._beside, self._joined
-        out = []
+        own, neighbour, joint = self._own, self._neighbour, self._joint
+        result = []
         for i in range(2, len(padded) - 2):
-            if asked is not None and not asked[i - 2]:
-                out.append(_NEVER)
+            if can_be_phi is not None and not can_be_phi[i - 2]:
+                result.append(_NEVER)
                 continue
-            two, one, word, after, later = padded[i - 2 : i + 3]
-            a, b, c = own_(word, kind), beside_(one, "-1"), beside_(after, "+1")
-            d, e, f = beside_(two, "-2"), beside_(later, "+2"), joined_(two, one, word, after, later)
-            out.append(
+            before2, before, word, behind, behind2 = padded[i - 2 : i + 3]
+            a, b, c = own(word, text_type), neighbour(before, "-1"), neighbour(behind, "+1")
+            d, e, f = neighbour(before2, "-2"), neighbour(behind2, "+2"), joint(before2, before, word, behind, behind2)
+            result.append(
                 (
                     a[0] + b[0] + c[0] + d[0] + e[0] + f[0],
                     a[1] + b[1] + c[1] + d[1] + e[1] + f[1],
                     a[2] + b[2] + c[2] + d[2] + e[2] + f[2],
                 )
             )
-        return out
+        return result
 
-    def scores(self, text: str, found: Sequence[Token], kind: str) -> list[Three]:
-        """Where a text uses capitals, words in small letters are asked about only if they can be inside of a name or address."""
+    def scores(self, text: str, tokens: Sequence[Token], text_type: str) -> list[Scores]:
+        """In a text with capitals, small words are scored only if they can stand inside a name or address."""
         case = case_of(text)
-        words = [look(token.word, case) for token in found]
-        return self.emissions(words, kind, [word.asked for word in words] if case == "a" else None)
+        words = [look(token.word, case) for token in tokens]
+        return self.emissions(words, text_type, [word.can_be_phi for word in words] if case == Case.MIXED else None)
 
-    def gaps(self, scores: Sequence[Three], tags: Sequence[int], bias: float) -> list[float]:
-        """For each token left as "O", how much is lost (zero or less) if it alone, or with the one before, is not."""
-        steps, out, before = self.steps, [-1e9] * len(scores), _NEVER
-        tops = (steps[1][1], steps[2][2], steps[3][3])
-        for at, score in enumerate(scores):
-            if tags[at] or score is _NEVER:
+    def margins(self, scores: Sequence[Scores], tags: Sequence[int], bias: float) -> list[float]:
+        """For each token tagged "O", how much is lost (zero or less) if it alone, or with the one before, is not."""
+        steps, result, before = self.transitions, [-1e9] * len(scores), _NEVER
+        stay = (steps[1][1], steps[2][2], steps[3][3])
+        for index, score in enumerate(scores):
+            if tags[index] or score is _NEVER:
                 before = _NEVER
                 continue
-            left, right = tags[at - 1] if at else 0, tags[at + 1] if at + 1 < len(tags) else 0
-            stay = steps[left][0] + steps[0][right]
-            best = max(score[k] + steps[left][k + 1] + steps[k + 1][right] for k in (0, 1, 2)) + bias - stay
+            left, right = tags[index - 1] if index else 0, tags[index + 1] if index + 1 < len(tags) else 0
+            as_outside = steps[left][0] + steps[0][right]
+            best = max(score[k] + steps[left][k + 1] + steps[k + 1][right] for k in (0, 1, 2)) + bias - as_outside
             if before is not _NEVER:
-                far = tags[at - 2] if at > 1 else 0
-                both = max(score[k] + before[k] + tops[k] + steps[far][k + 1] + steps[k + 1][right] for k in (0, 1, 2))
-                both += 2 * bias - steps[far][0] - steps[0][0] - steps[0][right]
-                best = max(best, both)
-            out[at] = best
+                left2 = tags[index - 2] if index > 1 else 0
+                pair = max(score[k] + before[k] + stay[k] + steps[left2][k + 1] + steps[k + 1][right] for k in (0, 1, 2))
+                pair += 2 * bias - steps[left2][0] - steps[0][0] - steps[0][right]
+                best = max(best, pair)
+            result[index] = best
             before = score
-        return out
+        return result
 
-    def path(self, scores: Sequence[Three], bias: float) -> list[int]:
-        """As `viterbi`, but what can only be "O" is left out: no pair of steps makes up for so low a score."""
-        low = -2 * self.reach - bias
+    def path(self, scores: Sequence[Scores], bias: float) -> list[int]:
+        """Same result as `viterbi`, but skips what can only be "O": no pair of transitions makes up for so low a score."""
+        low = -2 * self._transition_range - bias
         tags, first, count = [0] * len(scores), 0, len(scores)
         while first < count:
             if scores[first] is _NEVER or max(scores[first]) < low:
@@ -270,46 +311,46 @@ class Tagger:
             while last < count and scores[last] is not _NEVER and max(scores[last]) >= low:
                 last += 1
             if last - first == 1:
-                tags[first] = self._alone(scores[first], bias)
+                tags[first] = self._best_alone(scores[first], bias)
             else:
                 tags[first:last] = self.viterbi(scores[first:last], bias)
             first = last
         return tags
 
-    def _alone(self, score: Three, bias: float) -> int:
+    def _best_alone(self, score: Scores, bias: float) -> int:
         """The best tag of one word between others that are "O"."""
-        best, tag = 2 * self.steps[0][0], 0
+        best, tag = 2 * self.transitions[0][0], 0
         for k in (0, 1, 2):
-            here = self.steps[0][k + 1] + score[k] + bias + self.steps[k + 1][0]
-            if here > best:
-                best, tag = here, k + 1
+            total = self.transitions[0][k + 1] + score[k] + bias + self.transitions[k + 1][0]
+            if total > best:
+                best, tag = total, k + 1
         return tag
 
-    def viterbi(self, scores: Sequence[Three], bias: float = 0.0) -> list[int]:
-        """The best tags from "O" to "O"; `bias` is added to all but "O", `steps[a][b]` to each b after an a."""
+    def viterbi(self, scores: Sequence[Scores], bias: float = 0.0) -> list[int]:
+        """The best tags from "O" to "O"; `bias` is added to all but "O", `transitions[a][b]` to each b after an a."""
         best, back = [0.0, -1e9, -1e9, -1e9], []
-        (s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23), (s30, s31, s32, s33) = self.steps
-        for name, place, group in scores:
+        (s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23), (s30, s31, s32, s33) = self.transitions
+        for name, place, org in scores:
             o, n, p, g = best
-            ways = (
+            totals = (
                 (o + s00, n + s10, p + s20, g + s30),
                 (o + s01, n + s11, p + s21, g + s31),
                 (o + s02, n + s12, p + s22, g + s32),
                 (o + s03, n + s13, p + s23, g + s33),
             )
-            tops = [max(way) for way in ways]
-            back.append([way.index(top) for way, top in zip(ways, tops, strict=True)])
-            best = [tops[0], tops[1] + name + bias, tops[2] + place + bias, tops[3] + group + bias]
-        tag = max(range(4), key=lambda last: best[last] + self.steps[last][0])
+            tops = [max(row) for row in totals]
+            back.append([row.index(top) for row, top in zip(totals, tops, strict=True)])
+            best = [tops[0], tops[1] + name + bias, tops[2] + place + bias, tops[3] + org + bias]
+        tag = max(range(4), key=lambda last: best[last] + self.transitions[last][0])
         tags = []
-        for came in reversed(back):
+        for previous in reversed(back):
             tags.append(tag)
-            tag = came[tag]
+            tag = previous[tag]
         return tags[::-1]
 
 
 @lru_cache(maxsize=1)
 def load() -> Tagger:
-    held = json.loads((lists.FOLDER / "tagger.json").read_text(encoding="utf-8"))
-    weights = {name: (n / 100, p / 100, g / 100) for name, (n, p, g) in held["weights"].items()}
-    return Tagger(weights, [[w / 100 for w in row] for row in held["steps"]], held["bias"])
+    model = json.loads((lists.FOLDER / "tagger.json").read_text(encoding="utf-8"))
+    weights = {name: (n / 100, p / 100, g / 100) for name, (n, p, g) in model["weights"].items()}
+    return Tagger(weights, [[w / 100 for w in row] for row in model["steps"]], model["bias"])

@@ -1,0 +1,108 @@
+"""A small network that looks at every character with eight to each side and says whether it belongs to a Chinese name.
+
+Three convolutions over characters, computed with numpy. The weights (assets/phi/hanzi.npz) are learned by tools/train_phi_zh.py
+from sentences we generate and from real medical texts with made-up names put in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.normalize import MASK
+
+LAYERS = ((5, 1), (3, 2), (3, 4))  # width and dilation of each convolution
+REACH = sum(dilation * (width // 2) for width, dilation in LAYERS)
+# Ids: 0 beyond the text, then those that many characters share, then characters that have an id to themselves.
+UNKNOWN, _MASKED, _DIGITS, _LATIN, _SPACE, _LINE, FIRST = 1, 2, 3, 4, 5, 6, 7
+_PIECE, _BLOCK = 4096, 64  # characters computed together, and rows multiplied together
+
+Array = NDArray[Any]
+
+
+def has_own_id(char: str) -> bool:
+    """Chinese characters and signs; digits, Latin letters and spaces share one id each."""
+    return not (char.isspace() or char == MASK or (char.isascii() and char.isalnum()))
+
+
+def id_table(codes: Array) -> Array:
+    """From a character's code to its id."""
+    table = np.full(0x10001, UNKNOWN, np.int32)
+    table[codes] = np.arange(FIRST, FIRST + len(codes))
+    table[[*range(9), *range(0x0B, 0x21), 0xA0, 0x3000]] = _SPACE
+    table[0x30:0x3A] = _DIGITS
+    table[[*range(0x41, 0x5B), *range(0x61, 0x7B), *range(0xC0, 0x250)]] = _LATIN
+    table[ord("\n")] = _LINE
+    table[ord(MASK)] = _MASKED
+    return table
+
+
+def ids_of(text: str, table: Array) -> tuple[Array, Array]:
+    """The ids of a folded text and their offsets; digits, letters or spaces in a row are one id."""
+    points = np.minimum(np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32), 0x10000)
+    ids = table.take(points)
+    is_first = np.ones(len(ids), bool)
+    is_first[1:] = (ids[1:] != ids[:-1]) | (ids[1:] < _MASKED) | (ids[1:] > _LINE)
+    offsets = is_first.nonzero()[0]
+    return ids[offsets], offsets
+
+
+class NameNetwork:
+    def __init__(self, weights: Mapping[str, Array]) -> None:
+        floats = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items() if name != "codes"}
+        self.table = id_table(weights["codes"])
+        # The first layer of every character at every place of its window is computed here: only additions are left for later.
+        self.first = [floats["table"] @ kernel for kernel in floats["layer0"]]
+        self.layers = [floats[f"layer{number}"] for number in range(1, len(LAYERS))]
+        self.biases = [floats[f"bias{number}"] for number in range(len(LAYERS))]
+        self.last, self.last_bias = floats["last"], floats["last_bias"]
+
+    def scores(self, ids: Array) -> Array:
+        """For each id the logits of being outside a name, beginning one, or continuing one: (T,) -> (T, 3)."""
+        if len(ids) <= _PIECE:
+            return self._scores(ids)
+        pieces = []
+        for start in range(0, len(ids), _PIECE):
+            before = min(start, REACH)
+            piece = self._scores(ids[start - before : start + _PIECE + REACH])
+            pieces.append(piece[before : before + _PIECE])
+        return np.concatenate(pieces)
+
+    def _scores(self, ids: Array) -> Array:
+        count = len(ids)
+        # Products of at most _BLOCK rows: larger ones wake the threads of the BLAS, which costs more than it saves.
+        block = min(count, _BLOCK)
+        size = -(-count // block) * block
+        beside = LAYERS[0][0] // 2
+        padded = np.zeros(size + 2 * beside, np.int32)
+        padded[beside : beside + count] = ids
+        hidden = self.first[0].take(padded[:size], axis=0)
+        for offset in range(1, LAYERS[0][0]):
+            hidden += self.first[offset].take(padded[offset : offset + size], axis=0)
+        hidden += self.biases[0]
+        np.maximum(hidden, 0, out=hidden)
+        hidden[count:] = 0
+        width = hidden.shape[1]
+        for (_, dilation), layer, bias in zip(LAYERS[1:], self.layers, self.biases[1:], strict=True):
+            wide = np.zeros((size + 2 * dilation, width), np.float32)
+            wide[dilation : dilation + size] = hidden
+            new = wide[:size].reshape(-1, block, width) @ layer[0]
+            new += wide[dilation : dilation + size].reshape(-1, block, width) @ layer[1]
+            new += wide[2 * dilation :].reshape(-1, block, width) @ layer[2]
+            new += bias
+            np.maximum(new, 0, out=new)
+            hidden += new.reshape(size, width)
+            hidden[count:] = 0
+        logits: Array = (hidden.reshape(-1, block, width) @ self.last).reshape(size, 3)[:count] + self.last_bias
+        return logits
+
+
+@lru_cache(maxsize=1)
+def load() -> NameNetwork:
+    with (lists.FOLDER / "hanzi.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return NameNetwork({name: arrays[name] for name in arrays.files})

@@ -1,0 +1,77 @@
+"""Chinese names that a title or a label gives away; `names.py` finds the others."""
+
+# ruff: noqa: E501  patterns in long lines are easier to read than in pieces
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.rules import Finder
+from medloop.privacy.phi.spans import Span
+
+_SURNAMES = lists.lines("surnames_zh.txt")
+_SINGLE = "".join(name for name in _SURNAMES if len(name) == 1)
+_DOUBLE = "|".join(name for name in _SURNAMES if len(name) == 2)
+_FREQUENT = "王李张刘陈杨赵黄周吴徐孙胡朱林何郭罗梁宋郑谢韩唐冯董程曹袁邓许"
+_TITLE = "(?:医生|医师|大夫|主任|护士长|护士|先生|女士|小姐|教授|院长|阿姨|大爷|大妈|老师|药师|同志|奶奶|爷爷|叔叔|师傅)(?!员|证|室|台|节)"
+# "主任医师", "保安老师", "何大夫?" (which doctor): here the character before the title is not a surname.
+_NOT_SURNAMES = "任何责主保安单全方成向时于关管解包卫严常易文干师门代位平水元支"
+_FORM = re.compile(
+    r"(?:^|(?<=[\n。；;：:，, ]))(?P<before_sex>[\u4e00-\u9fff]{2,4})(?=[，,、 ] ?[男女](?:性)?(?:[，,、 ]|\d))"
+    r"|(?:姓名|术者|主刀|[一二三]助|助手|联系人|签名|签字|经治医师|主治医师|主管医师|责任护士|记录者?|开嘱|执行人?|核对人?|审核人?|报告人|送检人|申请人|监护人|家属|收件人|户名|陪护)[：:] ?"
+    r"(?P<labelled>[\u4e00-\u9fff]{2,3})(?=[；;，,。、\n ]|$)"
+)
+# Answers of a form that are not a name: 无, 同上, 拒绝.
+_NOT_NAMES = re.compile(
+    "[无不详同见未否待全局已有是阴阳正可的了患病者方老幼青中年入初复例儿]|麻|拒绝|陪同|本人|签字|知情|主诉|现病"
+)
+
+
+def _find_surnames(regex: re.Pattern[str], folded: str) -> Iterator[tuple[int, int]]:
+    for match in regex.finditer(folded):
+        if match["surname"] not in _NOT_SURNAMES:
+            yield match.span("surname")
+
+
+def _find_in_form(folded: str) -> Iterator[tuple[int, int]]:
+    for match in _FORM.finditer(folded):
+        group = "before_sex" if match["before_sex"] else "labelled"
+        if not _NOT_NAMES.search(match[group]):
+            yield match.span(group)
+
+
+def _surname(name: str, example: str, regex: str) -> Finder:
+    return Finder(name, "NAME", (example,), partial(_find_surnames, re.compile(regex)))
+
+
+FINDERS = (
+    _surname(
+        "any surname behind a sign and before a title",
+        "请问，{穆}医生在吗",
+        rf"(?<![\u4e00-\u9fff])(?P<surname>[{_SINGLE}]|{_DOUBLE})(?={_TITLE})",
+    ),
+    _surname(
+        "frequent surname before a title",
+        "今天找{王}主任看病",
+        rf"(?<![谢感多致酬任])(?P<surname>[{_FREQUENT}]|{_DOUBLE})(?={_TITLE})",
+    ),
+    _surname(
+        "frequent surname behind 老 or 小",
+        "老{张}来复查",
+        rf"(?<![\u4e00-\u9fff])[老小](?P<surname>[{_FREQUENT}])(?=[,。;、\s说来去，；]|$)",
+    ),
+    Finder(
+        "name in a form, before the sex or behind a label",
+        "NAME",
+        ("{苏平凡}，女，45岁", "术者：林一凡；一助：{和雨田}；"),
+        _find_in_form,
+    ),
+)
+
+
+def find(folded: str) -> Iterator[Span]:
+    for finder in FINDERS:
+        for start, end in finder.find(folded):
+            yield start, end, finder.kind

@@ -1,0 +1,277 @@
+"""Which tagged words are really somebody's, somewhere or an organisation, and which are terms, headings or ordinary words.
+
+`RULES` is the table, in the order in which the rules are tried: the first that applies decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.english.places import is_department
+from medloop.privacy.phi.english.tagger import Token
+from medloop.privacy.phi.lists import COMMON, ORDINARY, UNLISTED, WordList, tier
+
+TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
+_MAX_REMARK = 4  # words
+_ABBREVIATION = re.compile(
+    r"[A-Z]{2,6}s?|(?!(?:Mc|Mac|De|Di|La|Le|Van|Von|Fitz)[A-Z])[A-Za-z]{0,12}[A-Z][A-Za-z]{0,12}[A-Z][A-Za-z]{0,12}"
+)
+_MEDICAL_ENDING = re.compile(
+    r".{6}(?:al|ar|ous|ary|gyria|ae)$|.{3}(?:itis|osis|oses|emias?|aemia|omas?|pathy|pathies|pathic|algia|ectomy|otomy|oscopy|ism|uria|plegia|plegic|paresis|penia|cytosis|genesis"
+    r"|genic|megaly|plasty|rrh[eo]+a|stenosis|trophy|trophic|malacia|phobia|lysis|edema|graphy|gram|ology|ologists?|itic|otic|emic|pril|olol|statin"
+    r"|azole|mycin|cillin|oxacin|mab|nib|vir|sartan|dipine|zepam|caine|prazole|gliptin|glutide|ergic|oma|ylus|philus|bacter|monas|ella|virus|plasma|phyton|cephaly|dactyly|ploidy|typing|philia|bullosa|cocci|coccus|therapy|therapies|chemistry|sensiti[sz]ers?|steroids?|suppressive|sporine|prevention|amine|phrine|tonin|globin|plasia|iridia|cyte|cytes|kine|kines|zyme|ergic|oid|oids|ium|ic|ics|ide|ate)$",
+    re.I,
+)
+_DRUG_OR_DISEASE_ENDING = re.compile(
+    "(?:cillin|mycin|statin|sartan|pril|olol|azole|dipine|zepam|oxacin|gliptin|caine|farin|itis|osis|emia|ectomy|pathy|algia)$",
+    re.I,
+)
+_LATIN_TERMS = frozenset("situ vitro vivo utero facto versus vulgaris spina bifida saliva americas latinas".split())
+_PUBLIC_BODIES = frozenset(("child health", "inc", "inc web", "human development", "world bank", "who and world bank"))
+# What is named after somebody, and bodies whose name begins with a person's.
+_EPONYM_WORDS = frozenset(
+    """cell type variant anomaly malformation complex operation technique scan trial study questionnaire inventory model equation
+    formula ring rings membrane canal ligament muscle artery vein gland glands space layer fold plexus position incision
+    approach repair flap cycle effect law principle region regions phenotype mice rats medium assay software instrument
+    sign signs test tests maneuver manoeuvre procedure score scale criteria classification reflex response stain method period
+    phenomenon
+    contracture deformity nodes nodules spots bodies body tube catheter drain forceps retractor clamp splint stage staging grade
+    institute institutes national foundation association society network center library registry database""".split()
+)
+# First words of a sentence that are also names, and what then follows: "Mark the spot", "Rich in iron".
+_ALSO_QUALITIES = frozenset(
+    "rich frank sunny hardy stark sterling patience grace faith hope joy drew sue jack mark bill pat skip".split()
+)
+_BEHIND_OPENING = frozenset(
+    "the your a an this that it of in to for all any period periods therapy testing panel hips oil flags down blood labs"
+    " him her knife".split()
+)
+_ADDRESSING = frozenset(("please", "you", "can", "could", "we", "i", "thank", "thanks"))  # "Grace, please call"
+_LAND_LISTS = frozenset({WordList.COUNTRY, WordList.STATE, WordList.NATION})
+_TERM_LISTS = frozenset({WordList.MEDICAL_NAME, WordList.DISEASE_WORD, WordList.NATION, WordList.MONTH_OR_DAY})
+
+
+class Candidate:
+    """Tokens `first` to `last` of a text, tagged as `kind`."""
+
+    __slots__ = (
+        "digits",
+        "first",
+        "is_medical",
+        "is_numbered_place",
+        "kind",
+        "last",
+        "listed",
+        "mixed_case",
+        "span",
+        "tokens",
+        "words",
+    )
+
+    def __init__(self, tokens: Sequence[Token], first: int, last: int, kind: str, is_medical: bool, mixed_case: bool) -> None:
+        self.tokens, self.first, self.last, self.kind = tokens, first, last, kind
+        self.is_medical = is_medical  # the text is about medicine
+        self.mixed_case = mixed_case  # the text uses small letters and capitals, so that a capital means something
+        self.span = tokens[first : last + 1]
+        self.words = [token.word for token in self.span if token.word[0].isalpha()]
+        self.digits = [token.word for token in self.span if token.word[0].isdigit()]
+        self.listed = [lists.lists_of(word.lower()) for word in self.words]
+        self.is_numbered_place = (
+            kind == "PLACE" and bool(self.digits) and not all(WordList.MONTH_OR_DAY in listed for listed in self.listed)
+        )
+
+    def longest_number(self) -> int:
+        return max(map(len, self.digits))
+
+    def all_terms(self) -> bool:
+        return all(_is_term(word, listed, self.is_medical) for word, listed in zip(self.words, self.listed, strict=True))
+
+
+class CandidateRule(NamedTuple):
+    name: str
+    example: str
+    """The candidate is in braces."""
+    applies: Callable[[Candidate], bool]
+    is_phi: bool
+
+
+def is_phi(candidate: Candidate) -> bool:
+    return deciding_rule(candidate).is_phi
+
+
+def deciding_rule(candidate: Candidate) -> CandidateRule:
+    return next(rule for rule in RULES if rule.applies(candidate))
+
+
+def is_word_phi(candidate: Candidate) -> bool:
+    """As `is_phi` for a word by itself: what stands beside it does not count."""
+    return next(rule for rule in WORD_RULES if rule.applies(candidate)).is_phi
+
+
+def _is_remark(candidate: Candidate) -> bool:
+    return _has_few_words(candidate.tokens) and all(
+        _DRUG_OR_DISEASE_ENDING.search(word) or (not listed and (is_plain(word) or (word.isupper() and len(word) < 5)))
+        for word, listed in zip(candidate.words, candidate.listed, strict=True)
+    )
+
+
+def _has_few_words(tokens: Sequence[Token]) -> bool:
+    count = 0
+    for token in tokens:
+        count += token.word[0].isalpha()
+        if count > _MAX_REMARK:
+            return False
+    return True
+
+
+def _is_eponym(candidate: Candidate) -> bool:
+    if not candidate.is_medical or candidate.kind == "PLACE":
+        return False
+    for distance, token in enumerate(candidate.tokens[candidate.last + 1 : candidate.last + 4]):
+        word, lower = token.word, token.word.lower()
+        if word in ".,;:(\n":
+            return False
+        if WordList.DISEASE_WORD in lists.lists_of(lower):
+            return True
+        if word.islower() and _MEDICAL_ENDING.search(word) and not is_plain(word):
+            return True
+        if lower in _EPONYM_WORDS and (not distance or word[0].isupper()):
+            return True
+    return False
+
+
+def _is_department(candidate: Candidate) -> bool:
+    return candidate.kind == "ORG" and candidate.mixed_case and is_department(candidate.words)
+
+
+def _opens_sentence(candidate: Candidate) -> bool:
+    tokens, index = candidate.tokens, candidate.first
+    if candidate.kind != "NAME" or index != candidate.last or not candidate.mixed_case:
+        return False
+    if index and tokens[index - 1].word not in '.!?:\n"“-':
+        return False
+    word = tokens[index].word.lower()
+    if (word not in _ALSO_QUALITIES and tier(word) == UNLISTED) or index + 1 >= len(tokens):
+        return False
+    following = tokens[index + 1].word
+    if following == "," and word in _ALSO_QUALITIES and index + 2 < len(tokens):
+        second = tokens[index + 2].word
+        return second.islower() and second not in _ADDRESSING
+    return following in _BEHIND_OPENING
+
+
+def _is_time_or_price(candidate: Candidate) -> bool:
+    if not candidate.is_numbered_place or not candidate.mixed_case or candidate.longest_number() >= 5:
+        return False
+    return not any(word[0].isupper() and word not in ("AM", "PM", "A", "P", "M") for word in candidate.words)
+
+
+def _is_number_with_letters(candidate: Candidate) -> bool:
+    return candidate.is_numbered_place and candidate.longest_number() < 4 and all(len(word) == 1 for word in candidate.words)
+
+
+def _is_dose(candidate: Candidate) -> bool:
+    if not candidate.is_numbered_place or not candidate.is_medical:
+        return False
+    return all(len(word) < 4 and word.isupper() for word in candidate.words) and not any(
+        len(number) == 5 for number in candidate.digits
+    )
+
+
+def _is_counted_term(candidate: Candidate) -> bool:
+    numbered = candidate.is_numbered_place and candidate.is_medical
+    return numbered and candidate.longest_number() < 4 and candidate.all_terms()
+
+
+def _has_no_capital(candidate: Candidate) -> bool:
+    return candidate.mixed_case and not any(token.word[0].isupper() or token.word[0].isdigit() for token in candidate.span)
+
+
+def _is_public_body(candidate: Candidate) -> bool:
+    return candidate.is_medical and " ".join(candidate.words).lower() in _PUBLIC_BODIES
+
+
+def _is_land_of_article(candidate: Candidate) -> bool:
+    if not candidate.is_medical or candidate.kind != "PLACE":
+        return False
+    lands = [not _LAND_LISTS.isdisjoint(listed) for listed in candidate.listed]
+    return any(lands) and all(land or is_plain(word) for land, word in zip(lands, candidate.words, strict=True))
+
+
+def _is_titled(candidate: Candidate) -> bool:
+    tokens, first = candidate.tokens, candidate.first
+    if candidate.kind != "NAME":
+        return False
+    before = next((tokens[index].word for index in range(first - 1, max(-1, first - 3), -1) if tokens[index].word != "."), "")
+    return before.lower() in TITLES
+
+
+def _is_in_country(candidate: Candidate) -> bool:
+    return candidate.kind == "PLACE" and any(WordList.COUNTRY in listed for listed in candidate.listed)
+
+
+def _is_ordinary_word(candidate: Candidate) -> bool:
+    if not candidate.is_medical or len(candidate.words) != 1:
+        return False
+    return is_plain(candidate.words[0]) or _is_inhabitant(candidate.words[0])
+
+
+WORD_RULES = (
+    CandidateRule("time or price", "the next check of the drip is at {9:40 AM}", _is_time_or_price, False),
+    CandidateRule("number with single letters", "her refraction on the left is now {+2 D}", _is_number_with_letters, False),
+    CandidateRule("dose", "all of the patients took {500 MG} daily", _is_dose, False),
+    CandidateRule("counted term", "patients with {12 Lymphoma} cells", _is_counted_term, False),
+    CandidateRule("any other place with a number", "patients of {12 Malmesbury}", lambda c: c.is_numbered_place, True),
+    CandidateRule("no capital in a text that uses them", "Call {malmesbury} now", _has_no_capital, False),
+    CandidateRule("public body", "patients of {World Bank} funds", _is_public_body, False),
+    CandidateRule("country in a medical article", "patients in {Kenya} had fever", _is_land_of_article, False),
+    CandidateRule("name behind a title", "she was one of the patients of Dr. {Fever}", _is_titled, True),
+    CandidateRule("place in a country", "She lives in {Malmesbury, France}", _is_in_country, True),
+    CandidateRule("ordinary word or inhabitant", "patients were {Jordanians} by birth", _is_ordinary_word, False),
+    CandidateRule("nothing but terms", "most of the patients took {Tylenol, Metoprolol} daily", Candidate.all_terms, False),
+    CandidateRule("anything else", "Call {Annabelle Kowalczyk}", lambda _: True, True),
+)
+RULES = (
+    CandidateRule("remark of a few ordinary words", "{Outdated} Guideline", _is_remark, False),
+    CandidateRule("eponym of a disease, a sign or an institute", "patients with {Marie-Tooth} disease", _is_eponym, False),
+    CandidateRule("department, not a house", "ask the people of the {Internal Medicine Clinic} there", _is_department, False),
+    CandidateRule("ordinary word that opens a sentence", "{Grace} period for the copay ends", _opens_sentence, False),
+    *WORD_RULES,
+)
+
+
+@lru_cache(maxsize=32_768)
+def is_plain(word: str) -> bool:
+    """An ordinary word, also in a form no list holds: "midwives", "tornadoes"."""
+    lower = word.lower()
+    endings = (("", ""), ("s", ""), ("es", ""), ("ves", "fe"), ("ves", "f"), ("ies", "y"))
+    forms = (lower.removesuffix(ending) + singular for ending, singular in endings if lower.endswith(ending))
+    return any(tier(form) in ORDINARY for form in forms if len(form) > 2)
+
+
+@lru_cache(maxsize=4096)
+def _is_inhabitant(word: str) -> bool:
+    """Koreans, Jordanian: who lives in a country."""
+    lower = word.lower()
+    stem = re.sub("(?:ians?|ans?|ese|ish|is)$", "", lower)
+    return stem != lower and len(stem) > 3 and any(country.startswith(stem) for country in lists.lines("countries.txt"))
+
+
+@lru_cache(maxsize=32_768)
+def _is_term(word: str, listed: str, is_medical: bool) -> bool:
+    """`listed`: the letters of the lists that hold the word."""
+    if _DRUG_OR_DISEASE_ENDING.search(word):
+        return True
+    if is_medical and ((word.isupper() and len(word) < 7) or word.lower() in _LATIN_TERMS):
+        return True
+    if not _TERM_LISTS.isdisjoint(listed) or len(word) < 3:
+        return True
+    if listed:
+        return False
+    if is_plain(word) or _ABBREVIATION.fullmatch(word):
+        return is_medical or not word[0].isupper() or tier(word.lower()) in COMMON
+    return is_medical and _MEDICAL_ENDING.search(word) is not None

@@ -1,0 +1,156 @@
+"""Which words can be part of a person's name where a title, a role or a verb makes one likely."""
+
+# ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, UNLISTED, WordList, is_listed, tier
+
+# Words that often begin with a capital and never begin a name.
+SENTENCE_WORDS = frozenset(
+    """The This That There Then He She It We You They I In On At For And But If Please Patient Doctor Call Take Your My His Her
+    No Not Yes Because When Where What Who How Is Are Was Monday Tuesday Wednesday Thursday Friday Saturday Sunday January
+    February March April May June July August September October November December Emergency Department Hospital Clinic
+    Having Taking Feeling""".split()
+)
+_STOP_WORDS = frozenset(word.lower() for word in SENTENCE_WORDS) | frozenset(
+    """will can could should would shall might must does did do has have had be been being so as an a or nor yet per via no ok okay
+    mg am pm er icu iv po she he his her their our new next last first second team staff care home health lab labs unit floor room
+    manager google pharmacy radiology nursing services department education portal safety
+    window group plan general regional memorial city county state states north south east west side park street blue code""".split()
+)
+_WORD = re.compile(r"[^ ]+")
+_PARTICLES = frozenset("van von de la del di bin al da dos el der den le".split())
+_MONTHS = frozenset("january february march april may june july august september october november december".split())
+_MONTH_NAMES = frozenset(("april", "may", "june", "august"))
+_SHORT_FORM = re.compile("(?:i|it|we|you|he|she|they|that|there|what|who|how|let|here)['’]|.+n['’]t$")  # I'm, let's, can't
+_TERM_ENDING = re.compile(
+    r"(?:cillin|mycin|statin|sartan|pril|olol|azole|dipine|zepam|oxacin|gliptin|glutide|caine|farin|mab|nib|itis|osis|emia|ectomy|pathy|algia|profen|phen|oxetine"
+    r"|therapy|ology|ologists?|icians?|ists|scopy|gram|graphy|tumors?|omas?|virus|ylic|amine|ergic|ative|ation|ations|ings?|ness|ment|ism)$"
+)
+# In small letters more is a term: nothing but its ending tells a drug from a name.
+_SMALL_TERM_ENDING = re.compile(
+    r"(?:itis|osis|emia|aemia|oma|omas|pathy|algia|ectomy|otomy|oscopy|uria|penia|cillin|mycin|statin|sartan|pril|olol|azole|dipine|zepam|pam|lam|oxacin|gliptin"
+    r"|glutide|caine|farin|vir|mab|nib|ine|ide|ate|one|ol|al|ium|cin|xin|gram|graphy|logy|logist|logic|therapy|ic|ics|ous|in|en|fen|phen|statins|oxetine|pine|done|zole|ex|ax|ix|or|il)$"
+)
+_DISEASE_OR_NATION = frozenset({WordList.DISEASE_WORD, WordList.NATION, WordList.COUNTRY})
+_PLACE_OR_TERM = _DISEASE_OR_NATION | {WordList.STATE, WordList.STREET_WORD}
+_PHRASE_WORDS = _DISEASE_OR_NATION | {WordList.MONTH_OR_DAY, WordList.COMPANY_WORD, WordList.TITLE}
+_NOT_IN_SMALL_NAME = _DISEASE_OR_NATION | {WordList.MONTH_OR_DAY, WordList.MEDICAL_NAME, WordList.STATE}
+_FIRST_NAME = frozenset({WordList.FIRST_NAME})
+_TOWN = frozenset({WordList.TOWN})
+_MEDICAL = frozenset({WordList.MEDICAL_NAME})
+_NAME_OR_EPONYM = NAMES | _MEDICAL
+_SURNAME_OR_EPONYM = frozenset({WordList.SURNAME, WordList.MEDICAL_NAME})
+
+
+class WordRule(NamedTuple):
+    """Decides for a word in lower case; `expected` says that only a name can stand in this place ("Nurse …")."""
+
+    name: str
+    example: str
+    applies: Callable[[str, bool], bool]
+    is_name: bool
+
+
+WORD_RULES = (  # the first that applies decides
+    WordRule("month that is a first name", "april", lambda word, expected: expected and word in _MONTH_NAMES, True),
+    WordRule("month", "october", lambda word, _: word in _MONTHS, False),
+    WordRule("function word, or word of the clinic", "radiology", lambda word, _: word in _STOP_WORDS, False),
+    WordRule("short form", "can't", lambda word, _: bool(_SHORT_FORM.match(word)), False),
+    WordRule("place or disease word", "syndrome", lambda word, _: is_listed(word, _PLACE_OR_TERM), False),
+    WordRule("brand or germ", "tylenol", lambda word, _: is_listed(word, _MEDICAL) and not is_listed(word, NAMES), False),
+    WordRule("only a first name", "cornelia", lambda word, expected: not expected and _is_only_first_name(word), True),
+    WordRule("word where something else is as likely", "lancaster", lambda _, expected: not expected, False),
+    WordRule("first name", "grace", lambda word, _: is_listed(word, _FIRST_NAME), True),
+    WordRule("surname", "lancaster", lambda word, _: is_listed(word, NAMES) and tier(word) not in FREQUENT, True),
+    WordRule("surname that is a frequent word", "price", lambda word, _: is_listed(word, NAMES), False),
+    WordRule("word in no list", "oyelaran", lambda word, _: _is_unknown(word), True),
+    WordRule("ordinary word", "kitchen", lambda _word, _expected: True, False),
+)
+
+
+def _is_only_first_name(word: str) -> bool:
+    return is_listed(word, _FIRST_NAME) and not is_listed(word, _TOWN) and tier(word) in NOT_ONLY_ORDINARY
+
+
+def _is_unknown(word: str) -> bool:
+    return (
+        tier(word) in NOT_ONLY_ORDINARY
+        and not is_listed(word, _TOWN)
+        and word.replace("-", "").isalpha()
+        and len(word) > 2
+        and not _TERM_ENDING.search(word)
+    )
+
+
+def rule_for(word: str, expected: bool) -> WordRule:
+    return next(rule for rule in WORD_RULES if rule.applies(word, expected))
+
+
+def name_end(text: str, start: int, end: int, expected: bool) -> int:
+    """Where the name between `start` and `end` ends: behind the last word that can belong to it; 0 if the first cannot."""
+    matches = list(_WORD.finditer(text, start, end))
+    words = [re.sub(r"(?:['’]s|\.)$", "", match[0]).lower() for match in matches]
+    last = 0
+    for index, (match, word) in enumerate(zip(matches, words, strict=True)):
+        if len(word) == 1 or word in _PARTICLES:
+            continue
+        if not (rule_for(word, expected).is_name or _is_beside_name(words, index, expected)):
+            break
+        last = match.end()
+    return last
+
+
+def _is_beside_name(words: Sequence[str], index: int, expected: bool) -> bool:
+    """A word that is ordinary by itself, beside a name: "Summer L. Ott", "Ivy Paget"."""
+    word, surname = words[index], words[-1]
+    if word in _STOP_WORDS or _SHORT_FORM.match(word) or is_listed(word, _DISEASE_OR_NATION):
+        return False
+    if index:
+        return expected or is_listed(word, _NAME_OR_EPONYM)
+    has_initial = len(words) > 2 and len(words[1]) == 1
+    return (
+        expected
+        and len(words) > 1
+        and (has_initial or is_listed(surname, _SURNAME_OR_EPONYM) or tier(surname) == UNLISTED)
+        and surname not in _STOP_WORDS
+    )
+
+
+def is_phrase(first: str, last: str) -> bool:
+    """Two words that are ordinary or part of a term, though both are names: "Will May", "Black Death", "Iron Deficiency"."""
+    if is_listed(first, _PHRASE_WORDS) or is_listed(last, _PHRASE_WORDS) or first in _STOP_WORDS or last in _STOP_WORDS:
+        return True
+    return tier(first) in FREQUENT and tier(last) in FREQUENT
+
+
+class _SmallWord(NamedTuple):
+    end: int
+    is_listed: bool
+    tier: str
+
+
+def small_name_end(text: str, start: int, end: int, titled: bool) -> int:
+    """As `name_end`, for small letters: "dr. nakamura", "this is kwame boateng". Without a title more is asked of the words."""
+    words: list[_SmallWord] = []
+    for match in _WORD.finditer(text, start, end):
+        word = match[0].lower().removesuffix("'s").removesuffix("’s")
+        if not _can_be_small_name(word):
+            break
+        words.append(_SmallWord(match.end(), is_listed(word, NAMES), tier(word)))
+    if not words:
+        return 0
+    all_uncommon = all(word.tier in NOT_ONLY_ORDINARY for word in words)
+    if titled or (len(words) == 2 and (all_uncommon or any(word.is_listed for word in words))):
+        return words[-1].end
+    return words[0].end if words[0].is_listed and words[0].tier in NOT_ONLY_ORDINARY else 0
+
+
+def _can_be_small_name(word: str) -> bool:
+    if word in _STOP_WORDS or tier(word) in FREQUENT or is_listed(word, _NOT_IN_SMALL_NAME):
+        return False
+    return is_listed(word, NAMES) or (tier(word) == UNLISTED and not _SMALL_TERM_ENDING.search(word))
