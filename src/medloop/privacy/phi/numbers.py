@@ -88,7 +88,7 @@ def _find_in_run(run: re.Match[str]) -> Iterator[Span]:
         digits = ""
         for group in groups[first : first + _MOST_GROUPS]:
             digits += group[0]
-            kind = _kind_of(digits)
+            kind = _kind_of(digits) or _kind_of(digits.rstrip("Xx"))  # the X may be no part of the number
             if kind:
                 yield run.start() + groups[first].start(), run.start() + group.end(), kind
     for group in groups:
