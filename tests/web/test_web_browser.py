@@ -192,7 +192,7 @@ def test_a_held_record_is_decided_with_the_keyboard_alone(visit, store):
     tab_to(page, "button[value=refuse]")
     page.keyboard.press("Enter")
     page.wait_for_url("**/web/quarantine?done=refused*")
-    assert "Second?" in page.inner_text("main") and "Refused." in page.inner_text("[role=status]")
+    assert "Second?" in page.inner_text("main") and "Rejected." in page.inner_text("[role=status]")
     assert [quarantine.get(store, one).state for one in (first, second)] == ["refused", "waiting"]
 
 

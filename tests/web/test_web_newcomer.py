@@ -8,7 +8,7 @@ from web_world import BAD, GOOD, QUESTION, item, trace
 
 from medloop.contracts import Feedback, Preference, utc_now
 from medloop.store.records import crud, users
-from medloop.web.words import Words
+from medloop.web.words import Translator
 
 SPELT = "电话是幺三八零零一三八零零零"
 
@@ -16,17 +16,20 @@ SPELT = "电话是幺三八零零一三八零零零"
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"rating": "4", "consent_training": "yes"}, "The next dataset takes it up"),
-        ({"rating": "4", "consent_evaluation": "yes"}, "to test the assistant, not to train it"),
-        ({"rating": "4"}, "the assistant does not learn from it"),
-        ({"rating": "4", "consent_training": "yes", "comments": SPELT}, "Somebody else looks at it before it is used"),
-        ({"critical": "yes", "sure": "yes", "consent_training": "yes"}, "no new model goes into use until it is closed"),
+        ({"rating": "4", "consent_training": "yes"}, "It will be included in the next dataset"),
+        ({"rating": "4", "consent_evaluation": "yes"}, "to test the assistant, but not to train it"),
+        ({"rating": "4"}, "stored but not used"),
+        ({"rating": "4", "consent_training": "yes", "comments": SPELT}, "A colleague will review it before it is used"),
+        (
+            {"critical": "yes", "sure": "yes", "consent_training": "yes"},
+            "stays on the engineers&#39; dashboard until it is closed",
+        ),
     ],
 )
 def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse, store, fields, said):
     done = browse("clinician").fill_in("/web/rate?own=true", question="q", answer="a", **fields)
     (found,) = crud.iterate(store, Feedback)
-    assert "Thank you. It is stored" in done.text and said in done.text
+    assert "Thank you. Your feedback is saved" in done.text and said in done.text
     for link in ("/web/rate", f"/web/rate?again={found.feedback_id}", "/web/history", "/web/"):
         assert f'href="{link}"' in done.text, link
 
@@ -37,21 +40,21 @@ def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse
 def test_the_address_of_the_thanks_chooses_among_our_sentences_only(browse, query):
     said = browse("clinician").get(f"/web/thanks?{query}")
     assert not re.search(r"<(b|i|script)>", said.text)
-    assert said.status_code == 404 or "The next dataset takes it up" in said.text
+    assert said.status_code == 404 or "It will be included in the next dataset" in said.text
 
 
 def test_an_empty_queue_offers_what_the_reader_may_do(browse):
     clinician, annotator = browse("clinician").get("/web/queue").text, browse("annotator").get("/web/queue").text
-    assert 'href="/web/rate?own=true"' in clinician and "that you paste" in clinician
-    assert "own=true" not in annotator and "that you paste" not in annotator and "Come back later." in annotator
+    assert 'href="/web/rate?own=true"' in clinician and "paste an answer to rate" in clinician
+    assert "own=true" not in annotator and "paste an answer" not in annotator and "Come back later." in annotator
 
 
 @pytest.mark.parametrize("kind", ["rate", "correct"])
 def test_a_form_to_paste_into_says_why_it_is_empty(browse, kind):
     someone = browse("clinician")
-    assert "Nothing of this kind waits in the queue now" in someone.get(f"/web/{kind}").text
+    assert f"The queue has nothing to {kind} right now" in someone.get(f"/web/{kind}").text
     asked_for = someone.get(f"/web/{kind}?own=true").text
-    assert "Nothing of this kind" not in asked_for and "Paste a question" in asked_for
+    assert "The queue has nothing" not in asked_for and "Paste a question" in asked_for
 
 
 def test_why_an_item_was_chosen_is_said_in_both_languages(browse, fill):
@@ -60,14 +63,14 @@ def test_why_an_item_was_chosen_is_said_in_both_languages(browse, fill):
     )
     fill(chosen)
     someone = browse("annotator")
-    assert "Why this one: a user was not content, drawn at random." in someone.get("/web/queue").text
-    assert "选择原因：用户不满意、随机抽取。" in someone.get("/web/queue", headers={"Accept-Language": "zh"}).text
+    assert "Why this item: a user gave it a thumbs-down, picked at random." in someone.get("/web/queue").text
+    assert "选择原因：用户点了踩、随机抽取。" in someone.get("/web/queue", headers={"Accept-Language": "zh"}).text
 
 
 def test_a_rating_needs_one_thing_and_the_page_says_so_before(browse):
     page = browse("clinician").get("/web/rate?own=true").text
-    assert "one of these is enough" in page
-    for question in ("Would you have given this answer to a patient?", "How good is it overall?"):
+    assert "Answer at least one" in page
+    for question in ("Would you give this answer to a patient?", "How good is it overall?"):
         assert f"<legend>{question}</legend>" in page  # neither required nor optional by itself
 
 
@@ -109,13 +112,16 @@ def test_what_is_worth_a_look_is_said_in_the_readers_language_by_person(browse, 
 
 def test_a_picture_is_read_out_and_has_its_table(browse, disagreement):
     page = browse("engineer").get("/web/dashboard").text
-    day = Words("en").day(utc_now().date())
-    assert f'aria-label="Records per day: {day} – {day}: rating 40, choice 60, correction 0"' in page
+    day = Translator("en").day(utc_now().date())
+    assert f'aria-label="Records per day: {day} – {day}: rating 40, comparison 60, correction 0"' in page
     assert f"<td>{day}</td>" in page and 'aria-label="Stars: 1 ★ 20, 2 ★ 0, 3 ★ 0, 4 ★ 0, 5 ★ 20"' in page
 
 
 def test_times_are_readable_and_name_their_zone():
     at = datetime(2026, 2, 3, 1, 5, 9, tzinfo=timezone(timedelta(hours=8)))
-    assert Words("en").when(at) == "2 Feb 2026, 17:05 UTC" and Words("zh").when(at) == "2026年2月2日 17:05 UTC"
-    assert Words("en").when(at.astimezone(UTC).isoformat(), seconds=True) == "2 Feb 2026, 17:05:09 UTC"
-    assert Words("en").day("2026-11-15", year=False) == "15 Nov" and Words("zh").day("2026-11-15", year=False) == "11月15日"
+    assert Translator("en").when(at) == "2 Feb 2026, 17:05 UTC" and Translator("zh").when(at) == "2026年2月2日 17:05 UTC"
+    assert Translator("en").when(at.astimezone(UTC).isoformat(), seconds=True) == "2 Feb 2026, 17:05:09 UTC"
+    assert (
+        Translator("en").day("2026-11-15", year=False) == "15 Nov"
+        and Translator("zh").day("2026-11-15", year=False) == "11月15日"
+    )

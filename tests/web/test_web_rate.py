@@ -60,11 +60,11 @@ def test_opening_an_answer_leaves_a_line_in_the_audit_log(browse, fill, store):
 @pytest.mark.parametrize(
     ("path", "fields", "error"),
     [
-        ("/web/rate?own=true", {"question": "Kept question", "answer": "Kept answer"}, "Answer at least one of these"),
+        ("/web/rate?own=true", {"question": "Kept question", "answer": "Kept answer"}, "Answer yes/no, give an overall rating"),
         ("/web/rate?own=true", {"question": "Kept question", "thumb": "up"}, "Paste the assistant"),
-        ("/web/rate?own=true", {"question": "Kept question", "answer": "x", "comments": "long" * 6000}, "too long"),
+        ("/web/rate?own=true", {"question": "Kept question", "answer": "x", "comments": "long" * 6000}, "Too long"),
         ("/web/correct?own=true", {"question": "Kept question", "answer": "x"}, "Write your answer"),
-        ("/web/correct?own=true", {"question": "Kept question", "answer": "same", "golden": "same"}, "is the same"),
+        ("/web/correct?own=true", {"question": "Kept question", "answer": "same", "golden": "same"}, "is identical"),
     ],
 )
 def test_a_mistake_is_told_beside_its_field_and_nothing_is_lost(browse, store, path, fields, error):
@@ -107,7 +107,7 @@ def test_the_same_form_with_other_words_is_not_a_second_record(browse, store):
     page = someone.get("/web/rate?own=true").text
     someone.send(page, question="q", answer="a", thumb="up")
     again = someone.send(page, question="q", answer="a", thumb="down", comments="No, wait.")
-    assert again.status_code == 422 and "sent before" in again.text and "No, wait." in again.text
+    assert again.status_code == 422 and "already sent" in again.text and "No, wait." in again.text
     assert [one.thumb for one in all_of(store, Feedback)] == ["up"]
 
 
@@ -203,11 +203,11 @@ def test_history_says_what_became_of_each_record(browse, fill, store):
     page = someone.get("/web/history").text
     fates = dict(re.findall(r'class="question"[^>]*>([^<]+)</p>.*?</span> ([^<·]+)', page, re.S))
     assert {q: fate.strip() for q, fate in fates.items()} == {
-        "No consent?": "Kept; the assistant does not learn from it (no use was ticked)",
-        "Waiting?": "Waiting for the next dataset",
-        "Refused?": "Refused after a look: it names a person",
-        "Held?": "Held back: it may name a person; somebody will look at it",
-        "Used?": "In the dataset abababababab",
+        "No consent?": "Stored but not used: no use was allowed",
+        "Waiting?": "Will be included in the next dataset",
+        "Refused?": "Rejected in the privacy review: it identifies a person",
+        "Held?": "Held for privacy review: it may identify a person",
+        "Used?": "In dataset abababababab",
     }
 
 
@@ -227,7 +227,7 @@ def test_what_was_said_can_be_said_anew_and_takes_the_place_of_the_old(browse, s
     assert someone.send(page, **then).url.path == "/web/thanks"
     old, new = all_of(store, Feedback if path == "/web/rate" else Correction)
     assert new.supersedes == (old.feedback_id if path == "/web/rate" else old.correction_id)
-    assert "Replaced by your newer one" in someone.get("/web/history").text
+    assert "Replaced by your newer version" in someone.get("/web/history").text
 
 
 def test_history_is_ones_own_and_comes_in_pages(browse, store):
@@ -257,15 +257,19 @@ def test_the_dashboard_counts_and_an_incident_is_closed_with_a_note(browse, fill
         and BAD not in page
     )
     close = re.findall(r'action="(/web/incidents/[^"]+/close)"', page)
-    assert engineer.post(close[0], note="").status_code == 422
+    without_note = engineer.post(close[0], note=" ")
+    assert without_note.status_code == 422 and "Say what was done about it before you close" in without_note.text
     assert "<strong>1</strong> open incidents" in engineer.post(close[0], note="Rule added.").text
+    again = engineer.post(close[0], note="Rule added.")
+    assert again.status_code == 409 and "This incident is already closed." in again.text
+    assert engineer.post("/web/incidents/none/close", note="x").status_code == 404
     assert "/close" not in browse("auditor").get("/web/dashboard").text
 
 
 def test_the_auditor_reads_filters_and_checks_the_log(browse, fill, store):
     fill(trace(BAD))
     page = browse("auditor").get("/web/audit?action=traces.add&check=true").text
-    assert "is whole" in page and page.count("<tr>") == 2
+    assert "The log is intact" in page and page.count("<tr>") == 2
     assert "sessions.login" in browse("auditor").get("/web/audit?actor=auditor").text
     with store.write() as conn:
         conn.exec_driver_sql("UPDATE audit_log SET actor = 'nobody' WHERE seq = 2")
@@ -282,4 +286,21 @@ def test_the_admin_lets_people_in_and_keeps_them_out(browse, store):
     made = users.get_user(store, "dr.li")
     admin.post(f"/web/users/{made.user_id}/disable")
     assert users.check_password(store, "dr.li", password) is None
-    assert admin.post(f"/web/users/{id_of(store, 'admin')}/disable").status_code == 403
+    refused = admin.post(f"/web/users/{id_of(store, 'admin')}/disable")
+    assert refused.status_code == 403 and "You cannot disable your own account." in refused.text
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "en", "zh"),
+    [
+        ("dr wu", "clinician", "Invalid user name: use letters, digits", "用户名无效：仅限字母、数字"),
+        ("admin", "clinician", "There is already a user named admin.", "用户名 admin 已存在。"),
+        ("dr.wu", "", "Choose a role.", "请选择角色。"),
+    ],
+)
+def test_why_a_user_cannot_be_added_is_said_in_the_language_of_the_page(browse, name, role, en, zh):
+    admin = browse("admin")
+    assert en in admin.post("/web/users", name=name, role=role).text
+    admin.client.headers["Accept-Language"] = "zh"
+    page = admin.post("/web/users", name=name, role=role).text
+    assert zh in page and "medloop users" not in page

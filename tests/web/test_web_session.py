@@ -213,6 +213,21 @@ def test_what_was_typed_comes_back_when_the_session_has_ended(browse):
     assert answered.status_code == 401 and "Call &lt;b&gt;112&lt;/b&gt; now" in answered.text
 
 
+def test_an_expired_form_a_wrong_role_and_a_wrong_address_are_told_apart(browse):
+    someone = browse("clinician")
+    expired = someone.client.post("/web/correct", data={"csrf": "old", "golden": "Call 112."})
+    assert expired.status_code == 403 and "This form has expired" in expired.text and "Call 112." in expired.text
+    role = someone.get("/web/users")
+    assert (
+        role.status_code == 403 and "Access denied" in role.text and "Your role (clinician) cannot open this page." in role.text
+    )
+    assert "您的角色（临床医生）无权访问此页面。" in someone.get("/web/users", headers={"Accept-Language": "zh"}).text
+    sent = someone.post("/web/users", name="x", role="admin")
+    assert sent.status_code == 403 and "Your role (clinician)" in sent.text
+    lost = someone.get("/web/nothing")
+    assert lost.status_code == 404 and "It does not exist, or you do not have access." in lost.text
+
+
 @pytest.mark.parametrize(
     ("accept", "language"),
     [
@@ -244,7 +259,14 @@ def test_pages_carry_the_policy_that_allows_no_inline_script_or_style(browse):
 def test_static_files_are_a_closed_list(browse):
     nobody = browse(None)
     assert nobody.get("/web/static/app.js").headers["content-type"].startswith("text/javascript")
-    for name in ("../words.yaml", "..%2fwords.yaml", "%2e%2e/words.yaml", "words.yaml", "app.js%00", "/etc/passwd"):
+    for name in (
+        "../words/login.yaml",
+        "..%2fwords%2flogin.yaml",
+        "%2e%2e/words/login.yaml",
+        "login.yaml",
+        "app.js%00",
+        "/etc/passwd",
+    ):
         assert nobody.get(f"/web/static/{name}", follow_redirects=False).status_code in (303, 404), name
 
 
@@ -252,9 +274,9 @@ def test_errors_on_pages_are_pages_without_details(app, browse, monkeypatch, cap
     def broken(*_, **__):
         raise KeyError("patient Li Wei")
 
-    monkeypatch.setattr("medloop.web.pages.overview.own_records", broken)
+    monkeypatch.setattr("medloop.web.pages.history.own_records", broken)
     answered = Browser(browse("clinician").client).get("/web/history")
-    assert answered.status_code == 500 and "did not work" in answered.text and "Li Wei" not in answered.text + caplog.text
+    assert answered.status_code == 500 and "Something went wrong" in answered.text and "Li Wei" not in answered.text + caplog.text
 
 
 def test_a_session_is_no_key_and_a_key_no_session(browse, store):
@@ -304,7 +326,7 @@ def test_neither_keys_nor_passwords_nor_what_people_write_enter_the_log(browse, 
 def test_people_change_their_own_password_and_stay_logged_in_here_alone(browse, store):
     someone, elsewhere = browse("clinician"), browse("clinician")
     changed = someone.post("/web/account", now=PASSWORD, new="a few random words", again="a few random words")
-    assert "is changed" in changed.text and someone.get("/web/", follow_redirects=False).status_code == 200
+    assert "has been changed" in changed.text and someone.get("/web/", follow_redirects=False).status_code == 200
     assert elsewhere.get("/web/", follow_redirects=False).status_code == 303
     assert users.check_password(store, "clinician", "a few random words") is not None
 
@@ -312,9 +334,9 @@ def test_people_change_their_own_password_and_stay_logged_in_here_alone(browse, 
 @pytest.mark.parametrize(
     ("now", "new", "again", "said"),
     [
-        ("wrong password", "a few random words", "a few random words", "not your password"),
+        ("wrong password", "a few random words", "a few random words", "Current password is incorrect"),
         (PASSWORD, "short", "short", "12 to 256"),
-        (PASSWORD, "a few random words", "a few random wordz", "not the same"),
+        (PASSWORD, "a few random words", "a few random wordz", "do not match"),
     ],
 )
 def test_a_password_is_changed_only_with_the_old_one_and_typed_twice(browse, store, now, new, again, said):

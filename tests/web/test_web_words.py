@@ -1,4 +1,4 @@
-"""The words of the pages: each said in both languages with the same slots, each used, none missing."""
+"""The texts of the pages: each in both languages with the same slots, each in the file of the page that uses it, none missing."""
 
 import re
 from pathlib import Path
@@ -7,54 +7,58 @@ import pytest
 
 from medloop.feedback.review.queue import WEIGHTS
 from medloop.store.records.users import ROLES
-from medloop.web import render
-from medloop.web.forms import AXES
-from medloop.web.words import SLOT, Words, table
+from medloop.web import render, words
+from medloop.web.review.form import AXES
+from medloop.web.words import SLOT, Translator, table
 
 WEB = Path(render.__file__).parent
-SOURCES = [*WEB.glob("templates/*.html"), *WEB.rglob("*.py")]
-TEXT = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
-# Keys that are put together from a name: what they start with.
-MADE = (
-    "role_",
-    "role_is_",
-    "nav_",
-    "card_",
-    "kind_",
-    "said_",
-    "fate_",
-    "axis_",
-    "incident_",
-    "reason_",
-    "agreement_",
-    "consent_",
-    "error_",
-    "thanks_",
-    "review_because_",
-    "review_done_",
-    "review_release",
-    "review_refuse",
-    "state_",
-    "held_",
-    "part_",
-    "phi_",
-    "doubt_",
-)
+FILES = words.files()
+SHARED = {
+    "common": [WEB],
+    "review": [WEB / "review", *(WEB / f"templates/{name}.html" for name in ("review", "fields", "empty", "rate", "compare"))],
+    "error": [WEB / "error_page.py", WEB / "templates/error.html", WEB / "templates/expired.html"],
+}
+# Keys that are put together from a name: what they start with, by file.
+COMPOSED = {
+    "common": ("role_", "nav_", "kind_", "axis_"),
+    "home": ("card_",),
+    "review": ("turn_", "consent_", "reason_", "question_needed", "answer_needed"),
+    "error": ("error_403", "error_404", "session_expired", "form_expired"),
+    "history": ("fate_", "incident_", "verdict_thumb_"),
+    "dashboard": ("agreement_",),
+    "thanks": ("thanks_",),
+    "users": ("role_is_",),
+    "quarantine": ("quarantine_because_", "quarantine_done_", "quarantine_release", "quarantine_refuse", "state_", "part_", "phi_"),
+    **{page: tuple(f"{page}_{end}" for end in ("title", "lead", "none_queued", "own_instead")) for page in ("rate", "compare", "correct")},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("key", table())
-def test_a_sentence_is_said_in_both_languages_and_used(key):
-    en, zh = table()[key]
+def text_of(name: str) -> str:
+    """The sources that may use the texts of one file: all for common.yaml, else the handler and the template of its page."""
+    places = SHARED.get(name) or [WEB / f"pages/{name}.py", WEB / f"templates/{name}.html"]
+    if name in ("rate", "compare", "correct", "queue"):
+        places = [*places, WEB / "review"]
+    paths = [path for place in places for path in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths if path.suffix in (".py", ".html") and path.exists())
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name, texts in FILES.items() for key in texts])
+def test_a_text_is_in_both_languages_and_used_by_its_page(name, key):
+    en, zh = FILES[name][key]
     assert en and zh and sorted(SLOT.findall(en)) == sorted(SLOT.findall(zh))
-    plain = re.search(rf"""["']{key}["']""", TEXT)
-    assert plain or key.startswith(MADE) or re.fullmatch(r"(rate|compare|correct)_title|(question|answer)_needed", key), (
-        f"{key} is not used"
+    assert re.search(rf"""["']{key}["']""", text_of(name)) or key.startswith(COMPOSED.get(name, ())), (
+        f"{key} is not used by {name}"
     )
 
 
-def test_every_sentence_that_a_page_asks_for_is_there():
-    asked = set(re.findall(r"""\bt\(["']([a-z0-9_]+)["'](?! ~)""", TEXT))
-    assert len(asked) > 100 and not asked - set(table())
+def test_no_key_is_in_two_files():
+    assert sum(len(texts) for texts in FILES.values()) == len(table())
+
+
+def test_every_text_that_a_page_asks_for_is_there():
+    everything = text_of("common")
+    used = set(re.findall(r"""\bt\(["']([a-z0-9_]+)["'](?! ~)""", everything))
+    assert len(used) > 100 and not used - set(table())
     reasons = {*WEIGHTS, "teaches", "explore"}
     names = [f"reason_{name}" for name in reasons] + [f"role_is_{role}" for role in ROLES] + [f"axis_{axis}" for axis in AXES]
     names += [f"{kind}_{name}" for name in render.MENU for kind in ("nav", "card")] + [
@@ -63,6 +67,6 @@ def test_every_sentence_that_a_page_asks_for_is_there():
     assert set(names) <= set(table())
 
 
-def test_what_is_filled_in_is_not_looked_into():
-    assert Words("en")("hello", name="{role} {0.__class__}") == "Hello, {role} {0.__class__}"
-    assert Words("zh").or_plain("axis_made up", "made up") == "made up"
+def test_values_are_filled_in_as_they_are():
+    assert Translator("en")("hello", name="{role} {0.__class__}") == "Hello, {role} {0.__class__}"
+    assert Translator("zh").or_plain("axis_made up", "made up") == "made up"

@@ -1,8 +1,11 @@
-"""The web pages: templates, words in two languages, small ES modules, plots. They render; `api/routes/pages*.py` answer requests.
+"""The web pages: server-rendered HTML in English and Chinese, with one small script.
 
-words       which language, and what each label says there
-render      a page as HTML, autoescaped; the static files
-forms       what was filled in -> a body for feedback/submit/submit.py, or an error beside each field
-history     what became of somebody's records
-dashboard   numbers about the feedback as tiles, pictures and tables
+app           the API with the pages
+pages/        one file per page: its routes and what only it needs
+review/       what the pages for judging answers share: what is judged, the form, sending it
+render        a page as HTML, autoescaped, in the reader's language
+templates/    one file per page; layout, fields and review are shared
+words/        the texts of each page in both languages
+static/       tokens.css (colours, spacing, type), style.css, app.js
+error_page    what a browser sees when a request fails
 """

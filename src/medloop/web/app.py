@@ -1,13 +1,28 @@
-"""The whole door: the API of api/app.py with the web pages. `medloop api serve` serves this."""
+"""The API of api/app.py together with the web pages; `medloop api serve` runs this."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from medloop.api import app
+from medloop.web import static_files
 from medloop.web.error_page import error_page
-from medloop.web.pages import overview, quarantine, rate, session
+from medloop.web.pages import (
+    account,
+    audit,
+    compare,
+    correct,
+    dashboard,
+    history,
+    home,
+    login,
+    quarantine,
+    queue,
+    rate,
+    thanks,
+    users,
+)
 
-PAGES = (session.router, rate.router, overview.router, quarantine.router)
+PAGES = (home, login, account, queue, rate, compare, correct, thanks, history, quarantine, dashboard, audit, users, static_files)
 
-create_app = partial(app.create_app, pages=PAGES, error_page=error_page)
+create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

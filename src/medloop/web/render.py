@@ -1,23 +1,25 @@
-"""A page as HTML: Jinja2 with autoescape for everything, unknown names an error; and the static files, held in memory.
+"""A page as HTML, in the reader's language, and what every page handler shares.
 
-Static files are a closed list read at the start, so no address can name another file.
+Jinja2 escapes everything, and an undefined name in a template is an error.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from medloop.web.words import Language, Words
+from medloop.api.policy import Caller, read_form
+from medloop.web.static_files import version
+from medloop.web.words import Language, Translator, choose
 
-HERE = Path(__file__).parent
-KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-# Who finds what in the menu; the routes themselves decide who may (api/policy.py), and a test compares the two.
+LANGUAGE_COOKIE = "medloop_language"
+# The menu by role; the routes themselves decide who may (api/policy.py), and a test compares the two.
 MENU = {
     "queue": ("clinician", "annotator"),
     "rate": ("clinician",),
@@ -29,6 +31,7 @@ MENU = {
     "audit": ("auditor",),
     "users": ("admin",),
 }
+FormFields = Annotated[dict[str, str], Depends(read_form)]
 
 
 @dataclass(frozen=True)
@@ -46,37 +49,38 @@ class Viewer:
         return [name for name, roles in MENU.items() if self.role in roles]
 
 
-@dataclass(frozen=True)
-class Static:
-    body: bytes
-    kind: str
-
-
-@cache
-def static_files() -> dict[str, Static]:
-    found = sorted((HERE / "static").iterdir())
-    return {path.name: Static(path.read_bytes(), KINDS[path.suffix]) for path in found if path.suffix in KINDS}
-
-
-@cache
-def version() -> str:
-    """Changes when any static file does, so that browsers may keep them."""
-    return hashlib.sha256(b"".join(file.body for file in static_files().values())).hexdigest()[:12]
-
-
 @cache
 def _environment() -> Environment:
-    env = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return env
 
 
-def page(template: str, viewer: Viewer, **filled: Any) -> str:
-    return _environment().get_template(template).render(
-        t=Words(viewer.language), viewer=viewer, version=version(), page=template.removesuffix(".html"), **filled
-    )  # fmt: skip
+def render(template: str, viewer: Viewer, **context: Any) -> str:
+    t = Translator(viewer.language)
+    return _environment().get_template(template).render(t=t, viewer=viewer, version=version(), **context)
+
+
+def show(request: Request, caller: Caller | None, template: str, code: int = 200, **context: Any) -> HTMLResponse:
+    """The page as a response; `caller` is None for somebody who is not logged in."""
+    path = request.url.path + (f"?{request.url.query}" if request.url.query and request.method == "GET" else "")
+    viewer = Viewer(language_of(request), path=path)
+    if caller is not None:
+        viewer = Viewer(viewer.language, caller.name, caller.role, caller.csrf, path)
+    return HTMLResponse(render(template, viewer, **context), status_code=code)
+
+
+def redirect(path: str) -> RedirectResponse:
+    return RedirectResponse(path, status_code=303)
+
+
+def language_of(request: Request) -> Language:
+    return choose(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+
+
+def translator_of(request: Request) -> Translator:
+    return Translator(language_of(request))

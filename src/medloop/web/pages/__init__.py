@@ -1,1 +1,1 @@
-"""One file per group of pages; each has a `router`."""
+"""One file per page: its routes and what only it needs."""

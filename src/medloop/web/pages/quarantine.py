@@ -1,11 +1,13 @@
-"""The page where clinicians look at records that may still name somebody, one at a time, and release or refuse them.
+"""The privacy review: clinicians read records that may still identify a person, one at a time, and release or refuse them.
 
-The same functions as `/api/v1/rlhf/quarantine` (quarantine.py): nobody sees what they sent themselves, every look at a text is
-audited, and of two decisions about one record the first counts.
+It uses the functions of `/api/v1/rlhf/quarantine`: nobody sees their own submissions, every reading is audited, and of two
+decisions on one record the first counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -14,63 +16,95 @@ from fastapi.responses import Response
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.api.routes.quarantine import KIND, STATE, for_review, opened_for_review
-from medloop.feedback.review import quarantine_marks as scan
+from medloop.feedback.review import quarantine_marks
+from medloop.feedback.review.quarantine_marks import UNSURE, Mark
 from medloop.store.db import Store
 from medloop.store.records import quarantine, users
 from medloop.store.records.quarantine import REASONS, Opened, State
-from medloop.web import quarantine_text
-from medloop.web.pages.session import Fields, go, show, words_of
+from medloop.web.render import FormFields, redirect, show, translator_of
+from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
 Reviewer = Annotated[Caller, Depends(allow("clinician", scope="privacy"))]
-Short = Annotated[str, Query(max_length=200)]
+ShortText = Annotated[str, Query(max_length=200)]
+# The reasons of the scan, in English, and the keys of their translations. An unknown reason is shown as it is.
+DOUBTS = {
+    "a word that may be a name, a place or an organisation": "doubt_word",
+    "characters that may be a Chinese name": "doubt_hanzi",
+    "words in a script the scrubber has not learned": "doubt_script",
+    "a number or an address that could not be taken out": "doubt_number",
+    "characters that are not Unicode text": "doubt_unicode",
+    "a text that keeps changing while it is scrubbed": "doubt_changing",
+    UNSURE: "doubt_unsure",
+}
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """A stretch of text. `label` says what was removed or why it is doubted; `number` refers to the list below the text."""
+
+    text: str
+    what: str = ""
+    label: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class MarkedText:
+    """One text of the record in pieces; `doubts` are the numbered reasons."""
+
+    name: str
+    pieces: tuple[TextPiece, ...]
+    doubts: tuple[str, ...]
 
 
 @router.get("/quarantine")
-def review_page(
-    request: Request, caller: Reviewer, record: Short = "", after: Short = "", done: Short = "", last: Short = ""
+def quarantine_page(
+    request: Request, caller: Reviewer, record: ShortText = "", after: ShortText = "", done: ShortText = "", last: ShortText = ""
 ) -> Response:
-    """The record that the address names, else the one that has waited longest; `after` goes on behind one that was left open."""
-    t = words_of(request)
-    note = t(f"review_done_{done}") if done in REASONS else ""
+    """The record that the address names, else the oldest one that waits; `after` continues behind one that was left open."""
+    t = translator_of(request)
+    note = t(f"quarantine_done_{done}") if done in REASONS else ""
     if record:
-        return _draw(request, caller, opened_for_review(store_of(request), caller, record))
-    return _next(request, caller, after, note=note, last=last if note else "")
+        return _show(request, caller, opened_for_review(store_of(request), caller, record))
+    return _show_next(request, caller, after, note=note, last=last if note else "")
 
 
 @router.post("/quarantine")
-def decide_here(request: Request, caller: Reviewer, form: Fields) -> Response:
-    store, t = store_of(request), words_of(request)
+def decide(request: Request, caller: Reviewer, form: FormFields) -> Response:
+    store, t = store_of(request), translator_of(request)
     record_id, decision, reason = (form.get(name, "")[:200] for name in ("record", "decision", "reason"))
-    held = for_review(store, caller, record_id)
+    for_review(store, caller, record_id)
     if decision not in STATE or reason not in REASONS[STATE[decision]]:
-        found = opened_for_review(store, caller, record_id)
-        return _draw(request, caller, found, 422, problem=t("review_why_needed"), about=decision)
+        opened = opened_for_review(store, caller, record_id)
+        return _show(request, caller, opened, 422, problem=t("quarantine_why_needed"), about=decision)
     states: tuple[State, ...] = get_args(State)
     was: State = next((state for state in states if state == form.get("was")), "waiting")
     try:
         held = quarantine.decide(store, record_id, STATE[decision], actor=caller.user_id, reason=reason, was=was)
     except quarantine.AlreadyDecidedError:
         held = quarantine.get(store, record_id)
-        return _next(request, caller, "", 409, problem=t("review_too_late", state=t(f"state_{held.state}")), last=record_id)
+        problem = t("quarantine_too_late", state=t(f"state_{held.state}"))
+        return _show_next(request, caller, "", 409, problem=problem, last=record_id)
     except quarantine.TraceFirstError:
-        return _draw(request, caller, opened_for_review(store, caller, record_id), 409, problem=t("review_first"))
-    request.app.state.dashboard_cache.clear()  # the dashboard counts what waits
-    return go(f"/web/quarantine?done={held.state}&last={held.record_id}")
+        return _show(request, caller, opened_for_review(store, caller, record_id), 409, problem=t("quarantine_first"))
+    request.app.state.dashboard_cache.clear()  # the dashboard counts what is held
+    return redirect(f"/web/quarantine?done={held.state}&last={held.record_id}")
 
 
-def _next(request: Request, caller: Caller, after: str, code: int = 200, **more: str) -> Response:
-    store, t = store_of(request), words_of(request)
-    found = quarantine.page(store, after=after if after and _known(store, after) else None, limit=1, not_by=caller.user_id)
-    if not found:
-        left = quarantine.count(store, not_by=caller.user_id)
-        text = t("review_left", n=left) if left else t("review_empty")
-        return show(request, caller, "quarantine.html", code, found=None, text=text, left=left, **_said(more))
-    return _draw(request, caller, opened_for_review(store, caller, found[0].record_id), code, **more)
+def _show_next(request: Request, caller: Caller, after: str, code: int = 200, **messages: str) -> Response:
+    store, t = store_of(request), translator_of(request)
+    after_id = after if after and _is_held(store, after) else None
+    page = quarantine.page(store, after=after_id, limit=1, not_by=caller.user_id)
+    if page:
+        return _show(request, caller, opened_for_review(store, caller, page[0].record_id), code, **messages)
+    left = quarantine.count(store, not_by=caller.user_id)
+    text = t("quarantine_left", n=left) if left else t("quarantine_empty")
+    return show(request, caller, "quarantine.html", code, held=None, text=text, left=left, **_messages(messages))
 
 
-def _known(store: Store, record_id: str) -> bool:
+def _is_held(store: Store, record_id: str) -> bool:
     try:
         quarantine.get(store, record_id)
     except quarantine.NotHeldError:
@@ -78,16 +112,44 @@ def _known(store: Store, record_id: str) -> bool:
     return True
 
 
-def _draw(request: Request, caller: Caller, found: Opened, code: int = 200, **more: str) -> Response:
-    store, t, held = store_of(request), words_of(request), found.held
-    filled: dict[str, Any] = {"held": held, "kind": KIND[held.kind], "reasons": REASONS, "states": STATE}
-    filled["parts"] = quarantine_text.parts(found.texts, scan.marks([text for _, text in found.texts]), t)
-    filled["why"] = quarantine_text.reasons(held.reasons, t)
-    filled["first"] = quarantine.first(store, held)
-    filled["left"] = quarantine.count(store, not_by=caller.user_id)
-    filled["who"] = next((one.name for one in users.list_users(store) if one.user_id == held.decided_by), held.decided_by)
-    return show(request, caller, "quarantine.html", code, found=found, **filled, **_said(more))
+def _show(request: Request, caller: Caller, opened: Opened, code: int = 200, **messages: str) -> Response:
+    store, t, held = store_of(request), translator_of(request), opened.held
+    marks = quarantine_marks.marks([text for _, text in opened.texts])
+    context: dict[str, Any] = {"held": held, "kind": KIND[held.kind], "reasons": REASONS, "states": STATE}
+    context["texts"] = marked_texts(opened.texts, marks, t)
+    context["doubts"] = [translated_doubt(reason, t) for reason in held.reasons]
+    context["trace"] = quarantine.first(store, held)
+    context["left"] = quarantine.count(store, not_by=caller.user_id)
+    context["who"] = next((user.name for user in users.list_users(store) if user.user_id == held.decided_by), held.decided_by)
+    return show(request, caller, "quarantine.html", code, **context, **_messages(messages))
 
 
-def _said(more: dict[str, str]) -> dict[str, str]:
-    return {"note": "", "problem": "", "last": "", "about": "", **more}
+def _messages(messages: dict[str, str]) -> dict[str, str]:
+    """All messages that the template may show; `about` is the decision that a problem is about."""
+    return {"note": "", "problem": "", "last": "", "about": "", **messages}
+
+
+def translated_doubt(reason: str, t: Translator) -> str:
+    return t(DOUBTS[reason]) if reason in DOUBTS else reason
+
+
+def marked_texts(texts: Sequence[tuple[str, str]], marks: Sequence[Sequence[Mark]], t: Translator) -> list[MarkedText]:
+    return [_marked_text(name, text, of_text, t) for (name, text), of_text in zip(texts, marks, strict=True)]
+
+
+def _marked_text(name: str, text: str, marks: Sequence[Mark], t: Translator) -> MarkedText:
+    pieces: list[TextPiece] = []
+    doubts: list[str] = []
+    end = 0
+    for mark in marks:
+        pieces.append(TextPiece(text[end : mark.start]))
+        inner, end = text[mark.start : mark.end], mark.end
+        if mark.what == "doubt":
+            doubt = translated_doubt(mark.why, t)
+            doubts += [doubt] if doubt not in doubts else []
+            pieces.append(TextPiece(inner, "doubt", doubt, doubts.index(doubt) + 1))
+        else:
+            pieces.append(TextPiece(inner, "out", t.or_plain(f"phi_{mark.why.lower()}", mark.why)))
+    pieces.append(TextPiece(text[end:]))
+    label = t.or_plain(f"part_{name}", name)
+    return MarkedText(label, tuple(piece for piece in pieces if piece.text), tuple(doubts))

@@ -10,8 +10,8 @@ from medloop.feedback.review.quarantine_marks import Mark, marks
 from medloop.privacy.phi.scrub import assess
 from medloop.store import audit
 from medloop.store.records import crud, quarantine, users
-from medloop.web import quarantine_text
-from medloop.web.words import Words
+from medloop.web.pages import quarantine as quarantine_page
+from medloop.web.words import Translator
 
 SPELT = "我邻居的电话是幺三八零零一三八零零零，最近总是头晕"  # a number that the scrubber cannot take out
 FORM = re.compile(r'<form class="decision (\w+)".*?</form>', re.S)
@@ -61,7 +61,7 @@ def decided(someone, page: str, decision: str, reason: str, follow: bool = True)
 def test_a_text_is_shown_with_its_doubts_after_the_reading_is_audited(browse, hold, store):
     record_id = hold()
     page = browse("clinician").get("/web/quarantine").text
-    assert "<mark>幺三八零零一三八零零零<sup>1</sup></mark>" in page and "could not be taken out" in page
+    assert "<mark>幺三八零零一三八零零零<sup>1</sup></mark>" in page and "could not be removed" in page
     assert "characters that may be a Chinese name" in page
     (line,) = [one for one in lines_of(store, "rlhf_feedback.read") if one["subject"] == record_id]
     assert line["detail"] == {"purpose": "quarantine review", "rows": 1}
@@ -70,14 +70,14 @@ def test_a_text_is_shown_with_its_doubts_after_the_reading_is_audited(browse, ho
 def test_marks_split_a_text_and_lose_nothing_of_it():
     text = f"Mr Li Wei, call +86 13800138000.\n{SPELT}"
     (found,) = marks([text])
-    (part,) = quarantine_text.parts([("user_query", text)], [found], Words("zh"))
+    (part,) = quarantine_page.marked_texts([("user_query", text)], [found], Translator("zh"))
     assert "".join(piece.text for piece in part.pieces) == text
     assert {piece.label for piece in part.pieces if piece.what == "out"} >= {"电话"} and part.doubts == ("无法去除的号码或地址",)
 
 
 def test_one_reason_is_told_once_and_one_that_is_new_as_it_is():
     found = [Mark(0, 2, "doubt", "something new"), Mark(3, 5, "doubt", "something new"), Mark(6, 8, "taken_out", "NEWKIND")]
-    (part,) = quarantine_text.parts([("other", "ab cd ef")], [found], Words("zh"))
+    (part,) = quarantine_page.marked_texts([("other", "ab cd ef")], [found], Translator("zh"))
     assert part.doubts == ("something new",) and [piece.number for piece in part.pieces if piece.what == "doubt"] == [1, 1]
     assert part.name == "other" and part.pieces[-1].label == "NEWKIND"
 
@@ -85,14 +85,14 @@ def test_one_reason_is_told_once_and_one_that_is_new_as_it_is():
 @pytest.mark.parametrize("text", [SPELT, "Пациент жалуется на боль в груди", "\ud800 a"])
 def test_every_reason_of_the_scan_has_its_words(text):
     (reason,) = assess(text).reasons
-    assert reason in quarantine_text.DOUBTS and Words("zh")(quarantine_text.DOUBTS[reason]) != reason
+    assert reason in quarantine_page.DOUBTS and Translator("zh")(quarantine_page.DOUBTS[reason]) != reason
 
 
 def test_a_decision_leads_to_the_next_one_and_is_kept_with_its_reason(browse, hold, store):
     first, second = hold(), hold("Second?")
     someone = browse("clinician")
     answered = decided(someone, someone.get("/web/quarantine").text, "refuse", "contact")
-    assert "Refused. It enters no dataset." in answered.text and "Second?" in answered.text
+    assert "Rejected. It will not enter any dataset." in answered.text and "Second?" in answered.text
     assert f"/web/quarantine?record={first}" in answered.text  # the way back
     assert [quarantine.get(store, one).state for one in (first, second)] == ["refused", "waiting"]
     (line,) = lines_of(store, "quarantine.refused")
@@ -105,7 +105,7 @@ def test_a_decision_can_be_turned_round(browse, hold, store):
     someone = browse("clinician")
     decided(someone, someone.get("/web/quarantine").text, "refuse", "name")
     page = someone.get(f"/web/quarantine?record={record_id}").text
-    assert "It is refused, decided by clinician" in page and "decision refuse" not in page
+    assert "Status: rejected, decided by clinician" in page and "decision refuse" not in page
     decided(someone, page, "release", "nobody")
     assert quarantine.get(store, record_id).state == "released"
 
@@ -116,7 +116,7 @@ def test_of_two_reviewers_the_second_is_told_and_changes_nothing(browse, hold, s
     pages = [someone.get("/web/quarantine").text for someone in (one, two)]
     decided(one, pages[0], "refuse", "name")
     late = decided(two, pages[1], "release", "nobody")
-    assert late.status_code == 409 and "Somebody else has decided about that record meanwhile: it is refused." in late.text
+    assert late.status_code == 409 and "Somebody else has already decided on that record: it is rejected." in late.text
     assert quarantine.get(store, record_id).state == "refused" and len(lines_of(store, "quarantine.released")) == 0
 
 
@@ -125,14 +125,14 @@ def test_without_a_reason_that_fits_nothing_is_decided(browse, hold, store, deci
     record_id = hold()
     someone = browse("clinician")
     answered = someone.post("/web/quarantine", record=record_id, decision=decision, reason=reason)
-    assert answered.status_code == 422 and "Say why: choose one of the reasons." in answered.text and SPELT[:5] in answered.text
+    assert answered.status_code == 422 and "Choose a reason." in answered.text and SPELT[:5] in answered.text
     assert quarantine.get(store, record_id).state == "waiting"
 
 
 def test_what_one_sent_oneself_is_for_somebody_else(browse, hold, store):
     record_id = hold()
     sender = browse("other")
-    assert "Nothing waits for a look." in sender.get("/web/quarantine").text
+    assert "Nothing to review." in sender.get("/web/quarantine").text
     assert sender.get(f"/web/quarantine?record={record_id}").status_code == 404
     assert sender.post("/web/quarantine", record=record_id, decision="release", reason="nobody").status_code == 404
     assert quarantine.get(store, record_id).state == "waiting"
@@ -174,8 +174,8 @@ def test_feedback_on_a_held_trace_leads_to_the_trace_and_cannot_be_released_befo
     page = someone.get(f"/web/quarantine?record={said.feedback_id}").text
     assert f"/web/quarantine?record={trace.trace_id}" in page and "decision refuse" in page and "decision release" not in page
     early = someone.post("/web/quarantine", record=said.feedback_id, decision="release", reason="nobody")
-    assert early.status_code == 409 and "Decide about that first" in early.text
+    assert early.status_code == 409 and "Decide on the conversation first" in early.text
     assert quarantine.get(store, said.feedback_id).state == "waiting"
     decided(someone, someone.get(f"/web/quarantine?record={trace.trace_id}").text, "release", "nobody")
     assert "decision release" in someone.get(f"/web/quarantine?record={said.feedback_id}").text
-    assert "Nothing waits" in browse("other").get("/web/quarantine").text  # the sender of both
+    assert "Nothing to review" in browse("other").get("/web/quarantine").text  # the sender of both

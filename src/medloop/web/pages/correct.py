@@ -1,0 +1,46 @@
+"""Correct an answer: write the one that should have been given, and what was wrong with the old one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from medloop.feedback.submit.bodies import CorrectionBody
+from medloop.web.render import FormFields
+from medloop.web.review import form as fields
+from medloop.web.review.flow import Rater, open_form, submit_form
+from medloop.web.review.targets import ReviewTarget
+from medloop.web.words import Translator
+
+router = APIRouter(prefix="/web", include_in_schema=False)
+
+
+@router.get("/correct")
+def correct_page(request: Request, caller: Rater, trace: str = "", again: str = "", own: bool = False) -> Response:
+    return open_form(request, caller, "correct", {"trace": trace, "again": again}, own)
+
+
+@router.post("/correct")
+async def correct(request: Request, caller: Rater, form: FormFields) -> Response:
+    return await submit_form(request, caller, "correct", _parse, form)
+
+
+def _parse(values: Mapping[str, str], target: ReviewTarget | None, t: Translator) -> CorrectionBody | fields.Errors:
+    exchange = fields.exchange_fields(values, target)
+    body = {
+        "prompt": exchange.get("user_query"),
+        "original": exchange.get("agent_response"),
+        "trace_id": exchange.get("trace_id"),
+        "supersedes": exchange.get("supersedes"),
+        "golden": fields.text_field(values, "golden"),
+        "reason": fields.text_field(values, "reason"),
+        "consent": fields.consent_field(values),
+    }
+    errors = fields.missing_texts(values, target, t)
+    if body["golden"] is None:
+        errors["golden"] = t("golden_needed")
+    elif body["golden"] == (target.answers[0] if target else body["original"]):
+        errors["golden"] = t("golden_same")
+    return errors or fields.validated(CorrectionBody, body, t)

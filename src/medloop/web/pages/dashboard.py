@@ -1,0 +1,184 @@
+"""The feedback dashboard: tiles, plots and tables from feedback/insight/metrics.py, alerts, and open incidents. Numbers only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+
+from medloop.api.deps import store_of, writer_of
+from medloop.api.policy import Caller, NotFoundError, allow
+from medloop.contracts import Interval, utc_now
+from medloop.errors import InputError
+from medloop.feedback import incidents
+from medloop.feedback.insight import alerts, plots
+from medloop.feedback.insight.alerts import Alert
+from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.feedback.review import queue
+from medloop.store.records import quarantine, users
+from medloop.store.records.incident_rows import list_incidents
+from medloop.web.render import FormFields, redirect, show, translator_of
+from medloop.web.words import Translator
+
+router = APIRouter(prefix="/web", include_in_schema=False)
+
+CLOSERS = ("engineer", "admin")
+MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
+IncidentCloser = Annotated[Caller, Depends(allow(*CLOSERS, scope="incidents"))]
+SPANS = (7, 30, 365)  # days
+CACHE_S = 30.0
+MAX_INCIDENTS = 50
+KINDS = ("feedback", "preference", "correction")
+
+
+@dataclass(frozen=True)
+class Tile:
+    name: str
+    value: str
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot with a caption, and the same numbers as a table."""
+
+    title: str
+    plot: Markup
+    caption: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+@router.get("/dashboard")
+def dashboard_page(request: Request, caller: MetricsReader, days: Annotated[int, Query(ge=1, le=3650)] = 30) -> Response:
+    return _show(request, caller, days)
+
+
+@router.post("/incidents/{incident_id}/close")
+async def close_incident(request: Request, caller: IncidentCloser, incident_id: str, form: FormFields) -> Response:
+    t = translator_of(request)
+    try:
+        closing = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
+        await writer_of(request).submit(closing)
+    except incidents.NoSuchIncidentError as error:
+        raise NotFoundError(error.what) from None
+    except incidents.AlreadyClosedError:
+        return await run_in_threadpool(_show, request, caller, code=409, problem=t("incident_closed_before"))
+    except InputError:
+        return await run_in_threadpool(_show, request, caller, code=422, problem=t("incident_note_needed"))
+    request.app.state.dashboard_cache.clear()
+    return redirect("/web/dashboard")
+
+
+def _show(request: Request, caller: Caller, days: int = 30, code: int = 200, problem: str = "") -> Response:
+    store, t, metrics = store_of(request), translator_of(request), _measured(request, days)
+    may_close = caller.role in CLOSERS
+    names = {user.user_id: user.name for user in users.list_users(store)}
+    context: dict[str, Any] = {"problem": problem, "names": names, "spans": SPANS, "days": days, "may_close": may_close}
+    context["incidents"] = list_incidents(store, state="open", limit=MAX_INCIDENTS)
+    waiting = sum(queue.stats(store).open_by_kind.values())
+    context["tiles"] = _tiles(metrics, waiting, quarantine.count(store), t)
+    context["figures"] = [figure for draw in (_volume, _stars, _agreement) if (figure := draw(metrics, t)) is not None]
+    context["alerts"] = _alerts(metrics.alerts, names, t) if may_close else []  # they name people
+    return show(request, caller, "dashboard.html", code, **context)
+
+
+def _measured(request: Request, days: int) -> FeedbackMetrics:
+    """Measuring takes a while, so the numbers are cached for half a minute."""
+    cache: dict[int, tuple[float, FeedbackMetrics]] = request.app.state.dashboard_cache
+    measured_at, metrics = cache.get(days, (0.0, None))
+    if metrics is None or time.monotonic() - measured_at > CACHE_S:
+        metrics = measure(store_of(request), MetricsConfig(since=utc_now() - timedelta(days=days)))
+        cache.clear()
+        cache[days] = (time.monotonic(), metrics)
+    return metrics
+
+
+def _tiles(metrics: FeedbackMetrics, waiting: int, held: int, t: Translator) -> list[Tile]:
+    return [
+        Tile(t("tile_records"), f"{metrics.feedback + metrics.preferences + metrics.corrections:,}"),
+        Tile(t("tile_raters"), f"{len(metrics.raters):,}"),
+        Tile(t("tile_open_incidents"), f"{metrics.incidents_open:,}", metrics.incidents_open > 0),
+        Tile(t("tile_queue"), f"{waiting:,}"),
+        Tile(t("tile_quarantine"), f"{held:,}"),
+    ]
+
+
+def _alerts(raised: Sequence[Alert], names: Mapping[str, str], t: Translator) -> list[tuple[str, list[str]]]:
+    """The alerts as sentences, grouped by the person they are about; those about nobody come first."""
+    by_person: dict[str, list[str]] = {}
+    for alert in sorted(raised, key=lambda alert: alert.about is not None):
+        name = "" if alert.about is None else names.get(alert.about, alert.about)
+        by_person.setdefault(name, []).append(alerts.sentence(alert, t.language))
+    return list(by_person.items())
+
+
+def _volume(metrics: FeedbackMetrics, t: Translator) -> Figure | None:
+    if not metrics.per_day:
+        return None
+    days = _days(metrics.per_day)
+    names = {kind: t(f"kind_{kind}") for kind in KINDS}
+    series = {names[kind]: [float(metrics.per_day.get(day, {}).get(kind, 0)) for day in days] for kind in KINDS}
+    rows = [(t.day(day), *(f"{metrics.per_day.get(day, {}).get(kind, 0):,}" for kind in KINDS)) for day in reversed(days)]
+    title, sums = t("plot_volume"), (f"{name} {sum(values):,.0f}" for name, values in series.items())
+    about = f"{t.day(days[0])} – {t.day(days[-1])}: {t('list_comma').join(sums)}"
+    # plots escapes its texts itself
+    svg = Markup(plots.lines([t.day(day, year=False) for day in days], series, title=title, about=about))
+    return Figure(title, svg, t("plot_volume_hint"), (t("day"), *names.values()), rows)
+
+
+def _days(per_day: Mapping[str, object]) -> list[str]:
+    """Every day from the first to the last, also those without a record."""
+    first, last = date.fromisoformat(min(per_day)), date.fromisoformat(max(per_day))
+    return [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
+
+
+def _stars(metrics: FeedbackMetrics, t: Translator) -> Figure | None:
+    if not any(metrics.stars.values()):
+        return None
+    title, thumbs = t("plot_ratings"), metrics.thumbs_up
+    caption = t("plot_ratings_hint")
+    if thumbs.mean is not None:
+        caption += " " + t("thumbs_text", share=f"{thumbs.mean:.0%}", n=f"{thumbs.n:,}")
+    rows = [(f"{star} ★", f"{n:,}") for star, n in metrics.stars.items()]
+    bars = {f"{star} ★": float(n) for star, n in metrics.stars.items()}
+    svg = Markup(plots.bars(bars, title=title, about=_summary(rows, t)))
+    return Figure(title, svg, caption, (title, t("table_n")), rows)
+
+
+def _agreement(metrics: FeedbackMetrics, t: Translator) -> Figure | None:
+    known = {_criterion(row.name, t): row for row in metrics.agreement if row.alpha.mean is not None}
+    if not known:
+        return None
+    title = t("plot_agreement")
+    rows = [
+        (name, f"{row.alpha.mean:.2f}", f"{row.alpha.low or 0:.2f} - {row.alpha.high or 0:.2f}", f"{row.units:,}")
+        for name, row in known.items()
+    ]
+    spans = {name: _triple(row.alpha) for name, row in known.items()}
+    svg = Markup(plots.spans(spans, title=title, low=-0.2, high=1.0, mark=0.667, about=_summary(rows, t)))
+    return Figure(title, svg, t("agreement_text"), (t("agreement_on"), "α", "95 %", t("table_n")), rows)
+
+
+def _summary(rows: Sequence[tuple[str, ...]], t: Translator) -> str:
+    """The first two columns in one line, for those who do not see the plot."""
+    return t("list_comma").join(f"{row[0]} {row[1]}" for row in rows)
+
+
+def _criterion(name: str, t: Translator) -> str:
+    """`stars`, `thumbs`, `choice`, `axis safety`, `choice safety` in the reader's language; axes of others as they are."""
+    kind, _, axis = name.partition(" ")
+    axis = t.or_plain(f"axis_{axis}", axis)
+    return axis if kind == "axis" else f"{t.or_plain(f'agreement_{kind}', kind)}{t('colon') + axis if axis else ''}"
+
+
+def _triple(interval: Interval) -> tuple[float, float, float]:
+    mean = interval.mean or 0.0
+    return mean, mean if interval.low is None else interval.low, mean if interval.high is None else interval.high

@@ -1,0 +1,67 @@
+"""My history: what somebody sent, in a few words, and how it was used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from medloop.api.deps import store_of
+from medloop.api.policy import Caller, allow
+from medloop.contracts import Correction, Feedback, Preference
+from medloop.store.records.history import Own, own_records
+from medloop.web.render import show, translator_of
+from medloop.web.review.targets import PAGE_OF
+from medloop.web.words import Translator
+
+router = APIRouter(prefix="/web", include_in_schema=False)
+
+Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="feedback:read"))]
+PAGE_SIZE = 20
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    kind: str
+    page: str
+    record_id: str
+    timestamp: datetime
+    question: str
+    verdict: list[str]
+    fate: str
+    status: str
+    incident: str | None
+
+
+@router.get("/history")
+def history_page(request: Request, caller: Rater, before: datetime | None = None) -> Response:
+    before = before if before is None or before.tzinfo else None
+    records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
+    older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
+    entries = [_entry(record, translator_of(request)) for record in records]
+    return show(request, caller, "history.html", entries=entries, older=older, paged=before is not None)
+
+
+def _entry(own: Own, t: Translator) -> HistoryEntry:
+    question = own.record.user_query if isinstance(own.record, Feedback) else own.record.prompt
+    status = t("fate_dataset", name=", ".join(own.datasets)) if own.fate == "dataset" else t(f"fate_{own.fate}")
+    verdict = _verdict(own.record, t)
+    return HistoryEntry(
+        own.kind, PAGE_OF[own.kind], own.record_id, own.timestamp, question, verdict, own.fate, status, own.incident
+    )
+
+
+def _verdict(record: Feedback | Preference | Correction, t: Translator) -> list[str]:
+    if isinstance(record, Correction):
+        return [t("verdict_corrected")]
+    if isinstance(record, Preference):
+        verdict = [t("verdict_first" if record.preferred == (record.shown_first or "a") else "verdict_second")]
+    else:
+        verdict = [t(f"verdict_thumb_{record.thumb}")] if record.thumb else []
+        verdict += [t("verdict_stars", n=record.rating)] if record.rating else []
+        verdict += [f"{t.or_plain(f'axis_{name}', name)} {stars}" for name, stars in record.axes.items()]
+        verdict += [t("verdict_critical")] if record.critical else []
+    return verdict + ([t("verdict_comment")] if record.comments else [])

@@ -1,0 +1,1 @@
+"""What the pages for judging answers (queue, rate, compare, correct) share."""

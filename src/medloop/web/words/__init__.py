@@ -1,0 +1,91 @@
+"""The texts of the pages in English and Chinese, one YAML file per page, and which of the two languages a reader gets.
+
+A line is `key: [English, 中文]`, with slots such as {name}. `common.yaml` is for all pages, `review.yaml` for the pages where
+people judge answers. Keys are unique across the files; a test checks that each is used by its page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+SLOT = re.compile(r"\{([a-z]+)\}")
+MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # strftime would follow the machine's language
+
+
+def choose(cookie: str | None, accept: str) -> Language:
+    """The reader's choice on the page, else the browser's list (RFC 9110, 12.5.4), else English."""
+    if cookie in LANGUAGES:
+        return "zh" if cookie == "zh" else "en"
+    ranked = sorted(_ranked(accept[:1000]), key=lambda pair: -pair[1])
+    return next((language for tag, weight in ranked if weight > 0 and (language := _known(tag))), "en")
+
+
+def _ranked(accept: str) -> list[tuple[str, float]]:
+    pairs = []
+    for part in accept.split(","):
+        tag, _, weight = part.strip().partition(";q=")
+        try:
+            pairs.append((tag.strip().lower(), float(weight or 1)))
+        except ValueError:
+            continue
+    return pairs
+
+
+def _known(tag: str) -> Language | None:
+    first = tag.split("-")[0]
+    return "zh" if first == "zh" else "en" if first == "en" else None
+
+
+def files() -> dict[str, dict[str, tuple[str, str]]]:
+    """The texts by file: `{"login": {"login_lead": (English, Chinese), …}, …}`."""
+    paths = sorted(Path(__file__).parent.glob("*.yaml"))
+    loaded = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths}
+    return {name: {key: (en, zh) for key, (en, zh) in texts.items()} for name, texts in loaded.items()}
+
+
+@cache
+def table() -> dict[str, tuple[str, str]]:
+    return {key: pair for texts in files().values() for key, pair in texts.items()}
+
+
+class Translator:
+    """`t("hello", name="Li")`: the texts of one language."""
+
+    def __init__(self, language: Language) -> None:
+        self.language = language
+        self._column = LANGUAGES.index(language)
+
+    def __call__(self, key: str, **values: object) -> str:
+        text = table()[key][self._column]
+        return _fill(text, {name: str(value) for name, value in values.items()}) if values else text
+
+    def day(self, day: date | str, *, year: bool = True) -> str:
+        """`3 Feb 2026`, `2026年2月3日`; without the year for axes."""
+        day = date.fromisoformat(day) if isinstance(day, str) else day
+        if self.language == "zh":
+            return f"{f'{day.year}年' if year else ''}{day.month}月{day.day}日"
+        return f"{day.day} {MONTHS[day.month - 1]}{f' {day.year}' if year else ''}"
+
+    def when(self, time: datetime | str, *, seconds: bool = False) -> str:
+        """`3 Feb 2026, 12:00 UTC`: the same time zone, and named, for everybody who reads the same record."""
+        time = (datetime.fromisoformat(time) if isinstance(time, str) else time).astimezone(UTC)
+        clock = f"{time:%H:%M:%S}" if seconds else f"{time:%H:%M}"
+        return f"{self.day(time.date())}{' ' if self.language == 'zh' else ', '}{clock} UTC"
+
+    def or_plain(self, key: str, plain: str) -> str:
+        """For names that come from elsewhere, such as an axis that somebody made up."""
+        return self(key) if key in table() else plain
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace each slot once; `format` would also interpret braces and attributes inside the values."""
+    return SLOT.sub(lambda slot: values.get(slot[1], slot[0]), text)
