@@ -23,7 +23,7 @@ from medloop.feedback.insight.alerts import Alert
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.review import queue
 from medloop.store.records import quarantine, users
-from medloop.store.records.incident_rows import list_incidents
+from medloop.store.records.incident_rows import AlreadyClosedError, NoSuchIncidentError, list_incidents
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.words import Translator
 
@@ -67,9 +67,9 @@ async def close_incident(request: Request, caller: IncidentCloser, incident_id: 
     try:
         closing = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
         await writer_of(request).submit(closing)
-    except incidents.NoSuchIncidentError as error:
+    except NoSuchIncidentError as error:
         raise NotFoundError(error.what) from None
-    except incidents.AlreadyClosedError:
+    except AlreadyClosedError:
         return await run_in_threadpool(_show, request, caller, code=409, problem=t("incident_closed_before"))
     except InputError:
         return await run_in_threadpool(_show, request, caller, code=422, problem=t("incident_note_needed"))
