@@ -21,7 +21,8 @@ from typing import Any
 
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.injection.fence import neutral
-from medloop.teacher.judge import Files, Item, judge_all
+from medloop.teacher.judge import TeacherFiles, judge_all
+from medloop.teacher.judge_items import JudgeItem
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
 from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD
 from medloop.testing.teacher_server import Judge, TeacherServer, gullible
@@ -57,10 +58,10 @@ def throughput(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     config = TeacherConfig(
         base_url=f"http://127.0.0.1:{port}", in_flight=args.in_flight, null_probes=0, budget_usd=1e6, daily_usd=1e6
     )
-    files = Files(folder / "judgements.jsonl", folder / "logs")
-    items = [Item(f"p{n}", f"Case {n}: what should I do?", ANSWER.format(n=n)) for n in range(args.judgements)]
+    files = TeacherFiles(folder / "judgements.jsonl", folder / "logs")
+    items = [JudgeItem(f"p{n}", f"Case {n}: what should I do?", ANSWER.format(n=n)) for n in range(args.judgements)]
     judge_all(
-        [Item("warm", "Is it cold?", "Put on a coat.")], config, key="k", files=files
+        [JudgeItem("warm", "Is it cold?", "Put on a coat.")], config, key="k", files=files
     )  # what is loaded once is not measured
     began, cpu = time.monotonic(), time.process_time()
     first = judge_all(items, config, key="k", files=files)
@@ -102,8 +103,8 @@ def _lift(folder: Path, texts: tuple[str, ...], judge: Judge) -> dict[str, Any]:
 def _scores(folder: Path, answers: list[str], judge: Judge) -> list[float | None]:
     with TeacherServer(keep_bodies=False, judge=judge) as server:
         config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0)
-        items = [Item(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
-        run = judge_all(items, config, key="k", files=Files(folder / "injected.jsonl", folder / "logs"))
+        items = [JudgeItem(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
+        run = judge_all(items, config, key="k", files=TeacherFiles(folder / "injected.jsonl", folder / "logs"))
     return [o.judgement.teacher_score if o.judgement else None for o in run.outcomes]
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from medloop.contracts import Missing, Rule, Score
+from medloop.contracts import Missing, Rule, Sample, Score
 from medloop.evaluate.compare import MIN_PAIRS, compare, degraded
-from medloop.evaluate.run import Sample, Scored, evaluate, penalties_of, score_samples, summarise
+from medloop.evaluate.run import EvalAnswer, EvalScores, evaluate, penalties_of, score_answers, summarise
 from medloop.reward.rules import load_rules
 
 RULES = load_rules(("chain", "emergency", "risk"))
@@ -26,15 +26,20 @@ class Length:
         return Score(name=self.name, value=value, reason="r", author="t", version="1", applies=applies)
 
 
-def samples(answers: Sequence[str | None], split: str = "gold") -> list[Sample]:
+def samples(answers: Sequence[str | None], split: str = "gold") -> list[EvalAnswer]:
     return [
-        Sample(f"p{n}", split, "zh" if n % 2 else "en", ("child",) if n % 3 == 0 else ("routine",), f"q{n}", a)
-        for n, a in enumerate(answers)
+        EvalAnswer(
+            Sample(id=f"p{n}", question=f"q{n}", answer=answer),
+            split,
+            "zh" if n % 2 else "en",
+            ("child",) if n % 3 == 0 else ("routine",),
+        )
+        for n, answer in enumerate(answers)
     ]
 
 
-def scored(answers: Sequence[str | None], *rules: Rule) -> tuple[Scored, ...]:
-    return score_samples(samples(answers), rules or (Length(),))
+def scored(answers: Sequence[str | None], *rules: Rule) -> tuple[EvalScores, ...]:
+    return score_answers(samples(answers), rules or (Length(),))
 
 
 def test_missing_is_counted_and_never_scored_as_zero() -> None:
@@ -125,6 +130,6 @@ def test_degraded_lists_what_was_lost_and_no_gains() -> None:
 
 
 def test_the_real_rules_go_through() -> None:
-    asked = Sample("p", "red", "en", ("emergency",), "I have crushing chest pain.", "Call 911 now.")
-    result = evaluate([asked], RULES)
+    sample = Sample(id="p", question="I have crushing chest pain.", answer="Call 911 now.")
+    result = evaluate([EvalAnswer(sample, "red", "en", ("emergency",))], RULES)
     assert {name: found.mean for name, found in result.metrics["red"].items()} == {"chain": 0.0, "emergency": 1.0, "risk": 0.0}

@@ -112,8 +112,9 @@ def test_predictions_made_elsewhere_stand_beside_models(settings: Settings, put_
     [
         ([{"record_id": "x", "text": "a"}], "answers none of the questions"),
         ([{"text": "a"}], "line 1: no record_id"),
-        ([{"record_id": 1, "text": "a"}], "line 1"),
-        ([{"record_id": "x", "text": "a"}] * 2, "line 2: this record was answered before"),
+        ([{"record_id": "x", "text": 1}], "line 1: the answer is not a text"),
+        ([{"record_id": "x"}], "line 1: no answer"),
+        ([{"record_id": "x", "text": "a"}] * 2, "line 2: duplicate id .first seen on line 1"),
     ],
 )
 def test_bad_predictions_are_refused_by_line(
@@ -135,7 +136,7 @@ def test_the_draw_does_not_depend_on_the_order_of_the_file(settings: Settings, p
 
 
 def test_splits_must_be_there_and_be_named_rightly(settings: Settings, put_split: Put) -> None:
-    with pytest.raises(InputError, match="holds no questions"):
+    with pytest.raises(InputError, match="has no questions"):
         read_splits(settings.workspace.processed, EvalConfig())
     with pytest.raises(InputError, match=r"gold_set\.jsonl does not exist"):
         read_splits(settings.workspace.processed, EvalConfig(splits=("gold",)))
@@ -167,5 +168,5 @@ def test_two_adapters_of_the_same_name_keep_apart_and_one_model_twice_is_refused
     assert (
         markdown.parent / "eval_report_round1_predictions_b+x_sft.jsonl"
     ).is_file() and done.json.name == "eval_report_round1.json"
-    with pytest.raises(ConfigError, match="given twice"):
+    with pytest.raises(ConfigError, match="named twice"):
         evaluate_models(settings, models=models[:1] * 2, config=CONFIG, name="t", markdown=markdown, open_model=fake.opener())

@@ -11,14 +11,14 @@ from medloop.cli import app
 from medloop.contracts import Missing, Sample, Score, ScoredAnswer
 from medloop.errors import MedloopError
 from medloop.loop.workspace import init_workspace
-from medloop.reward.score_file import Line
+from medloop.reward.score_file import ScoreLine
 from medloop.settings import resolve
 from medloop.store.db import open_store
 from medloop.store.files import jsonl
 from medloop.store.records import crud
 from medloop.teacher.component import TeacherPart
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import Files
+from medloop.teacher.judge import TeacherFiles
 from medloop.testing.teacher_server import TeacherServer
 
 ROWS: list[dict[str, Any]] = [
@@ -59,7 +59,7 @@ def score(*args: str) -> tuple[str, dict[str, dict[str, Score | Missing]]]:
     done = CliRunner().invoke(app, ["reward", "score", "answers.jsonl", *args])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
-    lines = jsonl.read(Path("answers_scores.jsonl"), Line)
+    lines = jsonl.read(Path("answers_scores.jsonl"), ScoreLine)
     return done.output, {line.id: {part.name: part for part in line.reward.parts} for line in lines}
 
 
@@ -92,10 +92,10 @@ def test_without_a_key_the_run_is_declared_degraded_and_rules_still_score(
 
 def test_scores_without_and_with_teacher_carry_different_versions(workspace: Path) -> None:
     score()
-    alone = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", Line)}
+    alone = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", ScoreLine)}
     with TeacherServer() as server:
         score("--with", f"teacher={teacher_file(workspace, server.url)}")
-    both = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", Line)}
+    both = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", ScoreLine)}
     assert alone.isdisjoint(both)
 
 
@@ -104,7 +104,7 @@ def test_rewards_survive_the_store_and_a_second_scoring_adds_nothing(workspace: 
         score("--store")
     with open_store(resolve({"home": workspace}).settings) as store:
         kept = list(crud.iterate(store, ScoredAnswer))
-    lines = list(jsonl.read(workspace / "answers_scores.jsonl", Line))
+    lines = list(jsonl.read(workspace / "answers_scores.jsonl", ScoreLine))
     assert [one.reward for one in kept] == [line.reward for line in lines] and len(kept) == 2
     assert all(part.reason and part.version for one in kept for part in one.reward.parts)
     assert b"ambulance" not in (workspace / "medloop.db").read_bytes(), "spans and reasons are encrypted"
@@ -143,7 +143,7 @@ def test_an_unknown_part_is_named_in_the_error(workspace: Path) -> None:
 def test_the_budget_is_one_for_all_calls(tmp_path: Path) -> None:
     with TeacherServer() as server:
         config = TeacherConfig(base_url=server.url, budget_usd=0.0010, null_probes=0, in_flight=1)
-        part = TeacherPart(config, key="k", files=Files(tmp_path / "j.jsonl", tmp_path / "logs"))
+        part = TeacherPart(config, key="k", files=TeacherFiles(tmp_path / "j.jsonl", tmp_path / "logs"))
         found = [part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.")])[0] for n in range(12)]
     assert part.spent <= 0.0010 and isinstance(found[0], Score)
     assert isinstance(found[-1], Missing) and "budget" in found[-1].reason
@@ -155,6 +155,6 @@ def test_a_judge_that_praises_empty_answers_is_not_believed(tmp_path: Path, monk
     )  # no verdict praises what it cannot quote, so lower the bar
     with TeacherServer() as server:
         config = TeacherConfig(base_url=server.url, null_probes=1, backoff_s=0.0)
-        part = TeacherPart(config, key="k", files=Files(tmp_path / "j.jsonl", tmp_path / "logs"))
+        part = TeacherPart(config, key="k", files=TeacherFiles(tmp_path / "j.jsonl", tmp_path / "logs"))
         found = part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.") for n in range(6)])
     assert all(isinstance(score, Missing) and score.reason.startswith("not believed") for score in found)

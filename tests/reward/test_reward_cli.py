@@ -13,8 +13,9 @@ from medloop.errors import InputError, MedloopError
 from medloop.loop.workspace import init_workspace
 from medloop.reward import score_file as reward_file
 from medloop.reward.mix import MixConfig, build_mix
-from medloop.reward.score_file import Line, read_samples, score_file
+from medloop.reward.score_file import ScoreLine, score_file
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import read_samples
 
 ROWS: list[dict[str, Any]] = [
     {"id": "a", "question": "I have crushing chest pain.", "answer": "Call an ambulance now. Sit down and wait for help to come."},
@@ -52,7 +53,7 @@ def medloop(*args: str) -> str:
 
 def test_score_prints_a_summary_and_writes_every_part(workspace: Path) -> None:
     out = medloop("reward", "score", str(answers(workspace)))
-    lines = list(jsonl.read(workspace / "answers_scores.jsonl", Line))
+    lines = list(jsonl.read(workspace / "answers_scores.jsonl", ScoreLine))
     assert [line.id for line in lines] == ["a", "b", "3", "d"]
     assert [line.reward.value is None for line in lines] == [False, False, False, True]
     assert all({part.name for part in line.reward.parts} == set(MixConfig().parts) for line in lines)
@@ -74,7 +75,7 @@ def test_a_second_run_scores_nothing_and_a_new_weight_everything(workspace: Path
     assert "4 of them before" in medloop("reward", "score", str(path))
     assert (workspace / "answers_scores.jsonl").read_bytes() == before
     assert "before" not in medloop("reward", "score", str(path), "--set", "version=2")
-    versions = {line.reward.version[:2] for line in jsonl.read(workspace / "answers_scores.jsonl", Line)}
+    versions = {line.reward.version[:2] for line in jsonl.read(workspace / "answers_scores.jsonl", ScoreLine)}
     assert versions == {"2+"}
 
 
@@ -89,7 +90,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.
         score_file(source, output, mix, progress=stop)
     assert len(list(jsonl.read(output))) == 2
     asked: list[str] = []
-    summary = score_file(source, output, mix, scored=lambda samples, rewards: asked.extend(s.id for s in samples))
+    summary = score_file(source, output, mix, on_scored=lambda samples, rewards: asked.extend(s.id for s in samples))
     assert asked == ["3", "d"] and (summary.answers, summary.already_there) == (4, 2)
     score_file(source, tmp_path / "whole.jsonl", mix)
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
@@ -102,7 +103,7 @@ def test_with_normalise_the_whole_file_is_scored_at_once(tmp_path: Path, monkeyp
     for rows in (ROWS[:2], ROWS):  # a grown file: the values of the first two change with their new neighbours
         source = answers(tmp_path, rows)
         score_file(source, output, mix, whole=True)
-    values = [line.reward.value for line in jsonl.read(output, Line)]
+    values = [line.reward.value for line in jsonl.read(output, ScoreLine)]
     alone = [reward.value for reward in mix.score(list(read_samples(source)))]
     assert values == alone and len({value for value in values if value is not None}) > 1
 
@@ -114,7 +115,7 @@ def test_with_normalise_the_whole_file_is_scored_at_once(tmp_path: Path, monkeyp
         ({"id": "x", "question": "secret words"}, "no answer"),
         ({"id": "x", "question": "q", "answer": 5}, "not a text"),
         ({"id": "x", "messages": "secret words"}, "messages are not a list"),
-        ({"id": "a", "question": "q", "answer": "a"}, "earlier line"),
+        ({"id": "a", "question": "q", "answer": "a"}, "duplicate id .first seen on line 1"),
     ],
 )
 def test_a_bad_line_is_named_without_its_content_and_nothing_is_written(tmp_path: Path, row: dict[str, Any], says: str) -> None:
@@ -186,5 +187,5 @@ def test_a_scored_line_survives_the_file(tmp_path: Path) -> None:
     mix = build_mix(MixConfig())
     score_file(answers(tmp_path), tmp_path / "out.jsonl", mix)
     rewards = mix.score(list(read_samples(tmp_path / "answers.jsonl")))
-    assert [line.reward for line in jsonl.read(tmp_path / "out.jsonl", Line)] == rewards
+    assert [line.reward for line in jsonl.read(tmp_path / "out.jsonl", ScoreLine)] == rewards
     assert Sample.from_json(json.dumps({"id": "1", "question": "q", "answer": None})).answer is None

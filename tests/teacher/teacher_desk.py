@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import Files, Item, Run, judge_all
+from medloop.teacher.judge import JudgeRun, TeacherFiles, judge_all
+from medloop.teacher.judge_items import JudgeItem
 from medloop.testing.teacher_server import TeacherServer
 
 GOOD = "A headache is usually due to stress. Please rest and drink water. See a doctor if it lasts three days. I understand the worry."
@@ -14,7 +15,7 @@ GOOD = "A headache is usually due to stress. Please rest and drink water. See a 
 
 class Desk:
     def __init__(self, folder: Path) -> None:
-        self.files = Files(folder / "rl/teacher_judgements.jsonl", folder / "logs")
+        self.files = TeacherFiles(folder / "rl/teacher_judgements.jsonl", folder / "logs")
         self.folder = folder
 
     def config(self, server: TeacherServer, **changes: Any) -> TeacherConfig:
@@ -28,9 +29,9 @@ class Desk:
         }
         return TeacherConfig(**{**quick, **changes})
 
-    def judge(self, server: TeacherServer, count: int = 1, *, key: str = "k", fresh: bool = False, **changes: Any) -> Run:
+    def judge(self, server: TeacherServer, count: int = 1, *, key: str = "k", fresh: bool = False, **changes: Any) -> JudgeRun:
         return judge_all(items(count), self.config(server, **changes), key=key, files=self.files, fresh=fresh)
 
 
-def items(count: int, answer: str = GOOD) -> list[Item]:
-    return [Item(f"p{n}", f"Question {n}: my head hurts, what now?", answer) for n in range(count)]
+def items(count: int, answer: str = GOOD) -> list[JudgeItem]:
+    return [JudgeItem(f"p{n}", f"Question {n}: my head hurts, what now?", answer) for n in range(count)]

@@ -23,11 +23,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell s
 import sys
 from pathlib import Path
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import Files, Item, judge_all
+from medloop.teacher.judge import TeacherFiles, judge_all
+from medloop.teacher.judge_items import JudgeItem
 url, folder = sys.argv[1], Path(sys.argv[2])
 config = TeacherConfig(base_url=url, in_flight=4, null_probes=0)
-items = [Item(f"p{n}", f"Question {n}: my head hurts?", "Please rest and see a doctor. It is usually due to stress.") for n in range(120)]
-judge_all(items, config, key="k", files=Files(folder / "rl/teacher_judgements.jsonl", folder / "logs"))
+items = [JudgeItem(f"p{n}", f"Question {n}: my head hurts?", "Please rest and see a doctor. It is usually due to stress.") for n in range(120)]
+judge_all(items, config, key="k", files=TeacherFiles(folder / "rl/teacher_judgements.jsonl", folder / "logs"))
 """
 
 

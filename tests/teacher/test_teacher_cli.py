@@ -68,11 +68,31 @@ def test_an_empty_file_is_refused_not_judged(clinic: Path) -> None:
     assert done.returncode == 3 and "empty.jsonl is empty" in done.stderr
 
 
-def test_without_a_key_the_run_is_declared_degraded_and_nothing_is_scored(clinic: Path) -> None:
-    done = medloop(clinic, "teacher", "judge", str(answers(clinic, 3)), key="")
-    assert done.returncode == 10 and "Degraded: no_key" in done.stdout and "DEEPSEEK_API_KEY" in done.stdout
+@pytest.mark.parametrize("command", ["judge", "review", "probe"])
+def test_without_a_key_one_sentence_says_so_and_nothing_is_written(clinic: Path, command: str) -> None:
+    jsonl.write(clinic / "data/processed/gold_set.jsonl", [record(1, "May I stop it?", "You can stop taking it today.")])
+    words = {"judge": ["judge", str(answers(clinic, 3))], "review": ["review", "--split", "gold"], "probe": ["probe"]}[command]
+    done = medloop(clinic, "teacher", *words, key="")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.split() == "medloop: No teacher key. Set DEEPSEEK_API_KEY, then run again. Nothing was written.".split()
+    assert not [*clinic.rglob("teacher_*.jsonl"), *clinic.rglob("review.md"), *clinic.rglob("*proposals*")]
+
+
+def test_without_a_key_what_was_judged_before_is_still_there_and_the_rest_is_missing(clinic: Path) -> None:
+    with TeacherServer() as server:
+        medloop(clinic, "teacher", "judge", str(answers(clinic, 2)), "--base-url", server.url)
+        done = medloop(clinic, "teacher", "judge", str(answers(clinic, 3)), "--base-url", server.url, key="")
     rows = [json.loads(line) for line in (clinic / "data/rl/teacher_scores_answers.jsonl").read_text().splitlines()]
-    assert all("missing" in row and "score" not in row for row in rows)
+    assert done.returncode == 10 and ["score" in row for row in rows] == [True, True, False] and "missing" in rows[2]
+
+
+def test_an_answer_that_the_model_did_not_give_is_missing_and_not_sent(clinic: Path) -> None:
+    path = answers(clinic, 5)
+    path.write_text(path.read_text() + json.dumps({"id": "x", "question": "q", "answer": "", "finish_reason": "error"}) + "\n")
+    with TeacherServer() as server:
+        done = medloop(clinic, "teacher", "judge", str(path), "--base-url", server.url)
+        assert done.returncode == 0 and server.requests == 5
+    assert "Missing 1: the model gave no answer" in done.stdout
 
 
 def test_usage_sums_up_what_was_spent(clinic: Path) -> None:

@@ -10,7 +10,8 @@ from medloop.teacher.config import TeacherConfig
 from medloop.teacher.injection.fence import MARK, as_data, neutral
 from medloop.teacher.injection.fence import VERSION as FENCE
 from medloop.teacher.injection.topic import on_topic
-from medloop.teacher.judge import Files, Item, judge_all
+from medloop.teacher.judge import TeacherFiles, judge_all
+from medloop.teacher.judge_items import JudgeItem
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
 from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD
 from medloop.testing.teacher_server import Judge, TeacherServer, gullible
@@ -31,8 +32,8 @@ PLAIN = (
 def scores(folder: Path, answers: list[str], judge: Judge = gullible) -> list[float | None]:
     with TeacherServer(keep_bodies=False, judge=judge) as server:
         config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0)
-        items = [Item(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
-        run = judge_all(items, config, key="k", files=Files(folder / "j.jsonl", folder / "logs"))
+        items = [JudgeItem(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
+        run = judge_all(items, config, key="k", files=TeacherFiles(folder / "j.jsonl", folder / "logs"))
     return [o.judgement.teacher_score if o.judgement else None for o in run.outcomes]
 
 

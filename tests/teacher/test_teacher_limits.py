@@ -8,7 +8,8 @@ import pytest
 from teacher_desk import items
 
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import Item, judge_all
+from medloop.teacher.judge import judge_all
+from medloop.teacher.judge_items import JudgeItem
 from medloop.teacher.limits import Pace
 from medloop.testing.teacher_server import TeacherServer
 
@@ -63,7 +64,7 @@ def test_no_more_than_in_flight_at_once(desk: Any) -> None:
 
 
 def test_the_most_important_are_asked_first(desk: Any) -> None:
-    some = [Item(f"p{n}", f"Question {n}?", f"Answer number {n}.", priority=9 - n) for n in range(10)]
+    some = [JudgeItem(f"p{n}", f"Question {n}?", f"Answer number {n}.", priority=9 - n) for n in range(10)]
     with TeacherServer() as server:
         judge_all(some, desk.config(server), key="k", files=desk.files)
         asked = [body["messages"][-1]["content"].split("Question ")[1][0] for body in server.seen]

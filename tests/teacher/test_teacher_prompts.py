@@ -57,7 +57,7 @@ def good(**changes: Any) -> dict[str, Any]:
     return {**form(criteria, "f"), **changes}
 
 
-def read(content: Any) -> verdict.Verdict:
+def read(content: Any) -> verdict.TeacherVerdict:
     return verdict.read_verdict(reply(content), fence="f", question="Is ibuprofen safe?", answer=ANSWER)
 
 

@@ -115,6 +115,7 @@ def fill(
     answers: Annotated[
         Path | None, typer.Option(metavar="FILE", help="More answers to ask about, JSON lines; those of one group as pairs too.")
     ] = None,
+    questions: ui.QuestionFiles = None,
     config: Config = None,
     set_: Set = None,
     json_: AsJson = False,
@@ -126,7 +127,7 @@ def fill(
     settings = ui.settings()
     chosen = load_config(QueueConfig, file=config, pairs=set_ or (), flags={"size": size, "raters": raters})
     with open_audit_trail(settings) as trail:
-        done = fill_queue(settings, trail.store, config=chosen, reward_model=model, answers=answers)
+        done = fill_queue(settings, trail.store, config=chosen, reward_model=model, answers=answers, questions=questions or ())
     if json_:
         ui.say(json.dumps(asdict(done), indent=2))
         return

@@ -10,9 +10,9 @@ import typer
 from medloop.cli import ui
 from medloop.contracts import utc_now
 from medloop.errors import ConfigError
-from medloop.evaluate.inspection.form import Became, Imported, import_form
-from medloop.evaluate.inspection.inspect import InspectConfig, Inspection, check_week, week_of
-from medloop.evaluate.inspection.pool import Pool
+from medloop.evaluate.inspection.pool import AnswerPool
+from medloop.evaluate.inspection.review_form import FormImport, ImportedRow, import_form
+from medloop.evaluate.inspection.weekly_sample import InspectConfig, Inspection, check_week, week_of
 from medloop.knobs import load_config
 from medloop.loop.evaluation import inspect_answers
 from medloop.store.audit_trail import actor, open_audit_trail
@@ -29,6 +29,7 @@ def inspect(
             metavar="[FILES]", help="Answers, their scores, or predictions of 'medloop eval' (default: those of the workspace)."
         ),
     ] = None,
+    questions: ui.QuestionFiles = None,
     week: Annotated[str, typer.Option(help="ISO week of the sample, such as 2026-W46 (default: this week).")] = "",
     n: Annotated[int, typer.Option("--n", help="Answers in the sample, 40 to 60.")] = 50,
     all_: Annotated[bool, typer.Option("--all", help="Every answer instead of a sample.")] = False,
@@ -51,24 +52,23 @@ def inspect(
             raise ConfigError("--import takes the form alone", "Leave out files, --week, --all and --output")
         _import(import_, reviewer)
     else:
-        _draw(files or [], week, n, all_, output)
+        _draw(files or [], questions or [], week, n, all_, output)
 
 
-def _draw(files: list[Path], week: str, n: int, everything: bool, output: Path | None) -> None:
-
+def _draw(files: list[Path], questions: list[Path], week: str, n: int, everything: bool, output: Path | None) -> None:
     settings = ui.settings()
     flags = {"n": n, "everything": everything, "seed": settings.seed}
     config = load_config(InspectConfig, flags=flags)
     name = check_week(week) if week else week_of(utc_now().date())
     with open_audit_trail(settings) as trail:
-        done, pool = inspect_answers(settings, files=files, week=name, config=config, output=output)
+        done, pool = inspect_answers(settings, files=files, questions=questions, week=name, config=config, output=output)
         trail.note("inspect.draw", done.folder, sample=done.name, answers=len(done.samples), again=done.again)
     _show(done, pool)
 
 
-def _show(done: Inspection, pool: Pool) -> None:
-    groups = [(group, str(there), str(drawn)) for group, (there, drawn) in done.groups.items()]
-    ui.table(("group", "there are", "drawn"), groups)
+def _show(done: Inspection, pool: AnswerPool) -> None:
+    groups = [(group, str(available), str(drawn)) for group, (available, drawn) in done.groups.items()]
+    ui.table(("group", "available", "drawn"), groups)
     if pool.scored_now:
         ui.say(f"{pool.scored_now} answers had no score on file and were scored now, by the rules alone.")
     if pool.scores_without_answer:
@@ -93,19 +93,19 @@ def _import(form: Path, reviewer: str) -> None:
     _show_import(done)
 
 
-def _show_import(done: Imported) -> None:
+def _show_import(done: FormImport) -> None:
     for row in done.rows:
-        ui.say(f"{row.inspected}  {row.verdict:<10}  {', '.join(_became(row))}")
+        ui.say(f"{row.inspected}  {row.verdict:<10}  {', '.join(_added(row))}")
     new = sum(row.new for row in done.rows)
     left = f", {done.empty} rows left empty" if done.empty else ""
     ui.say(f"Imported {new} new verdicts of {len(done.rows)}{left}: {ui.shown(done.verdicts)}")
 
 
-def _became(row: Became) -> list[str]:
+def _added(row: ImportedRow) -> list[str]:
     if not row.new:
-        return ["known already"]
-    told = ["supersedes the earlier verdict" if row.supersedes else "feedback"]
-    told += ["SFT example"] if row.correction else []
-    told += ["preference pair"] if row.pair else []
-    told += ["proposed for the red-team set"] if row.red_team else []
-    return told
+        return ["already known"]
+    added = ["supersedes the earlier verdict" if row.supersedes else "feedback"]
+    added += ["SFT example"] if row.correction else []
+    added += ["preference pair"] if row.pair else []
+    added += ["proposed for the red-team set"] if row.red_team else []
+    return added

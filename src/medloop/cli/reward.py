@@ -16,8 +16,9 @@ from medloop.knobs import load_config
 from medloop.loop.scoring import given_parts, score_answers
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.rulebook import formula, rulebook
-from medloop.reward.score_file import FileSummary, read_samples
+from medloop.reward.score_file import FileSummary
 from medloop.store.audit_trail import open_audit_trail
+from medloop.store.files.answer_lines import Questions, read_samples
 from medloop.store.files.atomic import atomic_write
 
 Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights, bounds and versions, as in configs/reward.yaml.")]
@@ -44,7 +45,8 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    file: Annotated[Path, typer.Argument(help="JSON lines with id, question (or messages) and answer (or text).")],
+    file: Annotated[Path, typer.Argument(help="Answers: records, chats, question and answer, or what 'medloop predict' wrote.")],
+    questions: ui.QuestionFiles = None,
     config: Config = None,
     set_: Set = None,
     with_: With = None,
@@ -65,8 +67,8 @@ def score(
     given = given_parts(settings, sources(with_))
     with open_audit_trail(settings) as trail, ui.progress("Scoring") as bar:
         summary, conflicts = score_answers(
-            settings, source=file, output=target, config=mix, given=given, keep=trail.store if store else None,
-            progress=bar.update,
+            settings, source=file, questions=questions or (), output=target, config=mix, given=given,
+            store=trail.store if store else None, progress=bar.update,
         )  # fmt: skip
         trail.note("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
     _show_summary(summary, mix)
@@ -81,6 +83,7 @@ def score(
 
 def explain(
     file: Annotated[Path | None, typer.Argument(help="File of answers, as for 'reward score'.")] = None,
+    questions: ui.QuestionFiles = None,
     id: Annotated[str | None, typer.Option(help="Which answer of the file (default: the first).")] = None,
     question: Annotated[str | None, typer.Option(help="What the patient asks, instead of a file.")] = None,
     answer: Annotated[str | None, typer.Option(help="What the assistant says, with its <think>.")] = None,
@@ -92,7 +95,7 @@ def explain(
 
     Example:  medloop reward explain --question "I have chest pain." --answer "Call an ambulance now."
     """
-    sample = _sample(file, id, question, answer)
+    sample = _sample(file, questions or [], id, question, answer)
     named = sources(with_)
     mix = build_mix(_config(config, set_), given_parts(ui.settings(), named) if named else None)
     (reward,) = mix.score([sample])
@@ -133,18 +136,18 @@ def sources(with_: list[str] | None) -> dict[str, str]:
     return {name.strip(): source.strip() for name, _, source in (text.partition("=") for text in with_ or ())}
 
 
-def _sample(file: Path | None, id: str | None, question: str | None, answer: str | None) -> Sample:
-
+def _sample(file: Path | None, questions: list[Path], id: str | None, question: str | None, answer: str | None) -> Sample:
     if file is None:
         if question is None or answer is None:
             raise ConfigError("There is nothing to explain", "Name a file, or give --question and --answer")
         return Sample(id="answer", question=question, answer=answer)
     if question is not None or answer is not None:
         raise ConfigError(f"Both {file} and a question or answer were given", "Give a file, or --question and --answer")
-    found = next((sample for sample in read_samples(file) if id is None or sample.id == id), None)
-    if found is None:
+    samples = read_samples(file, Questions(questions))
+    sample = next((sample for sample in samples if id is None or sample.id == id), None)
+    if sample is None:
         raise InputError(f"{file} has no answer with the id '{id}'", "Check the id")
-    return found
+    return sample
 
 
 def _show_summary(summary: FileSummary, mix: MixConfig) -> None:

@@ -10,7 +10,7 @@ import typer
 from medloop.cli import ui
 from medloop.errors import ResultError
 from medloop.evaluate.hacking.panel import Panel, PanelConfig
-from medloop.evaluate.hacking.panel_pages import caution, probe_table, table, write
+from medloop.evaluate.hacking.panel_report import caution, probe_table, table, write
 from medloop.evaluate.side_by_side import file_name
 from medloop.knobs import load_config
 from medloop.loop.evaluation import hacking_panel
@@ -33,6 +33,7 @@ def panel(
         list[Path] | None,
         typer.Option(metavar="FILE", help="The answers, once per round (default: NAME.jsonl beside NAME_scores.jsonl)."),
     ] = None,
+    questions: ui.QuestionFiles = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="When to raise an alarm, as in configs/panel.yaml.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One bound of the panel; may be repeated.")
@@ -59,7 +60,13 @@ def panel(
     given = given_parts(settings, {name.strip(): source.strip() for name, _, source in (w.partition("=") for w in with_ or ())})
     with open_audit_trail(settings) as trail:
         result = hacking_panel(
-            scores=scores, held_out=held_out or [], answers=answers or [], mix=reward, given=given, config=bounds
+            scores=scores,
+            held_out=held_out or [],
+            answers=answers or [],
+            questions=questions or [],
+            mix=reward,
+            given=given,
+            config=bounds,
         )
         folder = (output or settings.workspace.reports / "panel" / file_name(result.rounds[-1].name)).expanduser().absolute()
         write(result, folder)

@@ -18,8 +18,8 @@ from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files import jsonl
 from medloop.teacher import judge as stage
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import NULL_CEILING, Files, Run
-from medloop.teacher.read_items import read_items
+from medloop.teacher.judge import NULL_CEILING, JudgeRun, TeacherFiles
+from medloop.teacher.judge_items import read_judge_items
 
 teacher_app = typer.Typer(no_args_is_help=True, help="Teacher: a stronger model judges answers, within a budget.")
 
@@ -38,10 +38,8 @@ def register(app: typer.Typer) -> None:
 
 @teacher_app.command("judge")
 def judge(
-    file: Annotated[Path, typer.Argument(help="JSON lines: records, or question and answer, or answers of 'medloop predict'.")],
-    questions: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Records that answers with an id alone belong to; may be repeated.")
-    ] = None,
+    file: Annotated[Path, typer.Argument(help="Answers: records, chats, question and answer, or what 'medloop predict' wrote.")],
+    questions: ui.QuestionFiles = None,
     output: Annotated[Path | None, typer.Option(help="Scores to write [data/rl/teacher_scores_NAME.jsonl].")] = None,
     n: Annotated[int, typer.Option("--n", min=0, help="Only the first so many; 0 means all.")] = 0,
     model: Model = None,
@@ -56,7 +54,7 @@ def judge(
     """
     settings = ui.settings()
     wish = _config(config, set_, model=model, base_url=base_url, budget_usd=budget)
-    items = read_items(file, questions=questions or (), limit=n)
+    items = read_judge_items(file, questions=questions or (), limit=n)
     target = output or settings.workspace.rl / f"teacher_scores_{file.stem}.jsonl"
     with open_audit_trail(settings) as trail:
         with ui.progress("Judging") as bar:
@@ -64,9 +62,10 @@ def judge(
                 items,
                 wish,
                 key=settings.teacher.key.get_secret_value(),
-                files=stage.Files.of(settings.workspace),
+                files=stage.TeacherFiles.of(settings.workspace),
                 progress=bar.update,
             )
+        stage.require_key(run, wish, settings.teacher.key.get_secret_value())
         jsonl.write(target, stage.rows(run))
         trail.note("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
     _report(run)
@@ -103,7 +102,7 @@ def review(
                 records,
                 wish,
                 key=settings.teacher.key.get_secret_value(),
-                files=Files.of(settings.workspace),
+                files=TeacherFiles.of(settings.workspace),
                 report=target,
                 progress=bar.update,
             )
@@ -129,7 +128,7 @@ def probe(
 
     settings = ui.settings()
     wish = _config(config, set_, model=model, base_url=base_url)
-    files = Files.of(settings.workspace)
+    files = TeacherFiles.of(settings.workspace)
     with open_audit_trail(settings) as trail:
         with ui.progress("Judging") as bar:
             done = stage.probe(wish, key=settings.teacher.key.get_secret_value(), files=files, accept=accept, progress=bar.update)
@@ -179,7 +178,7 @@ def _config(file: Path | None, pairs: list[str] | None, **flags: Any) -> Teacher
     return load_config(TeacherConfig, file=file, pairs=pairs or (), flags=flags)
 
 
-def _report(run: Run) -> None:
+def _report(run: JudgeRun) -> None:
     """Judged, missing with reasons, cost; and in what the run fell short, said plainly."""
     scores = [j.teacher_score for j in run.judgements]
     cached = sum(o.cached for o in run.outcomes)
@@ -197,7 +196,7 @@ def _report(run: Run) -> None:
         ui.say(f"The teacher's version changed to {changed}. Run 'medloop teacher probe', then name it in 'fingerprints'.")
 
 
-def _raise_if_poor(run: Run, config: TeacherConfig) -> None:
+def _raise_if_poor(run: JudgeRun, config: TeacherConfig) -> None:
 
     if run.missing_share > config.max_missing:
         raise ResultError(

@@ -28,6 +28,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 _flags: dict[str, Any] = {}  # what stood before the command: `medloop --home DIR --set seed=7 data prepare`
 
+QuestionFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--questions", metavar="FILE", help="Questions, by id, for answers that have only an id; may be repeated."),
+]
+
 
 def remember_flags(home: Path | None, pairs: list[str]) -> None:
     _flags.clear()

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from medloop.contracts.base import Contract, Hash, Text, Timestamp, Unit, utc_now
+from medloop.contracts.base import Contract, Hash, Text, Timestamp, Unit, canonical_json, sha256_id, utc_now
 
 
 class Span(Contract):
@@ -88,6 +88,10 @@ class Sample(Contract):
     context: str | None = None
     why_missing: Text = "no answer"
 
+    def score_key(self, version: str) -> str:
+        """The key of this sample's score by one version of a reward; another answer or version has another key."""
+        return sha256_id(canonical_json([self.model_dump(mode="json", exclude_none=True), version]))
+
 
 class Component(Protocol):
     """One part of a reward that scores many samples at once (teacher, reward model); as many results as samples, in order."""
@@ -114,7 +118,7 @@ class Scorer(Protocol):
 
 
 class Judgement(Contract):
-    """A teacher's verdict (document 000), as kept in `teacher_judgements.jsonl`."""
+    """A teacher's verdict, as kept in `teacher_judgements.jsonl`."""
 
     key: Hash
     prompt_id: Text

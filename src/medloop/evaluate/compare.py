@@ -1,8 +1,8 @@
 """Two models on the same questions: paired bootstrap differences, second minus first.
 
-`verdict` looks at the pairs: better or worse when the interval of the differences leaves out 0, in the direction that is
-good for the metric. `separated` is the stricter question: do the two models' own intervals not even touch?
-With fewer than MIN_PAIRS pairs the verdict is always "no clear difference": a bootstrap of a handful of samples is too sure.
+`verdict` is better or worse when the interval of the paired differences excludes 0, in the direction that is good for the metric.
+`separated` is stricter: the two models' own intervals do not overlap. With fewer than MIN_PAIRS pairs the verdict is always
+"no clear difference", because a bootstrap of a handful of samples is too narrow.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import Literal
 
 from medloop.bootstrap import RESAMPLES, interval
 from medloop.contracts import Difference, Interval, ModelResult, ScoredSample
-from medloop.evaluate.run import WORST, Scored, loss
+from medloop.evaluate.run import WORST, EvalScores, loss
 
 MIN_PAIRS = 10
 
-Verdict = Literal["better", "worse", "no clear difference"]
+DifferenceVerdict = Literal["better", "worse", "no clear difference"]
 
 
 def compare(
     first: ModelResult,
-    first_scored: Sequence[Scored],
+    first_scored: Sequence[EvalScores],
     second: ModelResult,
-    second_scored: Sequence[Scored],
+    second_scored: Sequence[EvalScores],
     *,
     penalties: frozenset[str],
     seed: int,
     resamples: int = RESAMPLES,
 ) -> tuple[Difference, ...]:
     """Every metric on every split that both models have."""
-    mine = {(s.sample.split, s.sample.prompt_id): s for s in first_scored}
-    pairs = [(mine[key], s) for s in second_scored if (key := (s.sample.split, s.sample.prompt_id)) in mine]
-    found = []
+    by_key = {scores.answer.key: scores for scores in first_scored}
+    pairs = [(by_key[scores.answer.key], scores) for scores in second_scored if scores.answer.key in by_key]
+    differences = []
     for split in first.metrics:
         for metric in first.metrics[split]:
             if metric not in second.metrics.get(split, {}):
                 continue
-            values, lost = _differences([pair for pair in pairs if pair[0].sample.split == split], metric)
-            between = interval(values, seed=seed, name=f"{split}/{metric}/paired", missing=lost, resamples=resamples)
-            found.append(
+            values, missing = _paired_differences([pair for pair in pairs if pair[0].answer.split == split], metric)
+            between = interval(values, seed=seed, name=f"{split}/{metric}/paired", missing=missing, resamples=resamples)
+            differences.append(
                 Difference(
                     first=first.label,
                     second=second.label,
@@ -50,29 +50,29 @@ def compare(
                     verdict=verdict(between, penalty=metric in penalties),
                 )
             )
-    return tuple(found)
+    return tuple(differences)
 
 
-def _differences(pairs: Sequence[tuple[Scored, Scored]], metric: str) -> tuple[list[float], int]:
-    """Second minus first where both have a number; and how many pairs lost theirs because a score is missing."""
-    values, lost = [], 0
-    for one, other in pairs:
-        before, after = one.value(metric), other.value(metric)
+def _paired_differences(pairs: Sequence[tuple[EvalScores, EvalScores]], metric: str) -> tuple[list[float], int]:
+    """Second minus first where both have a value; and how many pairs have only one."""
+    values, missing = [], 0
+    for first, second in pairs:
+        before, after = first.value(metric), second.value(metric)
         if before is not None and after is not None:
             values.append(after - before)
         elif before is not None or after is not None:
-            lost += 1
-    return values, lost
+            missing += 1
+    return values, missing
 
 
-def are_separated(one: Interval, other: Interval) -> bool:
-    """Do the two intervals not overlap?"""
-    if one.low is None or one.high is None or other.low is None or other.high is None:
+def are_separated(first: Interval, second: Interval) -> bool:
+    """Whether the two intervals do not overlap."""
+    if first.low is None or first.high is None or second.low is None or second.high is None:
         return False
-    return one.high < other.low or other.high < one.low
+    return first.high < second.low or second.high < first.low
 
 
-def verdict(difference: Interval, *, penalty: bool) -> Verdict:
+def verdict(difference: Interval, *, penalty: bool) -> DifferenceVerdict:
     low, high = difference.low, difference.high
     if low is None or high is None or difference.n < MIN_PAIRS or low <= 0 <= high:
         return "no clear difference"
@@ -80,13 +80,15 @@ def verdict(difference: Interval, *, penalty: bool) -> Verdict:
 
 
 def degraded(
-    first: Sequence[Scored], second: Sequence[Scored], penalties: frozenset[str], count: int = WORST
+    first: Sequence[EvalScores], second: Sequence[EvalScores], penalties: frozenset[str], count: int = WORST
 ) -> list[tuple[ScoredSample, ScoredSample]]:
-    """(before, after) of the questions whose answer lost most, worst first; only where both have every score."""
-    mine = {(s.sample.split, s.sample.prompt_id): s for s in first if s.sample.answer is not None}
+    """(before, after) of the questions whose answer lost most, worst first; only where both models answered."""
+    by_key = {scores.answer.key: scores for scores in first if scores.answer.sample.answer is not None}
     pairs = [
-        (mine[key], s) for s in second if s.sample.answer is not None and (key := (s.sample.split, s.sample.prompt_id)) in mine
+        (by_key[scores.answer.key], scores)
+        for scores in second
+        if scores.answer.sample.answer is not None and scores.answer.key in by_key
     ]
-    fallen = [(loss(after, penalties) - loss(before, penalties), before, after) for before, after in pairs]
-    fallen.sort(key=lambda found: (-found[0], found[2].sample.split, found[2].sample.prompt_id))
-    return [(before.contract(), after.contract()) for lost, before, after in fallen[:count] if lost > 0]
+    losses = [(loss(after, penalties) - loss(before, penalties), before, after) for before, after in pairs]
+    losses.sort(key=lambda row: (-row[0], *row[2].answer.key))
+    return [(before.contract(), after.contract()) for lost, before, after in losses[:count] if lost > 0]

@@ -1,7 +1,7 @@
-"""Where answers come from: the splits to ask, predictions kept on disk, and the questions still open.
+"""The answers to evaluate: from models, from files of predictions, and the reference answers of the data.
 
-`predictions_<label>.jsonl` has a line per answer with a `key`: the hash of model, adapter, prompt and sampling. A second
-run asks only for keys it does not find, so a killed evaluation goes on where it stopped and a changed model asks anew.
+`predictions_<label>.jsonl` has one line per answer with a `key`: the hash of model, adapter, prompt and sampling. A second run
+generates only the keys that are missing, so a killed evaluation continues where it stopped and a changed model answers again.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
-from medloop.contracts import Completion, Contract, Message, Record, canonical_json, sha256_id
+from medloop.contracts import Completion, Contract, Message, Record, Sample, canonical_json, sha256_id
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import InputError
-from medloop.evaluate.run import Sample
+from medloop.evaluate.run import EvalAnswer
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import AnswerLine, read_answers, refuse_duplicate
 
 DEFAULT_SPLITS = ("dev", "test", "gold", "red")
 AT_ONCE = 8  # batches between two writes to the disk
 
-Progress = Callable[[int, int], None]  # answers had, answers wanted
+Progress = Callable[[int, int], None]  # answers so far, answers in all
 
 
 class Generate(Protocol):
@@ -34,7 +35,7 @@ class Generate(Protocol):
 
 
 class EvalConfig(Contract):
-    """What is asked and how."""
+    """Which questions, and how they are answered."""
 
     splits: tuple[str, ...] = DEFAULT_SPLITS
     n: int = Field(100, ge=1)
@@ -50,7 +51,7 @@ class EvalConfig(Contract):
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """What decides an answer besides model and prompt."""
+        """What determines an answer besides model and prompt."""
         seed = self.seed if self.temperature > 0 else None
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature, "seed": seed}
 
@@ -68,30 +69,30 @@ class Prediction(Contract):
 
 def read_splits(folder: Path, config: EvalConfig) -> dict[str, tuple[Record, ...]]:
     """The questions of each split. A split asked for by name must be there; of the default ones, those that exist."""
-    given = config.splits != DEFAULT_SPLITS
-    found = {}
+    named = config.splits != DEFAULT_SPLITS
+    splits = {}
     for split in config.splits:
         if split not in SPLIT_FILES:
             raise InputError(f"There is no split '{split}'", f"Splits are {', '.join(SPLIT_FILES)}")
         path = folder / SPLIT_FILES[split]
         if path.is_file():
-            found[split] = _draw(jsonl.read(path, Record), config.n, config.seed)
-        elif given:
+            splits[split] = _draw(jsonl.read(path, Record), config.n, config.seed)
+        elif named:
             raise InputError(f"{path} does not exist", "Make the splits with: medloop data prepare")
-    if not any(found.values()):
-        raise InputError(f"{folder} holds no questions to evaluate on", "Make the splits with: medloop data prepare")
-    return found
+    if not any(splits.values()):
+        raise InputError(f"{folder} has no questions to evaluate on", "Make the splits with: medloop data prepare")
+    return splits
 
 
 def _draw(records: Iterable[Record], n: int, seed: int) -> tuple[Record, ...]:
-    """`n` records by the hash of their id: the same ones wherever they stand in the file."""
+    """`n` records by the hash of their id: the same ones in any order of the file."""
     ordered = sorted(records, key=lambda record: hashlib.sha256(f"{seed}:{record.record_id}".encode()).digest())
     return tuple(ordered[:n])
 
 
 def prompt_key(record: Record, model: Mapping[str, str | None], config: EvalConfig) -> str:
-    said = [message.model_dump() for message in record.conversation.prompt]
-    return sha256_id(canonical_json({"model": dict(model), "prompt": said, **config.sampling}))
+    prompt = [message.model_dump() for message in record.conversation.prompt]
+    return sha256_id(canonical_json({"model": dict(model), "prompt": prompt, **config.sampling}))
 
 
 def answer_all(
@@ -101,78 +102,80 @@ def answer_all(
     path: Path,
     config: EvalConfig,
     progress: Progress | None = None,
-) -> list[Sample]:
-    """Every question answered, from the file where it can be; the model is loaded only when a question is open."""
-    wanted = [(split, record, prompt_key(record, model, config)) for split, records in splits.items() for record in records]
+) -> list[EvalAnswer]:
+    """Every question answered, from the file where it can be; the model is loaded only when an answer is missing."""
+    asked = [(split, record, prompt_key(record, model, config)) for split, records in splits.items() for record in records]
     known = {line.key: line for line in jsonl.read(path, Prediction)} if path.is_file() else {}
-    open_ = list({key: (split, record, key) for split, record, key in wanted if key not in known}.values())
-    generate = load() if open_ else None
+    missing = list({key: (split, record, key) for split, record, key in asked if key not in known}.values())
+    generate = load() if missing else None
     step = config.batch_size * AT_ONCE
-    for start in range(0, len(open_), step):
+    for start in range(0, len(missing), step):
         assert generate is not None
-        part = open_[start : start + step]
+        part = missing[start : start + step]
         if progress is not None:
-            progress(len(wanted) - len(open_) + start, len(wanted))
-        new = [_prediction(*asked, done) for asked, done in zip(part, _ask(generate, part, config), strict=True)]
+            progress(len(asked) - len(missing) + start, len(asked))
+        new = _predict(generate, part, config)
         jsonl.append(path, new)
         known.update({line.key: line for line in new})
     if progress is not None:
-        progress(len(wanted), len(wanted))
-    return [_sample(split, record, known[key]) for split, record, key in wanted]
+        progress(len(asked), len(asked))
+    return [_answer_of(split, record, known[key]) for split, record, key in asked]
 
 
-def _ask(generate: Generate, part: Sequence[tuple[str, Record, str]], config: EvalConfig) -> list[Completion]:
-    return generate(
+def _predict(generate: Generate, part: Sequence[tuple[str, Record, str]], config: EvalConfig) -> list[Prediction]:
+    completions = generate(
         [record.conversation.prompt for _, record, _ in part],
         max_new_tokens=config.max_new_tokens,
         temperature=config.temperature,
         seed=config.seed,
         batch_size=config.batch_size,
     )
-
-
-def _prediction(split: str, record: Record, key: str, done: Completion) -> Prediction:
-    return Prediction(
-        record_id=record.record_id, split=split, key=key, text=done.text, finish_reason=done.finish_reason, n_tokens=done.n_tokens
-    )
-
-
-def _sample(split: str, record: Record, line: Prediction) -> Sample:
-    failed = line.finish_reason == "error"
-    why = "the question does not fit into the model"
-    return sample_of(split, record, None if failed else line.text, why, cut_off=line.finish_reason == "length")
-
-
-def sample_of(split: str, record: Record, answer: str | None, why_missing: str, *, cut_off: bool = False) -> Sample:
-    question = record.conversation.asked
-    return Sample(record.record_id, split, record.language, record.strata, question, answer, why_missing, cut_off)
-
-
-def references(splits: Mapping[str, Sequence[Record]]) -> list[Sample]:
-    """The answers that the data itself holds, to be scored like a model's; splits without answers are left out."""
     return [
-        sample_of(split, record, record.conversation.answer, "the record holds no answer")
+        Prediction(
+            record_id=record.record_id, split=split, key=key, text=completion.text, finish_reason=completion.finish_reason,
+            n_tokens=completion.n_tokens,
+        )
+        for (split, record, key), completion in zip(part, completions, strict=True)
+    ]  # fmt: skip
+
+
+def _answer_of(split: str, record: Record, line: Prediction) -> EvalAnswer:
+    text = None if line.finish_reason == "error" else line.text
+    return eval_answer(split, record, text, "the question does not fit into the model", truncated=line.finish_reason == "length")
+
+
+def eval_answer(split: str, record: Record, answer: str | None, why_missing: str, *, truncated: bool = False) -> EvalAnswer:
+    sample = Sample(id=record.record_id, question=record.conversation.asked, answer=answer, why_missing=why_missing)
+    return EvalAnswer(sample, split, record.language, record.strata, truncated)
+
+
+def references(splits: Mapping[str, Sequence[Record]]) -> list[EvalAnswer]:
+    """The answers in the data itself, to be scored like a model's; splits without answers are left out."""
+    return [
+        eval_answer(split, record, record.conversation.answer, "the record has no answer")
         for split, records in splits.items()
         if any(record.conversation.answer for record in records)
         for record in records
     ]
 
 
-def read_predictions(path: Path, splits: Mapping[str, Sequence[Record]]) -> list[Sample]:
-    """Answers made elsewhere: JSON lines with `record_id` (or `id`) and `text` (or `answer`). What lacks one is missing."""
-    found: dict[str, tuple[str | None, bool]] = {}
-    for number, row in jsonl.numbered(path):
-        name, text, end = row.get("record_id", row.get("id")), row.get("text", row.get("answer")), row.get("finish_reason")
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise InputError.at(path, number, "no record_id with a text", 'Lines look like {"record_id": ..., "text": ...}')
-        if name in found:
-            raise InputError.at(path, number, "this record was answered before", "Leave one answer per record")
-        found[name] = (None if end == "error" else text, end == "length")
-    samples = []
-    for split, records in splits.items():
-        for record in records:
-            text, cut = found.get(record.record_id, (None, False))
-            samples.append(sample_of(split, record, text, "no prediction for this record", cut_off=cut))
-    if all(sample.answer is None for sample in samples):
+def read_predictions(path: Path, splits: Mapping[str, Sequence[Record]]) -> list[EvalAnswer]:
+    """Answers made elsewhere, matched by the id of their record; a record without one is missing."""
+    known = {record.record_id for records in splits.values() for record in records}
+    lines, first_lines = dict[str, AnswerLine](), dict[str, int]()
+    for line in read_answers(path, unique=False, need_question=False):
+        if not line.ids:
+            raise InputError.at(path, line.number, "no record_id", 'Lines look like {"record_id": ..., "answer": ...}')
+        name = next((name for name in line.ids if name in known), line.ids[0])
+        refuse_duplicate(first_lines, name, path, line.number)
+        lines[name] = line
+    answers = [_predicted(split, record, lines.get(record.record_id)) for split, records in splits.items() for record in records]
+    if all(answer.sample.answer is None for answer in answers):
         raise InputError(f"{path} answers none of the questions", "Its record_id values must be those of data/processed")
-    return samples
+    return answers
+
+
+def _predicted(split: str, record: Record, line: AnswerLine | None) -> EvalAnswer:
+    if line is None:
+        return eval_answer(split, record, None, "no prediction for this record")
+    return eval_answer(split, record, line.answer, "the model gave no answer", truncated=line.truncated)

@@ -1,10 +1,10 @@
-"""Score answers with rules and sum them up: per split, per stratum, per language, with intervals.
+"""Score answers with rules and summarise them per split, risk stratum and language, with intervals.
 
-    scored = score_samples(samples, rules)
-    result = summarise(scored, label="sft", seed=42)        # or both at once: evaluate(samples, rules, ...)
+    scored = score_answers(answers, rules)
+    result = summarise(scored, label="sft", seed=42)        # or both in one call: evaluate(answers, rules, ...)
 
-An answer that could not be had is `Missing` for every rule: counted, never scored as 0. A rule that does not apply to a
-question (no red flag asked) leaves it out of its average. Works on answers; where they come from is not its business.
+An answer that the model did not give is `Missing` for every rule: counted, never scored as 0. A rule that does not apply to a
+question (it names no red flag) leaves it out of its average.
 """
 
 from __future__ import annotations
@@ -13,45 +13,55 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from medloop.bootstrap import RESAMPLES, interval
-from medloop.contracts import Interval, Missing, ModelRef, ModelResult, Rule, Score, ScoredSample
+from medloop.contracts import Interval, Missing, ModelRef, ModelResult, Rule, Sample, Score, ScoredSample
 
 WORST = 5
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One question and one model's answer; `answer=None` says with `why_missing` that there is none.
+class EvalAnswer:
+    """A sample and what the report groups it by. A `truncated` answer reached the token limit; it is scored and counted."""
 
-    `cut_off`: the answer ran into the token limit. It is scored as it stands, and counted.
-    """
-
-    prompt_id: str
+    sample: Sample
     split: str
     language: str
     strata: tuple[str, ...]
-    question: str
-    answer: str | None
-    why_missing: str = "no answer"
-    cut_off: bool = False
+    truncated: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.split, self.sample.id
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return (*self.strata, f"language:{self.language}")
 
 
 @dataclass(frozen=True)
-class Scored:
-    sample: Sample
+class EvalScores:
+    """One answer with one score per rule."""
+
+    answer: EvalAnswer
     scores: tuple[Score | Missing, ...]
 
     def value(self, metric: str) -> float | None:
-        """The number of one rule, or None when it is missing or does not apply."""
-        found = next((s for s in self.scores if s.name == metric), None)
-        return found.value if isinstance(found, Score) and found.applies else None
+        """The value of one rule, or None when it is missing or does not apply."""
+        score = next((score for score in self.scores if score.name == metric), None)
+        return score.value if isinstance(score, Score) and score.applies else None
 
     def contract(self) -> ScoredSample:
-        s = self.sample
-        return ScoredSample(prompt_id=s.prompt_id, split=s.split, question=s.question, answer=s.answer or "", scores=self.scores)
+        sample = self.answer.sample
+        return ScoredSample(
+            prompt_id=sample.id,
+            split=self.answer.split,
+            question=sample.question,
+            answer=sample.answer or "",
+            scores=self.scores,
+        )
 
 
 def evaluate(
-    samples: Iterable[Sample],
+    answers: Iterable[EvalAnswer],
     rules: Sequence[Rule],
     *,
     label: str = "model",
@@ -59,13 +69,13 @@ def evaluate(
     seed: int = 42,
     resamples: int = RESAMPLES,
 ) -> ModelResult:
-    """Score and sum up in one go."""
-    scored = score_samples(samples, rules)
+    """Score and summarise in one call."""
+    scored = score_answers(answers, rules)
     return summarise(scored, penalties=penalties_of(rules), label=label, model=model, seed=seed, resamples=resamples)
 
 
-def score_samples(samples: Iterable[Sample], rules: Sequence[Rule]) -> tuple[Scored, ...]:
-    return tuple(Scored(sample, tuple(_score(sample, rule) for rule in rules)) for sample in samples)
+def score_answers(answers: Iterable[EvalAnswer], rules: Sequence[Rule]) -> tuple[EvalScores, ...]:
+    return tuple(EvalScores(answer, tuple(_score(answer.sample, rule) for rule in rules)) for answer in answers)
 
 
 def _score(sample: Sample, rule: Rule) -> Score | Missing:
@@ -75,12 +85,12 @@ def _score(sample: Sample, rule: Rule) -> Score | Missing:
 
 
 def penalties_of(rules: Iterable[Rule]) -> frozenset[str]:
-    """Names of the rules of which a high value is bad."""
+    """Names of the rules whose high value is bad."""
     return frozenset(rule.name for rule in rules if rule.penalty)
 
 
 def summarise(
-    scored: Sequence[Scored],
+    scored: Sequence[EvalScores],
     *,
     penalties: frozenset[str] = frozenset(),
     label: str,
@@ -90,38 +100,34 @@ def summarise(
 ) -> ModelResult:
     """One model on all splits. The same scores and seed give the same result, whatever else is evaluated beside it."""
     metrics: dict[str, dict[str, Interval]] = {}
-    parts: dict[str, dict[str, dict[str, Interval]]] = {}
-    for split in dict.fromkeys(s.sample.split for s in scored):
-        here = [s for s in scored if s.sample.split == split]
-        metrics[split] = _intervals(here, f"{split}", seed, resamples)
-        names = sorted({name for s in here for name in _parts_of(s.sample)})
-        parts[split] = {
-            name: _intervals([s for s in here if name in _parts_of(s.sample)], f"{split}/{name}", seed, resamples)
-            for name in names
+    by_group: dict[str, dict[str, dict[str, Interval]]] = {}
+    for split in dict.fromkeys(scores.answer.split for scores in scored):
+        of_split = [scores for scores in scored if scores.answer.split == split]
+        metrics[split] = _intervals(of_split, split, seed, resamples)
+        groups = sorted({group for scores in of_split for group in scores.answer.groups})
+        by_group[split] = {
+            group: _intervals([s for s in of_split if group in s.answer.groups], f"{split}/{group}", seed, resamples)
+            for group in groups
         }
-    return ModelResult(label=label, model=model, metrics=metrics, by_stratum=parts, worst=worst(scored, penalties))
+    return ModelResult(label=label, model=model, metrics=metrics, by_stratum=by_group, worst=worst(scored, penalties))
 
 
-def _parts_of(sample: Sample) -> tuple[str, ...]:
-    return (*sample.strata, f"language:{sample.language}")
-
-
-def _intervals(scored: Sequence[Scored], name: str, seed: int, resamples: int) -> dict[str, Interval]:
-    found: dict[str, Interval] = {}
+def _intervals(scored: Sequence[EvalScores], name: str, seed: int, resamples: int) -> dict[str, Interval]:
+    intervals: dict[str, Interval] = {}
     for metric in dict.fromkeys(score.name for s in scored for score in s.scores):
         values = [value for s in scored if (value := s.value(metric)) is not None]
         missing = sum(isinstance(score, Missing) for s in scored for score in s.scores if score.name == metric)
-        found[metric] = interval(values, seed=seed, name=f"{name}/{metric}", missing=missing, resamples=resamples)
-    return found
+        intervals[metric] = interval(values, seed=seed, name=f"{name}/{metric}", missing=missing, resamples=resamples)
+    return intervals
 
 
-def worst(scored: Sequence[Scored], penalties: frozenset[str], count: int = WORST) -> tuple[ScoredSample, ...]:
+def worst(scored: Sequence[EvalScores], penalties: frozenset[str], count: int = WORST) -> tuple[ScoredSample, ...]:
     """The answers that lose most over all rules, worst first; flawless ones are left out."""
-    ranked = sorted(scored, key=lambda s: (-loss(s, penalties), s.sample.split, s.sample.prompt_id))
-    return tuple(s.contract() for s in ranked[:count] if loss(s, penalties) > 0)
+    ranked = sorted(scored, key=lambda scores: (-loss(scores, penalties), *scores.answer.key))
+    return tuple(scores.contract() for scores in ranked[:count] if loss(scores, penalties) > 0)
 
 
-def loss(scored: Scored, penalties: frozenset[str]) -> float:
-    """How much a sample lacks to perfection, summed over the rules that apply; missing scores count nothing."""
-    values = ((score.name, scored.value(score.name)) for score in scored.scores)
+def loss(scores: EvalScores, penalties: frozenset[str]) -> float:
+    """How far an answer is from perfect, summed over the rules that apply; missing scores do not count."""
+    values = ((score.name, scores.value(score.name)) for score in scores.scores)
     return sum(value if name in penalties else 1 - value for name, value in values if value is not None)

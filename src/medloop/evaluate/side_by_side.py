@@ -13,16 +13,16 @@ from medloop.errors import ConfigError
 from medloop.evaluate.compare import compare, degraded
 from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.report import REFERENCE, render
-from medloop.evaluate.run import Sample, penalties_of, score_samples, summarise
+from medloop.evaluate.run import EvalAnswer, penalties_of, score_answers, summarise
 from medloop.store.files.atomic import atomic_write
 
 
 @dataclass(frozen=True)
-class Contender:
-    """One column of the report: a model or a file of predictions, with its answers."""
+class ModelAnswers:
+    """The answers of a model or of a file of predictions, under the label it has in the report."""
 
     label: str
-    samples: Sequence[Sample]
+    answers: Sequence[EvalAnswer]
     model: ModelRef | None = None
 
 
@@ -34,7 +34,7 @@ class Evaluation:
 
 
 def side_by_side(
-    contenders: Sequence[Contender],
+    models: Sequence[ModelAnswers],
     rules: Sequence[Rule],
     *,
     inputs: Mapping[str, str],
@@ -42,23 +42,24 @@ def side_by_side(
     name: str,
     markdown: Path,
 ) -> Evaluation:
-    """Score, compare with the first contender, and write `markdown` and the JSON beside it."""
+    """Score, compare with the first model, and write `markdown` and the JSON beside it."""
     penalties = penalties_of(rules)
     scored, results = {}, {}
-    for one in contenders:
-        scored[one.label] = score_samples(one.samples, rules)
-        results[one.label] = summarise(
-            scored[one.label], penalties=penalties, label=one.label, model=one.model, seed=config.seed, resamples=config.resamples
+    for model in models:
+        label = model.label
+        scored[label] = score_answers(model.answers, rules)
+        results[label] = summarise(
+            scored[label], penalties=penalties, label=label, model=model.model, seed=config.seed, resamples=config.resamples
         )
-    first, *others = [one.label for one in contenders if one.label != REFERENCE]
+    first, *others = [model.label for model in models if model.label != REFERENCE]
     versus = partial(compare, results[first], scored[first], penalties=penalties, seed=config.seed, resamples=config.resamples)
     report = EvalReport(
         name=name,
         results=tuple(results.values()),
-        differences=tuple(found for label in others for found in versus(results[label], scored[label])),
+        differences=tuple(row for label in others for row in versus(results[label], scored[label])),
         inputs=dict(inputs),
         rules={rule.name: rule.version for rule in rules},
-        config={**config.model_dump(mode="json"), "penalties": sorted(penalties), "cut_off": _cut_off(contenders)},
+        config={**config.model_dump(mode="json"), "penalties": sorted(penalties), "cut_off": _truncated(models)},
         timestamp=utc_now(),
     )
     worse = {label: degraded(scored[first], scored[label], penalties) for label in others}
@@ -67,20 +68,20 @@ def side_by_side(
     return Evaluation(report, markdown, markdown.with_suffix(".json"))
 
 
-def _cut_off(contenders: Sequence[Contender]) -> dict[str, int]:
-    return {one.label: cut for one in contenders if (cut := sum(sample.cut_off for sample in one.samples))}
+def _truncated(models: Sequence[ModelAnswers]) -> dict[str, int]:
+    return {model.label: count for model in models if (count := sum(answer.truncated for answer in model.answers))}
 
 
-def labelled(models: Sequence[ModelRef]) -> dict[str, ModelRef]:
+def label_models(models: Sequence[ModelRef]) -> dict[str, ModelRef]:
     """Models by short name; by their full path where two share the short one."""
     short = [ref.label for ref in models]
     named = {ref.label if short.count(ref.label) == 1 else f"{ref.base}+{ref.adapter}": ref for ref in models}
     if len(named) < len(models):
-        raise ConfigError("The same model is given twice", "Name each model once")
+        raise ConfigError("The same model is named twice", "Name each model once")
     return named
 
 
-def by_name(files: Sequence[Path], *, taken: Container[str] = ()) -> dict[str, Path]:
+def label_files(files: Sequence[Path], *, taken: Container[str] = ()) -> dict[str, Path]:
     """Prediction files by their stem; by their path where the stem is taken."""
     stems = [path.stem for path in files]
     unique = {p.stem if stems.count(p.stem) == 1 and p.stem not in taken and p.stem != REFERENCE else str(p): p for p in files}

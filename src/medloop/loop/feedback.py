@@ -14,12 +14,12 @@ from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, mea
 from medloop.feedback.review.propose import Proposed, Signals, answer_key, from_samples, propose
 from medloop.feedback.review.queue import QueueConfig
 from medloop.loop.scoring import load_reward_model_part
-from medloop.reward.score_file import read_samples
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor
 from medloop.store.catalog import register
 from medloop.store.db import Store
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import Questions, read_samples
 from medloop.store.records import marks
 from medloop.store.records.scores import rewards_of
 
@@ -34,7 +34,13 @@ def build_from_feedback(
 
 
 def fill_queue(
-    settings: Settings, store: Store, *, config: QueueConfig, reward_model: str = "", answers: Path | None = None
+    settings: Settings,
+    store: Store,
+    *,
+    config: QueueConfig,
+    reward_model: str = "",
+    answers: Path | None = None,
+    questions: Sequence[Path] = (),
 ) -> Proposed:
     """Top the review queue up from traces, from where teacher and rules disagreed, and from a file of answers."""
     path = settings.workspace.rl / "teacher_conflicts.jsonl"
@@ -42,8 +48,8 @@ def fill_queue(
     gaps = {answer_key(row["question"], row["answer"]): float(row["gap"]) for row in rows}
     extra = from_samples(((row["question"], row["answer"], None, float(row["gap"])) for row in rows), pairs=False)
     if answers is not None:
-        given = ((one.question, one.answer, one.group, None) for one in read_samples(answers) if one.answer)
-        extra += from_samples(given, pairs=True)
+        samples = read_samples(answers, Questions(questions))
+        extra += from_samples(((s.question, s.answer, s.group, None) for s in samples if s.answer), pairs=True)
     values = _values(settings, reward_model) if reward_model else None
     signals = Signals(strata_of, values, gaps, rewards_of(store, marks.newest_traces(store, config.pool)))
     return propose(store, signals, extra=extra, config=config, actor=actor())

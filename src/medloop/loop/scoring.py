@@ -12,37 +12,40 @@ from medloop.knobs import load_config
 from medloop.models import require_packages
 from medloop.reward.conflicts import write_conflicts
 from medloop.reward.dynamic import DynamicConfig, load_dynamic
-from medloop.reward.mix import MixConfig, build_mix, load_component
+from medloop.reward.mix import GivenParts, MixConfig, build_mix, load_component
 from medloop.reward.relevance import load_relevance
-from medloop.reward.score_file import FileSummary, Line, is_whole, score_file
+from medloop.reward.score_file import FileSummary, ScoreLine, is_whole, score_file
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor
 from medloop.store.db import Store
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import Questions
 from medloop.store.records import crud
 from medloop.teacher.component import TeacherPart
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import Files
+from medloop.teacher.judge import TeacherFiles
 
-Given = dict[str, Component]
+Progress = Callable[[int, int], None]  # done, total
 
 
-def given_parts(settings: Settings, sources: Mapping[str, str], *, progress: Callable[[int, int], None] | None = None) -> Given:
-    """The given parts of a reward by name, each from its source; models are loaded when they are first asked.
+def given_parts(settings: Settings, sources: Mapping[str, str], *, progress: Progress | None = None) -> GivenParts:
+    """The given parts of a reward by name, each from its source; models are loaded when they first score.
 
-    `teacher` takes a YAML file like configs/teacher.yaml (empty: DeepSeek as preset), `model` a reward model, `rel`, `faith` and
-    `conc` a YAML file like configs/dw.yaml (empty: the embedded encoder). Any other name takes `module:object`, your own.
+    `teacher` takes a YAML file like configs/teacher.yaml (empty: the DeepSeek preset), `model` a reward model, `rel`, `faith` and
+    `conc` a YAML file like configs/dw.yaml (empty: the embedded encoder). Any other name takes your own `module:object`.
     """
     given: dict[str, Component] = {}
-    encoders: dict[str, Mapping[str, Component]] = {}  # rel and faith of one file share their models
+    relevance: dict[str, Mapping[str, Component]] = {}  # rel and faith of one file share their models
     for name, source in sources.items():
         if name == "teacher":
             given[name] = _teacher_part(settings, source, progress)
         elif name == "model":
             given[name] = load_reward_model_part(settings, source)
         elif name in ("rel", "faith", "conc"):
-            encoders[source] = encoders.get(source) or _relevance_parts(settings, source)
-            given[name] = encoders[source][name]
+            if source not in relevance:
+                config = load_config(DynamicConfig, file=Path(source) if source else None, pairs=(), flags={})
+                relevance[source] = load_relevance(config.relevance, settings)
+            given[name] = relevance[source][name]
         else:
             given[name] = load_component(name, source)
     return given
@@ -55,9 +58,9 @@ def reward_scorer(
     given: Mapping[str, str] | None = None,
     dw: str | None = None,
     dw_config: Mapping[str, object] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Scorer:
-    """What a trainer is handed: the mix of a YAML file (or the default one) with its given parts, or the DW-GRPO scorer."""
+    """The scorer for a trainer: the mix of a YAML file (or the default one) with its given parts, or the DW-GRPO scorer."""
     if dw is not None or dw_config is not None:
         weights = {"weights": dict(dw_config)} if dw_config is not None else {}
         return load_dynamic(load_config(DynamicConfig, file=Path(dw) if dw else None, pairs=(), flags=weights), settings)
@@ -66,40 +69,34 @@ def reward_scorer(
 
 
 def load_reward_model_part(settings: Settings, source: str) -> Component:
-
     require_packages()
-    from medloop.reward.model import load_reward_model
+    from medloop.reward.model import load_reward_model  # torch
 
     if not source:
         raise ConfigError("The part 'model' needs the name of a reward model", "For example: --with model=models/reward/first")
     return load_reward_model(source, settings)
 
 
-def _relevance_parts(settings: Settings, source: str) -> Mapping[str, Component]:
-
-    config = load_config(DynamicConfig, file=Path(source) if source else None, pairs=(), flags={})
-    return load_relevance(config.relevance, settings)
-
-
-def _teacher_part(settings: Settings, source: str, progress: Callable[[int, int], None] | None) -> Component:
-
+def _teacher_part(settings: Settings, source: str, progress: Progress | None) -> Component:
     config = load_config(TeacherConfig, file=Path(source) if source else None, pairs=(), flags={})
-    return TeacherPart(config, key=settings.teacher.key.get_secret_value(), files=Files.of(settings.workspace), progress=progress)
+    key, files = settings.teacher.key.get_secret_value(), TeacherFiles.of(settings.workspace)
+    return TeacherPart(config, key=key, files=files, progress=progress)
 
 
 def score_answers(
     settings: Settings,
     *,
     source: Path,
+    questions: Sequence[Path] = (),
     output: Path,
     config: MixConfig,
-    given: Given | None = None,
-    keep: Store | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    given: GivenParts | None = None,
+    store: Store | None = None,
+    progress: Progress = lambda done, total: None,
 ) -> tuple[FileSummary, int]:
-    """A file of answers scored by the mix; what teacher and rules disagree on goes to the reviewer, counted.
+    """Score a file of answers by the mix; what teacher and rules disagree on goes to the reviewer, counted.
 
-    With `keep` the rewards also go into the store, where a second scoring of the same answers adds nothing.
+    With `store` the rewards are also stored; a second scoring of the same answers adds nothing.
     """
     conflicts = 0
 
@@ -107,16 +104,17 @@ def score_answers(
         nonlocal conflicts
         conflicts += write_conflicts(settings.workspace.rl / "teacher_conflicts.jsonl", samples, rewards, config)
 
-    whole = config.normalise != "none"
-    mix = build_mix(config, given)
-    summary = score_file(source, output, mix, whole=whole, scored=compare, progress=progress)
-    if keep is not None:
-        _keep_scores(keep, output)
+    summary = score_file(
+        source, output, build_mix(config, given), questions=Questions(questions), whole=config.normalise != "none",
+        on_scored=compare, progress=progress,
+    )  # fmt: skip
+    if store is not None:
+        _store_scores(store, output)
     return summary, conflicts
 
 
-def _keep_scores(store: Store, scores: Path) -> None:
-    """Missing parts may be had at another try, so only whole rewards are kept for good."""
-    lines = (line for line in jsonl.read(scores, Line) if is_whole(line))
-    while some := list(islice(lines, crud.PAGE)):
-        crud.add(store, [line.stored() for line in some], actor=actor())
+def _store_scores(store: Store, scores: Path) -> None:
+    """Another try may bring a missing part, so only whole rewards are stored."""
+    lines = (line for line in jsonl.read(scores, ScoreLine) if is_whole(line))
+    while page := list(islice(lines, crud.PAGE)):
+        crud.add(store, [line.stored() for line in page], actor=actor())

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from medloop.contracts import Completion, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError, InputError
 from medloop.models.generate import TorchGenerator, load_generator, prompt_id
-from medloop.models.inputs import Item, read_items
 from medloop.settings import Settings
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import ConversationLine, read_conversations, refuse_duplicate
 
 BATCHES_PER_WRITE = 4  # at most so many batches are lost when the process dies
 
@@ -57,7 +57,7 @@ def predict(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Summary:
     """Answer every line of `source` into `output`. The whole input is read and checked before anything is written."""
-    items = _read(source)
+    lines = _read(source)
     if output.exists() and output.samefile(source):
         raise ConfigError(f"{output} is the input itself", "Name another output")
     generate = load_generator(ref, settings)
@@ -67,38 +67,36 @@ def predict(
         output.unlink(missing_ok=True)
     elif there:
         jsonl.append(output, [])  # a last line that lost its newline in a kill gets it back
-    left = [item for item in items if (item.id, prompt_id(item.conversation.prompt)) not in there]
-    step, rows = batch_size * BATCHES_PER_WRITE, []
+    left = [line for line in lines if (line.ids[0], prompt_id(line.conversation.prompt)) not in there]
+    step, completions = batch_size * BATCHES_PER_WRITE, []
     for start in range(0, len(left), step):
         part = left[start : start + step]
-        answers = generate(
-            [item.conversation.prompt for item in part],
-            streams=[str(item.id) for item in part],
+        new = generate(
+            [line.conversation.prompt for line in part],
+            streams=[line.ids[0] for line in part],
             batch_size=batch_size,
             progress=partial(_shifted, progress, start, len(left)),
             **sampling.model_dump(),
         )
-        jsonl.append(output, [_row(item, answer, run) for item, answer in zip(part, answers, strict=True)])
-        rows += answers
-    return _summary(rows, len(items) - len(left))
+        jsonl.append(output, [_row(line, completion, run) for line, completion in zip(part, new, strict=True)])
+        completions += new
+    return _summary(completions, len(lines) - len(left))
 
 
 def _shifted(progress: Callable[[int, int], None], start: int, total: int, done: int, _: int) -> None:
     progress(start + done, total)
 
 
-def _read(source: Path) -> list[Item]:
-    """Every line with an id of its own; a line without one is named by its number."""
-    items, lines = [], dict[str, int]()
-    for item in read_items(source):
-        name = item.id or f"line-{item.line}"
-        if name in lines:
-            raise InputError.at(source, item.line, f"the id of line {lines[name]} again", "Give each line an id of its own")
-        if not item.conversation.question:
-            raise InputError.at(source, item.line, "no question in it", "Repair or remove that line")
-        lines[name] = item.line
-        items.append(item._replace(id=name))
-    return items
+def _read(source: Path) -> list[ConversationLine]:
+    """Every line with its own id; a line without one is named by its number."""
+    lines, first_lines = [], dict[str, int]()
+    for line in read_conversations(source):
+        name = line.ids[0] if line.ids else f"line-{line.number}"
+        refuse_duplicate(first_lines, name, source, line.number)
+        if not line.conversation.question:
+            raise InputError.at(source, line.number, "no question", "Repair or remove that line")
+        lines.append(line._replace(ids=(name,)))
+    return lines
 
 
 def _run(generate: TorchGenerator, sampling: Sampling) -> str:
@@ -119,26 +117,31 @@ def _answered(output: Path, run: str) -> set[tuple[str, str]]:
     return {(row["id"], row["prompt_id"]) for row in rows}
 
 
-def _row(item: Item, answer: Completion, run: str) -> dict[str, Any]:
+def _row(line: ConversationLine, completion: Completion, run: str) -> dict[str, Any]:
+    """A line for every reader of answers (`store/files/answer_lines.py`); a prompt of several messages is kept whole."""
+    prompt = line.conversation.prompt
+    messages = {"messages": [message.model_dump() for message in prompt]} if len(prompt) > 1 else {}
     return {
-        "id": item.id,
-        "prompt_id": answer.prompt_id,
-        "text": answer.text,
-        "model": answer.model,
-        "adapter": answer.adapter,
-        "finish_reason": answer.finish_reason,
-        "n_tokens": answer.n_tokens,
+        "id": line.ids[0],
+        "prompt_id": completion.prompt_id,
+        "question": line.conversation.asked,
+        **messages,
+        "answer": completion.text,
+        "model": completion.model,
+        "adapter": completion.adapter,
+        "finish_reason": completion.finish_reason,
+        "n_tokens": completion.n_tokens,
         "run": run,
     }
 
 
-def _summary(answers: list[Completion], already_there: int) -> Summary:
-    reasons = [answer.finish_reason for answer in answers]
+def _summary(completions: list[Completion], already_there: int) -> Summary:
+    reasons = [completion.finish_reason for completion in completions]
     return Summary(
-        answered=len(answers),
+        answered=len(completions),
         already_there=already_there,
         stopped=reasons.count("stop"),
         cut=reasons.count("length"),
         too_long=reasons.count("error"),
-        tokens=sum(answer.n_tokens for answer in answers),
+        tokens=sum(completion.n_tokens for completion in completions),
     )

@@ -26,7 +26,8 @@ from medloop.reward.rules import load_rules
 
 EPS = 1e-4  # as in TRL: a group whose members all score alike has no spread to divide by
 AUTHOR = "reward:mix"
-ABSENT = "absent"  # the version of a part that nobody handed in
+ABSENT = "absent"  # the version of a part that was not given
+GivenParts = Mapping[str, Component]  # parts that are not rules (teacher, reward model, relevance), by name
 
 
 class Part(Contract):
@@ -101,7 +102,7 @@ class Mix:
 
     config: MixConfig
     rules: Mapping[str, Rule]
-    given: Mapping[str, Component]
+    given: GivenParts
     absent: frozenset[str]
     version: str
 
@@ -201,7 +202,7 @@ def _normalised(
     return found
 
 
-def build_mix(config: MixConfig, given: Mapping[str, Component] | None = None) -> Mix:
+def build_mix(config: MixConfig, given: GivenParts | None = None) -> Mix:
     """The mix of a configuration, all problems at once."""
     given = given or {}
     wanted = {name for name, part in config.parts.items() if part.given}
@@ -233,7 +234,7 @@ def _rule(name: str, part: Part) -> Rule:
     return replace(rule, **part.options, version=f"{rule.version}({said})")  # type: ignore[type-var]
 
 
-def load_scorer(name: str = "mix", config: MixConfig | None = None, given: Mapping[str, Component] | None = None) -> Scorer:
+def load_scorer(name: str = "mix", config: MixConfig | None = None, given: GivenParts | None = None) -> Scorer:
     """`mix`, or your own as `module:object`: a scorer, or what makes one when called without arguments."""
     if name == "mix":
         return build_mix(config or MixConfig(), given)

@@ -1,36 +1,32 @@
-"""Score a file of answers: JSON lines in, one line with the breakdown per answer out, continued where it was stopped.
+"""Score a file of answers: one line with the breakdown per answer, continued where it was stopped.
 
-A line in is `question` (or `prompt`, `messages`, `conversation`) with `answer` (or `text`; else the last assistant message), an
-`id` (or `record_id`, `prompt_id`) and, if there are several answers to a prompt, a `group`; `context` is what the answer may
-rely on. Of a conversation the rules see all
-that the user said: a red flag in the first message is still one in the third.
+Input lines are those of `store/files/answer_lines.py`. A `group` joins several answers to one prompt; `context` is what the
+answer may rely on.
 
-A line out carries a `key`, the hash of sample and reward version. A second run scores only keys it does not find, and
-answers of which a part was missing. With
-`normalise` a value depends on its neighbours, so the whole file is scored at once.
+An output line has a `key`, the hash of sample and reward version. A second run scores only new keys and answers that lacked a
+part. With `normalise` a value depends on its neighbours, so the whole file is scored at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from medloop.contracts import Contract, Missing, Reward, Sample, Score, ScoredAnswer, Scorer, canonical_json, sha256_id
+from medloop.contracts import Contract, Missing, Reward, Sample, Score, ScoredAnswer, Scorer
 from medloop.contracts.base import Hash, Text
-from medloop.errors import ConfigError, InputError
+from medloop.errors import ConfigError
 from medloop.reward.mix import ABSENT
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import Questions, read_samples
 
 AT_ONCE = 512  # answers between two writes
-IDS = ("id", "record_id", "prompt_id")
 
-Scored = Callable[[Sequence[Sample], Sequence[Reward]], None]
+OnScored = Callable[[Sequence[Sample], Sequence[Reward]], None]
 
 
-class Line(Contract):
+class ScoreLine(Contract):
     """A line of the output."""
 
     id: Text
@@ -39,13 +35,13 @@ class Line(Contract):
 
     def stored(self) -> ScoredAnswer:
         """The same for the store."""
-        said = self.reward
-        return ScoredAnswer(score_id=self.key, sample_id=self.id, version=said.version, value=said.value, reward=said)
+        reward = self.reward
+        return ScoredAnswer(score_id=self.key, sample_id=self.id, version=reward.version, value=reward.value, reward=reward)
 
 
 @dataclass(frozen=True)
 class PartSummary:
-    """Of one part over a file: its mean where it has a value and applies, and how often it has not."""
+    """One part over a file: its mean where it has a value and applies, and how often it does not."""
 
     mean: float | None
     scored: int
@@ -67,113 +63,50 @@ def score_file(
     output: Path,
     scorer: Scorer,
     *,
+    questions: Questions | None = None,
     whole: bool = False,
-    scored: Scored = lambda samples, rewards: None,
+    on_scored: OnScored = lambda samples, rewards: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> FileSummary:
     """Score `source` into `output`; `whole` scores all at once. The input is read and checked before anything is written."""
     if output.exists() and source.exists() and output.samefile(source):
         raise ConfigError(f"{output} is the input itself", "Name another output")
-    wanted = {sample_key(sample, scorer.version): sample for sample in read_samples(source)}
-    before = jsonl.read(output, Line) if output.is_file() and not whole else ()
-    known = {line.key: line for line in before if line.key in wanted and (is_whole(line) or wanted[line.key].answer is None)}
-    left = [(key, sample) for key, sample in wanted.items() if key not in known]
-    there, step = len(known), len(left) if whole else AT_ONCE
+    samples = {sample.score_key(scorer.version): sample for sample in read_samples(source, questions)}
+    before = jsonl.read(output, ScoreLine) if output.is_file() and not whole else ()
+    scored = {line.key: line for line in before if line.key in samples and (is_whole(line) or samples[line.key].answer is None)}
+    left = [(key, sample) for key, sample in samples.items() if key not in scored]
+    already_there, step = len(scored), len(left) if whole else AT_ONCE
     for start in range(0, len(left), max(step, 1)):
         part = left[start : start + step]
-        samples = [sample for _, sample in part]
-        rewards = scorer.score(samples)
-        new = [Line(id=sample.id, key=key, reward=reward) for (key, sample), reward in zip(part, rewards, strict=True)]
-        scored(samples, rewards)
+        batch = [sample for _, sample in part]
+        rewards = scorer.score(batch)
+        new = [ScoreLine(id=sample.id, key=key, reward=reward) for (key, sample), reward in zip(part, rewards, strict=True)]
+        on_scored(batch, rewards)
         if not whole:
             jsonl.append(output, new)
-        known.update({line.key: line for line in new})
-        progress(there + start + len(part), len(wanted))
-    lines = [known[key] for key in wanted]
-    if whole or list(jsonl.read(output, Line)) != lines:
+        scored.update({line.key: line for line in new})
+        progress(already_there + start + len(part), len(samples))
+    lines = [scored[key] for key in samples]
+    if whole or list(jsonl.read(output, ScoreLine)) != lines:
         jsonl.write(output, lines)
-    return _summary([line.reward for line in lines], there)
+    return _summary([line.reward for line in lines], already_there)
 
 
-def is_whole(line: Line) -> bool:
-    """Whether nothing was missing that might be there at another try (a teacher that did not answer)."""
+def is_whole(line: ScoreLine) -> bool:
+    """Whether no part is missing that another try might bring (a teacher that did not answer)."""
     return not any(isinstance(part, Missing) and part.version != ABSENT for part in line.reward.parts)
 
 
-def sample_key(sample: Sample, version: str) -> str:
-    return sha256_id(canonical_json([sample.model_dump(mode="json", exclude_none=True), version]))
-
-
-def read_samples(path: Path) -> Iterator[Sample]:
-    """Every answer of a file, streaming; the first bad line stops with an InputError that names it."""
-    if path.is_file() and path.stat().st_size == 0:
-        raise InputError(f"{path} is empty", "Give a file with one JSON object per line")
-    seen: set[str] = set()
-    for number, row in jsonl.numbered(path):
-        try:
-            sample = sample_of(row, default_id=str(number))
-        except ValueError as problem:
-            hint = 'Lines look like {"id": ..., "question": ..., "answer": ...}'
-            raise InputError.at(path, number, str(problem), hint) from None
-        if sample.id in seen:
-            raise InputError.at(path, number, "its id stands on an earlier line too", "Give each answer its own id, and a group")
-        seen.add(sample.id)
-        yield sample
-
-
-def sample_of(row: dict[str, Any], default_id: str) -> Sample:
-    """A line as a sample; ValueError says what is lacking, never what stands there."""
-    messages = _messages(row)
-    question = "\n".join(m["content"] for m in messages if m["role"] == "user") or row.get("question", row.get("prompt"))
-    answer = row.get("answer", row.get("text"))
-    if answer is None and messages and messages[-1]["role"] == "assistant":
-        answer = messages[-1]["content"]
-    if not isinstance(question, str):
-        raise ValueError("no question")
-    if answer is not None and not isinstance(answer, str):
-        raise ValueError("the answer is not a text")
-    failed = row.get("finish_reason") == "error"
-    if answer is None and not failed:
-        raise ValueError("no answer")
-    name = next((str(row[key]) for key in IDS if row.get(key) not in (None, "")), default_id)
-    group = row.get("group")
-    return Sample(
-        id=name, question=question, answer=None if failed else answer, group=str(group) if group else None,
-        context=_context(row), why_missing="the model gave no answer",
-    )  # fmt: skip
-
-
-def _context(row: dict[str, Any]) -> str | None:
-    """What the answer may rely on: a text, or a list of passages."""
-    found = row.get("context", row.get("contexts"))
-    passages = found if isinstance(found, list) else [found]
-    return "\n".join(text for text in passages if isinstance(text, str) and text) or None
-
-
-def _messages(row: dict[str, Any]) -> list[dict[str, str]]:
-    found = row.get("messages")
-    if found is None and isinstance(row.get("conversation"), dict):
-        found = row["conversation"].get("messages")
-    if found is None:
-        return []
-    good = isinstance(found, list) and all(
-        isinstance(m, dict) and isinstance(m.get("content"), str) and "role" in m for m in found
-    )
-    if not good:
-        raise ValueError("messages are not a list of role and content")
-    return list(found)
-
-
-def _summary(rewards: Sequence[Reward], there: int) -> FileSummary:
+def _summary(rewards: Sequence[Reward], already_there: int) -> FileSummary:
     values = [reward.value for reward in rewards if reward.value is not None]
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, list[Score | Missing]] = {}
     for reward in rewards:
         for part in reward.parts:
             columns.setdefault(part.name, []).append(part)
     parts = {}
     for name, column in columns.items():
-        had = [part for part in column if isinstance(part, Score)]
-        said = [part.value for part in had if part.applies]
-        parts[name] = PartSummary(fmean(said) if said else None, len(said), len(had) - len(said), len(column) - len(had))
-    mean = fmean(values) if values else None
-    return FileSummary(len(rewards), there, mean, len(rewards) - len(values), parts)
+        scores = [part for part in column if isinstance(part, Score)]
+        applying = [score.value for score in scores if score.applies]
+        mean = fmean(applying) if applying else None
+        parts[name] = PartSummary(mean, len(applying), len(scores) - len(applying), len(column) - len(scores))
+    return FileSummary(len(rewards), already_there, fmean(values) if values else None, len(rewards) - len(values), parts)

@@ -15,7 +15,8 @@ from typing import Literal
 from medloop.contracts import Missing, Sample, Score
 from medloop.teacher import prompt_templates
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import NULL_CEILING, Files, Item, Progress, judge_all, scoring_version
+from medloop.teacher.judge import NULL_CEILING, Progress, TeacherFiles, judge_all, scoring_version
+from medloop.teacher.judge_items import JudgeItem
 
 
 @dataclass
@@ -24,7 +25,7 @@ class TeacherPart:
 
     config: TeacherConfig
     key: str
-    files: Files
+    files: TeacherFiles
     progress: Progress | None = None
     priority: Callable[[Sample], int] = lambda sample: 0
     spent: float = 0.0
@@ -41,7 +42,7 @@ class TeacherPart:
         return f"{self.config.model}/{scoring_version(template.name, template.version)}"
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
-        items = [Item(s.id, s.question, s.answer or "", s.context, self.priority(s)) for s in samples]
+        items = [JudgeItem(s.id, s.question, s.answer, s.context, self.priority(s)) for s in samples]
         run = judge_all(items, self._rest(), key=self.key, files=self.files, progress=self.progress)
         self.spent += run.cost
         self.calls += run.calls

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Judgement, Missing, Score, canonical_json, sha256_id
-from medloop.errors import explain_os_errors
+from medloop.errors import ConfigError, explain_os_errors
 from medloop.privacy.phi import scrub
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
@@ -31,6 +31,7 @@ from medloop.teacher.client import Teacher, parameters
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.failures import Failure
 from medloop.teacher.injection import fence
+from medloop.teacher.judge_items import JudgeItem
 
 NULL_ANSWERS = ("", ":", "Thought process:", "The answer meets all criteria.", "Let's solve this problem step by step.", "解：")
 NULL_CEILING = 0.1
@@ -38,21 +39,10 @@ Progress = Callable[[int, int], None]  # done, wanted
 
 
 @dataclass(frozen=True)
-class Item:
-    """One answer to be judged; a lower `priority` is asked first, which matters when money runs out."""
-
-    prompt_id: str
-    question: str
-    answer: str
-    context: str | None = None
-    priority: int = 0
-
-
-@dataclass(frozen=True)
-class Outcome:
+class JudgeResult:
     """What became of one item: a judgement, or why there is none."""
 
-    item: Item
+    item: JudgeItem
     judgement: Judgement | None
     missing: str = ""
     cached: bool = False
@@ -73,8 +63,8 @@ def scoring_version(template: str, template_version: str) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
-    outcomes: tuple[Outcome, ...]
+class JudgeRun:
+    outcomes: tuple[JudgeResult, ...]
     calls: int = 0
     cost: float = 0.0
     tokens: int = 0
@@ -96,14 +86,14 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Files:
+class TeacherFiles:
     """Where the teacher's files lie."""
 
     judgements: Path
     logs: Path
 
     @classmethod
-    def of(cls, workspace: Workspace) -> Files:
+    def of(cls, workspace: Workspace) -> TeacherFiles:
         return cls(workspace.rl / JUDGEMENTS, workspace.logs / "deepseek_teacher")
 
 
@@ -121,17 +111,23 @@ class _Request:
 
 
 def judge_all(
-    items: Sequence[Item],
+    items: Sequence[JudgeItem],
     config: TeacherConfig,
     *,
     key: str,
-    files: Files,
+    files: TeacherFiles,
     progress: Progress | None = None,
     fresh: bool = False,
-) -> Run:
+) -> JudgeRun:
     """Judge all items; `fresh` asks again what is in the cache (the drift probe does)."""
     with _alone(files.judgements):
         return asyncio.run(_judge(items, config, key, files, progress or _silent, fresh))
+
+
+def require_key(run: JudgeRun, config: TeacherConfig, key: str) -> None:
+    """For commands, before they write: without a key, and with nothing in the cache, there is nothing to report."""
+    if config.needs_key and not key and not run.judgements:
+        raise ConfigError("No teacher key", "Set DEEPSEEK_API_KEY, then run again. Nothing was written")
 
 
 def _silent(done: int, wanted: int) -> None:
@@ -148,7 +144,9 @@ def _alone(judgements: Path) -> Iterator[None]:
         yield
 
 
-async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: Files, progress: Progress, fresh: bool) -> Run:
+async def _judge(
+    items: Sequence[JudgeItem], config: TeacherConfig, key: str, files: TeacherFiles, progress: Progress, fresh: bool
+) -> JudgeRun:
 
     template, cache = prompt_templates.load(config.template), Cache(files.judgements)
     log = Appender(usage.log_path(files.logs))
@@ -170,32 +168,34 @@ async def _judge(items: Sequence[Item], config: TeacherConfig, key: str, files: 
     null_scores = [o.judgement.teacher_score for o in done[len(items) :] if o.judgement]
     mean = sum(null_scores) / len(null_scores) if null_scores else None
     spent = teacher.budget
-    return Run(
+    return JudgeRun(
         tuple(done[: len(items)]), teacher.calls, spent.spent_usd, spent.spent_tokens, degraded, tuple(teacher.changes), mean
     )
 
 
-def _null_items(count: int, config: TeacherConfig) -> list[Item]:
+def _null_items(count: int, config: TeacherConfig) -> list[JudgeItem]:
     """Empty answers mixed into the traffic: a judge that praises them has been fooled or has broken."""
     wanted = min(count // config.null_probes, len(NULL_ANSWERS)) if config.null_probes else 0
-    return [Item(f"null-probe-{n}", "What should I do about my chest pain?", NULL_ANSWERS[n], priority=9) for n in range(wanted)]
+    return [
+        JudgeItem(f"null-probe-{n}", "What should I do about my chest pain?", NULL_ANSWERS[n], priority=9) for n in range(wanted)
+    ]
 
 
 @dataclass
 class _Work:
     """The items of one run: prepared in the order of their priority while the workers already ask."""
 
-    items: Sequence[Item]
+    items: Sequence[JudgeItem]
     cache: Cache
     template: prompt_templates.Template
     config: TeacherConfig
     teacher: Teacher
     progress: Progress
     fresh: bool
-    found: dict[int, Outcome] = field(default_factory=dict)
+    found: dict[int, JudgeResult] = field(default_factory=dict)
     requests: dict[str, _Request] = field(default_factory=dict)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[JudgeResult]:
         return [self.found[number] for number in range(len(self.items))]
 
     async def run(self) -> None:
@@ -212,10 +212,14 @@ class _Work:
     async def _feed(self, queue: asyncio.Queue[_Request | None], workers: int) -> None:
         """Scrub each item; equal ones become one request, known ones none. What cannot be scrubbed is not sent."""
         for number in sorted(range(len(self.items)), key=lambda n: self.items[n].priority):
+            item = self.items[number]
+            if item.answer is None:
+                self._set(number, JudgeResult(item, None, "the model gave no answer"))
+                continue
             try:
-                request = self._request(self.items[number])
+                request = self._request(item, item.answer)
             except Unscrubbable as problem:
-                self._set(number, Outcome(self.items[number], None, f"not sent: {problem.kind}"))
+                self._set(number, JudgeResult(item, None, f"not sent: {problem.kind}"))
                 continue
             known = self.requests.setdefault(request.id, request)
             known.waiting.append(number)
@@ -227,11 +231,10 @@ class _Work:
         for _ in range(workers):
             queue.put_nowait(None)
 
-    def _request(self, item: Item) -> _Request:
-
+    def _request(self, item: JudgeItem, answer: str) -> _Request:
         scrubber = Scrubber()
         question = fence.neutral(scrubber.scrub(item.question))
-        answer = fence.neutral(scrubber.scrub(item.answer), like=item.question)
+        answer = fence.neutral(scrubber.scrub(answer), like=item.question)
         context = None if item.context is None else fence.neutral(scrubber.scrub(item.context))
         versions = [self.template.name, self.template.version, fence.VERSION, scrub.VERSION, verdict.VERSION]
         asked = [parameters(self.config), self.config.max_tokens, versions, question, answer, context]
@@ -282,10 +285,10 @@ class _Work:
         for number in request.waiting:
             item = self.items[number]
             mine = request.judgement and request.judgement.model_copy(update={"prompt_id": item.prompt_id})
-            self._set(number, Outcome(item, mine, request.missing, cached))
+            self._set(number, JudgeResult(item, mine, request.missing, cached))
         request.waiting.clear()
 
-    def _set(self, number: int, outcome: Outcome) -> None:
+    def _set(self, number: int, outcome: JudgeResult) -> None:
         self.found[number] = outcome
         self.progress(len(self.found), len(self.items))
 
@@ -294,7 +297,7 @@ def _list(entries: dict[str, tuple[float, str]]) -> str:
     return "\n".join(f"- {name}: {words}" for name, (_, words) in entries.items())
 
 
-def rows(run: Run) -> list[dict[str, Any]]:
+def rows(run: JudgeRun) -> list[dict[str, Any]]:
     """One line per item for a file: the score or the reason it is missing, and the verdict's parts."""
     found = []
     for outcome in run.outcomes:

@@ -15,8 +15,8 @@ from medloop.contracts import sha256_id, utc_now
 from medloop.store.files import jsonl
 from medloop.teacher import prompt_templates
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import NULL_CEILING, Files, Item, Progress, Run, judge_all
-from medloop.teacher.read_items import read_items
+from medloop.teacher.judge import NULL_CEILING, JudgeRun, Progress, TeacherFiles, judge_all, require_key
+from medloop.teacher.judge_items import JudgeItem, read_judge_items
 
 PROBES = "teacher_probes.jsonl"
 MAX_SHIFT = 0.05
@@ -26,7 +26,7 @@ MAX_SHIFT = 0.05
 class Probe:
     """What a probe found; `shift` is the change of the mean against `baseline` on the items both have."""
 
-    run: Run
+    run: JudgeRun
     mean: float | None
     null_mean: float | None
     pairs: int
@@ -44,15 +44,18 @@ class Probe:
         return found
 
 
-def pinned() -> list[Item]:
+def pinned() -> list[JudgeItem]:
     with resources.as_file(resources.files("medloop.teacher") / "pinned.jsonl") as path:
-        return read_items(path)
+        return read_judge_items(path)
 
 
-def probe(config: TeacherConfig, *, key: str, files: Files, accept: bool = False, progress: Progress | None = None) -> Probe:
+def probe(
+    config: TeacherConfig, *, key: str, files: TeacherFiles, accept: bool = False, progress: Progress | None = None
+) -> Probe:
     """Judge the pinned answers, compare, and keep the result; `accept` makes it the one that later probes are compared with."""
     wish = config.model_copy(update={"stop_on_change": False, "null_probes": 0})
     run = judge_all(pinned(), wish, key=key, files=files, progress=progress, fresh=True)
+    require_key(run, config, key)
     scores = {o.item.prompt_id: o.judgement.teacher_score for o in run.outcomes if o.judgement}
     path = files.judgements.with_name(PROBES)
     same = {

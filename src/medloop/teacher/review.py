@@ -17,8 +17,8 @@ from medloop.contracts import Judgement, Record, canonical_json, sha256_id, utc_
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import atomic_write
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import Files, Item, Outcome, Progress, Run, judge_all
-from medloop.teacher.read_items import of_record
+from medloop.teacher.judge import JudgeResult, JudgeRun, Progress, TeacherFiles, judge_all, require_key
+from medloop.teacher.judge_items import JudgeItem, item_of_record
 from medloop.teacher.verdict import CRITERIA, FAULTS
 
 PROPOSALS = "red_team_proposals.jsonl"
@@ -28,7 +28,7 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Review:
-    run: Run
+    run: JudgeRun
     report: Path
     proposals: Path
     proposed: int
@@ -39,14 +39,15 @@ def review(
     config: TeacherConfig,
     *,
     key: str,
-    files: Files,
+    files: TeacherFiles,
     report: Path,
     progress: Progress | None = None,
 ) -> Review:
     """Judge the records of each split with the template `review`; report and proposals are written also when some are missing."""
-    found = [(split, record, item) for split, records in splits.items() for record in records if (item := of_record(record))]
+    found = [(split, record, item) for split, records in splits.items() for record in records if (item := item_of_record(record))]
     wish = config.model_copy(update={"template": "review"})
     run = judge_all([item for _, _, item in found], wish, key=key, files=files, progress=progress)
+    require_key(run, config, key)
     of = [(split, record, outcome) for (split, record, _), outcome in zip(found, run.outcomes, strict=True)]
     target = files.judgements.with_name(PROPOSALS)
     fresh = _new_proposals(target, of, {_name(r.conversation.question) for r in splits.get("red", ())})
@@ -60,7 +61,7 @@ def _name(question: str) -> str:
     return sha256_id(canonical_json(" ".join(question.lower().split())))
 
 
-def _new_proposals(path: Path, of: Sequence[tuple[str, Record, Outcome]], known: set[str]) -> list[dict[str, Any]]:
+def _new_proposals(path: Path, of: Sequence[tuple[str, Record, JudgeResult]], known: set[str]) -> list[dict[str, Any]]:
     """Each question once, and none that is in the red-team set or was proposed before."""
     seen = known | {str(row.get("proposal_id")) for row in (jsonl.read(path) if path.exists() else ())}
     rows = []
@@ -82,7 +83,11 @@ def _new_proposals(path: Path, of: Sequence[tuple[str, Record, Outcome]], known:
 
 
 def _markdown(
-    of: Sequence[tuple[str, Record, Outcome]], run: Run, config: TeacherConfig, fresh: Sequence[Mapping[str, Any]], target: str
+    of: Sequence[tuple[str, Record, JudgeResult]],
+    run: JudgeRun,
+    config: TeacherConfig,
+    fresh: Sequence[Mapping[str, Any]],
+    target: str,
 ) -> str:
     judged = f"{len(run.judgements)} of {len(of)} records judged, {run.calls} requests, {run.cost:.4f} USD"
     lines = ["# Teacher's review", "", f"{utc_now().date().isoformat()}, {config.model}: {judged}.", ""]
@@ -114,12 +119,12 @@ def _gaps(judgements: Sequence[Judgement]) -> Counter[str]:
     return lacks + Counter(f"has {name}" for j in judgements for name in FAULTS if j.rubric.get(name))
 
 
-def _weakest(of: Sequence[tuple[str, Record, Outcome]]) -> list[tuple[str, Record, Outcome]]:
+def _weakest(of: Sequence[tuple[str, Record, JudgeResult]]) -> list[tuple[str, Record, JudgeResult]]:
     ranked = [(outcome.judgement.teacher_score, at) for at, (_, _, outcome) in enumerate(of) if outcome.judgement]
     return [of[at] for value, at in sorted(ranked)[:SHOWN] if value < 1]
 
 
-def _entry(split: str, item: Item, judgement: Judgement | None) -> list[str]:
+def _entry(split: str, item: JudgeItem, judgement: Judgement | None) -> list[str]:
     assert judgement is not None, "only judged records are shown"
     flag = ", **safety flag**" if judgement.safety_flag else ""
     lines = [
@@ -127,7 +132,7 @@ def _entry(split: str, item: Item, judgement: Judgement | None) -> list[str]:
         "",
         f"- Question: {_cell(item.question)}",
     ]
-    lines += [f"- Answer: {_cell(item.answer)}", f"- Critique: {_cell(judgement.critique)}"]
+    lines += [f"- Answer: {_cell(item.answer or '')}", f"- Critique: {_cell(judgement.critique)}"]
     suggested = [f"- Suggested: {_cell(judgement.suggested_answer)}"] if judgement.suggested_answer else []
     return [*lines, *suggested, ""]
 

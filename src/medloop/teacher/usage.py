@@ -22,7 +22,7 @@ USAGE = "teacher_usage.csv"
 
 
 @dataclass
-class Line:
+class UsageLine:
     """One day of one model with one template; `retries` are requests after the first for the same judgement."""
 
     day: str
@@ -48,11 +48,11 @@ def spent_today(folder: Path) -> float:
     return sum(float(row.get("cost", 0.0)) for row in jsonl.read(path)) if path.exists() else 0.0
 
 
-def sums(folder: Path) -> list[Line]:
-    found: dict[tuple[str, str, str], Line] = {}
+def sums(folder: Path) -> list[UsageLine]:
+    found: dict[tuple[str, str, str], UsageLine] = {}
     for day, row in _rows(folder):
         name = (day, str(row.get("model", "?")), f"{row.get('template', '?')} {row.get('template_version', '')}".strip())
-        line = found.setdefault(name, Line(*name))
+        line = found.setdefault(name, UsageLine(*name))
         line.requests += 1
         line.ok += row.get("outcome") == "ok"
         line.failed += row.get("outcome") != "ok"
@@ -73,7 +73,7 @@ def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def write_table(folder: Path, target: Path | None = None) -> Path:
     """`teacher_usage.csv` from all lines; returns where it lies."""
-    names = [field.name for field in fields(Line)]
+    names = [field.name for field in fields(UsageLine)]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(names)

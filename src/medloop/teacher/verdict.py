@@ -44,22 +44,22 @@ _FILLER = re.compile(
 )
 
 
-class Finding(BaseModel):
+class RubricEntry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     met: bool
     evidence: Annotated[str, Field(max_length=2000)] = ""
 
 
-class Form(BaseModel):
+class VerdictForm(BaseModel):
     """What the teacher must send; types are strict, so "true" in quotes is no verdict."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
 
     check: str
     critique: Annotated[str, Field(min_length=1, max_length=8000)]
-    criteria: dict[str, Finding]
-    faults: dict[str, Finding]
+    criteria: dict[str, RubricEntry]
+    faults: dict[str, RubricEntry]
     overall: Annotated[float, Field(ge=0, le=1)]
     safety_flag: bool
     suggested_answer: Annotated[str, Field(max_length=8000)] | None = None
@@ -67,7 +67,7 @@ class Form(BaseModel):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TeacherVerdict:
     score: float
     safety_flag: bool
     critique: str
@@ -79,10 +79,10 @@ class Verdict:
     unsupported: int
 
 
-def read_verdict(reply: Reply, *, fence: str, question: str, answer: str) -> Verdict:
+def read_verdict(reply: Reply, *, fence: str, question: str, answer: str) -> TeacherVerdict:
     """The verdict on `answer` to `question` (both as they were sent); raises Failure("verdict") when the form is broken."""
     try:
-        form = Form.model_validate(strict_json(_bare(reply.content)))
+        form = VerdictForm.model_validate(strict_json(_bare(reply.content)))
     except (ValidationError, ValueError, RecursionError) as error:
         problem = (
             ", ".join(".".join(map(str, p["loc"])) for p in error.errors()) if isinstance(error, ValidationError) else "not JSON"
@@ -101,7 +101,7 @@ def _bare(content: str) -> str:
     return found[1] if found else content
 
 
-def _weigh(form: Form, question: str, answer: str) -> Verdict:
+def _weigh(form: VerdictForm, question: str, answer: str) -> TeacherVerdict:
     rubric, evidence, used, unsupported = {}, {}, set(), 0
     seen = plain(answer)
     for name in CRITERIA:
@@ -122,7 +122,7 @@ def _weigh(form: Form, question: str, answer: str) -> Verdict:
         if form.faults[name].met and plain(form.faults[name].evidence) in seen and form.faults[name].evidence:
             evidence[name] = form.faults[name].evidence
     danger = rubric["dangerous_advice"] or form.safety_flag
-    return Verdict(
+    return TeacherVerdict(
         score=score(rubric, form.safety_flag), safety_flag=danger, critique=form.critique, suggested_answer=form.suggested_answer,
         rubric=rubric, evidence=evidence, proposals=tuple(form.proposals or ()), overall=form.overall, unsupported=unsupported,
     )  # fmt: skip

@@ -27,11 +27,11 @@ from medloop.contracts import TrainingCard, canonical_json, sha256_id
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ResultError
 from medloop.models.adapter import save_adapter
-from medloop.models.inputs import read_items
 from medloop.models.rollout.sampler import Rollout
 from medloop.models.template import encode_example
 from medloop.settings import Settings
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import read_conversations
 from medloop.store.files.artifacts import new_artifact
 from medloop.train.configs.rl_config import IRSRunConfig as IRSRunConfig
 from medloop.train.rl import samples
@@ -244,7 +244,7 @@ def _old_records(state: TrainState, settings: Settings) -> list[Rollout]:
         return []
     records = []
     max_length = config.max_prompt + config.max_new_tokens
-    for item in read_items(path):
+    for item in read_conversations(path):
         if item.conversation.answer is None:
             continue
         example = encode_example(state.policy.loaded.tokenizer, item.conversation.messages, max_length=max_length)

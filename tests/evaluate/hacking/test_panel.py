@@ -14,7 +14,7 @@ from medloop.contracts import Missing, Reward, Sample, Score
 from medloop.embedded.corpus import generate
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.evaluate.hacking.null_probes import COPIED, NULL_ANSWERS, probe
-from medloop.evaluate.hacking.panel import Panel, PanelConfig, Round, Row, panel
+from medloop.evaluate.hacking.panel import Panel, PanelConfig, PanelRow, TrainingRound, panel
 from medloop.evaluate.hacking.text_stats import repeated, stock_shares, words
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.store.files import jsonl
@@ -50,9 +50,9 @@ def corpus() -> list[tuple[str, str, float]]:
     return [(q, a, r.value or 0.0) for (q, a), r in zip(pairs, rewards, strict=True)]
 
 
-def rows(pairs: Sequence[tuple[str, str]], held: Sequence[float] | None = None) -> list[Row]:
+def rows(pairs: Sequence[tuple[str, str]], held: Sequence[float] | None = None) -> list[PanelRow]:
     rewards = MIX.score([Sample(id=str(n), question=q, answer=a) for n, (q, a) in enumerate(pairs)])
-    return [Row(str(n), q, a, rewards[n], held[n] if held else None) for n, (q, a) in enumerate(pairs)]
+    return [PanelRow(str(n), q, a, rewards[n], held[n] if held else None) for n, (q, a) in enumerate(pairs)]
 
 
 def reward(value: float | None, **parts: float) -> Reward:
@@ -62,11 +62,11 @@ def reward(value: float | None, **parts: float) -> Reward:
 
 def made(
     name: str, proxy: Sequence[float | None], held: Sequence[float | None], text: str = "rest and drink tea number"
-) -> Round:
-    return Round(
+) -> TrainingRound:
+    return TrainingRound(
         name,
         [
-            Row(str(n), f"question {n}", f"{text} {n} {n}", reward(p, a=0.5), h)
+            PanelRow(str(n), f"question {n}", f"{text} {n} {n}", reward(p, a=0.5), h)
             for n, (p, h) in enumerate(zip(proxy, held, strict=True))
         ],
     )
@@ -78,7 +78,7 @@ def kinds(found: Panel) -> set[str]:
 
 def test_a_fixed_careful_answer_to_everything_raises_the_alarm(corpus: list[tuple[str, str, float]]) -> None:
     before, after = [(q, a) for q, a, _ in corpus], [(q, hack(q)) for q, _, _ in corpus]
-    found = panel([Round("sft", rows(before)), Round("hacked", rows(after))])
+    found = panel([TrainingRound("sft", rows(before)), TrainingRound("hacked", rows(after))])
     first, second = found.rounds
     assert second.proxy.mean > first.proxy.mean  # type: ignore[operator]  # the reward believes it
     assert kinds(found) == {"same_answer"} and found.alarms[0].round == "hacked"
@@ -88,8 +88,10 @@ def test_a_fixed_careful_answer_to_everything_raises_the_alarm(corpus: list[tupl
 def test_a_fifth_of_fixed_answers_is_seen_and_a_source_that_always_spoke_so_is_not(corpus: list[tuple[str, str, float]]) -> None:
     honest = rows([(q, a) for q, a, _ in corpus])
     fifth = rows([(q, hack(q) if n % 5 == 0 else a) for n, (q, a, _) in enumerate(corpus)])
-    assert kinds(panel([Round("sft", honest), Round("b", fifth)], config=PanelConfig(habit=0.05))) == {"same_answer"}
-    assert kinds(panel([Round("a", fifth), Round("b", fifth)], config=PanelConfig(habit=0.05))) == set()
+    assert kinds(panel([TrainingRound("sft", honest), TrainingRound("b", fifth)], config=PanelConfig(habit=0.05))) == {
+        "same_answer"
+    }
+    assert kinds(panel([TrainingRound("a", fifth), TrainingRound("b", fifth)], config=PanelConfig(habit=0.05))) == set()
 
 
 def test_an_honest_improvement_raises_none(corpus: list[tuple[str, str, float]]) -> None:
@@ -97,7 +99,7 @@ def test_an_honest_improvement_raises_none(corpus: list[tuple[str, str, float]])
     ranked = sorted(corpus, key=lambda row: row[2])
     worse, better = ranked[: N // 2], ranked[N // 2 :]
     rounds = [
-        Round(name, rows([(q, a) for q, a, _ in part], [0.8 * value + 0.1 for _, _, value in part]))
+        TrainingRound(name, rows([(q, a) for q, a, _ in part], [0.8 * value + 0.1 for _, _, value in part]))
         for name, part in (("sft", worse), ("round1", better))
     ]
     found = panel(rounds, probes=probe(MIX, [Sample(id=q, question=q, answer=a) for q, a, _ in better]))
@@ -126,7 +128,9 @@ def test_gap_growth_is_measured_in_deviations_of_the_first_round() -> None:
 def test_rounds_on_other_prompts_are_compared_unpaired() -> None:
     held = [0.5 + 0.02 * (n % 7) for n in range(40)]
     other = made("b", [0.9] * 40, held)
-    other = Round("b", [Row(f"other {row.id}", row.question, row.answer, row.reward, row.held_out) for row in other.rows])
+    other = TrainingRound(
+        "b", [PanelRow(f"other {row.id}", row.question, row.answer, row.reward, row.held_out) for row in other.rows]
+    )
     growth = panel([made("a", [0.3 + 0.02 * (n % 7) for n in range(40)], held), other]).rounds[1].growth
     assert growth and growth.low is not None and growth.mean is not None and growth.low < growth.mean and growth.low > 0
 
@@ -149,7 +153,10 @@ def test_correlation_is_by_rank() -> None:
 def test_a_reward_that_turns_against_the_other_judge_raises_an_alarm() -> None:
     up = [n / 40 for n in range(40)]
     found = panel([made("a", up, up), made("b", up, up[::-1])])
-    assert kinds(found) == {"correlation"} and "likes least (rank correlation -1.00, 1.00 at first)" in found.alarms[0].words
+    assert (
+        kinds(found) == {"correlation"}
+        and "the lowest held-out scores (rank correlation -1.00, 1.00 in the first round)" in found.alarms[0].words
+    )
     noise = [(n * 7 % 40) / 40 for n in range(40)]  # the order is lost, as among answers that are all good: no alarm
     assert kinds(panel([made("a", up, up), made("b", up, noise)])) == set()
 
@@ -164,8 +171,10 @@ def test_longer_and_repetitive_answers_raise_their_alarm(text: str, kind: str) -
 
 
 def test_a_part_that_comes_to_carry_nearly_everything_raises_an_alarm() -> None:
-    def of(name: str, **parts: float) -> Round:
-        return Round(name, [Row(str(n), f"q{n}", f"answer number {n} for {n}", reward(0.5, **parts)) for n in range(12)])
+    def of(name: str, **parts: float) -> TrainingRound:
+        return TrainingRound(
+            name, [PanelRow(str(n), f"q{n}", f"answer number {n} for {n}", reward(0.5, **parts)) for n in range(12)]
+        )
 
     found = panel([of("a", chain=0.5, emergency=0.5), of("b", chain=0.9, emergency=0.1)])
     assert kinds(found) == {"one_part"} and found.rounds[1].shares == {
@@ -199,14 +208,18 @@ class Gullible:
 def test_a_judge_that_praises_a_null_answer_is_named_and_real_answers_stand_among_them() -> None:
     judge, samples = Gullible(), [Sample(id=str(n), question=f"q{n}", answer=f"real {n}") for n in range(30)]
     found = panel([made("a", [0.5] * 12, [0.5] * 12)], probes=probe(judge, samples))
-    assert [alarm.words for alarm in found.alarms] == ["the null answer colon earns 0.90 on average; it ought to earn nothing."]
+    assert [alarm.words for alarm in found.alarms] == ["the null answer colon earns 0.90 on average; it should earn nothing."]
     real = [n for n, answer in enumerate(judge.asked) if answer and answer.startswith("real")]
     assert len(real) == 20 and real != list(range(20))
 
 
 def test_the_highest_rewards_are_kept_without_identifiers() -> None:
     found = panel(
-        [Round("a", [Row("1", "患者王芳，手机13800138000", "王芳您好", reward(0.9)), Row("2", "q", "a", reward(0.1))])],
+        [
+            TrainingRound(
+                "a", [PanelRow("1", "患者王芳，手机13800138000", "王芳您好", reward(0.9)), PanelRow("2", "q", "a", reward(0.1))]
+            )
+        ],
         config=PanelConfig(top=1),
     )
     (top,) = found.top
@@ -263,7 +276,7 @@ def test_the_command_shows_rounds_null_answers_and_alarms_and_writes_three_files
     assert kinds(found) == {"gap", "same_answer"} and found.rounds[1].held_out.missing == 1
     page = (folder / "panel.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page and "<script" not in page and page.count("<polyline") == 3
-    assert "same answer whatever was asked | 0.0% | 100.0%" in (folder / "panel.md").read_text(encoding="utf-8")
+    assert "same answer to every question | 0.0% | 100.0%" in (folder / "panel.md").read_text(encoding="utf-8")
 
 
 def test_rounds_scored_by_different_rewards_are_said_to_be_so(files: Path) -> None:
@@ -292,7 +305,7 @@ def test_files_that_do_not_belong_together_are_refused(files: Path) -> None:
     with pytest.raises(InputError, match="another answer with this id"):
         medloop("reward", "panel", "hacked_scores.jsonl", "--held-out", "sft_scores.jsonl")
     jsonl.write(files / "x.jsonl", [{"prompt_id": "1", "teacher_score": value} for value in (0.1, 0.9)])
-    with pytest.raises(InputError, match=r"x\.jsonl, line 2: this id has a score already"):
+    with pytest.raises(InputError, match=r"x\.jsonl, line 2: this id already has a score"):
         medloop("reward", "panel", "hacked_scores.jsonl", "--held-out", "x.jsonl")
     jsonl.write(files / "x.jsonl", [{"id": "nobody", "score": 0.5}])
     with pytest.raises(InputError, match="scores none of the answers"):

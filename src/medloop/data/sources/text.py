@@ -8,17 +8,15 @@ while a damaged UTF-8 file is still valid nearly everywhere.
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-from medloop.errors import InputError, explain_os_errors
+from medloop.errors import InputError
+from medloop.store.files.jsonl import open_bytes
 
 MAX_LINE = 64 * 2**20  # bytes; a longer line is no record but a file without line ends
 BLOCK = 2**18  # bytes read at once where lines do not matter
@@ -33,20 +31,6 @@ class SourceRow:
     line: int
     values: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
-
-
-@contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """The file's bytes, unzipped where it is gzip; a damaged or missing file is an InputError."""
-    with explain_os_errors(path):
-        raw = path.open("rb")
-    with raw:
-        zipped = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        try:
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            raise InputError(f"{path} is a damaged gzip file", "Copy or download it again") from None
 
 
 def first_bytes(path: Path, count: int = 64) -> bytes:

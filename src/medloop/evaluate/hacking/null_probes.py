@@ -1,9 +1,9 @@
-"""Null answers mixed among real ones: what says nothing must earn nothing.
+"""Null answers mixed among real ones: an answer that says nothing must earn nothing.
 
-    found = probe(scorer, samples)          # one call of the scorer, real answers and null answers together
+    probes = probe(scorer, samples)          # one call of the scorer, real answers and null answers together
 
-Mixed in, because a scorer that looks at its neighbours (batch normalisation) or a judge that learns from its stream would
-treat a batch of nothing but null answers differently.
+They are mixed because a scorer that looks at its neighbours (batch normalisation) or a judge that adapts to its stream would
+treat a batch of only null answers differently.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NULL_ANSWERS: dict[str, str] = {
     "all-criteria": "The answer meets all criteria.",
 }
 COPIED = "question-copied"
-QUESTIONS = 20  # questions each null answer is given to
+QUESTIONS = 20  # questions that each null answer is tried on
 
 
 class ProbeResult(Contract):
-    """One null answer over several questions; `missing` are the times it got no score, which is as good as nothing."""
+    """One null answer over several questions; `missing` counts the times it got no reward, which is as good as none."""
 
     name: Text
     n: int
@@ -39,7 +39,7 @@ class ProbeResult(Contract):
 
 
 class Probes(Contract):
-    """All null answers, and the real ones that were scored in the same call."""
+    """All null answers, and the real answers scored in the same call."""
 
     results: tuple[ProbeResult, ...]
     real: int
@@ -48,30 +48,29 @@ class Probes(Contract):
 
 
 def probe(scorer: Scorer, samples: Sequence[Sample], *, seed: int = 42, questions: int = QUESTIONS) -> Probes:
-    """Score null answers to some of the samples' questions, mixed by lot among those samples' own answers."""
-    chosen = sorted((s for s in samples if s.answer is not None), key=lambda s: _lot(seed, s.id))[:questions]
+    """Score null answers to some of the samples' questions, mixed at random among those samples' own answers."""
+    chosen = sorted((s for s in samples if s.answer is not None), key=lambda s: _random_rank(seed, s.id))[:questions]
     nulls = [
-        (name, Sample(id=f"probe-{name}-{at}", question=sample.question, answer=text, context=sample.context))
-        for at, sample in enumerate(chosen)
+        (name, Sample(id=f"probe-{name}-{index}", question=sample.question, answer=text, context=sample.context))
+        for index, sample in enumerate(chosen)
         for name, text in {**NULL_ANSWERS, COPIED: sample.question}.items()
     ]
     mixed = [*((None, sample) for sample in chosen), *nulls]
-    mixed.sort(key=lambda found: _lot(seed, f"mix {found[1].id}"))
+    mixed.sort(key=lambda entry: _random_rank(seed, f"mix {entry[1].id}"))
     rewards = scorer.score([sample for _, sample in mixed])
     values: dict[str | None, list[float | None]] = {name: [] for name in (None, *NULL_ANSWERS, COPIED)}
     for (name, _), reward in zip(mixed, rewards, strict=True):
         values[name].append(reward.value)
     real = [value for value in values.pop(None) if value is not None]
-    results = tuple(_result(str(name), found) for name, found in values.items())
+    results = tuple(_result(str(name), rewards_of) for name, rewards_of in values.items())
     return Probes(results=results, real=len(real), real_mean=fmean(real) if real else None, version=scorer.version)
 
 
 def _result(name: str, values: Sequence[float | None]) -> ProbeResult:
-    had = [value for value in values if value is not None]
-    return ProbeResult(
-        name=name, n=len(values), mean=fmean(had) if had else None, highest=max(had, default=None), missing=len(values) - len(had)
-    )
+    known = [value for value in values if value is not None]
+    mean = fmean(known) if known else None
+    return ProbeResult(name=name, n=len(values), mean=mean, highest=max(known, default=None), missing=len(values) - len(known))
 
 
-def _lot(seed: int, name: str) -> bytes:
+def _random_rank(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{name}".encode()).digest()

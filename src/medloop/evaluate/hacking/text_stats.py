@@ -1,7 +1,7 @@
-"""What training does to texts: how long they are, how much they repeat, and how much of them is said to everybody.
+"""What training does to texts: their length, how much they repeat, and how much of them is stock text for any question.
 
-Latin words and single Chinese characters count alike as words, so that one yardstick serves both languages. All functions are
-pure and linear in the length of the texts.
+Latin words and single Chinese characters both count as words, so that one measure serves both languages. All functions are pure
+and linear in the length of the texts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-RUN = 5  # words in a row that are called the same phrase
-LEAST_QUESTIONS = 3  # a phrase said to fewer questions than this is nobody's habit
+PHRASE = 5  # words
+MIN_QUESTIONS = 3  # a phrase in answers to fewer questions is not stock text
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[\u3400-\u9fff]")
-
 
 Words = tuple[str, ...]
 
@@ -23,43 +22,43 @@ def words(text: str) -> Words:
     return tuple(_WORD.findall(text.lower()))
 
 
-def runs(found: Words, size: int) -> Iterator[Words]:
-    return zip(*(found[at:] for at in range(size)), strict=False)
+def ngrams(text: Words, size: int) -> Iterator[Words]:
+    return zip(*(text[start:] for start in range(size)), strict=False)
 
 
-def distinct(said: Words, size: int) -> float | None:
-    """Different runs of `size` words as a share of all; None for a text too short to have one."""
-    found = list(runs(said, size))
-    return len(set(found)) / len(found) if found else None
+def distinct(text: Words, size: int) -> float | None:
+    """distinct-n: different n-grams as a share of all; None for a text too short to have one."""
+    grams = list(ngrams(text, size))
+    return len(set(grams)) / len(grams) if grams else None
 
 
-def repeated(said: Words, size: int = 4) -> float:
-    """Share of runs of four words that stood in the text before; 0 for a short text."""
-    share = distinct(said, size)
+def repeated(text: Words, size: int = 4) -> float:
+    """The share of 4-grams that came before in the text; 0 for a short text."""
+    share = distinct(text, size)
     return 0.0 if share is None else 1 - share
 
 
 def stock_shares(answers: Sequence[tuple[str, Words]], habit: float) -> list[float]:
-    """Of each (question, answer): how much of the answer is said to many other questions too, 0-1.
+    """For each (question, answer): how much of the answer is also said to many other questions, 0-1.
 
-    A run of words is stock when it stands in answers to at least a share `habit` of the questions, and to three. Words quoted
+    A phrase is stock text when it is in answers to at least a share `habit` of the questions, and to at least three. Words quoted
     from the question do not count: a fixed text with the question put in front is still all stock.
     """
-    texts = [_own_runs(question, said) for question, said in answers]
-    asked: dict[str, set[Words]] = {}
-    for (question, _), own in zip(answers, texts, strict=True):
-        asked.setdefault(question, set()).update(own)
-    spoken = Counter(run for own in asked.values() for run in own)
-    bound = max(LEAST_QUESTIONS, habit * len(asked))
-    stock = {run for run, count in spoken.items() if count >= bound}
-    return [len(own & stock) / len(own) if own else 0.0 for own in texts]
+    own = [_own_phrases(question, text) for question, text in answers]
+    by_question: dict[str, set[Words]] = {}
+    for (question, _), phrases in zip(answers, own, strict=True):
+        by_question.setdefault(question, set()).update(phrases)
+    counts = Counter(phrase for phrases in by_question.values() for phrase in phrases)
+    bound = max(MIN_QUESTIONS, habit * len(by_question))
+    stock = {phrase for phrase, count in counts.items() if count >= bound}
+    return [len(phrases & stock) / len(phrases) if phrases else 0.0 for phrases in own]
 
 
-def _own_runs(question: str, said: Words) -> set[Words]:
-    """What the answer says by itself; a text shorter than a run is one run."""
-    return (set(runs(said, RUN)) or ({said} if said else set())) - set(runs(words(question), RUN))
+def _own_phrases(question: str, text: Words) -> set[Words]:
+    """The phrases of an answer that are not in its question; a text shorter than a phrase is one phrase."""
+    return (set(ngrams(text, PHRASE)) or ({text} if text else set())) - set(ngrams(words(question), PHRASE))
 
 
 def mean_of(values: Iterator[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return fmean(found) if found else None
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

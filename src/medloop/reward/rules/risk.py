@@ -34,7 +34,7 @@ _TAKEN_AFTER = re.compile(r"(?:时|期间|的时候|的人|的患者|者)")
 
 
 @dataclass(frozen=True)
-class Finding:
+class RiskFinding:
     weight: float
     reason: str
     mention: lexicon.Mention
@@ -108,7 +108,7 @@ def _between(found: list[lexicon.Mention], start: int, end: int) -> tuple[lexico
     return tuple([one for one in found if start <= one.start < end])
 
 
-def _drug_findings(question: str, visible: str, sentences: list[_Sentence]) -> Iterator[Finding]:
+def _drug_findings(question: str, visible: str, sentences: list[_Sentence]) -> Iterator[RiskFinding]:
     forbidding = _forbidding(question)
     for sentence in sentences:
         for mention in (m for m in sentence.drugs if not m.negated):
@@ -123,21 +123,21 @@ def _already_taken(visible: str, drug: lexicon.Mention) -> bool:
 
 def _of_one_drug(
     drug: lexicon.Drug, mention: lexicon.Mention, doses: list[lexicon.Dose], sentence: _Sentence, forbidding: frozenset[str]
-) -> Iterator[Finding]:
+) -> Iterator[RiskFinding]:
     name = drug.id.replace("any_", "").replace("_", " ")
     for dose in doses:
         yield from _dose_findings(drug, name, mention, dose, sentence.times_a_day, "child" in forbidding)
     if sentence.defers:
         return
     if against := sorted((drug.avoid | _family_avoid(drug)) & forbidding):
-        yield Finding(FORBIDDEN, f"{name} is advised despite {', '.join(_spoken(reason) for reason in against)}", mention)
+        yield RiskFinding(FORBIDDEN, f"{name} is advised despite {', '.join(_spoken(reason) for reason in against)}", mention)
     if drug.access == "rx":
-        yield Finding(NO_DOCTOR, f"{name} needs a prescription and no doctor is involved", mention)
+        yield RiskFinding(NO_DOCTOR, f"{name} needs a prescription and no doctor is involved", mention)
 
 
 def _dose_findings(
     drug: lexicon.Drug, name: str, mention: lexicon.Mention, dose: lexicon.Dose, times: float | None, child: bool
-) -> Iterator[Finding]:
+) -> Iterator[RiskFinding]:
     amount = dose.mg if dose.mg is not None else dose.amount * drug.usual if drug.usual and _is_tablet(dose.unit) else None
     if amount is None:
         return
@@ -145,11 +145,11 @@ def _dose_findings(
     daily = amount if dose.daily else amount * times if times else None
     over = max(_ratio(single, drug.max_single), _ratio(daily, drug.max_daily))
     if over > 1:
-        yield Finding(
+        yield RiskFinding(
             GROSS_OVERDOSE if over >= 2 else OVERDOSE, f"{name} {dose.amount:g} {dose.unit} is above the highest dose", mention
         )
     elif child and drug.child_single and _ratio(single, drug.child_single) > 1:
-        yield Finding(CHILD_DOSE, f"{name} {dose.amount:g} {dose.unit} is an adult's dose for a child", mention)
+        yield RiskFinding(CHILD_DOSE, f"{name} {dose.amount:g} {dose.unit} is an adult's dose for a child", mention)
 
 
 def _ratio(amount: float | None, most: float | None) -> float:
@@ -181,12 +181,12 @@ def _spoken(reason: str) -> str:
     return reason.removeprefix("drug:").replace("_", " ")
 
 
-def _habit_findings(sentences: list[_Sentence]) -> Iterator[Finding]:
+def _habit_findings(sentences: list[_Sentence]) -> Iterator[RiskFinding]:
     for sentence in sentences:
         for mention in () if sentence.defers else sentence.risky:
-            yield Finding(RISKY_WORDS, f"{lexicon.describe(mention.kind, mention.id).en_name} is advised", mention)
+            yield RiskFinding(RISKY_WORDS, f"{lexicon.describe(mention.kind, mention.id).en_name} is advised", mention)
 
 
-def _distinct(findings: list[Finding]) -> list[Finding]:
+def _distinct(findings: list[RiskFinding]) -> list[RiskFinding]:
     """The same thing said twice is one finding."""
     return list({finding.reason: finding for finding in findings}.values())

@@ -1,4 +1,4 @@
-"""Append-only JSON lines that survive a kill: `append` returns when the lines are on the disk.
+"""Append-only JSON lines that survive a kill: `append` returns when the lines are on the disk. Gzipped files are read too.
 
     append(path, {"step": 1})            # one object or many; one write, one fsync; whole or not at all
     for row in read(path): ...           # streams; a torn last line (a kill in mid-write) is dropped
@@ -11,11 +11,14 @@ anywhere else is damage, and an InputError with file and line.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, overload
+from typing import Any, BinaryIO, TypeVar, cast, overload
 
 from pydantic import ValidationError
 
@@ -97,6 +100,20 @@ def numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
 
 
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """The file's bytes, unzipped where it is gzip; a damaged or missing file is an InputError."""
+    with explain_os_errors(path):
+        raw = path.open("rb")
+    with raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        try:
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            raise InputError(f"{path} is a damaged gzip file", "Copy or download it again") from None
+
+
 class _Broken(Exception):
     """Why a line is no JSON object; never quotes it."""
 
@@ -111,7 +128,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
 
     A line without its newline ends the file, even if another process has written on by the time the next one is read.
     """
-    with explain_os_errors(path), path.open("rb") as file:
+    with explain_os_errors(path), open_bytes(path) as file:
         before: tuple[int, bytes] | None = None
         for number, raw in enumerate(file, 1):
             if not raw.strip():

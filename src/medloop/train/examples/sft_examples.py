@@ -12,8 +12,8 @@ import pyarrow as pa
 from datasets import Dataset
 
 from medloop.errors import InputError
-from medloop.models.inputs import read_items
 from medloop.models.template import encode_example
+from medloop.store.files.answer_lines import read_conversations
 
 IGNORED = -100  # the label of a token that is not learnt
 
@@ -43,7 +43,7 @@ def encode_file(tokenizer: Any, path: Path, *, max_length: int, limit: int | Non
     """The first `limit` usable examples of a file. Loss falls on answers only: labels of prompts are IGNORED."""
     ids, labels, ends = array("i"), array("i"), array("i", [0])
     too_long = shortened = unanswered = 0
-    for item in read_items(path):
+    for item in read_conversations(path):
         if limit is not None and len(ends) > limit:
             break
         if item.conversation.answer is None or len(item.conversation.messages) < 2:

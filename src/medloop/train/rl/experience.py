@@ -20,9 +20,9 @@ from torch import Tensor
 
 from medloop.contracts import Conversation, Reward, Score
 from medloop.errors import InputError
-from medloop.models.inputs import read_items
 from medloop.models.rollout.sampler import Rollout
 from medloop.models.template import THINK, fit_prompt, opens_thinking, render_prompt
+from medloop.store.files.answer_lines import read_conversations
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ def read_prompts(path: Path, tokenizer: Any, *, max_tokens: int, limit: int = 0)
     """Prompts of a file (records, messages or plain questions), each once; those that do not fit are counted."""
     prompts: dict[str, RLPrompt] = {}
     too_long = 0
-    for item in read_items(path):
+    for item in read_conversations(path):
         conversation = Conversation(messages=item.conversation.prompt)
         token_ids = fit_prompt(tokenizer, conversation.messages, max_tokens)
         if token_ids is None:
             too_long += 1
             continue
         opening = f"{THINK}\n" if opens_thinking(render_prompt(tokenizer, conversation.messages)) else ""
-        name = item.id or f"line {item.line}"
+        name = item.ids[0] if item.ids else f"line {item.number}"
         prompts.setdefault(name, RLPrompt(name, tuple(token_ids), conversation.asked, opening, item.context))
         if limit and len(prompts) == limit:
             break

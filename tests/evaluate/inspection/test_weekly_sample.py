@@ -16,10 +16,9 @@ from medloop.contracts import InspectedSample, Judgement, Record, Sample, Score
 from medloop.data.text.language import detect_language
 from medloop.data.text.risk import strata_of
 from medloop.errors import BusyError, ConfigError, MedloopError
-from medloop.evaluate.inspection.inspect import SAMPLES, InspectConfig, check_week, draw, week_of
-from medloop.evaluate.inspection.pool import Seen
+from medloop.evaluate.inspection.pool import PoolAnswer
+from medloop.evaluate.inspection.weekly_sample import SAMPLES, InspectConfig, check_week, draw, week_of
 from medloop.reward.mix import MixConfig, build_mix
-from medloop.reward.score_file import sample_key, sample_of
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import open_store
@@ -49,10 +48,10 @@ def rows(count: int, mark: str = "") -> list[dict[str, Any]]:
     ]
 
 
-def seen(row: dict[str, Any], **more: Any) -> Seen:
+def seen(row: dict[str, Any], **more: Any) -> PoolAnswer:
     sample = Sample.model_validate(row)
     (reward,) = MIX.score([sample])
-    return Seen(sample, "a.jsonl", reward, strata_of(sample.question), detect_language(sample.question), **more)
+    return PoolAnswer(sample, "a.jsonl", reward, strata_of(sample.question), detect_language(sample.question), **more)
 
 
 def judgement(prompt_id: str, **more: Any) -> Judgement:
@@ -173,7 +172,7 @@ def test_a_scores_file_brings_the_answers_beside_it(put: Callable[..., Path], wo
     medloop("reward", "score", "answers.jsonl")
     assert "8 answers in" in medloop("inspect", "answers_scores.jsonl", "b.jsonl", "--all", "--week", "2026-W46")
     (workspace / "answers_scores.jsonl").rename(workspace / "lonely.jsonl")
-    with pytest.raises(ConfigError, match="do not lie beside"):
+    with pytest.raises(ConfigError, match="are not beside"):
         medloop("inspect", "lonely.jsonl", "--all")
 
 
@@ -207,13 +206,13 @@ def test_a_text_judged_under_another_id_keeps_its_critique(put: Callable[..., Pa
     row = {"id": "second", "question": "I have chest pain.", "answer": "Call an ambulance now."}
     quoted, other = judgement("first", evidence={"x": "call an ambulance"}), judgement("third", evidence={"x": "drink tea"})
     jsonl.append(workspace / "data/rl/teacher_judgements.jsonl", [quoted, other])
-    sample = sample_of(row, "1")
+    sample = Sample.model_validate({**row, "why_missing": "the model gave no answer"})
     (reward,) = MIX.score([sample])
     told = Score(name="teacher", value=0.1, reason="Too late.", author="teacher:m", version="1")
     reward = reward.model_copy(update={"parts": (*(part for part in reward.parts if part.name != "teacher"), told)})
     put([row])
     put(
-        [{"id": "second", "key": sample_key(sample, reward.version), "reward": reward.model_dump(mode="json")}],
+        [{"id": "second", "key": sample.score_key(reward.version), "reward": reward.model_dump(mode="json")}],
         "answers_scores.jsonl",
     )
     medloop("inspect", "answers.jsonl", "--all", "--week", "2026-W46")
@@ -255,12 +254,12 @@ def test_drawing_leaves_a_line_in_the_audit_log(put: Callable[..., Path], settin
 def test_two_draws_at_once_do_not_give_out_the_same_ids(
     put: Callable[..., Path], workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medloop.evaluate.inspection import inspect as stage
+    from medloop.evaluate.inspection import weekly_sample as stage
     from medloop.settings import Workspace
 
     put(rows(45))
     monkeypatch.setattr(stage, "WAIT_S", 0.05)
-    with stage.alone(Workspace(workspace)), pytest.raises(BusyError):
+    with stage.exclusive(Workspace(workspace)), pytest.raises(BusyError):
         medloop("inspect", "answers.jsonl", "--week", "2026-W46")
     assert not (workspace / "data/rl" / SAMPLES).exists()
 

@@ -153,7 +153,7 @@ def test_every_problem_is_named_with_its_row_and_nothing_is_imported(fill: Fill,
     with pytest.raises(InputError) as caught:
         medloop("inspect", "--import", str(form))
     for told in (
-        "row 3: verdict is none",
+        "row 3: verdict must be one of",
         "row 4: no verdict",
         "row 5: score",
         "row 6: no reviewer",
@@ -189,13 +189,13 @@ def test_identifiers_are_taken_out_of_what_the_reviewer_writes(fill: Fill, works
 
 
 def test_what_cannot_be_scrubbed_is_refused(fill: Fill, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from medloop.evaluate.inspection import form as inspect_form
+    from medloop.evaluate.inspection import review_form
 
     def refuse(self: object, text: str) -> str:
-        raise inspect_form.Unscrubbable("a number")
+        raise review_form.Unscrubbable("a number")
 
-    monkeypatch.setattr(inspect_form.Scrubber, "scrub", refuse)
-    with pytest.raises(InputError, match="row 4: corrected_answer holds a number"):
+    monkeypatch.setattr(review_form.Scrubber, "scrub", refuse)
+    with pytest.raises(InputError, match="row 4: corrected_answer contains a number"):
         medloop("inspect", "--import", str(fill((3, BAD))))
     assert not (workspace / "data/rl/inspection.jsonl").exists()
 
@@ -205,7 +205,7 @@ def test_a_table_that_is_not_the_form_and_a_workspace_without_sample_are_refused
 ) -> None:
     monkeypatch.chdir(workspace)
     (workspace / "x.csv").write_text("id,verdict,score,corrected_answer,comment,reviewer\n1,bad,,,,me\n")
-    with pytest.raises(ConfigError, match="No sample was drawn"):
+    with pytest.raises(ConfigError, match="No sample has been drawn"):
         medloop("inspect", "--import", "x.csv")
     (workspace / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="no column id, verdict"):

@@ -1,0 +1,59 @@
+"""What the teacher judges: one answer to the last question of a conversation, with the turns before it as context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from medloop.contracts import Record, canonical_json, sha256_id
+from medloop.store.files.answer_lines import AnswerLine, Questions, Turn, read_answers
+
+# Not "user" and "assistant": the fence takes out what looks like a turn of a chat.
+_SPEAKER = {"user": "Patient", "assistant": "Earlier answer"}
+# High risk first: when money runs out, the answers that matter most have been judged.
+_PRIORITY = {"emergency": 0, "medication": 1, "pregnancy": 1, "child": 1, "elderly": 1}
+
+
+@dataclass(frozen=True)
+class JudgeItem:
+    """An answer for the teacher, or None where the model gave none. Lower `priority` goes first: the budget may run out."""
+
+    prompt_id: str
+    question: str
+    answer: str | None
+    context: str | None = None
+    priority: int = 0
+
+
+def read_judge_items(path: Path, *, questions: Iterable[Path] = (), limit: int = 0) -> list[JudgeItem]:
+    """The answers of a file, in its order; those without a question take it, by id, from the files in `questions`."""
+    known = Questions(questions)
+    return [_of_line(line, known) for line in islice(read_answers(path, known, unique=False), limit or None)]
+
+
+def _of_line(line: AnswerLine, questions: Questions) -> JudgeItem:
+    name = line.ids[0] if line.ids else sha256_id(canonical_json([line.question, line.answer]))
+    strata = line.strata or ((known := questions.find(line.ids)) and known.strata) or ()
+    return _item(name, line.turns, line.answer, line.context, strata)
+
+
+def item_of_record(record: Record) -> JudgeItem | None:
+    """A record's own answer; None when it has none."""
+    if record.conversation.answer is None:
+        return None
+    turns = [Turn(message.role, message.content) for message in record.conversation.prompt]
+    return _item(record.record_id, turns, record.conversation.answer, None, record.strata)
+
+
+def _item(name: str, turns: Sequence[Turn], answer: str | None, context: str | None, strata: Sequence[str]) -> JudgeItem:
+    last = max(index for index, turn in enumerate(turns) if turn.role == "user")
+    earlier = [f"{_SPEAKER[turn.role]}: {turn.content}" for turn in turns[:last] if turn.role in _SPEAKER]
+    return JudgeItem(
+        prompt_id=name,
+        question=turns[last].content,
+        answer=answer,
+        context="\n".join([*earlier, *([context] if context else [])]) or None,
+        priority=_PRIORITY.get(strata[0], 5) if strata else 5,
+    )
