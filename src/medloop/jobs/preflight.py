@@ -69,12 +69,12 @@ def disk_needed(size: ModelSize, request: TrainRequest) -> int:
 
 def _check_inputs(request: TrainRequest, settings: Settings) -> None:
     """The files a stage reads are there; a missing one would end the job in its first second."""
-    stage = STAGES[request.stage]
-    field, named = f"config.{stage.data_setting}", request.config.get(stage.data_setting)
-    paths = [named] if isinstance(named, str) else stage.data
+    data = STAGES[request.stage].data
+    field, named = f"config.{data.setting}", request.config.get(data.setting)
+    paths = [named] if isinstance(named, str) else data.files
     if not any(requests.workspace_path(path, settings).is_file() for path in paths):
         missing = field if isinstance(named, str) else paths[-1]
-        raise StateError(f"There is no file {missing} to train on", f"Make it with: {stage.data_command}, or name one in {field}")
+        raise StateError(f"There is no file {missing} to train on", f"Make it with: {data.command}, or name one in {field}")
 
 
 def _check_name(request: TrainRequest, settings: Settings) -> None:

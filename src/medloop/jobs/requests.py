@@ -157,7 +157,7 @@ def input_paths(request: TrainRequest, settings: Settings) -> list[Path]:
     # An adapter may be called by its name alone. An empty text, or one that is the whole workspace, names nothing in it.
     places = [place for name in names if Path(name).parts for place in (workspace_path(name, settings), models / "lora" / name)]
     named = [path.resolve() for path in places if os.path.exists(path) and not home.is_relative_to(path)]
-    return [*((home / path).resolve() for path in STAGES[request.stage].reads), *named]
+    return [(home / STAGES[request.stage].data.reads).resolve(), *named]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -63,22 +63,25 @@ class Trainer:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A trainable thing. `load` imports torch and makes the trainer for a config.
+class StageData:
+    """What a stage trains on: the first of `files` that exists, unless its config names another file in `setting`."""
 
-    Without the setting `data_setting` in its config, the first of `data` that exists is read; `data_command` makes it. An erasure
-    that changes something under `reads` concerns this stage.
-    """
+    files: tuple[str, ...]
+    setting: str
+    command: str  # makes the last of the files
+    reads: str  # an erasure that changes something there concerns the stage
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A trainable thing. `load` imports torch and makes the trainer for a config."""
 
     name: StageName
     config: type[BaseModel]
     load: Callable[[Any, Settings], Trainer]
+    data: StageData
     models: str  # the result lies under models/<this>/NAME
     catalog_kind: str
-    data: tuple[str, ...]
-    data_setting: str
-    data_command: str
-    reads: tuple[str, ...]
 
     def kind_of(self, config: BaseModel) -> str:
         """The catalog's word for the result: an adapter, unless all weights are trained."""
@@ -126,41 +129,24 @@ def _scorer(config: RLConfig, settings: Settings) -> Scorer:
     )  # fmt: skip
 
 
-PREFERENCES = "data/preferences/preferences.jsonl"
-PROMPTS = "data/rl/training_prompts.jsonl"
+PAIRS = "data/preferences/preferences.jsonl"
+RECORDS = StageData(("data/processed/train.jsonl",), "data", "medloop data prepare", reads="data/processed")
+PREFERENCES = StageData((PAIRS,), "data", "medloop embedded pairs", reads=PAIRS)
+THUMBS = StageData(("data/preferences/thumbs.jsonl", PAIRS), "data", "medloop embedded pairs", reads="data/preferences")
+PROMPTS = StageData(("data/rl/training_prompts.jsonl",), "prompts", "medloop data prompts", "data/rl/training_prompts.jsonl")
+
 STAGES: dict[str, Stage] = {
     stage.name: stage
     for stage in (
-        Stage(
-            "SFT", SFTConfig, _load_sft, "lora", "adapter", data=("data/processed/train.jsonl",), data_setting="data",
-            data_command="medloop data prepare", reads=("data/processed",),
-        ),
-        Stage(
-            "REWARD", RewardModelConfig, _load_reward_model, "reward", "reward model", data=(PREFERENCES,), data_setting="data",
-            data_command="medloop embedded pairs", reads=(PREFERENCES,),
-        ),
-        Stage(
-            "DPO", DPOConfig, _load_preference, "lora", "adapter", data=(PREFERENCES,), data_setting="data",
-            data_command="medloop embedded pairs", reads=(PREFERENCES,),
-        ),
-        Stage(
-            "KTO", KTOConfig, _load_preference, "lora", "adapter", data=("data/preferences/thumbs.jsonl", PREFERENCES),
-            data_setting="data", data_command="medloop embedded pairs", reads=("data/preferences",),
-        ),
-        Stage(
-            "PPO", PPOConfig, _load_rl, "rl", "adapter", data=(PROMPTS,), data_setting="prompts",
-            data_command="medloop data prompts", reads=(PROMPTS,),
-        ),
-        Stage(
-            "GRPO", GRPOConfig, _load_rl, "rl", "adapter", data=(PROMPTS,), data_setting="prompts",
-            data_command="medloop data prompts", reads=(PROMPTS,),
-        ),
-        Stage(
-            "IRS", IRSRunConfig, _load_rl, "rl", "adapter", data=(PROMPTS,), data_setting="prompts",
-            data_command="medloop data prompts", reads=(PROMPTS,),
-        ),
+        Stage("SFT", SFTConfig, _load_sft, RECORDS, "lora", "adapter"),
+        Stage("REWARD", RewardModelConfig, _load_reward_model, PREFERENCES, "reward", "reward model"),
+        Stage("DPO", DPOConfig, _load_preference, PREFERENCES, "lora", "adapter"),
+        Stage("KTO", KTOConfig, _load_preference, THUMBS, "lora", "adapter"),
+        Stage("PPO", PPOConfig, _load_rl, PROMPTS, "rl", "adapter"),
+        Stage("GRPO", GRPOConfig, _load_rl, PROMPTS, "rl", "adapter"),
+        Stage("IRS", IRSRunConfig, _load_rl, PROMPTS, "rl", "adapter"),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
