@@ -202,9 +202,9 @@ def test_what_finds_the_workspace_in_use_is_tried_again_by_itself(
     fill(settings)
     body = {"subject": "4711", "reason": "asked"} if path == "erasure" else {}
     job_id = filed(as_(stranger, settings, role), path, body)
-    monkeypatch.setattr(erasing.alone.__wrapped__, "__kwdefaults__", {"wait_s": 0.1})
+    monkeypatch.setattr(erasing.erasure_lock.__wrapped__, "__kwdefaults__", {"wait_s": 0.1})
     monkeypatch.setattr(from_feedback, "WAIT_S", 0.1)
-    with open_store(settings) as store, erasing.alone(store):
+    with open_store(settings) as store, erasing.erasure_lock(store):
         row = work(job_id, settings)
     assert row.state == "queued" and "in use" in str(row.reason) and not is_due(row) and row.restarts == 0
     assert is_due(row.model_copy(update={"ready_at": row.ready_at - RETRY_S}))

@@ -196,7 +196,7 @@ def test_history_says_what_became_of_each_record(browse, fill, store):
     someone.fill_in("/web/rate?own=true", question="No consent?", answer="a", rating="4")
     ids = {one.user_query: one.feedback_id for one in all_of(store, Feedback)}
     with store.write() as conn:
-        lineage.enter(conn, "sha256:" + "ab" * 32, [ids["Used?"]])
+        lineage.add_records(conn, "sha256:" + "ab" * 32, [ids["Used?"]])
         for question in ("Held?", "Refused?"):
             quarantine.hold(conn, ids[question], "rlhf_feedback", doubt=1.0, reasons=["name"], actor="test")
     quarantine.decide(store, ids["Refused?"], "refused", actor="test")

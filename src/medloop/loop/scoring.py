@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 
 from medloop.contracts import Component, Reward, Sample, Scorer
@@ -21,6 +20,7 @@ from medloop.store.db import Store
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import Questions
 from medloop.store.records import crud
+from medloop.store.records.chunks import chunks
 from medloop.teacher.component import TeacherPart
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import TeacherFiles
@@ -116,5 +116,5 @@ def score_answers(
 def _store_scores(store: Store, scores: Path) -> None:
     """Another try may bring a missing part, so only whole rewards are stored."""
     lines = (line for line in jsonl.read(scores, ScoreLine) if is_whole(line))
-    while page := list(islice(lines, crud.PAGE)):
-        crud.add(store, [line.stored() for line in page], actor=actor())
+    for chunk in chunks(lines):
+        crud.add(store, [line.stored() for line in chunk], actor=actor())

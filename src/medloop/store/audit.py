@@ -237,7 +237,7 @@ def _row(seq: int, event: AuditEvent) -> dict[str, str | int]:
         "detail": canonical_json(said["detail"]),
     }
     if any("\0" in str(value) for value in row.values()):
-        raise InputError("An audit event holds a NUL character", "Remove it from the id or name that is given")
+        raise InputError("An audit event contains a NUL character", "Remove it from the id or name that is given")
     return row
 
 

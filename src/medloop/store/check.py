@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Table, func, select
 
 from medloop.errors import IntegrityError
 from medloop.store.db import Store, schema_version
-from medloop.store.records.crud import PAGE, open_row
+from medloop.store.records.crud import PAGE_SIZE, decrypt_row
 from medloop.store.tables import encrypted_tables, metadata
 
 MOST = 20  # problems named; a badly damaged file has thousands
@@ -50,10 +50,10 @@ def _unreadable(store: Store, table: Table) -> list[str]:
     after = 0
     while len(problems) < MOST:
         with store.read() as conn:
-            rows = conn.execute(select(table).where(table.c.id > after).order_by(table.c.id).limit(PAGE)).all()
+            rows = conn.execute(select(table).where(table.c.id > after).order_by(table.c.id).limit(PAGE_SIZE)).all()
             for row in rows:
                 try:
-                    open_row(table, row, store.keys.reading(conn, row.key_id))
+                    decrypt_row(table, row, store.keys.reading(conn, row.key_id))
                 except IntegrityError as error:
                     problems.append(error.what)
         if not rows:

@@ -15,7 +15,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,17 @@ class Store:
         if self.is_sqlite:
             with self._writer_lock(), _speaking(self.engine.url), closing(self.engine.raw_connection()) as raw:
                 raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def vacuum(self, names: Iterable[str] = ()) -> None:
+        """Rewrite SQLite's file, or vacuum the named tables on PostgreSQL; outside a transaction, as VACUUM wants it."""
+        if self.is_sqlite:
+            with self._writer_lock(), closing(self.engine.raw_connection()) as raw:
+                raw.cursor().execute("PRAGMA query_only=OFF")
+                raw.cursor().execute("VACUUM")
+            return
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            for name in names:
+                conn.exec_driver_sql(f"VACUUM {name}")
 
     @property
     def is_sqlite(self) -> bool:
@@ -293,7 +304,7 @@ def _speaking(url: URL) -> Iterator[None]:
 def _explain(error: DBAPIError, name: str) -> MedloopError:
     said = str(error.orig).lower()
     if "nul (0x00)" in said:  # PostgreSQL keeps none in a text, and says so even where one is only asked for
-        return InputError("A name or an id holds a NUL character", "Remove it")
+        return InputError("A name or an id contains a NUL character", "Remove it")
     state = getattr(error.orig, "sqlstate", None)
     if state in ("55P03", "40P01", "40001") or "is locked" in said or "is busy" in said:
         return BusyError(f"{name} is in use by another process", "Try again when it has finished")

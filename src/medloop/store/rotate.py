@@ -25,7 +25,7 @@ from medloop.store import audit
 from medloop.store.crypto import KEY_BYTES, MAKE_ONE, MasterKey, encode_key, next_key_file, read_key_file, wrap
 from medloop.store.db import Store
 from medloop.store.files.atomic import atomic_write, fsync_folder
-from medloop.store.records.crud import open_row
+from medloop.store.records.crud import decrypt_row
 from medloop.store.tables import data_keys, encrypted_columns, encrypted_tables, natural_id
 
 BATCH = 500  # rows per transaction: others wait for one batch, not for the whole table
@@ -140,7 +140,7 @@ def _reencrypt_batch(store: Store, conn: Connection, table: Table, after: int, b
     changes: list[dict[str, Any]] = []
     for row in conn.execute(stale).all():
         row_id = row._mapping[natural_id(table)]
-        opened = open_row(table, row, store.keys.reading(conn, row.key_id))
+        opened = decrypt_row(table, row, store.keys.reading(conn, row.key_id))
         sealed = {name: key.encrypt(plain, table.name, row_id, name) for name, plain in opened.items()}
         # A column that is empty stays empty, but every row of the batch must name the same columns.
         changes.append(

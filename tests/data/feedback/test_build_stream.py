@@ -55,7 +55,7 @@ def test_neither_pages_nor_batches_change_a_byte(sqlite_settings: Settings, monk
         crud.add(store, given(), actor="test")
         whole = build(store, FeedbackConfig(), seed=7, actor="test")
         monkeypatch.setattr(select, "BATCH", 1)
-        monkeypatch.setattr(crud, "PAGE", 2)
+        monkeypatch.setattr(crud, "PAGE_SIZE", 2)
         monkeypatch.setattr(crud.page, "__kwdefaults__", {**crud.page.__kwdefaults__, "limit": 2})
         assert build(store, FeedbackConfig(), seed=7, actor="test").sha256 == whole.sha256
 
@@ -120,7 +120,7 @@ def test_an_erasure_that_comes_after_the_last_check_waits_for_the_dataset(
 ) -> None:
     """Else it would look for copies, find none, and the dataset with the record would be put in place after it."""
     check, began, proofs = from_feedback._check_none_erased, threading.Event(), []
-    remove = erasing.remove
+    remove = erasing.remove_rows
 
     def erase() -> None:
         with open_store(sqlite_settings) as other:
@@ -134,7 +134,7 @@ def test_an_erasure_that_comes_after_the_last_check_waits_for_the_dataset(
         assert not began.wait(1.0), "the erasure did not wait"
 
     monkeypatch.setattr(from_feedback, "_check_none_erased", last_check)
-    monkeypatch.setattr(erasing, "remove", lambda *args: began.set() or remove(*args))
+    monkeypatch.setattr(erasing, "remove_rows", lambda *args: began.set() or remove(*args))
     with open_store(sqlite_settings) as store:
         crud.add(store, given(), actor="test")
         made = build(store, FeedbackConfig(), seed=7, actor="test")

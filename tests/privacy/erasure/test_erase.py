@@ -29,7 +29,7 @@ from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import file_sha256, new_artifact, verify_artifact
 from medloop.store.records import crud, lineage, review_queue
-from medloop.store.records.erasing import about_records
+from medloop.store.records.erasing import find_by_ids
 from medloop.testing.canary import told, traces_of
 from medloop.testing.feedback import NOON, YES, ask, thumb, vote
 
@@ -102,7 +102,7 @@ def test_a_backed_up_row_can_be_matched_with_its_tombstone_but_not_read(store: S
     plant(store)
     with store.read() as conn:
         row = conn.execute(select(tables.rlhf_feedback).where(tables.rlhf_feedback.c.feedback_id == "fb_1")).one()
-    from medloop.store.records.erasing import proof as proof_of
+    from medloop.store.records.erasing import row_hash as proof_of
 
     stones = {stone["record_id"]: stone["proof"] for stone in erased(store).tombstones}
     assert stones["fb_1"] == proof_of(row)
@@ -245,7 +245,7 @@ def test_one_record_goes_with_its_versions_and_leaves_what_others_share(store: S
     crud.add(store, [new], actor="test")
     jsonl.write(store.settings.workspace.rl / "x.jsonl", [{"a": shared}, {"a": OWN}])
     for one in ("fb_2", "fb_3"):
-        assert about_records(store, [one])[0] == {"rlhf_feedback": {"fb_2", "fb_3"}}
+        assert find_by_ids(store, [one])[0] == {"rlhf_feedback": {"fb_2", "fb_3"}}
     proof = erased(store, Request(reason="r", records=("fb_3",)))
     assert {row["record_id"] for row in proof.tombstones} == {"fb_2", "fb_3"} and proof.shared > 0
     assert [row["a"] for row in jsonl.read(store.settings.workspace.rl / "x.jsonl")] == [shared]

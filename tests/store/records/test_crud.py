@@ -87,7 +87,7 @@ def test_two_versions_of_one_id_in_a_batch_are_refused(store: Store) -> None:
 
 
 def test_iteration_crosses_pages_in_order(store: Store, monkeypatch) -> None:
-    monkeypatch.setattr(crud, "PAGE", 7)
+    monkeypatch.setattr(crud, "PAGE_SIZE", 7)
     given = [feedback(n) for n in range(30)]
     crud.add(store, given, actor="test")
     crud.mark_processed(store, Feedback, ["fb_3", "fb_20"], actor="test")  # PostgreSQL moves a changed row to the end
@@ -113,7 +113,7 @@ def test_new_records_leave_an_audit_line_each(store: Store) -> None:
 
 
 def test_nul_in_a_readable_column_is_refused_on_both_databases(store: Store) -> None:
-    with pytest.raises(InputError, match="session_id holds a NUL"):
+    with pytest.raises(InputError, match="session_id contains a NUL"):
         crud.add(store, [feedback(session_id="a\0b")], actor="test")
 
 

@@ -129,7 +129,7 @@ def build(
             (folder / CARD).write_text(card.canonical_json() + "\n", encoding="utf-8")
             (folder / READABLE).write_text(render_card(card), encoding="utf-8")
             # From here to the end nobody may erase: what goes now would come back with the folder.
-            until_entered.enter_context(erasing.alone(store, wait_s=WAIT_S))
+            until_entered.enter_context(erasing.erasure_lock(store, wait_s=WAIT_S))
             _check_none_erased(store, made)
         sha256 = verify_artifact(target).sha256
         kept = _publish(workspace, target)
@@ -149,12 +149,12 @@ def write_preferences(
         rows = made.pool.of_kind("pairs", made.kept).tolist()
         if not rows:
             raise InputError(f"{store.name} gives no preference pairs ({_why(made)})", "See: medloop data build")
-        with erasing.alone(store, wait_s=WAIT_S):
+        with erasing.erasure_lock(store, wait_s=WAIT_S):
             _check_none_erased(store, made)
             jsonl.write(output, (pair(made.pool.row(at), made.side(at)) for at in rows))
             with store.write() as conn:
-                lineage.enter(conn, file_sha256(output), (one for row in jsonl.read(output) for one in _sources(row)))
-                lineage.flag(conn, file_sha256(output), "exported", str(output))
+                lineage.add_records(conn, file_sha256(output), (one for row in jsonl.read(output) for one in _sources(row)))
+                lineage.flag_artifact(conn, file_sha256(output), "exported", str(output))
         test = int(made.test[rows].sum())
     return len(rows) - test, test
 
@@ -289,7 +289,7 @@ def _why(made: Made) -> str:
 
 
 def _check_none_erased(store: Store, made: Made) -> None:
-    gone, used = lineage.erased(store), made.found.settled.values()
+    gone, used = lineage.erased_ids(store), made.found.settled.values()
     if any(one in gone for ids in used for one in ids):
         raise BusyError("Records were erased while the dataset was being made", "Build it again; nothing was changed")
 
@@ -332,9 +332,9 @@ def _enter(store: Store, made: Made, sha256: str, folder: Path, actor: str) -> i
         if path.parent == folder:
             inside |= found
         with store.write() as conn:
-            lineage.enter(conn, file_sha256(path), found)
+            lineage.add_records(conn, file_sha256(path), found)
     with store.write() as conn:
-        lineage.enter(conn, sha256, inside)
+        lineage.add_records(conn, sha256, inside)
     return sum(crud.mark_processed(store, kind, ids, actor=actor) for kind, ids in made.found.settled.items())
 
 

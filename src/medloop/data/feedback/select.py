@@ -30,7 +30,7 @@ from medloop.privacy.consent import Register
 from medloop.privacy.phi.scrub import Assessment
 from medloop.store.db import Store
 from medloop.store.records import crud, lineage, quarantine
-from medloop.store.records.audited_read import Cited, again, pages
+from medloop.store.records.audited_read import CitedTraces, read_pages, reread
 
 KINDS: tuple[type[Feedback] | type[Preference] | type[Correction], ...] = (Feedback, Preference, Correction)
 Said = Feedback | Preference | Correction
@@ -136,7 +136,7 @@ class Index:
 class Survey:
     """What became of every record, and where those are that count. `settled` records need not be looked at by a later build."""
 
-    cited: Cited
+    cited: CitedTraces
     index: Index = field(default_factory=Index)
     fates: dict[str, Counter[str]] = field(default_factory=dict)
     settled: dict[type[Contract], list[str]] = field(default_factory=dict)
@@ -157,13 +157,13 @@ def survey(
     store: Store, cleaner: Cleaner, *, actor: str, strict: bool = False, progress: Progress = silent
 ) -> Survey:  # fmt: skip
     """Read every record, leave an audit line for it, and sort them out; doubtful ones go into quarantine."""
-    register, held, gone = Register.of(store, strict=strict), _held(store), lineage.erased(store)
-    found = Survey(Cited(store, KINDS, actor=actor, purpose=PURPOSE))
+    register, held, gone = Register.of(store, strict=strict), _held(store), lineage.erased_ids(store)
+    found = Survey(CitedTraces(store, KINDS, actor=actor, purpose=PURPOSE))
     with progress("Reading what people said", sum(crud.count(store, kind) for kind in KINDS)) as step:
         for number, kind in enumerate(KINDS):
             rules = _Rules(register, held, gone, lineage.superseded(store, crud.TABLES[kind]), cleaner)
             found.fates[crud.TABLES[kind].name] = Counter()
-            for some in pages(store, kind, actor=actor, purpose=PURPOSE):
+            for some in read_pages(store, kind, actor=actor, purpose=PURPOSE):
                 _sort_out(store, found, number, some, rules, actor)
                 step(len(some))
     return found
@@ -173,7 +173,7 @@ def _sort_out(
     store: Store, found: Survey, number: int, some: Sequence[tuple[int, Said]], rules: _Rules, actor: str
 ) -> None:  # fmt: skip
     kind, kept, doubtful = KINDS[number], [], dict[str, tuple[Said | Trace, Assessment]]()
-    traces = found.cited.of(one.trace_id for _, one in some)
+    traces = found.cited.get(one.trace_id for _, one in some)
     for row, one in some:
         name = _id(one)
         fate = _fate(one, name, rules)
@@ -202,14 +202,14 @@ def by_question(store: Store, found: Survey) -> Iterator[Material]:
     yield from _read(store, found.cited, waiting)
 
 
-def _read(store: Store, cited: Cited, groups: Sequence[Sequence[Place]]) -> Iterator[Material]:
+def _read(store: Store, cited: CitedTraces, groups: Sequence[Sequence[Place]]) -> Iterator[Material]:
     said: dict[tuple[int, int], Said] = {}
     for number, kind in enumerate(KINDS):
         wanted = [row for group in groups for _, of, row in group if of == number]
-        said |= {(number, row): one for row, one in again(store, kind, wanted).items()}
+        said |= {(number, row): one for row, one in reread(store, kind, wanted).items()}
     if any((of, row) not in said for group in groups for _, of, row in group):
         raise BusyError("Records were erased while the dataset was being made", "Build it again; nothing was changed")
-    traces = cited.of(one.trace_id for one in said.values())
+    traces = cited.get(one.trace_id for one in said.values())
     for group in groups:
         material = Material()
         for _, of, row in group:

@@ -23,7 +23,7 @@ from medloop.feedback.insight.alerts import Alert
 from medloop.feedback.insight.profiles import RaterProfile, Raters
 from medloop.store.db import Store
 from medloop.store.records import marks
-from medloop.store.records.audited_read import read_some
+from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.incident_rows import IncidentCounts, count_incidents
 from medloop.store.records.marks import Mark
 
@@ -227,7 +227,7 @@ def _coverage(store: Store, config: MetricsConfig, strata_of: StrataOf, actor: s
     there: Counter[str] = Counter()
     done: Counter[str] = Counter()
     for at in range(0, len(names), 200):
-        for trace in read_some(store, Trace, names[at : at + 200], actor=actor, purpose="coverage by risk"):
+        for trace in read_by_ids(store, Trace, names[at : at + 200], actor=actor, purpose="coverage by risk"):
             stratum = strata_of(trace.conversation.asked)[0]
             there[stratum] += 1
             done[stratum] += trace.trace_id in rated

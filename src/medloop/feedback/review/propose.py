@@ -24,7 +24,7 @@ from medloop.feedback.review.queue import DEFAULT, QueueConfig, scrubbed
 from medloop.store.db import Store
 from medloop.store.records import marks, quarantine
 from medloop.store.records import review_queue as rows
-from medloop.store.records.audited_read import read_some
+from medloop.store.records.audited_read import read_by_ids
 
 LATEST = 5000  # traces rated last and items asked last: novelty, and what a label would teach, are measured against them
 CHUNK = 200
@@ -91,7 +91,7 @@ def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: s
     found: list[Candidate] = []
     by_question: dict[str, list[Trace]] = {}
     for at in range(0, len(names), CHUNK):
-        for trace in read_some(store, Trace, names[at : at + CHUNK], actor=actor, purpose=PURPOSE):
+        for trace in read_by_ids(store, Trace, names[at : at + CHUNK], actor=actor, purpose=PURPOSE):
             answer = trace.conversation.answer
             if answer is None or not answer.strip():
                 continue
@@ -192,7 +192,7 @@ def _judged(store: Store, actor: str) -> Iterable[tuple[str, str]]:
     """Question and answer of what was rated last."""
     names = marks.rated_traces(store, LATEST)
     for at in range(0, len(names), CHUNK):
-        for trace in read_some(store, Trace, names[at : at + CHUNK], actor=actor, purpose=PURPOSE):
+        for trace in read_by_ids(store, Trace, names[at : at + CHUNK], actor=actor, purpose=PURPOSE):
             yield trace.conversation.asked, trace.conversation.answer or ""
 
 

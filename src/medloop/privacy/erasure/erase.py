@@ -137,7 +137,7 @@ def erase(
 ) -> Proof:  # fmt: skip
     """Finish what was begun, then do what is asked; repeated, it answers with the proof of the first time."""
     check(request)
-    with erasing.alone(store) as folder:
+    with erasing.erasure_lock(store) as folder:
         for begun in _pending(store, folder):
             _carry_out(store, begun, folder, recard, jobs)
         plan = _plan(store, request, actor)
@@ -170,7 +170,7 @@ def known(store: Store, request: Request) -> None:
             raise _nothing(request)
         return
     subject, folder = subject_of(store, request.subject), reports(store)
-    if any(erasing.about_subject(store, subject).values()) or any(one.subject == subject for one in _pending(store, folder)):
+    if any(erasing.find_by_subject(store, subject).values()) or any(one.subject == subject for one in _pending(store, folder)):
         return
     if not any(Proof.from_json(path.read_text(encoding="utf-8")).subject == subject for path in folder.glob("er_*.json")):
         raise _nothing(request)
@@ -197,11 +197,11 @@ def check(request: Request) -> None:
 def _plan(store: Store, request: Request, actor: str) -> Plan | None:
     """What has to go: the rows, what hangs on them, other rows that hold the same words, and the words."""
     subject = None if request.subject is None else subject_of(store, request.subject)
-    found = _records(store, request) if subject is None else erasing.about_subject(store, subject)
+    found = _records(store, request) if subject is None else erasing.find_by_subject(store, subject)
     if not any(found.values()):
         return None
     _note(store, actor, "erasure.read", subject or request.records[0], rows=sum(map(len, found.values())))
-    found |= {name: ids for name, ids in erasing.hanging(store, found).items() if ids}
+    found |= {name: ids for name, ids in erasing.find_derived(store, found).items() if ids}
     words = _words(store, found)
     copies, shared = _copies(store, found, words, subject)
     if copies:
@@ -214,13 +214,13 @@ def _plan(store: Store, request: Request, actor: str) -> Plan | None:
     return Plan(
         erasure_id=f"er_{uuid7()}", subject=subject, asked=request.records, reason=request.reason.strip(), actor=actor,
         keep_jobs=request.keep_jobs, started=utc_now(), found=given, words=tuple((one.text, one.authored) for one in own.words),
-        marks=tuple(mark.hex() for mark in erasing.sealed_marks(store, found)),
+        marks=tuple(mark.hex() for mark in erasing.ciphertext_samples(store, found)),
         datasets=tuple(sorted(lineage.datasets_of(store, every))), shared=shared,
     )  # fmt: skip
 
 
-def _records(store: Store, request: Request) -> erasing.Found:
-    found, unknown = erasing.about_records(store, request.records)
+def _records(store: Store, request: Request) -> erasing.RecordIds:
+    found, unknown = erasing.find_by_ids(store, request.records)
     before = erasing.erased_in(store, unknown)
     if strangers := [one for one in unknown if one not in before]:
         raise InputError(f"There is no record {strangers[0]}", "Check the id; nothing was erased")
@@ -231,7 +231,7 @@ def _words(store: Store, found: dict[str, set[str]]) -> list[tuple[str, bool]]:
     """The texts of rows, and as they look with identifiers taken out, for so they went into datasets."""
     words: dict[tuple[str, bool], None] = {}
     scrubbers: dict[str, Scrubber] = {}
-    for one in erasing.texts(store, found):
+    for one in erasing.texts_of(store, found):
         words[one.value, one.authored] = None
         try:
             clean = scrubbers.setdefault(one.record_id, Scrubber()).scrub(one.value)
@@ -247,7 +247,7 @@ def _own(store: Store, found: dict[str, set[str]], words: list[tuple[str, bool]]
     needles, before = needles_of(words), None
     while needles is not before:
         before = needles
-        needles = before.without(one.value for one in erasing.everything(store, found, erasing.PRIMARY))
+        needles = before.without(one.value for one in erasing.other_texts(store, found, erasing.SOURCE_TABLES))
     return needles
 
 
@@ -261,10 +261,10 @@ def _copies(
     needles = needles_of(words)
     copies: dict[str, set[str]] = {}
     shared: set[str] = set()
-    for one in erasing.everything(store, found):
+    for one in erasing.other_texts(store, found):
         if not needles.hit(one.value.encode(errors="replace")):
             continue
-        made = one.table not in erasing.PRIMARY
+        made = one.table not in erasing.SOURCE_TABLES
         if made or (subject is not None and one.subject is None):
             copies.setdefault(one.table, set()).add(one.record_id)
         else:
@@ -274,8 +274,8 @@ def _copies(
 
 def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None, jobs: Jobs | None) -> Proof:
     """Rows, files, jobs, flags, a last look, the proof; every step may be repeated."""
-    order = erasing.Order(plan.erasure_id, plan.reason, plan.actor)
-    erasing.remove(store, {name: set(ids) for name, ids in plan.found.items()}, order)
+    order = erasing.ErasureOrder(plan.erasure_id, plan.reason, plan.actor)
+    erasing.remove_rows(store, {name: set(ids) for name, ids in plan.found.items()}, order)
     needles, log = _needles(plan), folder / f"{plan.erasure_id}.files.jsonl"
     find_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
     learning, alive = _learning(store, plan, log, jobs) if jobs else [], set[str]()

@@ -28,11 +28,11 @@ def settle(
     jobs = _jobs(home, old)
     with store.write() as conn:
         for one in flagged:
-            lineage.flag(conn, one["sha256"], TAINTED, f"learnt from data erased in {erasure_id}")
+            lineage.flag_artifact(conn, one["sha256"], TAINTED, f"learnt from data erased in {erasure_id}")
         for change in changes:
-            lineage.flag(conn, change["before"], ERASED, erasure_id)
+            lineage.flag_artifact(conn, change["before"], ERASED, erasure_id)
         for name, sha256 in jobs:
-            lineage.flag(conn, sha256, JOB, f"{name} was begun on data erased in {erasure_id}")
+            lineage.flag_artifact(conn, sha256, JOB, f"{name} was begun on data erased in {erasure_id}")
         if flagged or jobs:
             detail: dict[str, str | int | float | bool] = {"models": len(flagged), "jobs": len(jobs)}
             audit.append(conn, AuditEvent(actor=actor, action="erasure.flag", subject=erasure_id, detail=detail))
@@ -53,7 +53,7 @@ def _enter(store: Store, path: Path, change: Mapping[str, Any], actor: str) -> N
     for before, after in pairs.items():
         if rest := lineage.records_of(store, before):
             with store.write() as conn:
-                lineage.enter(conn, after, rest)
+                lineage.add_records(conn, after, rest)
 
 
 def old_hashes(changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> set[str]:

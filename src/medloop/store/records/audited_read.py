@@ -1,8 +1,8 @@
 """Reading what people wrote leaves a line in the audit log, before the first text is handed out.
 
     for feedback in read_audited(store, Feedback, actor="user:li", purpose="data build"): ...
-    for page in pages(store, Feedback, actor="user:li", purpose="data build"): ...      # with row numbers, for `again`
-    one = get_audited(store, Feedback, "fb_…", actor="user:li", purpose="quarantine review")
+    for page in read_pages(store, Feedback, actor="user:li", purpose="data build"): ...    # with row numbers, for `reread`
+    feedback = get_audited(store, Feedback, "fb_…", actor="user:li", purpose="quarantine review")
 
 The line is `<table>.read` with the purpose and the number of rows. Texts are handed out only up to the row that was the newest
 when the line was written, so the number is never too small.
@@ -10,9 +10,7 @@ when the line was written, so the number is never too small.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import TypeVar
 
 from sqlalchemy import Table, func, select, union
@@ -21,93 +19,88 @@ from medloop.contracts import AuditEvent, Contract, Trace
 from medloop.store import audit, tables
 from medloop.store.db import Store
 from medloop.store.records import crud
-from medloop.store.tables import natural_id
+from medloop.store.records.chunks import chunks
 
 C = TypeVar("C", bound=Contract)
 
 
 def read_audited(store: Store, kind: type[C], *, actor: str, purpose: str) -> Iterator[C]:
-    """Every record of a kind in the order they came; nothing is written down where there is nothing to read."""
-    for some in pages(store, kind, actor=actor, purpose=purpose):
-        yield from (record for _, record in some)
+    """Every record of a kind in the order they came; no audit line where there is nothing to read."""
+    for page in read_pages(store, kind, actor=actor, purpose=purpose):
+        yield from (record for _, record in page)
 
 
-def pages(store: Store, kind: type[C], *, actor: str, purpose: str) -> Iterator[list[tuple[int, C]]]:
-    """The same, some hundred at a time, each with its row number."""
+def read_pages(store: Store, kind: type[C], *, actor: str, purpose: str) -> Iterator[list[tuple[int, C]]]:
+    """The same, some hundred at a time, each record with its row number."""
     table = crud.TABLES[kind]
     with store.write() as conn:
-        rows, last = conn.execute(select(func.count(), func.max(table.c.id)).select_from(table)).one()
-        if rows:
-            audit.append(conn, _line(table, table.name, actor, purpose, rows))
+        count, last = conn.execute(select(func.count(), func.max(table.c.id)).select_from(table)).one()
+        if count:
+            audit.append(conn, _read_event(table, table.name, actor, purpose, count))
     after = 0
-    while after < (last or 0) and (found := crud.page(store, kind, after=after)):
-        after = found[-1][0]
-        yield [(row, record) for row, record in found if row <= last]
+    while after < (last or 0) and (page := crud.page(store, kind, after=after)):
+        after = page[-1][0]
+        yield [(row, record) for row, record in page if row <= last]
 
 
-def again(store: Store, kind: type[C], rows: Iterable[int]) -> dict[int, C]:
-    """Records by the row numbers that `pages` gave: part of the same reading, so there is no second line in the log.
+def reread(store: Store, kind: type[C], rows: Iterable[int]) -> dict[int, C]:
+    """Records by the row numbers that `read_pages` gave: part of the same reading, so there is no second audit line.
 
-    A row that has been erased since is not in the answer.
+    A row that has been erased since is left out.
     """
-    table, wanted, found = crud.TABLES[kind], iter(rows), {}
+    table, records = crud.TABLES[kind], {}
     with store.read() as conn:
-        while some := list(islice(wanted, crud.PAGE)):
-            for row in conn.execute(select(table).where(table.c.id.in_(some))).all():
-                found[row.id] = crud.from_row(store, conn, kind, row)
-    return found
+        for chunk in chunks(rows):
+            for row in conn.execute(select(table).where(table.c.id.in_(chunk))).all():
+                records[row.id] = crud.from_row(store, conn, kind, row)
+    return records
 
 
-class Cited:
-    """The traces that records name, looked up as they are needed; one line in the log, before the first of them."""
+class CitedTraces:
+    """The traces that records name, looked up as they are needed; one audit line, before the first of them."""
 
     def __init__(self, store: Store, kinds: Iterable[type[Contract]], *, actor: str, purpose: str) -> None:
         self._store = store
-        table, cited = tables.traces, [crud.TABLES[kind].c.trace_id for kind in kinds]
-        named = union(*(select(column).where(column.is_not(None)) for column in cited))
+        table, columns = tables.traces, [crud.TABLES[kind].c.trace_id for kind in kinds]
+        cited = union(*(select(column).where(column.is_not(None)) for column in columns))
         with store.write() as conn:
-            rows = conn.execute(select(func.count()).select_from(table).where(table.c.trace_id.in_(named))).scalar_one()
-            if rows:
-                audit.append(conn, _line(table, table.name, actor, purpose, rows))
+            count = conn.execute(select(func.count()).select_from(table).where(table.c.trace_id.in_(cited))).scalar_one()
+            if count:
+                audit.append(conn, _read_event(table, table.name, actor, purpose, count))
 
-    def of(self, trace_ids: Iterable[str | None]) -> dict[str, Trace]:
-        """By id, those that are there and did not come back after an erasure."""
-        traces, erased, wanted = tables.traces, tables.tombstones.c.record_id, iter({name for name in trace_ids if name})
-        found: dict[str, Trace] = {}
+    def get(self, trace_ids: Iterable[str | None]) -> dict[str, Trace]:
+        """By id, the traces that are stored and did not come back after an erasure."""
+        table, erased = tables.traces, select(tables.tombstones.c.record_id)
+        traces: dict[str, Trace] = {}
         with self._store.read() as conn:
-            while some := list(islice(wanted, crud.PAGE)):
-                query = select(traces).where(traces.c.trace_id.in_(some), traces.c.trace_id.not_in(select(erased)))
+            for chunk in chunks({trace_id for trace_id in trace_ids if trace_id}):
+                query = select(table).where(table.c.trace_id.in_(chunk), table.c.trace_id.not_in(erased))
                 for row in conn.execute(query).all():
-                    found[row.trace_id] = crud.from_row(self._store, conn, Trace, row)
-        return found
+                    traces[row.trace_id] = crud.from_row(self._store, conn, Trace, row)
+        return traces
 
 
 def get_audited(store: Store, kind: type[C], record_id: str, *, actor: str, purpose: str) -> C | None:
     """One record by its id, or None."""
-    found = crud.get(store, kind, record_id)
-    if found is not None:
-        table = crud.TABLES[kind]
+    record = crud.get(store, kind, record_id)
+    if record is not None:
         with store.write() as conn:
-            audit.append(conn, _line(table, record_id, actor, purpose, 1))
-    return found
+            audit.append(conn, _read_event(crud.TABLES[kind], record_id, actor, purpose, 1))
+    return record
 
 
-def read_some(store: Store, kind: type[C], record_ids: Iterable[str], *, actor: str, purpose: str) -> list[C]:
+def read_by_ids(store: Store, kind: type[C], record_ids: Iterable[str], *, actor: str, purpose: str) -> list[C]:
     """The records of a kind that have one of these ids, in the order they came."""
-    table, wanted = crud.TABLES[kind], sorted(set(record_ids))
-    found: list[tuple[int, C]] = []
+    table, records = crud.TABLES[kind], dict[int, C]()
     with store.read() as conn:
-        for at in range(0, len(wanted), crud.PAGE):
-            some = table.c[natural_id(table)].in_(wanted[at : at + crud.PAGE])
-            for row in conn.execute(select(table).where(some)).all():
-                opened = crud.open_row(table, row, store.keys.reading(conn, row.key_id))
-                plain = {name: value for name, value in row._mapping.items() if name in kind.model_fields}
-                found.append((row.id, kind.model_validate(plain | {name: json.loads(text) for name, text in opened.items()})))
-    if found:
+        for chunk in chunks(sorted(set(record_ids))):
+            for row in conn.execute(select(table).where(tables.id_column(table).in_(chunk))).all():
+                records[row.id] = crud.from_row(store, conn, kind, row)
+    if records:
         with store.write() as conn:
-            audit.append(conn, _line(table, table.name, actor, purpose, len(found)))
-    return [record for _, record in sorted(found, key=lambda one: one[0])]
+            audit.append(conn, _read_event(table, table.name, actor, purpose, len(records)))
+    return [record for _, record in sorted(records.items())]
 
 
-def _line(table: Table, subject: str, actor: str, purpose: str, rows: int) -> AuditEvent:
+def _read_event(table: Table, subject: str, actor: str, purpose: str, rows: int) -> AuditEvent:
     return AuditEvent(actor=actor, action=f"{table.name}.read", subject=subject, detail={"purpose": purpose, "rows": rows})

@@ -297,7 +297,7 @@ def _insert(store: Store, conn: Connection, fresh: Sequence[_Waiting]) -> None:
         [
             event
             for request, rows in built
-            for event in (*(crud.added(record, request.caller) for record in rows.records), *rows.events)
+            for event in (*(crud.added_event(record, request.caller) for record in rows.records), *rows.events)
         ],
     )
 

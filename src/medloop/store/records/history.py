@@ -1,10 +1,10 @@
-"""What one person sent, newest first, and what became of each record.
+"""What one person sent, newest first, and how each record was used.
 
-    for one in own_records(store, user_id, limit=20): one.kind, one.record, one.fate, one.incident
+    for own in own_records(store, user_id, limit=20): own.kind, own.record, own.fate, own.incident
 
-A fate is `superseded` (by a newer one of theirs), `quarantined` or `refused` (it may name somebody), `dataset` (with its names),
-`no_consent` (kept, used for nothing), `testing` (for tests alone, which no dataset is) or `waiting`. Reading one's own words is a
-reading, too: it leaves one audit line per page.
+A fate is `superseded` (by a newer record of theirs), `quarantined` or `refused` (it may name somebody), `dataset` (with the names
+of the datasets), `no_consent` (stored, used for nothing), `testing` (for tests alone, which no dataset is) or `waiting`. Reading
+one's own words is reading, too: it leaves one audit line per page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.store.records.lineage import select_superseded
-from medloop.store.tables import artifacts, incidents, lineage, natural_id, quarantine
+from medloop.store.tables import artifacts, id_column, incidents, lineage, natural_id, quarantine
 
 Kind = Literal["feedback", "preference", "correction"]
 Fate = Literal["superseded", "quarantined", "refused", "dataset", "no_consent", "testing", "waiting"]
@@ -34,7 +34,7 @@ KINDS: dict[Kind, type[Feedback] | type[Preference] | type[Correction]] = {
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnRecord:
     kind: Kind
     record_id: str
     timestamp: datetime
@@ -45,16 +45,16 @@ class Own:
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _RelatedRows:
     """What other tables say about a page of records, by record id."""
 
-    superseded: frozenset[str]
+    superseded: set[str]
     quarantine: dict[str, str]
     datasets: dict[str, list[str]]
     incidents: dict[str, str]
 
 
-def own_records(store: Store, user_id: str, *, before: datetime | None = None, limit: int = 20) -> list[Own]:
+def own_records(store: Store, user_id: str, *, before: datetime | None = None, limit: int = 20) -> list[OwnRecord]:
     """A page of everything this user sent, newest first; `before` is the time of the last one on the page before."""
     with store.write() as conn:  # a write: the audit line comes before the text
         rows = [(kind, row) for kind in KINDS for row in _rows(conn, kind, user_id, before, limit)]
@@ -63,16 +63,15 @@ def own_records(store: Store, user_id: str, *, before: datetime | None = None, l
             return []
         event = AuditEvent(actor=user_id, action="records.read", subject=user_id, detail={"purpose": "own", "rows": len(rows)})
         audit.append(conn, event)
-        facts = _facts(conn, [row._mapping[_id(kind)] for kind, row in rows])
-        return [_own(store, conn, kind, row, facts) for kind, row in rows]
+        related = _related_rows(conn, [row._mapping[natural_id(_table(kind))] for kind, row in rows])
+        return [_own_record(store, conn, kind, row, related) for kind, row in rows]
 
 
 def own_record(store: Store, user_id: str, kind: Kind, record_id: str) -> Feedback | Preference | Correction | None:
     """One of them by its id; None when there is none, or it is somebody else's."""
     table = _table(kind)
-    mine = (table.c[_id(kind)] == record_id) & (table.c.recorded_by == user_id)
     with store.write() as conn:
-        row = conn.execute(select(table).where(mine)).first()
+        row = conn.execute(select(table).where(id_column(table) == record_id, table.c.recorded_by == user_id)).first()
         if row is None:
             return None
         audit.append(conn, AuditEvent(actor=user_id, action=f"{table.name}.read", subject=record_id, detail={"purpose": "own"}))
@@ -83,47 +82,42 @@ def _table(kind: Kind) -> Table:
     return crud.TABLES[KINDS[kind]]
 
 
-def _id(kind: Kind) -> str:
-    return natural_id(_table(kind))
-
-
 def _rows(conn: Connection, kind: Kind, user_id: str, before: datetime | None, limit: int) -> Sequence[Row[Any]]:
     table = _table(kind)
     query = select(table).where(table.c.recorded_by == user_id).order_by(table.c.timestamp.desc()).limit(limit)
     return conn.execute(query if before is None else query.where(table.c.timestamp < before)).all()
 
 
-def _facts(conn: Connection, ids: list[str]) -> _Facts:
+def _related_rows(conn: Connection, ids: list[str]) -> _RelatedRows:
     superseded: set[str] = set()
-    for kind in KINDS:
-        superseded.update(conn.execute(select_superseded(_table(kind)).where(_table(kind).c.supersedes.in_(ids))).scalars())
-    held = conn.execute(select(quarantine.c.record_id, quarantine.c.state).where(quarantine.c.record_id.in_(ids))).all()
-    opened = conn.execute(select(incidents.c.record_id, incidents.c.state).where(incidents.c.record_id.in_(ids))).all()
+    for table in map(_table, KINDS):
+        superseded.update(conn.execute(select_superseded(table).where(table.c.supersedes.in_(ids))).scalars())
+    quarantined = conn.execute(select(quarantine.c.record_id, quarantine.c.state).where(quarantine.c.record_id.in_(ids))).all()
+    flagged = conn.execute(select(incidents.c.record_id, incidents.c.state).where(incidents.c.record_id.in_(ids))).all()
     query = select(lineage.c.record_id, lineage.c.dataset, artifacts.c.path)
     query = query.outerjoin(artifacts, artifacts.c.sha256 == lineage.c.dataset).where(lineage.c.record_id.in_(ids))
     datasets: dict[str, list[str]] = {}
     for row in conn.execute(query.order_by(lineage.c.id)).all():
         name = PurePath(row.path).name if row.path else row.dataset.removeprefix("sha256:")[:12]
         datasets.setdefault(row.record_id, []).append(name)
-    return _Facts(
-        frozenset(superseded), {row.record_id: row.state for row in held}, datasets, {row.record_id: row.state for row in opened}
-    )
+    states = {row.record_id: row.state for row in quarantined}
+    return _RelatedRows(superseded, states, datasets, {row.record_id: row.state for row in flagged})
 
 
-def _own(store: Store, conn: Connection, kind: Kind, row: Row[Any], facts: _Facts) -> Own:
+def _own_record(store: Store, conn: Connection, kind: Kind, row: Row[Any], related: _RelatedRows) -> OwnRecord:
     record = crud.from_row(store, conn, KINDS[kind], row)
-    record_id = str(row._mapping[_id(kind)])
-    datasets = tuple(dict.fromkeys(facts.datasets.get(record_id, [])))
-    fate = _fate(record_id, record, datasets, facts)
-    return Own(kind, record_id, record.timestamp, record, fate, datasets, facts.incidents.get(record_id))
+    record_id = str(row._mapping[natural_id(_table(kind))])
+    datasets = tuple(dict.fromkeys(related.datasets.get(record_id, [])))
+    fate = _fate(record_id, record, datasets, related)
+    return OwnRecord(kind, record_id, record.timestamp, record, fate, datasets, related.incidents.get(record_id))
 
 
-def _fate(record_id: str, record: Feedback | Preference | Correction, datasets: tuple[str, ...], facts: _Facts) -> Fate:
-    held = facts.quarantine.get(record_id)
-    if record_id in facts.superseded:
+def _fate(record_id: str, record: Feedback | Preference | Correction, datasets: tuple[str, ...], related: _RelatedRows) -> Fate:
+    state = related.quarantine.get(record_id)
+    if record_id in related.superseded:
         return "superseded"
-    if held in ("waiting", "refused"):
-        return "quarantined" if held == "waiting" else "refused"
+    if state in ("waiting", "refused"):
+        return "quarantined" if state == "waiting" else "refused"
     if datasets:
         return "dataset"
     if "training" in record.consent:

@@ -95,5 +95,5 @@ def close_incident(conn: Connection, *, store: Store, incident_id: str, by: str,
     key = store.keys.writing(conn)
     # The note is the only encrypted column of the row, so the row may take the key of the note.
     values = {"state": "closed", "closed_by": by, "closed": when, "key_id": key.key_id}
-    values |= crud.sealed(incidents, key, incident_id, {"note": note})
+    values |= crud.encrypt_columns(incidents, key, incident_id, {"note": note})
     conn.execute(update(incidents).where(incidents.c.incident_id == incident_id).values(**values))

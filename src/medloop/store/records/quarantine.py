@@ -168,8 +168,8 @@ def released(store: Store, record_ids: Sequence[str]) -> set[str]:
     """Those of these records that a person has looked at and released."""
     found: set[str] = set()
     with store.read() as conn:
-        for at in range(0, len(record_ids), crud.PAGE):
-            some = quarantine.c.record_id.in_(record_ids[at : at + crud.PAGE])
+        for at in range(0, len(record_ids), crud.PAGE_SIZE):
+            some = quarantine.c.record_id.in_(record_ids[at : at + crud.PAGE_SIZE])
             found.update(conn.execute(select(quarantine.c.record_id).where(some, quarantine.c.state == "released")).scalars())
     return found
 

@@ -26,7 +26,7 @@ from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.errors import InputError, StoreError
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.records.crud import open_row
+from medloop.store.records.crud import decrypt_row
 from medloop.store.records.quarantine import withheld
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
@@ -138,7 +138,7 @@ def asked_lately(store: Store, most: int, *, actor: str, purpose: str) -> list[Q
     """What the newest items ask, open or not. Reading the texts enters the audit log, once for all."""
     with store.read() as conn:
         rows = conn.execute(select(items).order_by(items.c.id.desc()).limit(most)).all()
-        plain = [json.loads(open_row(items, row, store.keys.reading(conn, row.key_id))["content"]) for row in rows]
+        plain = [json.loads(decrypt_row(items, row, store.keys.reading(conn, row.key_id))["content"]) for row in rows]
     if rows:
         detail = {"purpose": purpose, "rows": len(rows)}
         with store.write() as conn:
@@ -165,7 +165,7 @@ def lease(store: Store, ask: Ask) -> Leased | None:
 
 
 def _opened(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
-    return QueueContent.model_validate_json(open_row(items, item, store.keys.reading(conn, item.key_id))["content"])
+    return QueueContent.model_validate_json(decrypt_row(items, item, store.keys.reading(conn, item.key_id))["content"])
 
 
 def _withdrawn(conn: Connection, item: Row[Any], content: QueueContent) -> bool:

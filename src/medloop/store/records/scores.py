@@ -1,4 +1,4 @@
-"""Rewards that were kept, by the answer they belong to."""
+"""Stored rewards, by the answer they belong to."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from sqlalchemy import select
 
 from medloop.contracts import Reward
 from medloop.store.db import Store
-from medloop.store.records.crud import open_row
+from medloop.store.records.chunks import chunks
+from medloop.store.records.crud import decrypt_row
 from medloop.store.tables import scored_answers
 
 
 def rewards_of(store: Store, sample_ids: Sequence[str]) -> dict[str, Reward]:
     """The newest reward of each of these answers that has one."""
-    found: dict[str, Reward] = {}
+    rewards: dict[str, Reward] = {}
     with store.read() as conn:
-        for start in range(0, len(sample_ids), 400):
-            some = scored_answers.c.sample_id.in_(sample_ids[start : start + 400])
-            for row in conn.execute(select(scored_answers).where(some).order_by(scored_answers.c.id)).all():
-                opened = open_row(scored_answers, row, store.keys.reading(conn, row.key_id))
-                found[row.sample_id] = Reward.model_validate(json.loads(opened["reward"]))
-    return found
+        for chunk in chunks(sample_ids):
+            query = select(scored_answers).where(scored_answers.c.sample_id.in_(chunk)).order_by(scored_answers.c.id)
+            for row in conn.execute(query).all():
+                texts = decrypt_row(scored_answers, row, store.keys.reading(conn, row.key_id))
+                rewards[row.sample_id] = Reward.model_validate(json.loads(texts["reward"]))
+    return rewards

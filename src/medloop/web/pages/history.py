@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Correction, Feedback, Preference
-from medloop.store.records.history import Own, own_records
+from medloop.store.records.history import OwnRecord, own_records
 from medloop.web.render import show, translator_of
 from medloop.web.review.targets import PAGE_OF
 from medloop.web.words import Translator
@@ -45,7 +45,7 @@ def history_page(request: Request, caller: Rater, before: datetime | None = None
     return show(request, caller, "history.html", entries=entries, older=older, paged=before is not None)
 
 
-def _entry(own: Own, t: Translator) -> HistoryEntry:
+def _entry(own: OwnRecord, t: Translator) -> HistoryEntry:
     question = own.record.user_query if isinstance(own.record, Feedback) else own.record.prompt
     status = t("fate_dataset", name=", ".join(own.datasets)) if own.fate == "dataset" else t(f"fate_{own.fate}")
     verdict = _verdict(own.record, t)
