@@ -54,12 +54,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def split_pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` texts of one flag."""
+def split_pairs(flag: str, texts: Sequence[str], *, bare: bool = False) -> dict[str, str]:
+    """`NAME=VALUE` texts of one flag; with `bare` a NAME alone has an empty value."""
     pairs = {}
     for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip() or not value.strip():
+        name, _, value = text.partition("=")
+        if not name.strip() or not (value.strip() or bare):
             raise ConfigError(f"{flag} {text} is not NAME=VALUE", f"Example: {flag} seed=7" if flag == "--set" else "")
         pairs[name.strip()] = value.strip()
     return pairs

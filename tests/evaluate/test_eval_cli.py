@@ -40,13 +40,13 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
 @pytest.mark.parametrize(
     ("args", "says", "code"),
     [
-        ((), "There is nothing to evaluate", 2),
+        ((), "Neither a model nor predictions", 2),
         (("--predictions", "none.jsonl", "--split", "gold"), "none.jsonl does not exist", 3),
         (("--predictions", "broken.jsonl", "--split", "gold"), "broken.jsonl, line 2", 3),
         (("--predictions", "ok.jsonl", "--split", "blue"), "There is no split 'blue'", 3),
         (("--predictions", "ok.jsonl", "--split", "dev"), "dev.jsonl does not exist", 3),
         (("--predictions", "ok.jsonl", "--split", "gold", "--rule", "charm"), "There is no rule 'charm'", 2),
-        (("--predictions", "ok.jsonl", "--output", "report.txt"), "does not end in .md", 2),
+        (("--predictions", "ok.jsonl", "--output", "report.txt"), "must end in .md", 2),
         (
             (
                 "--model",

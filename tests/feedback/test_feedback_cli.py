@@ -76,7 +76,7 @@ def test_fill_list_next_skip_stats(store: Store, medloop: Medloop) -> None:
     assert first["kind"] == "correct" and first["reasons"]["thumbs_down"] == 1.0
     item = json.loads(medloop("queue", "next", "--rater", "li", "--json"))
     assert item["content"]["answers"] == ["rest"]  # an emergency is furthest behind its share
-    assert "is free" in medloop("queue", "skip", item["item_id"], "--rater", "li")
+    assert "is back in the queue" in medloop("queue", "skip", item["item_id"], "--rater", "li")
     assert "skipped 1" in (said := medloop("queue", "stats")) and "emergency 4" in said
     assert "[user] " in medloop("queue", "next", "--rater", "li")
     with pytest.raises(InputError):
@@ -118,7 +118,7 @@ def test_trigger_dry_then_filed_with_data_built_from_the_feedback(store: Store, 
     assert "No reason yet" in medloop("trigger")
     assert "dry run" in medloop("trigger", "--every", "10", "--dry-run")
     assert "retrain-1" in medloop("trigger", "--every", "10")
-    assert "Filed train_" in medloop("trigger", "--every", "10", "--submit")
+    assert "Submitted train_" in medloop("trigger", "--every", "10", "--submit")
     assert (clinic / "data/preferences/preferences.jsonl").is_file()
     (job,) = jobs.ids(Settings(home=clinic))
     assert "Filed" not in medloop("trigger", "--every", "10", "--submit")

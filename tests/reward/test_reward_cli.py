@@ -72,7 +72,7 @@ def test_a_second_run_scores_nothing_and_a_new_weight_everything(workspace: Path
     path = answers(workspace)
     medloop("reward", "score", str(path))
     before = (workspace / "answers_scores.jsonl").read_bytes()
-    assert "4 of them before" in medloop("reward", "score", str(path))
+    assert "4 of them earlier" in medloop("reward", "score", str(path))
     assert (workspace / "answers_scores.jsonl").read_bytes() == before
     assert "before" not in medloop("reward", "score", str(path), "--set", "version=2")
     versions = {line.reward.version[:2] for line in jsonl.read(workspace / "answers_scores.jsonl", ScoreLine)}

@@ -1,4 +1,4 @@
-"""`medloop embedded`: the model that ships inside, its corpus and its recipe."""
+"""`medloop embedded`: the built-in model, its corpus and how to rebuild it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from medloop.models import require_packages
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import atomic_open
 
-embedded_app = typer.Typer(no_args_is_help=True, help="The small model inside medloop: its corpus, its recipe, samples of it.")
+embedded_app = typer.Typer(no_args_is_help=True, help="The built-in model: its corpus, its recipe, sample answers.")
 
 
 def register(app: typer.Typer) -> None:
@@ -26,93 +26,87 @@ def register(app: typer.Typer) -> None:
 @embedded_app.command("corpus")
 def corpus(
     output: Annotated[Path, typer.Option(help="JSONL file to write.")],
-    rows: Annotated[int, typer.Option(min=1, help="Conversations to make.")] = 6000,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same rows.")] = 1,
+    rows: Annotated[int, typer.Option(min=1, help="Number of conversations.")] = 6000,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same rows.")] = 1,
     part: Annotated[
-        Literal["clinic", "base"], typer.Option(help="clinic: mostly careful answers; base: what the model has read.")
+        Literal["clinic", "base"], typer.Option(help="clinic: mostly careful answers; base: the training corpus of the model.")
     ] = "clinic",
     language: Annotated[Literal["both", "en", "zh"], typer.Option(help="Language of the rows.")] = "both",
 ) -> None:
-    """Write made-up questions and answers of varying quality, to try the loop without any real data.
+    """Write synthetic questions and answers of varying quality, to try the loop without real data.
 
     Example:  medloop embedded corpus --output clinic.jsonl --rows 6000
     """
-    lines = (
-        canonical_json(row) for row in generate(rows, seed=seed, part=part, language=None if language == "both" else language)
-    )
     with atomic_open(output) as file:
-        for line in lines:
-            file.write(line.encode() + b"\n")
-    ui.say(f"{rows} conversations in {ui.shown(output)} (made up, free to use under Apache-2.0).")
+        for row in generate(rows, seed=seed, part=part, language=None if language == "both" else language):
+            file.write(canonical_json(row).encode() + b"\n")
+    ui.say(f"{rows} conversations in {ui.shown(output)} (synthetic, Apache-2.0).")
 
 
 @embedded_app.command("pairs")
 def pairs(
     output: Annotated[Path, typer.Option(help="JSONL file to write, for medloop train reward --data.")],
-    n: Annotated[int, typer.Option(min=1, help="Pairs to make.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same pairs.")] = 1,
+    n: Annotated[int, typer.Option(min=1, help="Number of pairs.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same pairs.")] = 1,
     language: Annotated[Literal["both", "en", "zh"], typer.Option(help="Language of the pairs.")] = "both",
-    noise: Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of pairs in which the rater chose wrongly.")] = 0.0,
+    noise: Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of pairs with the wrong choice.")] = 0.0,
 ) -> None:
-    """Write made-up preferences: two answers to a question, of which the generator knows the better one; length tells nothing.
+    """Write synthetic preference pairs, in which the better answer is known and length says nothing about it.
 
     Example:  medloop embedded pairs --n 2000 --output preferences.jsonl
     """
-    made = jsonl.write(output, generate_pairs(n, seed=seed, language=None if language == "both" else language, noise=noise))
-    ui.say(f"{made:,} pairs in {ui.shown(output)} (made up, free to use under Apache-2.0).")
+    count = jsonl.write(output, generate_pairs(n, seed=seed, language=None if language == "both" else language, noise=noise))
+    ui.say(f"{count:,} pairs in {ui.shown(output)} (synthetic, Apache-2.0).")
     ui.say(f"Next: medloop train reward --data {ui.shown(output)}")
 
 
 @embedded_app.command("build")
 def build(
-    output: Annotated[Path, typer.Option(help="Folder to make.")],
-    rows: Annotated[int | None, typer.Option(min=100, help="Conversations to train on (default: the recipe's).")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over them (default: the recipe's).")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of corpus, weights and order (default: the recipe's).")] = None,
-    replace: Annotated[bool, typer.Option(help="Replace the folder if it is there.")] = False,
+    output: Annotated[Path, typer.Option(help="Folder to create.")],
+    rows: Annotated[int | None, typer.Option(min=100, help="Conversations to train on (default: as in the recipe).")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs (default: as in the recipe).")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed (default: as in the recipe).")] = None,
+    replace: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
 ) -> None:
-    """Train the embedded model from nothing (about 40 minutes on two cores, two on a GPU).
+    """Train the built-in model from scratch (about 40 minutes on two cores, 2 minutes on a GPU).
 
     Example:  medloop embedded build --output models/full/my-tiny
     """
     require_packages()
-
-    from medloop.embedded.build import BuildConfig, build_model
+    settings = ui.resolved(must_exist=False).settings
+    from medloop.embedded.build import BuildConfig, build_model  # torch
     from medloop.models.runtime import device_of
 
-    changes = {name: value for name, value in {"rows": rows, "epochs": epochs, "seed": seed}.items() if value is not None}
-    device = str(device_of(ui.resolved(must_exist=False).settings))
+    flags = {"rows": rows, "epochs": epochs, "seed": seed}
+    config = BuildConfig.model_validate({name: value for name, value in flags.items() if value is not None})
     with ui.progress("Training") as bar:
         card = build_model(
-            BuildConfig.model_validate(changes),
-            output,
-            device=device,
-            replace=replace,
+            config, output, device=str(device_of(settings)), replace=replace,
             report=lambda step, steps, loss: bar.update(step, steps, f"loss {loss:.3f}"),
-        )
+        )  # fmt: skip
     ui.say(f"{card.total_parameters:,} parameters, loss {card.metrics['loss']:.3f}, in {ui.shown(output)}.")
     ui.say(f"Try it: medloop embedded sample --model {ui.shown(output)}")
 
 
 @embedded_app.command("sample")
 def sample(
-    model: Annotated[str, typer.Option(help="Model to ask: embedded:tiny, a folder, a hub id.")] = "embedded:tiny",
-    adapter: Annotated[Path | None, typer.Option(help="LoRA adapter folder on top of it.")] = None,
-    n: Annotated[int, typer.Option(min=1, max=1000, help="Questions to ask, half in each language.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the questions.")] = 3,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
+    model: Annotated[str, typer.Option(help="Model: embedded:NAME, a folder, or a hub id.")] = "embedded:tiny",
+    adapter: Annotated[Path | None, typer.Option(help="Folder of a LoRA adapter for it.")] = None,
+    n: Annotated[int, typer.Option(min=1, max=1000, help="Number of questions, half in each language.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the questions.")] = 3,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.")] = 0.0,
 ) -> None:
-    """Ask the model questions it has never read, and say how many of its sentences fit the condition asked about.
+    """Ask the model unseen questions, and count how many of its sentences fit the condition asked about.
 
     Example:  medloop embedded sample --n 10
     """
     require_packages()
-    from medloop.models.generate import load_generator
+    settings = ui.resolved(must_exist=False).settings
+    from medloop.models.generate import load_generator  # torch
 
-    ref = ModelRef(base=model, adapter=str(adapter) if adapter else None)
-    generate = load_generator(ref, ui.resolved(must_exist=False).settings)
-    shown = ask_unseen(generate, n=n, seed=seed, temperature=temperature)
-    for item in shown:
+    generate_answers = load_generator(ModelRef(base=model, adapter=str(adapter) if adapter else None), settings)
+    samples = ask_unseen(generate_answers, n=n, seed=seed, temperature=temperature)
+    for item in samples:
         ui.say(f"Q: {item.question}\nA: {item.answer}\n")
-    fit = sum(item.coherence for item in shown) / len(shown)
-    ui.say(f"{fit:.0%} of the sentences fit the condition asked about ({len(shown)} questions).")
+    fit = sum(item.coherence for item in samples) / len(samples)
+    ui.say(f"{fit:.0%} of the sentences fit the condition asked about ({len(samples)} questions).")

@@ -1,4 +1,4 @@
-"""`medloop eval`: models side by side on the held-out questions."""
+"""`medloop eval`: compare models on held-out questions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="BASE[+ADAPTER]",
-            help="A model and its adapter folder; may be repeated, the first is what the others are compared with.",
+            help="Model, with an adapter folder if it has one; may be repeated. The first is the baseline.",
         ),
     ] = None,
     predictions: Annotated[
         list[Path] | None,
-        typer.Option(help="Answers made elsewhere: JSON lines with record_id and text; may be repeated.", metavar="FILE"),
+        typer.Option(help="Answers made elsewhere, as JSON lines with record_id and text; may be repeated.", metavar="FILE"),
     ] = None,
     split: Annotated[
         list[str] | None,
@@ -41,23 +41,23 @@ def evaluate(
     n: Annotated[int, typer.Option("--n", min=1, help="Questions per split.")] = 100,
     rule: Annotated[
         list[str] | None,
-        typer.Option(metavar="RULE", help="Rule by name, or module:object; may be repeated (default: chain, emergency, risk)."),
+        typer.Option(metavar="RULE", help="Rule, or module:object; may be repeated (default: chain, emergency, risk)."),
     ] = None,
-    name: Annotated[str, typer.Option(help="Folder under reports/eval (default: made from the models).")] = "",
-    output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; the JSON lies beside it.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")] = 256,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 answers greedily, the same every time.")] = 0.0,
+    name: Annotated[str, typer.Option(help="Folder under reports/eval (default: named after the models).")] = "",
+    output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; the JSON is beside it.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.")] = 0.0,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
 ) -> None:
-    """Ask models the held-out questions, score the answers by rules, and write a report with intervals.
+    """Let models answer held-out questions, score the answers with rules, and write a report with confidence intervals.
 
-    Answers are kept: a second run with the same model and settings asks only what is still open.
+    Answers are stored: a second run with the same model and settings only generates what is missing.
 
     Example:  medloop eval --model embedded:tiny --model embedded:tiny+models/lora/sft --split gold --split red
     """
     settings = ui.settings()
     if not model and not predictions:
-        raise ConfigError("There is nothing to evaluate", "Name a model (--model embedded:tiny) or a file (--predictions FILE)")
+        raise ConfigError("Neither a model nor predictions were given", "Use --model embedded:tiny or --predictions FILE")
     config = EvalConfig(
         splits=tuple(dict.fromkeys(split or DEFAULT_SPLITS)),
         n=n,
@@ -85,32 +85,29 @@ def evaluate(
 
 
 def _model(spec: str) -> ModelRef:
-    """`BASE+ADAPTER`; a folder whose own name has a plus sign is taken as it is."""
+    """`BASE+ADAPTER`; an existing folder with a plus sign in its name is a base."""
     base, plus, adapter = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.rpartition("+")
     if not plus:
         base, adapter = spec, ""
     if not base or (plus and not adapter):
-        raise ConfigError(f"--model {spec} is not BASE or BASE+ADAPTER_DIR", "Example: --model embedded:tiny+models/lora/sft")
+        raise ConfigError(f"--model: '{spec}' is not BASE or BASE+ADAPTER_DIR", "Example: --model embedded:tiny+models/lora/sft")
     return ModelRef(base=base, adapter=adapter or None)
 
 
 def _where(settings: Settings, name: str, output: Path | None, models: list[ModelRef], files: list[Path]) -> tuple[str, Path]:
-    """The report's title and file."""
+    """Title and path of the report."""
     if output is not None:
         if output.suffix != ".md":
-            raise ConfigError(
-                f"--output {output} does not end in .md", "Example: --output reports/rl_stage/eval_report_round1.md"
-            )
+            raise ConfigError(f"--output must end in .md, unlike '{output.name}'", "Example: --output reports/eval/round1.md")
         return name or output.stem, output.expanduser().absolute()
-    made = name or "_vs_".join([*(ref.label for ref in models), *(path.stem for path in files)])
-    folder = file_name(made)[:100]
+    title = name or "_vs_".join([*(ref.label for ref in models), *(path.stem for path in files)])
+    folder = file_name(title)[:100]
     if not folder:
-        raise ConfigError(f"--name {name} leaves no folder name", "Use letters and digits")
-    return made, settings.workspace.reports / "eval" / folder / "eval_report.md"
+        raise ConfigError(f"--name: '{name}' has no letters or digits for a folder name", "Use letters and digits")
+    return title, settings.workspace.reports / "eval" / folder / "eval_report.md"
 
 
 def _show(report: EvalReport) -> None:
-    """The results and the verdicts as tables."""
     penalties = report.config["penalties"]
     rows = []
     for split in dict.fromkeys(split for result in report.results for split in result.metrics):

@@ -1,4 +1,4 @@
-"""`medloop feedback`: numbers about what people said, the review queue, and reasons to train again."""
+"""`medloop feedback`: metrics of the feedback, the review queue, and the retrain trigger."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ import typer
 from medloop.cli import ui
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
-from medloop.feedback.insight import metrics_report as report
+from medloop.feedback.insight import metrics_report
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig
-from medloop.feedback.insight.metrics_report import write
 from medloop.feedback.review.queue import QueueConfig, next_item
-from medloop.feedback.review.queue import skip as give_back
-from medloop.feedback.review.queue import stats as count
+from medloop.feedback.review.queue import skip as skip_item
+from medloop.feedback.review.queue import stats as queue_stats
 from medloop.feedback.trigger import TriggerConfig, config_of, look, weigh
 from medloop.jobs.retrain import file_jobs
 from medloop.knobs import load_config
@@ -30,15 +29,12 @@ from medloop.store.db import Store
 from medloop.store.records.review_queue import Leased, listed
 from medloop.store.records.users import list_users
 
-feedback_app = typer.Typer(no_args_is_help=True, help="What people said: numbers, the review queue, reasons to train again.")
-queue_app = typer.Typer(no_args_is_help=True, help="The review queue: what raters are asked next, and why.")
+feedback_app = typer.Typer(no_args_is_help=True, help="Feedback metrics, the review queue, and the retrain trigger.")
+queue_app = typer.Typer(no_args_is_help=True, help="The review queue: what raters see next, and why.")
 feedback_app.add_typer(queue_app, name="queue")
 
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of tables.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting of this step; may be repeated.")]
-Config = Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file with settings of this step.")]
-Rater = Annotated[str, typer.Option(help="User id or name of the rater.")]
-ItemId = Annotated[str, typer.Argument(metavar="ITEM_ID", help="As 'queue next' and 'queue list' show it.")]
+Rater = Annotated[str, typer.Option(help="Name or user id of the rater.")]
+ItemId = Annotated[str, typer.Argument(metavar="ITEM_ID", help="Id of the item, from 'queue next' or 'queue list'.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -47,17 +43,17 @@ def register(app: typer.Typer) -> None:
 
 @feedback_app.command("metrics")
 def metrics(
-    since: Annotated[str, typer.Option(help="Only records since: a date, a time, or 30d, 12h (default: all).")] = "",
+    since: Annotated[str, typer.Option(help="Only newer records: a date, a time, 30d or 12h (default: all).")] = "",
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE.md", help="Also write a report: Markdown, HTML, JSON and pictures.")
+        Path | None, typer.Option(metavar="FILE.md", help="Also write a report with HTML, JSON and plots beside it.")
     ] = None,
     traces: Annotated[
-        int | None, typer.Option(help="Traces to open for the coverage by risk; 0 opens no text (default 1000).")
+        int | None, typer.Option(help="Traces to read for the coverage by risk; 0 reads no text (default: 1000).")
     ] = None,
-    set_: Set = None,
-    json_: AsJson = False,
+    set_: ui.SetPairs = None,
+    json_: ui.AsJson = False,
 ) -> None:
-    """Volume, ratings, agreement, raters with their drift, coverage by risk, and what to look at.
+    """Show volume, ratings, agreement, drift of the raters, coverage by risk, and alerts.
 
     Example:  medloop feedback metrics --since 30d --output reports/feedback/march.md
     """
@@ -65,91 +61,92 @@ def metrics(
     flags = {"since": _time(since) if since else None, "traces": traces}
     config = load_config(MetricsConfig, pairs=set_ or (), flags=flags, defaults={"seed": settings.seed})
     if output is not None and output.suffix != ".md":
-        raise ConfigError(f"--output {output} is no Markdown file", "Name it FILE.md; the other files lie beside it")
+        raise ConfigError(f"--output must end in .md, unlike '{output.name}'", "Example: --output reports/feedback/march.md")
     with open_audit_trail(settings) as trail:
-        found = measure_feedback(settings, trail.store, config)
+        measured = measure_feedback(settings, trail.store, config)
         if output is not None:
             path = output.expanduser().absolute()
-            write(found, path)
-            trail.note("feedback.metrics", path, alerts=len(found.alerts))
+            metrics_report.write(measured, path)
+            trail.note("feedback.metrics", path, alerts=len(measured.alerts))
     if json_:
-        ui.say(found.model_dump_json(indent=2))
+        ui.say(measured.model_dump_json(indent=2))
     else:
-        _show(found)
+        _show(measured)
     if output is not None and not json_:
-        ui.say(f"Report: {ui.shown(path)} (with .html, .json and pictures beside it)")
+        ui.say(f"Report: {ui.shown(path)} (with .html, .json and plots beside it)")
 
 
 def _time(text: str) -> datetime:
-    """`2026-03-01`, `2026-03-01T12:00Z`, `30d` or `12h`; without a zone it is UTC."""
-    if ago := re.fullmatch(r"(\d{1,5})([dh])", text):
-        return datetime.now(UTC) - timedelta(**{{"d": "days", "h": "hours"}[ago[2]]: int(ago[1])})
+    """`2026-03-01`, `2026-03-01T12:00Z`, `30d` or `12h`; UTC if no zone is given."""
+    if age := re.fullmatch(r"(\d{1,5})([dh])", text):
+        return datetime.now(UTC) - timedelta(**{{"d": "days", "h": "hours"}[age[2]]: int(age[1])})
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"--since {text} is no time", "Examples: 2026-03-01, 2026-03-01T12:00, 30d, 12h") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+        raise ConfigError(f"--since: '{text}' is not a date", "Examples: 2026-03-01, 2026-03-01T12:00, 30d, 12h") from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _show(found: FeedbackMetrics) -> None:
+def _show(measured: FeedbackMetrics) -> None:
     for columns, rows in (
-        (("", ""), report.summary(found)),
-        (report.AGREEMENT, report.agreement_rows(found)),
-        (report.RATERS, report.rater_rows(found)),
-        (report.COVERAGE, report.coverage_rows(found)),
+        (("", ""), metrics_report.summary(measured)),
+        (metrics_report.AGREEMENT, metrics_report.agreement_rows(measured)),
+        (metrics_report.RATERS, metrics_report.rater_rows(measured)),
+        (metrics_report.COVERAGE, metrics_report.coverage_rows(measured)),
     ):
         if rows:
             ui.table(columns, rows)
             ui.say()
-    for line in report.alert_lines(found):
-        ui.say(f"LOOK  {line}")
-    if not found.alerts:
-        ui.say("Nothing to look at.")
+    for line in metrics_report.alert_lines(measured):
+        ui.say(f"ALERT  {line}")
+    if not measured.alerts:
+        ui.say("No alerts.")
 
 
 @queue_app.command("fill")
 def fill(
-    size: Annotated[int | None, typer.Option(help="Open items there shall be (default 200).")] = None,
-    raters: Annotated[int | None, typer.Option(help="People per item (default 2).")] = None,
-    model: Annotated[str, typer.Option(help="Reward model whose doubt counts, under models/reward (default: none).")] = "",
+    size: Annotated[int | None, typer.Option(help="Open items to fill up to (default: 200).")] = None,
+    raters: Annotated[int | None, typer.Option(help="Raters per item (default: 2).")] = None,
+    model: Annotated[str, typer.Option(help="Reward model whose uncertainty counts, under models/reward (default: none).")] = "",
     answers: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="More answers to ask about, JSON lines; those of one group as pairs too.")
+        Path | None,
+        typer.Option(metavar="FILE", help="More answers to rate, as JSON lines; a group also gives pairs."),
     ] = None,
     questions: ui.QuestionFiles = None,
-    config: Config = None,
-    set_: Set = None,
-    json_: AsJson = False,
+    config: ui.ConfigFile = None,
+    set_: ui.SetPairs = None,
+    json_: ui.AsJson = False,
 ) -> None:
-    """Top the queue up with what teaches most: doubt, disagreement, novelty, risk, complaints; a share for each stratum.
+    """Fill the queue with the most useful answers: uncertain, disputed, new, risky or criticized, from every stratum.
 
     Example:  medloop feedback queue fill --size 200 --model first
     """
     settings = ui.settings()
     chosen = load_config(QueueConfig, file=config, pairs=set_ or (), flags={"size": size, "raters": raters})
     with open_audit_trail(settings) as trail:
-        done = fill_queue(settings, trail.store, config=chosen, reward_model=model, answers=answers, questions=questions or ())
+        filled = fill_queue(settings, trail.store, config=chosen, reward_model=model, answers=answers, questions=questions or ())
     if json_:
-        ui.say(json.dumps(asdict(done), indent=2))
+        ui.say(json.dumps(asdict(filled), indent=2))
         return
-    ui.say(f"Looked at {done.considered:,} answers and pairs, added {done.added:,}.")
-    for name, n in done.by_stratum.items():
+    ui.say(f"Considered {filled.considered:,} answers and pairs, added {filled.added:,}.")
+    for name, n in filled.by_stratum.items():
         ui.say(f"  {name:<12} {n:,}")
-    if done.by_reason:
-        ui.say("Reasons, on average: " + ", ".join(f"{name} {value:.2f}" for name, value in done.by_reason.items()))
+    if filled.by_reason:
+        ui.say("Reasons, on average: " + ", ".join(f"{name} {value:.2f}" for name, value in filled.by_reason.items()))
 
 
 @queue_app.command("list")
 def list_(
-    state: Annotated[str, typer.Option(help="open, disputed, done or all.")] = "open",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most items to show.")] = 20,
-    json_: AsJson = False,
+    state: Annotated[str, typer.Option(help="State of the items: open, disputed, done or all.")] = "open",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of items.")] = 20,
+    json_: ui.AsJson = False,
 ) -> None:
-    """Items by priority with their reasons; no texts.
+    """List items by priority with the reasons, without any text.
 
     Example:  medloop feedback queue list --state disputed
     """
     if state not in ("open", "disputed", "done", "all"):
-        raise ConfigError(f"--state {state} is unknown", "Use open, disputed, done or all")
+        raise ConfigError(f"--state: '{state}' is unknown", "Use open, disputed, done or all")
     with open_audit_trail(ui.settings()) as trail:
         rows = listed(trail.store, state=None if state == "all" else state, limit=limit)
     if json_:
@@ -168,126 +165,126 @@ def list_(
 @queue_app.command("next")
 def next_(
     rater: Rater,
-    senior: Annotated[bool, typer.Option("--senior", help="May settle disputes.")] = False,
+    senior: Annotated[bool, typer.Option("--senior", help="The rater may settle disputes.")] = False,
     kind: Annotated[list[str] | None, typer.Option(help="rate, compare or correct; may be repeated (default: all).")] = None,
-    json_: AsJson = False,
+    json_: ui.AsJson = False,
 ) -> None:
-    """Hand the next item to a rater; it is theirs for half an hour. Shows the texts, which leaves a line in the audit log.
+    """Give the next item to a rater and reserve it for half an hour. Shows the texts; the audit log records that.
 
     Example:  medloop feedback queue next --rater li
     """
     if wrong := set(kind or ()) - {"rate", "compare", "correct"}:
-        raise ConfigError(f"--kind {min(wrong)} is unknown", "Use rate, compare or correct")
+        raise ConfigError(f"--kind: '{min(wrong)}' is unknown", "Use rate, compare or correct")
     with open_audit_trail(ui.settings()) as trail:
-        found = next_item(trail.store, _user_id(trail.store, rater), senior=senior, kinds=kind)
-    if found is None:
-        ui.say("null" if json_ else f"Nothing for {rater} now. Fill the queue with: medloop feedback queue fill")
+        item = next_item(trail.store, _user_id(trail.store, rater), senior=senior, kinds=kind)
+    if item is None:
+        ui.say("null" if json_ else f"Nothing for {rater} right now. Fill the queue with: medloop feedback queue fill")
         return
-    _show_item(found, json_)
+    _show_item(item, json_)
 
 
 def _user_id(store: Store, name: str) -> str:
-    """A user's id for their name; any other text names a rater outside the user list."""
+    """The id of the user with this name; any other text is a rater outside the user list."""
     return next((user.user_id for user in list_users(store) if user.name == name), name)
 
 
-def _show_item(found: Leased, json_: bool) -> None:
-
+def _show_item(item: Leased, json_: bool) -> None:
     if json_:
-        said = {**vars(found), "content": found.content.model_dump(mode="json"), "until": found.until.isoformat()}
-        ui.say(json.dumps(said, ensure_ascii=False, indent=2))
+        content = {**vars(item), "content": item.content.model_dump(mode="json"), "until": item.until.isoformat()}
+        ui.say(json.dumps(content, ensure_ascii=False, indent=2))
         return
-    why = ", ".join(f"{name} {value:.2f}" for name, value in found.reasons.items()) or "-"
-    ui.say(f"{found.item_id}  {found.kind}  {found.stratum}  until {found.until:%H:%M} UTC  (why: {why})")
-    if found.adjudicates:
-        ui.say("Others disagreed about this one; this verdict is final.")
-    for message in found.content.prompt:
+    why = ", ".join(f"{name} {value:.2f}" for name, value in item.reasons.items()) or "-"
+    ui.say(f"{item.item_id}  {item.kind}  {item.stratum}  until {item.until:%H:%M} UTC  (why: {why})")
+    if item.adjudicates:
+        ui.say("Other raters disagreed about this item; this verdict is final.")
+    for message in item.content.prompt:
         ui.say(f"\n[{message.role}] {message.content}")
-    order = (1, 0) if found.shown_first == "b" else range(len(found.content.answers))
-    for at in order:
-        ui.say(f"\n[{'answer' if found.kind != 'compare' else 'answer ' + 'ab'[at]}] {found.content.answers[at]}")
+    order = (1, 0) if item.shown_first == "b" else range(len(item.content.answers))
+    for index in order:
+        ui.say(f"\n[{'answer' if item.kind != 'compare' else 'answer ' + 'ab'[index]}] {item.content.answers[index]}")
 
 
 @queue_app.command("skip")
 def skip(item_id: ItemId, rater: Rater) -> None:
-    """Give an item back; the rater does not get it again.
+    """Return an item to the queue; this rater does not get it again.
 
     Example:  medloop feedback queue skip qi_5f0c1d2e3b4a59687786950413223140 --rater li
     """
     with open_audit_trail(ui.settings()) as trail:
-        give_back(trail.store, item_id, _user_id(trail.store, rater))
-    ui.say(f"{item_id} is free for others.")
+        skip_item(trail.store, item_id, _user_id(trail.store, rater))
+    ui.say(f"{item_id} is back in the queue for other raters.")
 
 
 @queue_app.command("stats")
-def stats(json_: AsJson = False) -> None:
-    """How full the queue is, and what was handed out lately.
+def stats(json_: ui.AsJson = False) -> None:
+    """Show how full the queue is and what was given out recently.
 
     Example:  medloop feedback queue stats
     """
     with open_audit_trail(ui.settings()) as trail:
-        found = count(trail.store)
+        numbers = queue_stats(trail.store)
     if json_:
-        ui.say(json.dumps(asdict(found), default=str, indent=2))
+        ui.say(json.dumps(asdict(numbers), default=str, indent=2))
         return
-    for name, numbers in (
-        ("items", found.states),
-        ("open, by risk", found.open_by_stratum),
-        ("open, by kind", found.open_by_kind),
-        ("turns", found.turns),
-        ("last turns, by risk", found.given_lately),
+    for name, counts in (
+        ("items", numbers.states),
+        ("open, by risk", numbers.open_by_stratum),
+        ("open, by kind", numbers.open_by_kind),
+        ("turns", numbers.turns),
+        ("last turns, by risk", numbers.given_lately),
     ):
-        ui.say(f"{name:<20} " + (", ".join(f"{key} {n:,}" for key, n in numbers.items()) or "none"))
+        ui.say(f"{name:<20} " + (", ".join(f"{key} {n:,}" for key, n in counts.items()) or "none"))
 
 
 @feedback_app.command("trigger")
 def trigger(
     every: Annotated[
-        int | None, typer.Option(help="New usable records that are reason enough (default: the setting feedback.retrain_every).")
+        int | None,
+        typer.Option(help="New usable records that are a reason (default: the setting feedback.retrain_every)."),
     ] = None,
-    stage: Annotated[str | None, typer.Option(help="What the job trains (default REWARD).")] = None,
+    stage: Annotated[str | None, typer.Option(help="Stage to train (default: REWARD).")] = None,
     submit: Annotated[
-        bool, typer.Option("--submit", help="Build the data and file a job for each trigger that has none.")
+        bool, typer.Option("--submit", help="Build the data and submit a job for each trigger that has none.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen; nothing is written.")] = False,
-    config: Config = None,
-    set_: Set = None,
-    json_: AsJson = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen; write nothing.")] = False,
+    config: ui.ConfigFile = None,
+    set_: ui.SetPairs = None,
+    json_: ui.AsJson = False,
 ) -> None:
-    """Is there reason to train again? New records, critical flags, raters who changed, agreement that fell.
+    """Check for a reason to retrain: new records, critical flags, drifting raters, falling agreement.
 
     Example:  medloop feedback trigger --every 1000 --submit
     """
     if submit and dry_run:
-        raise ConfigError("--submit and --dry-run do not go together", "Leave one of them out")
+        raise ConfigError("--submit and --dry-run exclude each other", "Leave one of them out")
     settings = ui.settings()
     usual = {"every": config_of(settings).every}
     chosen: TriggerConfig = load_config(
         TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stage": stage}, defaults=usual
     )
     with open_audit_trail(settings) as trail:
-        found = look(trail.store, chosen, measured=weigh(trail.store), actor=actor(), write=not dry_run)
-        filed = _file(settings, trail.store) if submit else []
+        check = look(trail.store, chosen, measured=weigh(trail.store), actor=actor(), write=not dry_run)
+        submitted = _submit_jobs(settings, trail.store) if submit else []
     if json_:
-        made = found.trigger.trigger_id if found.trigger else None
-        said = {"reason": found.reason, "words": found.words, "usable": found.usable, "trigger": made, "jobs": filed}
-        ui.say(json.dumps(said, indent=2))
+        trigger_id = check.trigger.trigger_id if check.trigger else None
+        values = {"reason": check.reason, "words": check.words, "usable": check.usable, "trigger": trigger_id, "jobs": submitted}
+        ui.say(json.dumps(values, indent=2))
         return
-    if found.reason is None:
-        ui.say(f"No reason yet: {found.words}.")
+    if check.reason is None:
+        ui.say(f"No reason yet: {check.words}.")
     else:
-        made = f" ({found.trigger.trigger_id})" if found.trigger else " (dry run: nothing was written)"
-        ui.say(f"Reason to train again: {found.reason}, {found.words}{made}.")
-    for name in filed:
-        ui.say(f"Filed {name}; it runs with 'medloop jobs work' or the API.")
-    if found.trigger and not submit:
-        ui.say("File the job with: medloop feedback trigger --submit")
+        where = f" ({check.trigger.trigger_id})" if check.trigger else " (dry run: nothing was written)"
+        ui.say(f"Reason to retrain: {check.reason}, {check.words}{where}.")
+    for name in submitted:
+        ui.say(f"Submitted {name}; it runs with 'medloop jobs work' or the API.")
+    if check.trigger and not submit:
+        ui.say("Submit the job with: medloop feedback trigger --submit")
 
 
-def _file(settings: Settings, store: Store) -> list[str]:
-    """A job for each trigger that waits, on data built now."""
+def _submit_jobs(settings: Settings, store: Store) -> list[str]:
+    """One job for each waiting trigger, on data built now."""
 
     def prepare(_: object) -> None:
         build_from_feedback(store, FeedbackConfig(), seed=settings.seed, actor=actor())
 
-    return [f"{one.job_id} for {one.trigger.trigger_id}" for one in file_jobs(store, settings, actor=actor(), prepare=prepare)]
+    return [f"{job.job_id} for {job.trigger.trigger_id}" for job in file_jobs(store, settings, actor=actor(), prepare=prepare)]

@@ -1,4 +1,4 @@
-"""`medloop inspect`: answers for the medical reviewer, and the reviewer's verdicts back."""
+"""`medloop inspect`: draw answers for a medical reviewer, and import the verdicts."""
 
 from __future__ import annotations
 
@@ -26,30 +26,28 @@ def inspect(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILES]", help="Answers, their scores, or predictions of 'medloop eval' (default: those of the workspace)."
+            metavar="[FILES]", help="Answers, scores, or predictions of 'medloop eval' (default: those of the workspace)."
         ),
     ] = None,
     questions: ui.QuestionFiles = None,
-    week: Annotated[str, typer.Option(help="ISO week of the sample, such as 2026-W46 (default: this week).")] = "",
+    week: Annotated[str, typer.Option(help="ISO week of the sample, for example 2026-W46 (default: this week).")] = "",
     n: Annotated[int, typer.Option("--n", help="Answers in the sample, 40 to 60.")] = 50,
-    all_: Annotated[bool, typer.Option("--all", help="Every answer instead of a sample.")] = False,
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the files go (default: reports/inspect/WEEK).")
-    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Take every answer instead of a sample.")] = False,
+    output: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: reports/inspect/WEEK).")] = None,
     import_: Annotated[
-        Path | None, typer.Option("--import", metavar="FORM", help="Read a filled-in form.csv back instead of drawing a sample.")
+        Path | None, typer.Option("--import", metavar="FORM", help="Import a completed form.csv instead of drawing a sample.")
     ] = None,
-    reviewer: Annotated[str, typer.Option(help="With --import: who filled it in, where the form does not say.")] = "",
+    reviewer: Annotated[str, typer.Option(help="With --import: the reviewer, where the form names none.")] = "",
 ) -> None:
-    """Draw the week's answers for a medical reviewer as Markdown, HTML and CSV with a form; or import the filled-in form.
+    """Draw this week's answers for a medical reviewer, with a form to complete; or import the completed form.
 
-    A week is drawn once and stays. No answer is shown twice as long as there are others.
+    The sample of a week is drawn once. An answer is shown again only when no others are left.
 
     Example:  medloop inspect answers.jsonl --week 2026-W46
     """
     if import_ is not None:
         if files or week or all_ or output:
-            raise ConfigError("--import takes the form alone", "Leave out files, --week, --all and --output")
+            raise ConfigError("--import takes only the form", "Leave out files, --week, --all and --output")
         _import(import_, reviewer)
     else:
         _draw(files or [], questions or [], week, n, all_, output)
@@ -70,21 +68,20 @@ def _show(done: Inspection, pool: AnswerPool) -> None:
     groups = [(group, str(available), str(drawn)) for group, (available, drawn) in done.groups.items()]
     ui.table(("group", "available", "drawn"), groups)
     if pool.scored_now:
-        ui.say(f"{pool.scored_now} answers had no score on file and were scored now, by the rules alone.")
+        ui.say(f"{pool.scored_now} answers had no score and were scored now, by the rules only.")
     if pool.scores_without_answer:
-        ui.say(f"{pool.scores_without_answer} scores belong to none of these answers and were left out.")
+        ui.say(f"{pool.scores_without_answer} scores belong to none of these answers and were ignored.")
     if pool.unscrubbable:
-        ui.say(f"{pool.unscrubbable} answers left out: an identifier in them could not be taken out.")
+        ui.say(f"{pool.unscrubbable} answers were left out: an identifier in them could not be removed.")
     if done.again:
-        ui.say(f"{done.again} were shown in an earlier week; there were no others left.")
+        ui.say(f"{done.again} were already shown in an earlier week; no others were left.")
     if done.before:
-        ui.say(f"The sample of {done.name} was drawn before and stays. For other answers name another --week, or --all.")
-    kept = " (form.csv was there and was left as it is)" if done.form_kept else ""
+        ui.say(f"The sample of {done.name} already exists and stays. For other answers use another --week, or --all.")
+    kept = " (the existing form.csv was not changed)" if done.form_kept else ""
     ui.say(f"{len(done.samples)} answers in {ui.shown(done.folder)}: report.html, report.md, samples.csv, form.csv{kept}")
 
 
 def _import(form: Path, reviewer: str) -> None:
-
     settings = ui.settings()
     with open_audit_trail(settings) as trail:
         done = import_form(form, settings.workspace, trail.store, actor=actor(), reviewer=reviewer)
@@ -97,13 +94,13 @@ def _show_import(done: FormImport) -> None:
     for row in done.rows:
         ui.say(f"{row.inspected}  {row.verdict:<10}  {', '.join(_added(row))}")
     new = sum(row.new for row in done.rows)
-    left = f", {done.empty} rows left empty" if done.empty else ""
+    left = f", {done.empty} rows are empty" if done.empty else ""
     ui.say(f"Imported {new} new verdicts of {len(done.rows)}{left}: {ui.shown(done.verdicts)}")
 
 
 def _added(row: ImportedRow) -> list[str]:
     if not row.new:
-        return ["already known"]
+        return ["already imported"]
     added = ["supersedes the earlier verdict" if row.supersedes else "feedback"]
     added += ["SFT example"] if row.correction else []
     added += ["preference pair"] if row.pair else []

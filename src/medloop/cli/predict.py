@@ -1,4 +1,4 @@
-"""`medloop predict`: answers for a file of questions."""
+"""`medloop predict`: answer every question in a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import typer
 
 from medloop.cli import ui
 from medloop.contracts import ModelRef
-from medloop.knobs import load_config
 from medloop.models import require_packages
 
 
@@ -20,42 +19,38 @@ def register(app: typer.Typer) -> None:
 
 def predict(
     source: Annotated[
-        Path, typer.Argument(metavar="INPUT.jsonl", help="Records, {'messages': [...]} or {'question': '...'}, one per line.")
+        Path, typer.Argument(metavar="INPUT.jsonl", help="JSON lines: records, {'messages': [...]} or {'question': '...'}.")
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Answers, one JSON line each; continued if it is there already.")
+        Path, typer.Option("--output", "-o", help="File for the answers, one JSON line each; an existing file is continued.")
     ],
     model: Annotated[
-        str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting 'model').")
+        str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (default: the setting 'model').")
     ] = None,
     adapter: Annotated[str | None, typer.Option(help="LoRA adapter: a folder, or its name under models/lora.")] = None,
-    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token; above, tokens are drawn.")] = 0.0,
-    max_new_tokens: Annotated[int, typer.Option(help="Answers are cut after so many tokens.")] = 256,
-    batch_size: Annotated[int, typer.Option(min=1, help="Questions answered at once; changes speed, not answers.")] = 16,
-    seed: Annotated[int | None, typer.Option(help="Seed of the draws (else the setting 'seed').")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Write the output anew, whatever it holds.")] = False,
+    temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature; 0 is greedy.")] = 0.0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
+    batch_size: Annotated[int, typer.Option(min=1, help="Questions answered together; changes the speed, not the answers.")] = 16,
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed (default: the setting 'seed').")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Start the output file anew.")] = False,
 ) -> None:
-    """Answer every question of a file; a run that was stopped goes on where it was.
+    """Answer every question in a file; an interrupted run continues where it stopped.
 
     Example:  medloop predict data/processed/test.jsonl --output answers.jsonl --adapter sft
     """
     require_packages()
-
-    from medloop.models.predict import Sampling
-    from medloop.models.predict import predict as answer
-
     settings = ui.settings()
-    flags = {"temperature": temperature, "max_new_tokens": max_new_tokens, "seed": seed}
-    sampling = load_config(Sampling, file=None, pairs=(), flags=flags, defaults={"seed": settings.seed})
+    from medloop.models.predict import Sampling  # torch, so after everything that may be wrong with the settings
+    from medloop.models.predict import predict as answer_file
+
+    sampling = Sampling(temperature=temperature, max_new_tokens=max_new_tokens, seed=settings.seed if seed is None else seed)
     ref, began = ModelRef(base=model or settings.model, adapter=adapter), time.monotonic()
     with ui.progress("Answering") as bar:
-        done = answer(
-            source, output, ref, sampling, settings, batch_size=batch_size, replace=replace, progress=bar.update,
-        )  # fmt: skip
+        done = answer_file(source, output, ref, sampling, settings, batch_size=batch_size, replace=replace, progress=bar.update)
     seconds = time.monotonic() - began
-    there = f", {done.already_there:,} were there already" if done.already_there else ""
-    ui.say(f"{ui.shown(output.absolute())}: {done.answered:,} answered{there}, by {ref.label}.")
+    earlier = f", {done.already_there:,} answered earlier" if done.already_there else ""
+    ui.say(f"{ui.shown(output.absolute())}: {done.answered:,} answered{earlier}, by {ref.label}.")
     if done.answered:
-        too_long = f", {done.too_long:,} questions too long for the model" if done.too_long else ""
-        ui.say(f"{done.stopped:,} ended by themselves, {done.cut:,} cut at {max_new_tokens} tokens{too_long}.")
-        ui.say(f"{done.tokens:,} tokens in {seconds:.1f} s with loading ({done.tokens / seconds:,.0f} tokens/s).")
+        too_long = f", {done.too_long:,} questions were too long for the model" if done.too_long else ""
+        ui.say(f"{done.stopped:,} finished, {done.cut:,} were truncated at {max_new_tokens} tokens{too_long}.")
+        ui.say(f"{done.tokens:,} tokens in {seconds:.1f} s including loading ({done.tokens / seconds:,.0f} tokens/s).")

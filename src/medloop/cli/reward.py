@@ -1,4 +1,4 @@
-"""`medloop reward`: score answers, look at one of them, list the rules."""
+"""`medloop reward`: score answers, explain one score, list the parts of the reward."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medloop.cli import reward_weights, ui
 from medloop.cli.reward_panel import panel
 from medloop.contracts import Missing, Reward, Sample, Score, Span
 from medloop.errors import ConfigError, InputError
-from medloop.knobs import load_config
+from medloop.knobs import load_config, split_pairs
 from medloop.loop.scoring import given_parts, score_answers
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.rulebook import formula, rulebook
@@ -21,13 +21,12 @@ from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files.answer_lines import Questions, read_samples
 from medloop.store.files.atomic import atomic_write
 
-Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights, bounds and versions, as in configs/reward.yaml.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting of the mix; may be repeated.")]
+MixFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Parts and weights of the reward, as in configs/reward.yaml.")]
 With = Annotated[
     list[str] | None,
     typer.Option(
         "--with", metavar="PART[=SOURCE]",
-        help="Hand in a given part of the mix: teacher[=configs/teacher.yaml], model=models/reward/NAME, "
+        help="Supply a part of the reward: teacher[=configs/teacher.yaml], model=models/reward/NAME, "
         "rel, faith or conc[=configs/dw.yaml], or your own as NAME=module:object; may be repeated.",
     ),
 ]  # fmt: skip
@@ -35,7 +34,7 @@ COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Score answers by rules and teacher, and say why.")
+    group = typer.Typer(no_args_is_help=True, help="Score answers with rules and models, and explain each score.")
     group.command("score")(score)
     group.command("explain")(explain)
     group.command("rules")(rules)
@@ -45,26 +44,26 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    file: Annotated[Path, typer.Argument(help="Answers: records, chats, question and answer, or what 'medloop predict' wrote.")],
+    file: Annotated[Path, typer.Argument(help="Answers: records, chats, question and answer, or output of 'medloop predict'.")],
     questions: ui.QuestionFiles = None,
-    config: Config = None,
-    set_: Set = None,
+    config: MixFile = None,
+    set_: ui.SetPairs = None,
     with_: With = None,
-    store: Annotated[bool, typer.Option("--store", help="Keep the rewards in the workspace's store too, encrypted.")] = False,
+    store: Annotated[bool, typer.Option("--store", help="Also store the rewards in the database, encrypted.")] = False,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the breakdown goes (default: NAME_scores.jsonl beside the input).")
+        Path | None, typer.Option(metavar="FILE", help="File for the scores (default: NAME_scores.jsonl beside the input).")
     ] = None,
 ) -> None:
-    """Score a file of answers: a summary here, value, reason and places of every part in the output.
+    """Score a file of answers: prints a summary, writes the value, reason and evidence of every part.
 
-    A second run scores only what is new or was missing. Without a teacher its weight is carried by the rules, and each line
-    says so; '--with teacher' asks it, within its budget.
+    A second run scores only what is new or was missing. Without '--with teacher' the rules carry the teacher's weight, and
+    each line says so.
 
     Example:  medloop reward score answers.jsonl --config configs/reward.yaml --with teacher --output scores.jsonl
     """
     settings, mix = ui.settings(), _config(config, set_)
     target = (output or file.parent / f"{file.stem}_scores.jsonl").expanduser().absolute()
-    given = given_parts(settings, sources(with_))
+    given = given_parts(settings, split_pairs("--with", with_ or (), bare=True))
     with open_audit_trail(settings) as trail, ui.progress("Scoring") as bar:
         summary, conflicts = score_answers(
             settings, source=file, questions=questions or (), output=target, config=mix, given=given,
@@ -76,40 +75,40 @@ def score(
         if degraded := getattr(part, "degraded", ""):
             ui.say(f"Degraded: {part.name}: {degraded}. Run the same command again to score what is missing.")
     if conflicts:
-        ui.say(f"Teacher and rules disagree on {conflicts} answers: data/rl/teacher_conflicts.jsonl")
-    kept = f", {summary.already_there} of them before" if summary.already_there else ""
-    ui.say(f"Scored {summary.answers} answers{kept}: {ui.shown(target)}")
+        ui.say(f"The teacher and the rules disagree on {conflicts} answers: data/rl/teacher_conflicts.jsonl")
+    earlier = f", {summary.already_there} of them earlier" if summary.already_there else ""
+    ui.say(f"Scored {summary.answers} answers{earlier}: {ui.shown(target)}")
 
 
 def explain(
     file: Annotated[Path | None, typer.Argument(help="File of answers, as for 'reward score'.")] = None,
     questions: ui.QuestionFiles = None,
-    id: Annotated[str | None, typer.Option(help="Which answer of the file (default: the first).")] = None,
-    question: Annotated[str | None, typer.Option(help="What the patient asks, instead of a file.")] = None,
-    answer: Annotated[str | None, typer.Option(help="What the assistant says, with its <think>.")] = None,
-    config: Config = None,
-    set_: Set = None,
+    id: Annotated[str | None, typer.Option(help="Id of the answer in the file (default: the first).")] = None,
+    question: Annotated[str | None, typer.Option(help="The question, instead of a file.")] = None,
+    answer: Annotated[str | None, typer.Option(help="The answer of the assistant, with its <think> block.")] = None,
+    config: MixFile = None,
+    set_: ui.SetPairs = None,
     with_: With = None,
 ) -> None:
-    """Show one answer with its scores, their reasons, and the words each rule looked at.
+    """Show one answer with its scores, their reasons and the words that each rule looked at.
 
     Example:  medloop reward explain --question "I have chest pain." --answer "Call an ambulance now."
     """
     sample = _sample(file, questions or [], id, question, answer)
-    named = sources(with_)
+    named = split_pairs("--with", with_ or (), bare=True)
     mix = build_mix(_config(config, set_), given_parts(ui.settings(), named) if named else None)
     (reward,) = mix.score([sample])
     _show_reward(sample, reward)
 
 
 def rules(
-    config: Config = None,
-    set_: Set = None,
+    config: MixFile = None,
+    set_: ui.SetPairs = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the page goes (default: data/rl/reward_rules.md of the workspace).")
+        Path | None, typer.Option(metavar="FILE", help="File for the page (default: data/rl/reward_rules.md).")
     ] = None,
 ) -> None:
-    """List the parts of the reward with weight and version, and write the page that defines them.
+    """List the parts of the reward with their weights and versions, and write a page that defines them.
 
     Example:  medloop reward rules --config configs/reward.yaml
     """
@@ -118,22 +117,16 @@ def rules(
     atomic_write(target, rulebook(mix))
     rows = []
     for name, part in mix.config.parts.items():
-        found = mix.rules.get(name) or mix.given.get(name)
-        low = found.penalty if found else part.weight < 0
-        rows.append((name, f"{part.weight:+g}", "low" if low else "high", found.version if found else "declared absent"))
+        rule = mix.rules.get(name) or mix.given.get(name)
+        penalty = rule.penalty if rule else part.weight < 0
+        rows.append((name, f"{part.weight:+g}", "low" if penalty else "high", rule.version if rule else "declared absent"))
     ui.table(("part", "weight", "good is", "version"), rows)
     ui.say(f"R = {formula(mix)}   (version {mix.version})")
     ui.say(f"Definitions: {ui.shown(target)}")
 
 
 def _config(file: Path | None, pairs: list[str] | None) -> MixConfig:
-
     return load_config(MixConfig, file=file, pairs=pairs or (), flags={})
-
-
-def sources(with_: list[str] | None) -> dict[str, str]:
-    """`teacher`, `model=models/reward/rm` ... as a mapping; a part without a source takes its default."""
-    return {name.strip(): source.strip() for name, _, source in (text.partition("=") for text in with_ or ())}
 
 
 def _sample(file: Path | None, questions: list[Path], id: str | None, question: str | None, answer: str | None) -> Sample:
@@ -142,7 +135,7 @@ def _sample(file: Path | None, questions: list[Path], id: str | None, question: 
             raise ConfigError("There is nothing to explain", "Name a file, or give --question and --answer")
         return Sample(id="answer", question=question, answer=answer)
     if question is not None or answer is not None:
-        raise ConfigError(f"Both {file} and a question or answer were given", "Give a file, or --question and --answer")
+        raise ConfigError("Both a file and a question or an answer were given", "Give a file, or --question and --answer")
     samples = read_samples(file, Questions(questions))
     sample = next((sample for sample in samples if id is None or sample.id == id), None)
     if sample is None:
@@ -165,9 +158,9 @@ def _number(value: float | None) -> str:
 
 
 def _show_reward(sample: Sample, reward: Reward) -> None:
-    """Question and answer with the looked-at words in the colour of their rule, then each part."""
+    """The question and the answer with the evidence in the colour of its rule, then each part."""
     console = ui.console()
-    colours = {part.name: COLOURS[at % len(COLOURS)] for at, part in enumerate(reward.parts)}
+    colours = {part.name: COLOURS[index % len(COLOURS)] for index, part in enumerate(reward.parts)}
     for where, text in (("question", sample.question), ("answer", sample.answer or "")):
         console.print(Text(f"{where}:", style="bold"))
         console.print(_marked(text, where, reward.parts, colours))
@@ -184,7 +177,6 @@ def _show_reward(sample: Sample, reward: Reward) -> None:
 
 
 def _marked(text: str, where: str, parts: tuple[Score | Missing, ...], colours: dict[str, str]) -> Text:
-
     marked = Text(text)
     for part in parts:
         for span in getattr(part, "spans", ()):
@@ -194,7 +186,7 @@ def _marked(text: str, where: str, parts: tuple[Score | Missing, ...], colours: 
 
 
 def _words(sample: Sample, span: Span) -> str:
-    """What a span covers, shortened: a whole chain need not be read twice."""
+    """The text of a span, shortened."""
     text = sample.question if span.where == "question" else sample.answer or ""
-    said = " ".join(text[span.start : span.end].split())
-    return f'"{said if len(said) <= 32 else said[:30] + "…"}"'
+    words = " ".join(text[span.start : span.end].split())
+    return f'"{words if len(words) <= 32 else words[:30] + "…"}"'

@@ -1,4 +1,4 @@
-"""`medloop reward panel`: is the model getting better, or only better at pleasing its reward?"""
+"""`medloop reward panel`: does the model improve, or does it only learn to please its reward?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medloop.errors import ResultError
 from medloop.evaluate.hacking.panel import Panel, PanelConfig
 from medloop.evaluate.hacking.panel_report import caution, probe_table, table, write
 from medloop.evaluate.side_by_side import file_name
-from medloop.knobs import load_config
+from medloop.knobs import load_config, split_pairs
 from medloop.loop.evaluation import hacking_panel
 from medloop.loop.scoring import given_parts
 from medloop.reward.mix import MixConfig
@@ -20,7 +20,7 @@ from medloop.store.audit_trail import open_audit_trail
 
 
 def panel(
-    scores: Annotated[list[Path], typer.Argument(help="Scores of 'medloop reward score', one file per round, oldest first.")],
+    scores: Annotated[list[Path], typer.Argument(help="Output of 'medloop reward score', one file per round, oldest first.")],
     held_out: Annotated[
         list[Path] | None,
         typer.Option(
@@ -34,30 +34,28 @@ def panel(
         typer.Option(metavar="FILE", help="The answers, once per round (default: NAME.jsonl beside NAME_scores.jsonl)."),
     ] = None,
     questions: ui.QuestionFiles = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="When to raise an alarm, as in configs/panel.yaml.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Limits of the alarms, as in configs/panel.yaml.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One bound of the panel; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override one limit; may be repeated.")
     ] = None,
     mix: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The reward that null answers are tried on, as configs/reward.yaml.")
+        Path | None, typer.Option(metavar="FILE", help="Reward that is tested with null answers, as in configs/reward.yaml.")
     ] = None,
     with_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--with", metavar="PART[=SOURCE]", help="Hand a given part into that reward, as for 'medloop reward score'."
-        ),
+        typer.Option("--with", metavar="PART[=SOURCE]", help="Supply a part of that reward, as for 'medloop reward score'."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the files go (default: reports/panel/LAST).")] = None,
-    fail_on_alarm: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 10 when there is an alarm.")] = False,
+    output: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: reports/panel/LAST).")] = None,
+    fail_on_alarm: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 10 if there is an alarm.")] = False,
 ) -> None:
-    """Compare rounds of training: reward against a held-out judge, length, repetition, stock answers, null answers.
+    """Look for reward hacking over rounds of training: reward against a held-out judge, length, repetition, null answers.
 
     Example:  medloop reward panel sft_scores.jsonl rl_scores.jsonl --held-out sft_teacher.jsonl --held-out rl_teacher.jsonl
     """
     settings = ui.settings()
     bounds = load_config(PanelConfig, file=config, pairs=set_ or (), flags={}, defaults={"seed": settings.seed})
     reward = load_config(MixConfig, file=mix, flags={})
-    given = given_parts(settings, {name.strip(): source.strip() for name, _, source in (w.partition("=") for w in with_ or ())})
+    given = given_parts(settings, split_pairs("--with", with_ or (), bare=True))
     with open_audit_trail(settings) as trail:
         result = hacking_panel(
             scores=scores,
@@ -74,9 +72,7 @@ def panel(
     _show(result)
     ui.say(f"Panel: {ui.shown(folder)} (panel.html, panel.md, panel.json)")
     if result.alarms and fail_on_alarm:
-        raise ResultError(
-            f"{len(result.alarms)} alarms of the reward-hacking panel", "Read the answers with the highest reward first"
-        )
+        raise ResultError(f"The panel raised {len(result.alarms)} alarms", "Read the answers with the highest reward first")
 
 
 def _show(result: Panel) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from medloop.cli import ui
-from medloop.cli.reward import sources
 from medloop.cli.train.options import Adapter, Model, Replace, Seed
 from medloop.cli.train.runner import Trained, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
+from medloop.knobs import split_pairs
 
 if TYPE_CHECKING:
     from medloop.train.rl.plan import RLPlan
@@ -100,7 +100,7 @@ def _train(
     stage: str, flags: dict[str, Any], with_: list[str] | None, file: Path | None, pairs: list[str] | None, *, live: bool,
     replace: bool,
 ) -> None:  # fmt: skip
-    flags["given"] = sources(with_) or None
+    flags["given"] = split_pairs("--with", with_ or (), bare=True) or None
     trained = train(stage, flags, file, pairs, replace=replace, announce=_announce, outcome=_gain, live=live)
     if trained is not None:
         _report(trained)
