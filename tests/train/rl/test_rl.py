@@ -334,8 +334,10 @@ def test_every_held_out_check_is_audited_against_the_first(settings: Any) -> Non
 
 
 def test_a_reward_for_brevity_alone_raises_the_panels_alarm(settings: Any) -> None:
+    """With these settings answers of 38 tokens shrink below 5, whatever the seed: far beyond what rounding can move."""
     scorer = FakeScorer(lambda sample: max(1 - len(sample.answer or "") / 40, 0.0))
-    wish = config(settings, "grpo", steps=10, prompts_per_step=8, samples=8, max_new_tokens=40, learning_rate=0.05, beta=0.0)
-    card = grpo.run(planned(wish, settings, scorer, audit=rl_audit(1)), settings)
+    group = {"prompts_per_step": 8, "samples": 16, "max_new_tokens": 40, "scale": "none", "beta": 0.0}
+    brief = config(settings, "grpo", steps=12, learning_rate=0.1, **group)
+    card = grpo.run(planned(brief, settings, scorer, audit=rl_audit(1)), settings)
     assert card.metrics["length_last"] < 0.5 * card.metrics["length_first"]
     assert card.metrics["alarms"] >= 1 and "length" in (settings.home / "models/rl/r/report.html").read_text().lower()
