@@ -149,7 +149,7 @@ def test_the_command_answers_and_counts(base: Path, questions: Path, tmp_path: P
     words = ("predict", str(questions), "--output", str(tmp_path / "out.jsonl"), "--model", str(base), "--max-new-tokens", "5")
     assert medloop(monkeypatch, "--home", str(tmp_path), *words) == 0
     said = capsys.readouterr().out
-    assert "12 answered" in said and "cut at 5 tokens" in said and len(read(tmp_path / "out.jsonl")) == 12
+    assert "12 answered" in said and "truncated at 5 tokens" in said and len(read(tmp_path / "out.jsonl")) == 12
 
 
 @pytest.mark.parametrize(

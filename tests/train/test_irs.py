@@ -130,7 +130,7 @@ def test_old_records_are_the_wanted_share_of_what_is_trained_on(
     run(settings, n_iterations=2, replay=share)
     asked = {tuple(row.prompt) for row in seen[0]}
     assert len(seen) == 2 and asked
-    kept_rows = [int(row["extra"]["kept"]) for row in metrics(settings) if "kept" in (row.get("extra") or {})]
+    kept_rows = [int(row["extra"]["selected"]) for row in metrics(settings) if "selected" in (row.get("extra") or {})]
     assert [len(rows) for rows in seen] == [round(n / (1 - share)) for n in kept_rows]
 
 
@@ -140,7 +140,7 @@ def test_each_round_goes_on_from_the_last_and_leaves_its_adapter(settings: Any) 
     found = [load_file(folder / name / "adapter_model.safetensors") for name in ("iter_1", "iter_2", "final")]
     assert any(not torch.equal(found[0][name], found[1][name]) for name in found[0])
     assert all(torch.equal(found[1][name], found[2][name]) for name in found[1])
-    assert all("length_ratio" in row["extra"] for row in metrics(settings) if "kept" in (row.get("extra") or {}))
+    assert all("length_ratio" in row["extra"] for row in metrics(settings) if "selected" in (row.get("extra") or {}))
 
 
 def test_nothing_worth_learning_is_said(settings: Any) -> None:
@@ -170,5 +170,5 @@ def test_the_optimizer_is_the_one_that_others_reproduced(settings: Any, monkeypa
     assert state.optimizer.defaults["eps"] == 1e-5 and state.optimizer.defaults["weight_decay"] == 0.0
     assert set(norms) == {0.3}
     rates = [json.loads(line) for line in (settings.home / "models/rl/round1/metrics.jsonl").read_text().splitlines()]
-    assert [row["extra"]["rate"] for row in rates if "rate" in row.get("extra", {})] == pytest.approx([0.02, 0.015, 0.01, 0.005])
+    assert [row["extra"]["learning_rate"] for row in rates if "learning_rate" in row.get("extra", {})] == pytest.approx([0.02, 0.015, 0.01, 0.005])
     assert all(p.dtype == torch.float32 for p in state.policy.trained().values())

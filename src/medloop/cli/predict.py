@@ -52,5 +52,5 @@ def predict(
     ui.say(f"{ui.shown(output.absolute())}: {done.answered:,} answered{earlier}, by {ref.label}.")
     if done.answered:
         too_long = f", {done.too_long:,} questions were too long for the model" if done.too_long else ""
-        ui.say(f"{done.stopped:,} finished, {done.cut:,} were truncated at {max_new_tokens} tokens{too_long}.")
+        ui.say(f"{done.stopped:,} finished, {done.truncated:,} were truncated at {max_new_tokens} tokens{too_long}.")
         ui.say(f"{done.tokens:,} tokens in {seconds:.1f} s including loading ({done.tokens / seconds:,.0f} tokens/s).")

@@ -30,7 +30,7 @@ class Sampling(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_new_tokens: int = Field(256, ge=1, description="An answer is cut after so many tokens.")
+    max_new_tokens: int = Field(256, ge=1, description="An answer is truncated after so many tokens.")
     temperature: float = Field(0.0, ge=0, le=100, description="0 takes the likeliest token; above, tokens are drawn.")
     seed: int = Field(0, ge=0, description="Seed of the draws.")
 
@@ -40,7 +40,7 @@ class Summary:
     answered: int
     already_there: int
     stopped: int
-    cut: int
+    truncated: int
     too_long: int
     tokens: int
 
@@ -141,7 +141,7 @@ def _summary(completions: list[Completion], already_there: int) -> Summary:
         answered=len(completions),
         already_there=already_there,
         stopped=reasons.count("stop"),
-        cut=reasons.count("length"),
+        truncated=reasons.count("length"),
         too_long=reasons.count("error"),
         tokens=sum(completion.n_tokens for completion in completions),
     )

@@ -69,7 +69,7 @@ def _step(state: TrainState) -> None:
     experience = collect_rollouts(state, prompts, config.samples, f"{config.seed}:{state.step}")
     advantages = compute_advantages(config, experience, state.plan.scorer)
     mask = experience.completion_mask(device) & experience.reward_tensor()[1].to(device)[:, None]
-    if config.mask_cut:
+    if config.mask_truncated_completions:
         mask &= experience.ended(device)[:, None]
     old_logprobs = None if config.epochs * config.minibatches == 1 else compute_logprobs(state, experience).logprobs
     reference = None

@@ -169,7 +169,7 @@ def _log_selection(state: TrainState, experience: Experience, selection: Selecti
     selected = [lengths[row] for row in selection.rows]
     length_ratio = sum(selected) * len(lengths) / max(len(selected) * sum(lengths), 1)
     more = {
-        "kept": len(selected), "copies": selection.duplicates, "below": selection.below, "capped": selection.capped,
+        "selected": len(selected), "duplicates": selection.duplicates, "below": selection.below, "capped": selection.capped,
         "threshold": selection.threshold, "length_ratio": round(length_ratio, 6),
     }  # fmt: skip
     if hasattr(scorer, "end_round"):
@@ -179,7 +179,7 @@ def _log_selection(state: TrainState, experience: Experience, selection: Selecti
     state.numbers = {
         "step": state.step,
         "reward": summary["reward"] or 0.0,
-        "kept": float(len(selected)),
+        "selected": float(len(selected)),
         "length": summary["length"],
     }
     model = sha256_id(canonical_json([state.plan.run.identity, state.step]))

@@ -111,7 +111,7 @@ def compute_advantages(state: TrainState, experience: Experience, beta: float) -
     scores, present = (tensor.to(device) for tensor in experience.reward_tensor())
     paid = token_rewards(
         scores, old.logprobs, reference, experience.completion_mask(device), present=present, ended=experience.ended(device),
-        beta=beta, missing_eos_penalty=config.cut_penalty,
+        beta=beta, missing_eos_penalty=config.missing_eos_penalty,
     )  # fmt: skip
     assert old.values is not None
     mask = paid.mask

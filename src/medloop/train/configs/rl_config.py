@@ -97,7 +97,9 @@ class PPOConfig(StepConfig):
     step_kl: float = Field(
         0.05, gt=0, description="An epoch ends early when the policy moved 1.5 times this far, in nats per token."
     )
-    cut_penalty: float = Field(0.0, ge=0, description="Taken from the score of an answer cut at the limit.")
+    missing_eos_penalty: float = Field(
+        0.0, ge=0, description="Subtracted from the score of an answer that was truncated at the limit."
+    )
 
 
 class GRPOConfig(StepConfig):
@@ -114,7 +116,7 @@ class GRPOConfig(StepConfig):
     clip_high: float = Field(0.28, gt=0, description="Ratios above 1 + clip_high earn nothing more.")
     epochs: int = Field(1, ge=1, description="Passes over a batch of answers.")
     minibatches: int = Field(1, ge=1, description="Optimizer steps per pass.")
-    mask_cut: bool = Field(False, description="Answers cut at the limit are not learnt from.")
+    mask_truncated_completions: bool = Field(False, description="Answers truncated at the limit are not trained on.")
 
 
 class IRSRunConfig(RLConfig):

@@ -14,7 +14,7 @@ PANELS = (
     (("reward", "training"), ("held_out", "held out"), "reward"),
     (("kl", "KL to reference"), ("beta", "beta"), "nats per answer"),
     (("entropy", "entropy"), ("clip_fraction", "clipped"), "per token"),
-    (("length", "tokens"), ("cut", "cut at the limit"), "answers"),
+    (("length", "tokens"), ("truncated", "truncated"), "answers"),
 )
 
 

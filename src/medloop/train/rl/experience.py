@@ -101,7 +101,7 @@ class Experience:
             "missing": int((~present).sum()),
             "parts": {name: mean for name, values in parts.items() if (mean := _mean(values)) is not None},
             "length": _mean([len(rollout.tokens) for rollout in self.rollouts]),
-            "cut": round(sum(not rollout.ended for rollout in self.rollouts) / len(self.rollouts), 6),
+            "truncated": round(sum(not rollout.ended for rollout in self.rollouts) / len(self.rollouts), 6),
             "distinct": round(len(set(self.texts)) / len(self.texts), 6),
         }
 

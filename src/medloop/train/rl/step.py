@@ -136,7 +136,7 @@ def log_step(state: TrainState, experience: Experience, *, rate: float, loss: fl
     summary = experience.summary()
     state.log("METRICS", avg_reward=summary["reward"], weights=experience.mean_part_weights(), extra=summary)
     known = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
-    state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "rate": rate})
+    state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "learning_rate": rate})
     samples.append_some(state.plan.run.folder, state.step, experience)
     state.numbers = {
         "step": state.step,
