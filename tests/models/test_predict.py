@@ -157,8 +157,8 @@ def test_the_command_answers_and_counts(base: Path, questions: Path, tmp_path: P
     [
         (("--model", "no/such/folder"), 4, "no such folder"),
         (("--adapter", "nobody"), 4, "no adapter folder nobody"),
-        (("--temperature", "-1"), 2, "temperature is -1.0"),
-        (("--max-new-tokens", "0"), 2, "max_new_tokens is 0"),
+        (("--temperature", "-1"), 2, "'--temperature': Input should be greater than or equal to 0"),
+        (("--max-new-tokens", "0"), 2, "'--max-new-tokens': Input should be greater than or equal to 1"),
     ],
 )
 def test_a_wrong_flag_is_one_sentence(

@@ -170,5 +170,7 @@ def test_the_optimizer_is_the_one_that_others_reproduced(settings: Any, monkeypa
     assert state.optimizer.defaults["eps"] == 1e-5 and state.optimizer.defaults["weight_decay"] == 0.0
     assert set(norms) == {0.3}
     rates = [json.loads(line) for line in (settings.home / "models/rl/round1/metrics.jsonl").read_text().splitlines()]
-    assert [row["extra"]["learning_rate"] for row in rates if "learning_rate" in row.get("extra", {})] == pytest.approx([0.02, 0.015, 0.01, 0.005])
+    assert [row["extra"]["learning_rate"] for row in rates if "learning_rate" in row.get("extra", {})] == pytest.approx(
+        [0.02, 0.015, 0.01, 0.005]
+    )
     assert all(p.dtype == torch.float32 for p in state.policy.trained().values())
