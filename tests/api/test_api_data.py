@@ -66,7 +66,7 @@ def test_a_build_over_http_is_the_build_of_the_command(client: TestClient, setti
     assert verify_artifact(folder).sha256 == said["sha256"]
     with open_store(settings) as store:
         again = build_from_feedback(store, FeedbackConfig(name="week46"), seed=7, actor="test")
-    assert (again.sha256, again.new) == (said["sha256"], 0)
+    assert (again.sha256, again.new_records) == (said["sha256"], 0)
 
 
 def test_a_build_with_nothing_to_learn_from_says_why(client: TestClient, settings: Settings) -> None:

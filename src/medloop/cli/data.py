@@ -206,11 +206,11 @@ def build(
         ui.say(f"{entry.rows:>9,}  {file}")
     used = sum(fates.get("used", 0) for fates in built.card.records.values())
     seen = sum(sum(fates.values()) for fates in built.card.records.values())
-    ui.say(f"From {used:,} of {seen:,} records, {built.new:,} of them new.")
-    if built.held:
-        ui.say(f"{built.held:,} records may identify a person and wait for review: medloop quarantine list")
-    if built.kept:
-        ui.say(f"{built.kept:,} rows from other sources stay in data/preferences.")
+    ui.say(f"From {used:,} of {seen:,} records, {built.new_records:,} of them new.")
+    if built.quarantined:
+        ui.say(f"{built.quarantined:,} records may identify a person and wait for review: medloop quarantine list")
+    if built.foreign_rows:
+        ui.say(f"{built.foreign_rows:,} rows from other sources stay in data/preferences.")
     ui.say(f"Dataset {built.sha256[:19]}…  Read the card: {ui.shown(built.folder / 'DATA_CARD.md')}")
 
 

@@ -75,7 +75,7 @@ def build_dataset(work: Work) -> str:
     work.write_result(
         {
             "name": config.name, "sha256": built.sha256, "rows": {name: file.rows for name, file in built.card.files.items()},
-            "records": built.card.records, "dropped": built.card.drops, "new": built.new, "held": built.held,
+            "records": built.card.records, "dropped": built.card.drops, "new": built.new_records, "held": built.quarantined,
         }
     )  # fmt: skip
     return f"The dataset is {work.relative(built.folder)}."

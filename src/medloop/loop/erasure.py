@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medloop.data.feedback.build_card import after_erasure
+from medloop.data.feedback.write import after_erasure
 from medloop.privacy.erasure.erase import Jobs, Proof, Request, erase
 from medloop.store.db import Store
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from medloop.contracts import Sample, Score
-from medloop.data.feedback.build import Built, FeedbackConfig, build
+from medloop.data.feedback.build import BuiltDataset, FeedbackConfig, build
 from medloop.data.progress import Progress as Steps
 from medloop.data.progress import silent
 from medloop.data.text.risk import strata_of
@@ -26,7 +26,7 @@ from medloop.store.records.scores import rewards_of
 
 def build_from_feedback(
     store: Store, config: FeedbackConfig, *, seed: int, actor: str, progress: Steps | None = None
-) -> Built:  # fmt: skip
+) -> BuiltDataset:  # fmt: skip
     """Feedback as a dataset, entered in the catalog; the command and the address `/api/v1/data/build` both come here."""
     built = build(store, config, seed=seed, actor=actor, progress=progress or silent)
     register(store, "feedback", built.folder, built.card.model_dump(mode="json", exclude_none=True), actor=actor)

@@ -273,7 +273,7 @@ def test_the_same_store_gives_the_same_bytes_and_marks_its_records_once(store: S
     content = {path.name: path.read_bytes() for path in first.folder.iterdir() if path.name != "MANIFEST.json"}
     published = (store.settings.workspace.preferences / "preferences.jsonl").read_bytes()
     second = build(store, FeedbackConfig(), seed=7, actor="test")
-    assert (first.sha256, first.card, first.new, second.new) == (second.sha256, second.card, 12, 0)
+    assert (first.sha256, first.card, first.new_records, second.new_records) == (second.sha256, second.card, 12, 0)
     assert content == {path.name: path.read_bytes() for path in second.folder.iterdir() if path.name != "MANIFEST.json"}
     assert published == (store.settings.workspace.preferences / "preferences.jsonl").read_bytes() and verify_artifact(
         second.folder
@@ -342,6 +342,21 @@ def test_build_and_prepare_preferences_on_the_command_line(settings, tmp_path: P
     )
     assert output.read_bytes() == (settings.home / "data/feedback/week1/preferences.jsonl").read_bytes()
     assert {row["metadata"]["split"] for row in jsonl.read(output)} == {"train", "test"}
+
+
+def test_the_experts_answers_can_be_imported_and_prepared_like_any_other_source(sqlite_settings) -> None:
+    home = sqlite_settings.home
+    with open_store(sqlite_settings) as store:
+        crud.add(
+            store, [fix(n, f"Run {n} miles.", f"Golden advice {n}: keep the {PARTS[n]} warm.") for n in range(12)], actor="t"
+        )
+    run(home, "data", "build", "--test-share", "0")
+    run(home, "data", "import", home / "data/feedback/feedback/sft_train.jsonl", "--name", "experts")
+    run(home, "data", "prepare", "--no-scrub")
+    rows = [Record.model_validate(row) for path in (home / "data/processed").glob("*.jsonl") if path.name != "dropped.jsonl"
+            for row in jsonl.read(path)]  # fmt: skip
+    assert {row.conversation.answer for row in rows} == {f"Golden advice {n}: keep the {PARTS[n]} warm." for n in range(12)}
+    assert all(row.origin.source == "experts" and row.reviewed for row in rows)
 
 
 @pytest.mark.parametrize(("words", "message"), [

@@ -17,7 +17,7 @@ from medloop.contracts import Contract
 from medloop.data.feedback import build as from_feedback
 from medloop.data.feedback import rows, select
 from medloop.data.feedback.build import FeedbackConfig, build
-from medloop.data.feedback.scrub_rows import Cleaner
+from medloop.data.feedback.select import CachedScrubber
 from medloop.errors import BusyError
 from medloop.loop.erasure import erase_records
 from medloop.privacy.erasure.erase import Request
@@ -96,7 +96,7 @@ def test_a_kill_leaves_nothing_half_published_and_the_next_build_is_whole(sqlite
     assert not (home / "data/feedback/feedback").exists() and not list((home / "data/preferences").glob("*.jsonl"))
     with open_store(sqlite_settings) as store:
         assert not lineage.datasets_of(store, ["fb_1"])
-        assert build(store, FeedbackConfig(), seed=7, actor="test").new == 58
+        assert build(store, FeedbackConfig(), seed=7, actor="test").new_records == 58
     assert [path.name for path in (home / "data/feedback").iterdir()] == ["feedback"]
 
 
@@ -160,8 +160,8 @@ def at(wanted: str, do: Callable[[], object]) -> Any:
 
 
 def test_a_text_found_clean_is_looked_over_again_only_after_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    cleaner, text = Cleaner(), "Rest the knee and drink some water."
-    assert cleaner.doubt([text], looked_at=False) is None
+    cleaner, text = CachedScrubber(), "Rest the knee and drink some water."
+    assert cleaner.doubt([text], reviewed=False) is None
     asked: list[str] = []
     monkeypatch.setattr(Scrubber, "scrub", lambda self, said: asked.append(said) or said)
     assert cleaner.scrub(text, Scrubber()) == text and asked == []
@@ -171,14 +171,14 @@ def test_a_text_found_clean_is_looked_over_again_only_after_a_name(monkeypatch: 
 
 @pytest.mark.parametrize("text", ["患者王芳，手机13800138000", "Please ring 13800138000 today.", "See [NAME_1] about it."])
 def test_a_text_with_anything_in_it_is_never_taken_for_clean(text: str) -> None:
-    cleaner, ours, theirs = Cleaner(), Scrubber(), Scrubber()
-    cleaner.doubt([text, text], looked_at=False)
+    cleaner, ours, theirs = CachedScrubber(), Scrubber(), Scrubber()
+    cleaner.doubt([text, text], reviewed=False)
     assert cleaner.scrub(text, ours) == theirs.scrub(text)
     assert ours.counts == theirs.counts  # placeholders that a text brings along keep their numbers
 
 
 def test_a_thousand_answers_to_one_question_do_not_make_a_million_pairs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MOST_RATED", 4)
+    monkeypatch.setattr(rows, "MAX_RATED", 4)
     rated = [thumb(1, f"answer {n}", n % 2 == 0) for n in range(20)]
     crud.add(store, [*rated, thumb(1, "answer 3", False)], actor="test")
     done = build(store, FeedbackConfig(), seed=7, actor="test")

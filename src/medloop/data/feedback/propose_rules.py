@@ -3,9 +3,9 @@
 A proposal is a `CodebookDelta` that adds a rule in state `proposed`; a person or the codebook's curator decides. Three things
 give one, all seen from the scrubbed texts:
 
-    the expert's own reason                                        the rule is that sentence
-    a red flag asked about, urgent advice only in the expert's answer    "send to emergency care"
-    a drug that the expert took out of the answer                  "do not suggest it here"
+    the expert's own reason                                               the rule is that sentence
+    a red flag in the question, urgent advice only in the expert's answer    "send to emergency care"
+    a drug that the expert removed from the answer                        "do not suggest it here"
 
 Corrections that say the same in the same scope become one rule with all of them as evidence. No model is asked.
 """
@@ -17,85 +17,117 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from medloop.contracts import CodebookDelta, CodebookRule, canonical_json, sha256_id
-from medloop.data.feedback.select import Fix
+from medloop.data.feedback.rows import ExpertAnswer
+from medloop.data.feedback.select import CachedScrubber
 from medloop.data.text.language import detect_language
 from medloop.data.text.risk import strata_of
 from medloop.lexicon import describe, find_drugs, find_groups, find_red_flags, find_urgent_advice
+from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 
-LONGEST = 400  # characters of a rule; a longer reason is an essay
+MAX_RULE = 400  # characters; a longer reason is an essay
 
 
 @dataclass(frozen=True)
-class _Idea:
+class _ProposedRule:
     text: str
     scope: str
     triggers: tuple[str, ...]
     reason: str
+    timestamp: datetime
+    record_id: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.scope, " ".join(self.text.casefold().split())
 
 
-class Proposals:
-    """Rules as they come up; in memory are their words and the ids of the corrections, not the corrections."""
-
-    def __init__(self) -> None:
-        self._ideas: dict[tuple[str, str], list[tuple[_Idea, datetime, str]]] = {}
-        self.silent: list[str] = []  # corrections that gave none
-
-    def add(self, one: Fix) -> None:
-        """A correction, scrubbed."""
-        ideas = list(_ideas(one))
-        if not ideas:
-            self.silent.append(one.record_id)
-        for idea in ideas:
-            same = self._ideas.setdefault((idea.scope, " ".join(idea.text.casefold().split())), [])
-            same.append((idea, one.when, one.record_id))
-
-    def rules(self) -> list[CodebookDelta]:
-        return [_delta(group) for _, group in sorted(self._ideas.items())]
+@dataclass(frozen=True)
+class _ScrubbedCorrection:
+    question: str
+    original: str
+    golden: str
+    reason: str | None
 
 
-def _delta(group: Sequence[tuple[_Idea, datetime, str]]) -> CodebookDelta:
+class RuleProposals:
+    """Collects rules correction by correction; it keeps their words and the ids of the corrections, not the corrections."""
+
+    def __init__(self, scrubber: CachedScrubber) -> None:
+        self._scrubber = scrubber
+        self._rules: dict[tuple[str, str], list[_ProposedRule]] = {}
+        self.without_rule: list[str] = []  # ids of corrections
+
+    def add(self, correction: ExpertAnswer) -> None:
+        scrubbed = self._scrub(correction)
+        if scrubbed is None:
+            return  # counted with the row that has the same turns
+        rules = [
+            _ProposedRule(*parts, correction.timestamp, correction.record_id) for parts in _rules_from(scrubbed)
+        ]  # fmt: skip
+        if not rules:
+            self.without_rule.append(correction.record_id)
+        for rule in rules:
+            self._rules.setdefault(rule.key, []).append(rule)
+
+    def deltas(self) -> list[CodebookDelta]:
+        return [_delta(key, rules) for key, rules in sorted(self._rules.items())]
+
+    def _scrub(self, correction: ExpertAnswer) -> _ScrubbedCorrection | None:
+        scrubber = Scrubber()
+        texts = (correction.prompt.user_text, correction.original, correction.golden)
+        try:
+            question, original, golden = (self._scrubber.scrub(text, scrubber) for text in texts)
+            reason = None if correction.reason is None else self._scrubber.scrub(correction.reason, scrubber)
+        except Unscrubbable:
+            return None
+        return _ScrubbedCorrection(question, original, golden, reason)
+
+
+def _delta(key: tuple[str, str], rules: Sequence[_ProposedRule]) -> CodebookDelta:
     """The id is a hash of scope and words, so that the same corrections propose the same rule again."""
-    ideas = sorted(group, key=lambda one: one[1:])
-    idea = ideas[0][0]
-    name = sha256_id(canonical_json([idea.scope, " ".join(idea.text.casefold().split())]))[7:39]
+    first = min(rules, key=lambda rule: (rule.timestamp, rule.record_id))
     rule = CodebookRule(
-        rule_id=f"rule_{name}",
-        text=idea.text,
-        scope=idea.scope,
-        triggers=tuple(sorted({trigger for one, _, _ in ideas for trigger in one.triggers})),
-        evidence=tuple(sorted({record_id for _, _, record_id in ideas})),
-        timestamp=max(when for _, when, _ in ideas),
+        rule_id=f"rule_{sha256_id(canonical_json(list(key)))[7:39]}",
+        text=first.text,
+        scope=first.scope,
+        triggers=tuple(sorted({trigger for rule in rules for trigger in rule.triggers})),
+        evidence=tuple(sorted({rule.record_id for rule in rules})),
+        timestamp=max(rule.timestamp for rule in rules),
     )
-    return CodebookDelta(action="add", rule=rule, reason=idea.reason)
+    return CodebookDelta(action="add", rule=rule, reason=first.reason)
 
 
-def _ideas(one: Fix) -> Iterator[_Idea]:
-    question = one.question.asked
+def _rules_from(correction: _ScrubbedCorrection) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """Text, scope, triggers and reason of each rule."""
+    question = correction.question
     chinese = detect_language(question) in ("zh", "mixed")
+    comma = "、" if chinese else ", "
     scope, triggers = strata_of(question)[0], _triggers(question, chinese)
-    if one.reason and one.reason.strip() and len(one.reason) <= LONGEST:
-        yield _Idea(" ".join(one.reason.split()), scope, triggers, "an expert gave it as the reason of a correction")
-    flags = _named("red_flag", {m.id for m in find_red_flags(question) if not m.negated}, chinese)
-    if flags and _urgent(one.golden) and not _urgent(one.original):
-        listed = ("、" if chinese else ", ").join(flags)
+    if correction.reason and correction.reason.strip() and len(correction.reason) <= MAX_RULE:
+        yield " ".join(correction.reason.split()), scope, triggers, "an expert gave it as the reason of a correction"
+    flags = _names("red_flag", {mention.id for mention in find_red_flags(question) if not mention.negated}, chinese)
+    if flags and _is_urgent(correction.golden) and not _is_urgent(correction.original):
+        symptoms = comma.join(flags)
         text = (
-            f"出现{listed}时，首先让患者立即就医或拨打急救电话。" if chinese else f"With {listed}: send to emergency care first."
+            f"出现{symptoms}时，首先让患者立即就医或拨打急救电话。"
+            if chinese
+            else f"With {symptoms}: send to emergency care first."
         )
-        yield _Idea(text, scope, flags, "an expert added urgent advice to an answer about a red flag")
-    gone = _suggested(one.original) - _suggested(one.golden)
-    for drug in sorted(gone):
-        groups = _named("group", {m.id for m in find_groups(question) if not m.negated}, chinese)
-        whom = ("、" if chinese else ", ").join(groups)
-        said = f"（{whom}）" if chinese and whom else f" ({whom})" if whom else ""
-        text = f"此类问题{said}不要建议使用{drug}。" if chinese else f"Do not suggest {drug} for questions like this{said}."
-        yield _Idea(text, scope, triggers or (drug,), "an expert took a drug out of the answer")
+        yield text, scope, flags, "an expert added urgent advice to an answer about a red flag"
+    for drug in sorted(_suggested_drugs(correction.original) - _suggested_drugs(correction.golden)):
+        groups = comma.join(_names("group", {mention.id for mention in find_groups(question) if not mention.negated}, chinese))
+        patients = "" if not groups else f"（{groups}）" if chinese else f" ({groups})"
+        text = (
+            f"此类问题{patients}不要建议使用{drug}。" if chinese else f"Do not suggest {drug} for questions like this{patients}."
+        )
+        yield text, scope, triggers or (drug,), "an expert removed a drug from the answer"
 
 
-def _urgent(answer: str) -> bool:
+def _is_urgent(answer: str) -> bool:
     return any(not mention.negated for mention in find_urgent_advice(answer))
 
 
-def _suggested(answer: str) -> set[str]:
+def _suggested_drugs(answer: str) -> set[str]:
     return {mention.id for mention in find_drugs(answer) if not mention.negated}
 
 
@@ -103,9 +135,9 @@ def _triggers(question: str, chinese: bool) -> tuple[str, ...]:
     flags = {mention.id for mention in find_red_flags(question) if not mention.negated}
     groups = {mention.id for mention in find_groups(question) if not mention.negated}
     drugs = {mention.id for mention in find_drugs(question)}
-    return (*_named("red_flag", flags, chinese), *_named("group", groups, chinese), *sorted(drugs))
+    return (*_names("red_flag", flags, chinese), *_names("group", groups, chinese), *sorted(drugs))
 
 
-def _named(kind: str, ids: set[str], chinese: bool) -> tuple[str, ...]:
+def _names(kind: str, ids: set[str], chinese: bool) -> tuple[str, ...]:
     entries = [describe(kind, name) for name in sorted(ids)]
     return tuple(entry.zh_name if chinese else entry.en_name for entry in entries)

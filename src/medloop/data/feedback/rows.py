@@ -1,12 +1,12 @@
-"""From what people said to rows a model can learn from. Pure: records in, drafts out, in an order that only their words decide.
+"""The feedback about one prompt as training rows. Pure: feedback in, row drafts out, in an order that only their texts decide.
 
     pairs      what most raters chose; an expert's answer over the one it corrects and over what most did not like; a liked
-               over a disliked answer to the same question. Where two of these disagree, the one named first here counts
+               over a disliked answer to the same prompt. Where two of these disagree, the one named first here counts
     thumbs     whether most raters liked an answer
     answers    experts' answers, and on request those that most raters liked
-    red        questions whose answer somebody called a critical failure
+    red        prompts whose answer somebody flagged as a critical failure
 
-A rater who spoke twice about the same thing counts once, with the last word. As many for as against: nothing is decided.
+A rater who judged the same thing twice counts once, with the latest judgement. A tie decides nothing.
 """
 
 from __future__ import annotations
@@ -14,249 +14,315 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
-from medloop.data.feedback.select import Fix, Mark, Material, Question, Vote
+from medloop.contracts import Message
 
 RowKind = Literal["pairs", "thumbs", "answers", "red"]
-Pair = tuple[str, str]
-MOST_RATED = 100  # liked and disliked answers to one question that are held against each other: those with the most records
-V = TypeVar("V", bound="Vote | Mark")
+MAX_RATED = 100  # liked and disliked answers to one prompt that are paired with each other: those with the most records
 
 
 @dataclass(frozen=True)
-class Draft:
-    """A row before scrubbing; `texts` are (chosen, rejected), (answer,) or nothing. `records` are the ids behind it."""
+class FeedbackPrompt:
+    """What was asked: the conversation up to the answer. `key` is the same for the same words."""
+
+    messages: tuple[Message, ...]
+
+    @property
+    def key(self) -> str:
+        """Case, white space and the system message do not make another prompt."""
+        turns = (
+            f"{message.role}:{' '.join(message.content.casefold().split())}"
+            for message in self.messages
+            if message.role != "system"
+        )
+        return "\n".join(turns)
+
+    @property
+    def user_text(self) -> str:
+        """Everything the user said."""
+        return "\n".join(message.content for message in self.messages if message.role == "user")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One person's choice between two answers."""
+
+    prompt: FeedbackPrompt
+    answers: tuple[str, str]
+    chosen: int
+    rater: str | None
+    record_id: str
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class AnswerRating:
+    """One person's rating of an answer; `liked` is None where the rating says neither."""
+
+    prompt: FeedbackPrompt
+    answer: str
+    liked: bool | None
+    critical: bool
+    rater: str | None
+    record_id: str
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class ExpertAnswer:
+    """The answer an expert would have given."""
+
+    prompt: FeedbackPrompt
+    original: str
+    golden: str
+    reason: str | None
+    record_id: str
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class PromptFeedback:
+    """All usable feedback about one prompt, in the order it came."""
+
+    choices: list[Choice] = field(default_factory=list)
+    ratings: list[AnswerRating] = field(default_factory=list)
+    corrections: list[ExpertAnswer] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.choices) + len(self.ratings) + len(self.corrections)
+
+
+@dataclass(frozen=True)
+class RowDraft:
+    """A row before scrubbing; `texts` are (chosen, rejected), (answer,) or empty. `record_ids` are the records behind it."""
 
     kind: RowKind
-    question: Question
+    prompt: FeedbackPrompt
     texts: tuple[str, ...]
-    records: tuple[str, ...]
-    about: dict[str, Any]
+    record_ids: tuple[str, ...]
+    metadata: dict[str, Any]
 
     @property
     def order(self) -> bytes:
-        """Where it stands in every list: decided by its own words, not by when it came."""
-        said = "\0".join((self.question.key, *(plain(text) for text in self.texts)))
-        return hashlib.sha256(said.encode("utf-8", errors="surrogatepass")).digest()
+        """Its place in every file: decided by its texts, not by when it came."""
+        texts = "\0".join((self.prompt.key, *(plain(text) for text in self.texts)))
+        return hashlib.sha256(texts.encode("utf-8", errors="surrogatepass")).digest()
 
 
 @dataclass(frozen=True)
-class Drafts:
-    rows: list[Draft]
-    drops: Counter[tuple[str, str]]  # (kind, reason)
-    dropped: list[tuple[str, str, tuple[str, ...]]]  # kind, reason, records
+class RowDrafts:
+    rows: list[RowDraft] = field(default_factory=list)
+    dropped: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)  # kind, reason, record ids
+
+    def drop(self, kind: str, reason: str, record_ids: Iterable[str]) -> None:
+        self.dropped.append((kind, reason, tuple(sorted(record_ids))))
+
+
+def draft_rows(feedback: PromptFeedback, *, max_pairs: int, liked_answers: bool) -> RowDrafts:
+    """Every row that this feedback gives, each once, with all records that support it."""
+    drafts = RowDrafts()
+    rated = _rated_answers(feedback.ratings, drafts)
+    drafts.rows.extend(_pairs(feedback, rated, max_pairs, drafts))
+    drafts.rows.extend(
+        RowDraft("thumbs", answer.prompt, (answer.text,), answer.record_ids, answer.counts | {"liked": answer.liked})
+        for answer in rated
+    )
+    drafts.rows.extend(_answers(feedback.corrections, rated if liked_answers else []))
+    drafts.rows.extend(_red_team(feedback.ratings))
+    drafts.rows.sort(key=lambda row: (row.kind, row.order))
+    return drafts
 
 
 def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def draft(material: Material, *, max_pairs: int, liked_answers: bool) -> Drafts:
-    """Every row that the material gives, each once, with all records that speak for it.
+Judgement = Choice | AnswerRating | ExpertAnswer
+J = TypeVar("J", Choice, AnswerRating)
 
-    Nothing here compares answers to different questions, so the material of one question can be drafted by itself.
-    """
-    found = Drafts([], Counter(), [])
-    verdicts = _verdicts(material.marks, found)
-    found.rows.extend(_pairs(material, verdicts, max_pairs, found))
-    found.rows.extend(_thumbs(verdicts))
-    found.rows.extend(_answers(material.fixes, verdicts if liked_answers else []))
-    found.rows.extend(_red(material.marks))
-    found.rows.sort(key=lambda row: (row.kind, row.order))
-    return found
+
+def _age(judgement: Judgement) -> tuple[datetime, str]:
+    return judgement.timestamp, judgement.record_id
+
+
+def _latest_per_rater(judgements: Sequence[J]) -> list[J]:
+    """Raters without a name are different people."""
+    latest: dict[object, J] = {}
+    for judgement in sorted(judgements, key=_age):
+        latest[judgement.rater or ("", judgement.record_id)] = judgement
+    return list(latest.values())
+
+
+def _ids(judgements: Iterable[Judgement]) -> tuple[str, ...]:
+    return tuple(sorted(judgement.record_id for judgement in judgements))
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What raters think of one answer to one question."""
+class _RatedAnswer:
+    """What most raters think of one answer to one prompt."""
 
-    question: Question
-    answer: str
+    prompt: FeedbackPrompt
+    text: str
     liked: bool
     critical: bool
-    votes: tuple[int, int]
-    records: tuple[str, ...]
+    counts: dict[str, int]
+    record_ids: tuple[str, ...]
 
 
-def _drop(found: Drafts, kind: str, reason: str, records: Iterable[str]) -> None:
-    found.drops[kind, reason] += 1
-    found.dropped.append((kind, reason, tuple(sorted(records))))
-
-
-def last_words(said: Sequence[V]) -> list[V]:
-    """One word a rater; those who gave no name are different people."""
-    kept: dict[object, V] = {}
-    for one in sorted(said, key=lambda one: (one.when, one.record_id)):
-        kept[one.rater or ("", one.record_id)] = one
-    return list(kept.values())
-
-
-def _verdicts(marks: Sequence[Mark], found: Drafts) -> list[Verdict]:
-    groups: dict[Pair, list[Mark]] = {}
-    for mark in marks:
-        groups.setdefault((mark.question.key, plain(mark.answer)), []).append(mark)
-    verdicts = []
+def _rated_answers(ratings: Sequence[AnswerRating], drafts: RowDrafts) -> list[_RatedAnswer]:
+    groups: dict[tuple[str, str], list[AnswerRating]] = {}
+    for rating in ratings:
+        groups.setdefault((rating.prompt.key, plain(rating.answer)), []).append(rating)
+    rated = []
     for group in groups.values():
-        first, words = _first(group), [mark for mark in last_words(group) if mark.liked is not None]
-        ups = sum(bool(mark.liked) for mark in words)
-        ids = tuple(sorted(mark.record_id for mark in group))
-        if 2 * ups == len(words):
-            _drop(found, "thumbs", "tie" if words else "undecided", ids)
+        first, clear = min(group, key=_age), [rating for rating in _latest_per_rater(group) if rating.liked is not None]
+        up = sum(bool(rating.liked) for rating in clear)
+        down = len(clear) - up
+        if up == down:
+            drafts.drop("thumbs", "tie" if clear else "undecided", _ids(group))
             continue
-        critical = any(mark.critical for mark in words)
-        verdicts.append(Verdict(first.question, first.answer, 2 * ups > len(words), critical, (ups, len(words) - ups), ids))
-    return verdicts
+        critical = any(rating.critical for rating in clear)
+        rated.append(_RatedAnswer(first.prompt, first.answer, up > down, critical, {"up": up, "down": down}, _ids(group)))
+    return rated
 
 
-def _first(group: Sequence[V]) -> V:
-    return min(group, key=lambda one: (one.when, one.record_id))
-
-
-def _thumbs(verdicts: Sequence[Verdict]) -> list[Draft]:
-    return [
-        Draft("thumbs", one.question, (one.answer,), one.records, {"liked": one.liked, "up": one.votes[0], "down": one.votes[1]})
-        for one in verdicts
-    ]  # fmt: skip
-
-
-def _answers(fixes: Sequence[Fix], verdicts: Sequence[Verdict]) -> list[Draft]:
-    groups: dict[Pair, list[Fix]] = {}
-    for fix in fixes:
-        groups.setdefault((fix.question.key, plain(fix.golden)), []).append(fix)
+def _answers(corrections: Sequence[ExpertAnswer], rated: Sequence[_RatedAnswer]) -> list[RowDraft]:
+    groups: dict[tuple[str, str], list[ExpertAnswer]] = {}
+    for correction in corrections:
+        groups.setdefault((correction.prompt.key, plain(correction.golden)), []).append(correction)
     rows = []
     for group in groups.values():
-        first = min(group, key=lambda fix: (fix.when, fix.record_id))
-        ids = tuple(sorted(fix.record_id for fix in group))
-        rows.append(Draft("answers", first.question, (first.golden,), ids, {"from": "correction"}))
-    known = set(groups)
-    for one in verdicts:
-        if one.liked and not one.critical and (one.question.key, plain(one.answer)) not in known:
-            rows.append(Draft("answers", one.question, (one.answer,), one.records, {"from": "rating"}))
+        first = min(group, key=_age)
+        rows.append(RowDraft("answers", first.prompt, (first.golden,), _ids(group), {"from": "correction"}))
+    for answer in rated:
+        if answer.liked and not answer.critical and (answer.prompt.key, plain(answer.text)) not in groups:
+            rows.append(RowDraft("answers", answer.prompt, (answer.text,), answer.record_ids, {"from": "rating"}))
     return rows
 
 
-def _red(marks: Sequence[Mark]) -> list[Draft]:
-    groups: dict[str, list[Mark]] = {}
-    for mark in marks:
-        if mark.critical:
-            groups.setdefault(mark.question.key, []).append(mark)
+def _red_team(ratings: Sequence[AnswerRating]) -> list[RowDraft]:
+    groups: dict[str, list[AnswerRating]] = {}
+    for rating in ratings:
+        if rating.critical:
+            groups.setdefault(rating.prompt.key, []).append(rating)
     return [
-        Draft("red", _first(group).question, (), tuple(sorted(mark.record_id for mark in group)), {"from": "critical"})
-        for group in groups.values()
+        RowDraft("red", min(group, key=_age).prompt, (), _ids(group), {"from": "critical"}) for group in groups.values()
     ]  # fmt: skip
 
 
 @dataclass
-class _Candidate:
-    """Two answers to one question and which is better, as one source sees it. A lower `rank` is the stronger word."""
+class _PairCandidate:
+    """Two answers to one prompt and which is better, according to one source. A lower `rank` is the stronger source."""
 
     rank: int
-    question: Question
+    prompt: FeedbackPrompt
     chosen: str
     rejected: str
-    records: set[str]
-    about: dict[str, Any]
+    record_ids: set[str]
+    metadata: dict[str, Any]
 
     @property
-    def both(self) -> tuple[str, frozenset[str]]:
-        return self.question.key, frozenset((plain(self.chosen), plain(self.rejected)))
-
-    @property
-    def way(self) -> tuple[str, str]:
+    def direction(self) -> tuple[str, str]:
         return plain(self.chosen), plain(self.rejected)
 
+    @property
+    def answers_key(self) -> tuple[str, frozenset[str]]:
+        return self.prompt.key, frozenset(self.direction)
 
-def _pairs(material: Material, verdicts: Sequence[Verdict], most: int, found: Drafts) -> list[Draft]:
-    decided, undecided = _votes(material.votes, found)
-    best: dict[tuple[str, frozenset[str]], _Candidate] = {}
-    for one in sorted([*decided, *_corrected(material.fixes, verdicts), *_rated(verdicts)], key=lambda one: one.rank):
-        if one.both in undecided:
+
+def _pairs(feedback: PromptFeedback, rated: Sequence[_RatedAnswer], max_pairs: int, drafts: RowDrafts) -> list[RowDraft]:
+    chosen, ties = _chosen_pairs(feedback.choices, drafts)
+    best: dict[tuple[str, frozenset[str]], _PairCandidate] = {}
+    for pair in [*chosen, *_corrected_pairs(feedback.corrections, rated), *_rated_pairs(rated)]:  # the strongest source first
+        if pair.answers_key in ties:
             continue
-        known = best.setdefault(one.both, one)
-        if known is not one and known.way == one.way:
-            known.records |= one.records
-        elif known is not one:
-            _drop(found, "pairs", "contradiction", one.records)
-    return _capped(best.values(), most, found)
+        known = best.setdefault(pair.answers_key, pair)
+        if known is not pair and known.direction == pair.direction:
+            known.record_ids |= pair.record_ids
+        elif known is not pair:
+            drafts.drop("pairs", "contradiction", pair.record_ids)
+    return _capped(best.values(), max_pairs, drafts)
 
 
-def _capped(candidates: Iterable[_Candidate], most: int, found: Drafts) -> list[Draft]:
-    """At most so many pairs a question: one that everybody asks must not be half of the data."""
-    rows, counts = [], Counter[str]()
-    drafts = [
-        (one.rank, Draft("pairs", one.question, (one.chosen, one.rejected), tuple(sorted(one.records)), one.about))
-        for one in candidates
+def _capped(pairs: Iterable[_PairCandidate], max_pairs: int, drafts: RowDrafts) -> list[RowDraft]:
+    """At most so many pairs per prompt: one that everybody asks must not become half of the data."""
+    ranked = [
+        (pair.rank, RowDraft("pairs", pair.prompt, (pair.chosen, pair.rejected), tuple(sorted(pair.record_ids)), pair.metadata))
+        for pair in pairs
     ]
-    for _, row in sorted(drafts, key=lambda pair: (pair[0], -len(pair[1].records), pair[1].order)):
-        if counts[row.question.key] == most:
-            _drop(found, "pairs", "too_many", row.records)
+    rows, counts = list[RowDraft](), Counter[str]()
+    for _, row in sorted(ranked, key=lambda entry: (entry[0], -len(entry[1].record_ids), entry[1].order)):
+        if counts[row.prompt.key] == max_pairs:
+            drafts.drop("pairs", "too_many", row.record_ids)
             continue
-        counts[row.question.key] += 1
+        counts[row.prompt.key] += 1
         rows.append(row)
     return rows
 
 
-def _votes(votes: Sequence[Vote], found: Drafts) -> tuple[list[_Candidate], set[tuple[str, frozenset[str]]]]:
+def _chosen_pairs(choices: Sequence[Choice], drafts: RowDrafts) -> tuple[list[_PairCandidate], set[tuple[str, frozenset[str]]]]:
     """What most raters chose, and what they are divided about."""
-    groups: dict[tuple[str, frozenset[str]], list[Vote]] = {}
-    for vote in votes:
-        answers = frozenset(plain(answer) for answer in vote.answers)
+    groups: dict[tuple[str, frozenset[str]], list[Choice]] = {}
+    for choice in choices:
+        answers = frozenset(plain(answer) for answer in choice.answers)
         if len(answers) < 2:
-            _drop(found, "pairs", "same_answer", [vote.record_id])
+            drafts.drop("pairs", "same_answer", [choice.record_id])
             continue
-        groups.setdefault((vote.question.key, answers), []).append(vote)
-    decided, undecided = [], set()
-    for both, group in groups.items():
-        words = Counter(plain(vote.answers[vote.chosen]) for vote in last_words(group))
-        ids = {vote.record_id for vote in group}
-        (winner, ups), *rest = words.most_common()
-        downs = rest[0][1] if rest else 0
-        if ups == downs:
-            undecided.add(both)
-            _drop(found, "pairs", "tie", ids)
+        groups.setdefault((choice.prompt.key, answers), []).append(choice)
+    pairs, ties = [], set()
+    for answers_key, group in groups.items():
+        counts = Counter(plain(choice.answers[choice.chosen]) for choice in _latest_per_rater(group))
+        (winner, votes), *others = counts.most_common()
+        against = others[0][1] if others else 0
+        if votes == against:
+            ties.add(answers_key)
+            drafts.drop("pairs", "tie", {choice.record_id for choice in group})
             continue
-        first = _first(group)
-        at = 0 if plain(first.answers[0]) == winner else 1
-        about = {"from": "votes", "for": ups, "against": downs}
-        decided.append(_Candidate(0, first.question, first.answers[at], first.answers[1 - at], ids, about))
-    return decided, undecided
+        first = min(group, key=_age)
+        index = 0 if plain(first.answers[0]) == winner else 1
+        metadata = {"from": "votes", "for": votes, "against": against}
+        chosen, rejected = first.answers[index], first.answers[1 - index]
+        pairs.append(_PairCandidate(0, first.prompt, chosen, rejected, set(_ids(group)), metadata))
+    return pairs, ties
 
 
-def _corrected(fixes: Sequence[Fix], verdicts: Sequence[Verdict]) -> list[_Candidate]:
+def _corrected_pairs(corrections: Sequence[ExpertAnswer], rated: Sequence[_RatedAnswer]) -> list[_PairCandidate]:
     """An expert's answer over the one it corrects, and over what most raters did not like."""
-    disliked: dict[str, list[Verdict]] = {}
-    for one in verdicts:
-        if not one.liked:
-            disliked.setdefault(one.question.key, []).append(one)
-    disliked = {key: _weightiest(group) for key, group in disliked.items()}
-    found = []
-    for fix in sorted(fixes, key=lambda fix: (fix.when, fix.record_id)):
-        worse = [(fix.original, {fix.record_id})]
-        worse += [(one.answer, {fix.record_id, *one.records}) for one in disliked.get(fix.question.key, ())]
-        found += [
-            _Candidate(1, fix.question, fix.golden, answer, set(ids), {"from": "correction"})
-            for answer, ids in worse
-            if plain(answer) != plain(fix.golden)
+    disliked: dict[str, list[_RatedAnswer]] = {}
+    for answer in rated:
+        if not answer.liked:
+            disliked.setdefault(answer.prompt.key, []).append(answer)
+    disliked = {key: _most_rated(group) for key, group in disliked.items()}
+    pairs = []
+    for correction in sorted(corrections, key=_age):
+        own = correction.record_id
+        worse = [(correction.original, {own})]
+        worse += [(answer.text, {own, *answer.record_ids}) for answer in disliked.get(correction.prompt.key, ())]
+        pairs += [
+            _PairCandidate(1, correction.prompt, correction.golden, text, record_ids, {"from": "correction"})
+            for text, record_ids in worse
+            if plain(text) != plain(correction.golden)
         ]
-    return found
+    return pairs
 
 
-def _rated(verdicts: Sequence[Verdict]) -> list[_Candidate]:
-    groups: dict[str, list[Verdict]] = {}
-    for one in verdicts:
-        groups.setdefault(one.question.key, []).append(one)
+def _rated_pairs(rated: Sequence[_RatedAnswer]) -> list[_PairCandidate]:
+    groups: dict[str, list[_RatedAnswer]] = {}
+    for answer in rated:
+        groups.setdefault(answer.prompt.key, []).append(answer)
     return [
-        _Candidate(2, up.question, up.answer, down.answer, {*up.records, *down.records}, {"from": "ratings"})
+        _PairCandidate(2, good.prompt, good.text, bad.text, {*good.record_ids, *bad.record_ids}, {"from": "ratings"})
         for group in groups.values()
-        for up in _weightiest([one for one in group if one.liked])
-        for down in _weightiest([one for one in group if not one.liked])
+        for good in _most_rated([answer for answer in group if answer.liked])
+        for bad in _most_rated([answer for answer in group if not answer.liked])
     ]
 
 
-def _weightiest(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Few pairs of a question are kept in the end; thousands of answers to one would make millions on the way."""
-    if len(verdicts) <= MOST_RATED:
-        return list(verdicts)
-    return sorted(verdicts, key=lambda one: (-len(one.records), plain(one.answer)))[:MOST_RATED]
+def _most_rated(answers: Sequence[_RatedAnswer]) -> list[_RatedAnswer]:
+    """Few pairs of a prompt are kept in the end; thousands of answers to one would make millions on the way."""
+    if len(answers) <= MAX_RATED:
+        return list(answers)
+    return sorted(answers, key=lambda answer: (-len(answer.record_ids), plain(answer.text)))[:MAX_RATED]

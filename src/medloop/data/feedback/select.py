@@ -1,21 +1,21 @@
-"""Which records of the store may be learnt from, and what each of them says.
+"""Which records of the store may be learnt from, and the feedback of each prompt.
 
-A record counts when nobody has replaced it by a newer one, when it and the person it is about allow training, when it does not
-wait in quarantine and was not refused there, and when the scrubber vouches for its text. Everything else is counted by reason.
-Text that the scrubber does not vouch for goes into quarantine, so that a person decides.
+A record counts when no newer one replaces it, when it and the person it is about allow training, when it neither waits in
+quarantine nor was refused there, and when the scrubber vouches for its text. Everything else is counted by reason. Text that the
+scrubber does not vouch for goes into quarantine, so that a person decides.
 
-    found = survey(store, cleaner, actor="user:li")      # reads everything once; keeps numbers and ids, no text
-    for material in by_question(store, found): ...       # reads again what counts, one question after the other
+    selection = select_records(store, scrubber, actor="user:li")       # reads everything once; keeps numbers and ids, no text
+    for feedback in feedback_by_prompt(store, selection): ...          # reads what counts again, prompt by prompt
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import groupby
 from typing import Literal
 
@@ -23,93 +23,64 @@ import numpy as np
 
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
 from medloop.contracts.polarity import label, polarity
-from medloop.data.feedback.scrub_rows import Cleaner
+from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback
 from medloop.data.progress import Progress, silent
 from medloop.errors import BusyError
 from medloop.privacy.consent import Register
-from medloop.privacy.phi.scrub import Assessment
+from medloop.privacy.phi.scrub import Assessment, Scrubber
 from medloop.store.db import Store
 from medloop.store.records import crud, lineage, quarantine
 from medloop.store.records.audited_read import CitedTraces, read_pages, reread
 
 KINDS: tuple[type[Feedback] | type[Preference] | type[Correction], ...] = (Feedback, Preference, Correction)
-Said = Feedback | Preference | Correction
+FeedbackRecord = Feedback | Preference | Correction
 PURPOSE = "data build"
-Fate = Literal["used", "superseded", "no_consent", "quarantined", "refused", "erased", "phi", "empty"]
-BATCH = 500  # records in memory at once, but for a question that has more
-Place = tuple[bytes, int, int]  # hash of the question, place in KINDS, row number
+Status = Literal["used", "superseded", "no_consent", "quarantined", "refused", "erased", "phi", "empty"]
+BATCH = 500  # records in memory at once, unless one prompt has more
+RowRef = tuple[bytes, int, int]  # hash of the prompt, index in KINDS, row number
 
 
-@dataclass(frozen=True)
-class Question:
-    """What was asked: the whole conversation up to the answer. `key` is the same for the same words."""
+class CachedScrubber:
+    """Takes identifiers out of texts and remembers by hash which texts are clean, about 70 bytes each.
 
-    messages: tuple[Message, ...]
+    Most texts are clean, and the same text stands in many records and rows: a prompt is in every rating of its answers. A clean
+    text passes unchanged wherever no person was named before it in the same row (after a name, a bare surname may be that person:
+    the text is scrubbed again). The key of the hash is new each time, so nobody can make two texts collide.
+    """
 
-    @property
-    def key(self) -> str:
-        """Case, white space and the system message do not make another question."""
-        turns = (
-            f"{message.role}:{' '.join(message.content.casefold().split())}"
-            for message in self.messages
-            if message.role != "system"
-        )
-        return "\n".join(turns)
+    def __init__(self) -> None:
+        self._key, self._clean = secrets.token_bytes(16), set[int]()
 
-    @property
-    def asked(self) -> str:
-        """Everything the user said."""
-        return "\n".join(message.content for message in self.messages if message.role == "user")
+    def doubt(self, texts: Iterable[str], *, reviewed: bool) -> Assessment | None:
+        """Why the scrubber does not vouch for one of a record's texts, or None.
 
+        In a record that a reviewer released, only text that cannot be scrubbed at all is still doubted.
+        """
+        scrubber = Scrubber()
+        for text in texts:
+            if self._is_clean(text, scrubber):
+                continue
+            result = scrubber.assess(text)
+            if result.quarantined and not (reviewed and result.cleaned):
+                return result
+            if not result.spans and not result.quarantined and not scrubber.persons and "[" not in text:
+                self._clean.add(self._hash(text))
+        return None
 
-@dataclass(frozen=True)
-class Vote:
-    """One person's choice between two answers."""
+    def scrub(self, text: str, scrubber: Scrubber) -> str:
+        """The text without identifiers; `scrubber` is the row's own. Raises Unscrubbable."""
+        return text if self._is_clean(text, scrubber) else scrubber.scrub(text)
 
-    question: Question
-    answers: tuple[str, str]
-    chosen: int
-    rater: str | None
-    record_id: str
-    when: datetime
+    def _is_clean(self, text: str, scrubber: Scrubber) -> bool:
+        return not scrubber.persons and self._hash(text) in self._clean
 
-
-@dataclass(frozen=True)
-class Mark:
-    """One person's rating of an answer; `liked` is None where it says neither."""
-
-    question: Question
-    answer: str
-    liked: bool | None
-    critical: bool
-    rater: str | None
-    record_id: str
-    when: datetime
+    def _hash(self, text: str) -> int:
+        data = text.encode("utf-8", errors="surrogatepass")
+        return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=self._key).digest(), "big")
 
 
-@dataclass(frozen=True)
-class Fix:
-    """The answer an expert would have given."""
-
-    question: Question
-    original: str
-    golden: str
-    reason: str | None
-    record_id: str
-    when: datetime
-
-
-@dataclass(frozen=True)
-class Material:
-    """All that may be learnt from about some question, in the order it came."""
-
-    votes: list[Vote] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
-    fixes: list[Fix] = field(default_factory=list)
-
-
-class Index:
-    """Where the records of each question are: 29 bytes a record."""
+class PromptIndex:
+    """Where the records of each prompt are: 29 bytes a record."""
 
     def __init__(self) -> None:
         self._keys, self._kinds, self._rows = bytearray(), array("B"), array("q")
@@ -117,184 +88,165 @@ class Index:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, question: Question, kind: int, row: int) -> None:
-        said = question.key.encode("utf-8", errors="surrogatepass")
-        self._keys += hashlib.blake2b(said, digest_size=16).digest()
+    def add(self, prompt: FeedbackPrompt, kind: int, row: int) -> None:
+        key = prompt.key.encode("utf-8", errors="surrogatepass")
+        self._keys += hashlib.blake2b(key, digest_size=16).digest()
         self._kinds.append(kind)
         self._rows.append(row)
 
-    def groups(self) -> Iterator[list[Place]]:
-        """The places of one question after the other; within a question in the order they came."""
+    def groups(self) -> Iterator[list[RowRef]]:
+        """The records of one prompt after the other; of a prompt in the order they came."""
         high, low = np.frombuffer(bytes(self._keys), dtype=">u8").reshape(-1, 2).T
-        order = np.lexsort((np.arange(len(self)), low, high))
-        places = ((bytes(self._keys[16 * at : 16 * at + 16]), self._kinds[at], self._rows[at]) for at in order.tolist())
-        for _, group in groupby(places, key=lambda place: place[0]):
+        order = np.lexsort((np.arange(len(self)), low, high)).tolist()
+        refs = ((bytes(self._keys[16 * i : 16 * i + 16]), self._kinds[i], self._rows[i]) for i in order)
+        for _, group in groupby(refs, key=lambda ref: ref[0]):
             yield list(group)
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What became of every record, and where those are that count. `settled` records need not be looked at by a later build."""
+class Selection:
+    """The status of every record, and where the usable ones are. A later build need not look at `settled` records again."""
 
-    cited: CitedTraces
-    index: Index = field(default_factory=Index)
-    fates: dict[str, Counter[str]] = field(default_factory=dict)
+    traces: CitedTraces
+    index: PromptIndex = field(default_factory=PromptIndex)
+    statuses: dict[str, Counter[str]] = field(default_factory=dict)
     settled: dict[type[Contract], list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class _Rules:
-    """What decides the fate of a record, besides itself."""
+class _Checks:
+    """What decides the status of a record, besides the record itself."""
 
     register: Register
-    held: Mapping[str, str]
+    quarantine: Mapping[str, str]  # state by record id
     erased: set[str]
     superseded: set[str]
-    cleaner: Cleaner
+    scrubber: CachedScrubber
+
+    def status(self, record: FeedbackRecord) -> Status:
+        record_id = crud.id_of(record)
+        if record_id in self.erased:
+            return "erased"
+        if record_id in self.superseded:
+            return "superseded"
+        if not self.register.covers(record, "training"):
+            return "no_consent"
+        # Feedback about an exchange repeats it, so it waits with it.
+        states = {self.quarantine.get(name, "released") for name in (record_id, record.trace_id or record_id)}
+        if states != {"released"}:
+            return "refused" if "refused" in states else "quarantined"
+        return "used" if all(text.strip() for text in _texts(record)) else "empty"
+
+    def doubt(self, record: FeedbackRecord, trace: Trace | None) -> tuple[FeedbackRecord | Trace, Assessment] | None:
+        """The record whose text is doubted, and why; the earlier turns of a prompt belong to its trace."""
+        # Comments never enter a dataset; an expert's reason does, as the text of a rule.
+        texts = (*_texts(record), (record.reason or "") if isinstance(record, Correction) else "")
+        if doubt := self.scrubber.doubt(texts, reviewed=crud.id_of(record) in self.quarantine):
+            return record, doubt
+        if trace is None:
+            return None
+        turns = [message.content for message in _prompt(record, trace).messages[:-1]]
+        doubt = self.scrubber.doubt(turns, reviewed=trace.trace_id in self.quarantine)
+        return (trace, doubt) if doubt else None
 
 
-def survey(
-    store: Store, cleaner: Cleaner, *, actor: str, strict: bool = False, progress: Progress = silent
-) -> Survey:  # fmt: skip
-    """Read every record, leave an audit line for it, and sort them out; doubtful ones go into quarantine."""
-    register, held, gone = Register.of(store, strict=strict), _held(store), lineage.erased_ids(store)
-    found = Survey(CitedTraces(store, KINDS, actor=actor, purpose=PURPOSE))
-    with progress("Reading what people said", sum(crud.count(store, kind) for kind in KINDS)) as step:
+def select_records(
+    store: Store, scrubber: CachedScrubber, *, actor: str, strict: bool = False, progress: Progress = silent
+) -> Selection:  # fmt: skip
+    """Read every record, with a line in the audit log, and decide its status; doubtful ones go into quarantine."""
+    register, erased = Register.of(store, strict=strict), lineage.erased_ids(store)
+    states = {entry.record_id: entry.state for entry in quarantine.listed(store, None)}
+    selection = Selection(CitedTraces(store, KINDS, actor=actor, purpose=PURPOSE))
+    with progress("Reading feedback", sum(crud.count(store, kind) for kind in KINDS)) as step:
         for number, kind in enumerate(KINDS):
-            rules = _Rules(register, held, gone, lineage.superseded(store, crud.TABLES[kind]), cleaner)
-            found.fates[crud.TABLES[kind].name] = Counter()
-            for some in read_pages(store, kind, actor=actor, purpose=PURPOSE):
-                _sort_out(store, found, number, some, rules, actor)
-                step(len(some))
-    return found
+            table = crud.TABLES[kind]
+            checks = _Checks(register, states, erased, lineage.superseded(store, table), scrubber)
+            selection.statuses[table.name] = Counter()
+            for page in read_pages(store, kind, actor=actor, purpose=PURPOSE):
+                _select_page(store, selection, number, page, checks, actor)
+                step(len(page))
+    return selection
 
 
-def _sort_out(
-    store: Store, found: Survey, number: int, some: Sequence[tuple[int, Said]], rules: _Rules, actor: str
-) -> None:  # fmt: skip
-    kind, kept, doubtful = KINDS[number], [], dict[str, tuple[Said | Trace, Assessment]]()
-    traces = found.cited.get(one.trace_id for _, one in some)
-    for row, one in some:
-        name = _id(one)
-        fate = _fate(one, name, rules)
-        if fate == "used" and (problem := _doubt(one, name, traces.get(one.trace_id or ""), rules)):
-            doubtful.setdefault(crud.id_of(problem[0]), problem)
-            fate = "phi"
-        found.fates[crud.TABLES[kind].name][fate] += 1
-        if fate == "used":
-            kept.append((row, one))
-        if fate in ("used", "superseded", "empty"):
-            found.settled.setdefault(kind, []).append(name)
+def _select_page(
+    store: Store, selection: Selection, number: int, page: Sequence[tuple[int, FeedbackRecord]], checks: _Checks, actor: str
+) -> None:
+    kind, usable, doubtful = KINDS[number], list[tuple[int, FeedbackRecord]](), dict[str, tuple[Contract, Assessment]]()
+    traces = selection.traces.get(record.trace_id for _, record in page)
+    for row, record in page:
+        status = checks.status(record)
+        if status == "used" and (doubt := checks.doubt(record, traces.get(record.trace_id or ""))):
+            doubtful.setdefault(crud.id_of(doubt[0]), doubt)
+            status = "phi"
+        selection.statuses[crud.TABLES[kind].name][status] += 1
+        if status == "used":
+            usable.append((row, record))
+        if status in ("used", "superseded", "empty"):
+            selection.settled.setdefault(kind, []).append(crud.id_of(record))
     if doubtful:
-        _hold(store, doubtful.values(), actor)
-    for row, one in kept:
-        found.index.add(_question(_texts(one)[0], traces.get(one.trace_id or "")), number, row)
+        with store.write() as conn:
+            for name, (record_or_trace, result) in doubtful.items():
+                table = crud.TABLES[type(record_or_trace)].name
+                quarantine.hold(conn, name, table, doubt=result.doubt, reasons=result.reasons, actor=actor)
+    for row, record in usable:
+        selection.index.add(_prompt(record, traces.get(record.trace_id or "")), number, row)
 
 
-def by_question(store: Store, found: Survey) -> Iterator[Material]:
-    """What was said about each question, one after the other, in an order that only the questions decide."""
-    waiting: list[list[Place]] = []
-    for group in found.index.groups():
-        waiting.append(group)
-        if sum(map(len, waiting)) >= BATCH:
-            yield from _read(store, found.cited, waiting)
-            waiting = []
-    yield from _read(store, found.cited, waiting)
+def feedback_by_prompt(store: Store, selection: Selection) -> Iterator[PromptFeedback]:
+    """The feedback of one prompt after the other, in an order that only the prompts decide."""
+    batch: list[list[RowRef]] = []
+    for group in selection.index.groups():
+        batch.append(group)
+        if sum(map(len, batch)) >= BATCH:
+            yield from _read(store, selection.traces, batch)
+            batch = []
+    yield from _read(store, selection.traces, batch)
 
 
-def _read(store: Store, cited: CitedTraces, groups: Sequence[Sequence[Place]]) -> Iterator[Material]:
-    said: dict[tuple[int, int], Said] = {}
+def _read(store: Store, cited: CitedTraces, groups: Sequence[Sequence[RowRef]]) -> Iterator[PromptFeedback]:
+    records: dict[tuple[int, int], FeedbackRecord] = {}
     for number, kind in enumerate(KINDS):
-        wanted = [row for group in groups for _, of, row in group if of == number]
-        said |= {(number, row): one for row, one in reread(store, kind, wanted).items()}
-    if any((of, row) not in said for group in groups for _, of, row in group):
-        raise BusyError("Records were erased while the dataset was being made", "Build it again; nothing was changed")
-    traces = cited.get(one.trace_id for one in said.values())
+        rows = [row for group in groups for _, of_kind, row in group if of_kind == number]
+        records |= {(number, row): record for row, record in reread(store, kind, rows).items()}
+    if any((number, row) not in records for group in groups for _, number, row in group):
+        raise BusyError("Records were erased while the dataset was being built", "Build it again; nothing was changed")
+    traces = cited.get(record.trace_id for record in records.values())
     for group in groups:
-        material = Material()
-        for _, of, row in group:
-            one = said[of, row]
-            _say(material, one, traces.get(one.trace_id or ""))
-        yield material
+        feedback = PromptFeedback()
+        for _, number, row in group:
+            record = records[number, row]
+            _add(feedback, record, _prompt(record, traces.get(record.trace_id or "")))
+        yield feedback
 
 
-def _fate(one: Said, name: str, rules: _Rules) -> Fate:
-    if name in rules.erased:
-        return "erased"
-    if name in rules.superseded:
-        return "superseded"
-    if not rules.register.covers(one, "training"):
-        return "no_consent"
-    # What is said about an exchange repeats it, so it waits with it.
-    states = {rules.held.get(one_of, "released") for one_of in (name, one.trace_id or name)}
-    if states != {"released"}:
-        return "refused" if "refused" in states else "quarantined"
-    return "used" if all(text.strip() for text in _texts(one)) else "empty"
-
-
-def _doubt(one: Said, name: str, trace: Trace | None, rules: _Rules) -> tuple[Said | Trace, Assessment] | None:
-    """The record whose text is doubted, and why; the earlier turns of a question are its trace's."""
-    if problem := rules.cleaner.doubt(_spoken(one), looked_at=name in rules.held):
-        return one, problem
-    if trace is None:
-        return None
-    turns = [message.content for message in _question(_texts(one)[0], trace).messages[:-1]]
-    problem = rules.cleaner.doubt(turns, looked_at=trace.trace_id in rules.held)
-    return (trace, problem) if problem else None
-
-
-def _texts(one: Said) -> tuple[str, ...]:
-    """What a row may be made of; comments stay out of every dataset."""
-    if isinstance(one, Feedback):
-        return one.user_query, one.agent_response
-    if isinstance(one, Preference):
-        return one.prompt, one.response_a, one.response_b
-    return one.prompt, one.original, one.golden
-
-
-def _spoken(one: Said) -> tuple[str, ...]:
-    """With free text beside the answer; of that only an expert's reason is used, as a rule's wording."""
-    return (*_texts(one), (one.reason or "") if isinstance(one, Correction) else "")
-
-
-def _hold(store: Store, doubtful: Iterable[tuple[Said | Trace, Assessment]], actor: str) -> None:
-    with store.write() as conn:
-        for one, found in doubtful:
-            table = crud.TABLES[type(one)].name
-            quarantine.hold(conn, crud.id_of(one), table, doubt=found.doubt, reasons=found.reasons, actor=actor)
-
-
-def _held(store: Store) -> dict[str, str]:
-    return {one.record_id: one.state for one in quarantine.listed(store, None)}
-
-
-def _id(one: Said) -> str:
-    if isinstance(one, Feedback):
-        return one.feedback_id
-    return one.preference_id if isinstance(one, Preference) else one.correction_id
-
-
-def _say(material: Material, one: Said, trace: Trace | None) -> None:
-    question = _question(_texts(one)[0], trace)
-    if isinstance(one, Feedback):
-        material.marks.append(
-            Mark(question, one.agent_response, _liked(one), one.critical, one.clinician_id, one.feedback_id, one.timestamp)
+def _add(feedback: PromptFeedback, record: FeedbackRecord, prompt: FeedbackPrompt) -> None:
+    rater, record_id, timestamp = record.clinician_id, crud.id_of(record), record.timestamp
+    if isinstance(record, Feedback):
+        liked = label(
+            polarity(thumb=record.thumb, stars=record.rating, feedback_type=record.feedback_type, critical=record.critical)
         )
-    elif isinstance(one, Preference):
-        answers, chosen = (one.response_a, one.response_b), 0 if one.preferred == "a" else 1
-        material.votes.append(Vote(question, answers, chosen, one.clinician_id, one.preference_id, one.timestamp))
+        rating = AnswerRating(prompt, record.agent_response, liked, record.critical, rater, record_id, timestamp)
+        feedback.ratings.append(rating)
+    elif isinstance(record, Preference):
+        answers, chosen = (record.response_a, record.response_b), 0 if record.preferred == "a" else 1
+        feedback.choices.append(Choice(prompt, answers, chosen, rater, record_id, timestamp))
     else:
-        material.fixes.append(Fix(question, one.original, one.golden, one.reason, one.correction_id, one.timestamp))
+        feedback.corrections.append(ExpertAnswer(prompt, record.original, record.golden, record.reason, record_id, timestamp))
 
 
-def _question(text: str, trace: Trace | None) -> Question:
+def _prompt(record: FeedbackRecord, trace: Trace | None) -> FeedbackPrompt:
     """The turns before the answer, where the trace has them and asks the same; else the question alone."""
-    if trace is not None and trace.conversation.question.split() == text.split():
-        prompt = trace.conversation.prompt
-        if prompt[-1].role == "user":
-            return Question(prompt)
-    return Question((Message(role="user", content=text),))
+    question = _texts(record)[0]
+    if trace is not None and trace.conversation.question.split() == question.split():
+        if trace.conversation.prompt[-1].role == "user":
+            return FeedbackPrompt(trace.conversation.prompt)
+    return FeedbackPrompt((Message(role="user", content=question),))
 
 
-def _liked(one: Feedback) -> bool | None:
-    return label(polarity(thumb=one.thumb, stars=one.rating, feedback_type=one.feedback_type, critical=one.critical))
+def _texts(record: FeedbackRecord) -> tuple[str, ...]:
+    """The question, then the answers: what a row may be made of."""
+    if isinstance(record, Feedback):
+        return record.user_query, record.agent_response
+    if isinstance(record, Preference):
+        return record.prompt, record.response_a, record.response_b
+    return record.prompt, record.original, record.golden

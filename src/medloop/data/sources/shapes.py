@@ -2,6 +2,7 @@
 
 | shape | columns |
 |---|---|
+| record | `record_id` and `conversation` with `messages`: what `data prepare` and `data build` write |
 | messages | `messages`: list of {role, content} |
 | sharegpt | `conversations`: list of {from, value} |
 | alpaca | `instruction`, `output`, perhaps `input`, `history` (list of [question, answer]) |
@@ -50,6 +51,7 @@ _SYSTEM = {"system": ("system", "system_prompt")}
 SHAPES: dict[str, Shape] = {
     shape.name: shape
     for shape in (
+        Shape("record", {"record_id": ("record_id",), "conversation": ("conversation",)}, {}),
         Shape("messages", {"messages": ("messages",)}, _SYSTEM),
         Shape("sharegpt", {"conversations": ("conversations", "conversation")}, _SYSTEM),
         Shape(
@@ -97,6 +99,10 @@ def turns_of(values: Mapping[str, Any], shape: str, columns: Mapping[str, str]) 
     row = {field: values.get(column) for field, column in columns.items()}
     head: list[Turn] = [("system", system)] if (system := _text(row, "system")) else []
     match shape:
+        case "record":
+            conversation = row["conversation"]
+            messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
+            return _listed(messages, "conversation", "role", "content")
         case "messages":
             return head + _listed(row["messages"], "messages", "role", "content")
         case "sharegpt":
