@@ -60,7 +60,7 @@ def test_a_bad_answer_with_a_correction_becomes_feedback_correction_pair_and_exa
     fill: Fill, workspace: Path, settings: Settings
 ) -> None:
     out = medloop("inspect", "--import", str(fill((3, BAD))))
-    assert f"{WEEK}-003  bad         feedback, SFT example, preference pair" in out and "44 rows left empty" in out
+    assert f"{WEEK}-003  bad         feedback, SFT example, preference pair" in out and "44 rows are empty" in out
     (verdict,) = jsonl.read(workspace / "data/rl/inspection.jsonl", ExpertVerdict)
     (pair,) = jsonl.read(workspace / "data/preferences/preferences.jsonl", PreferencePair)
     assert pair.chosen == "See a doctor this week." and pair.rejected.startswith("=")

@@ -120,7 +120,7 @@ def test_later_weeks_show_other_answers_until_there_are_no_more(put: Callable[..
     out = medloop("inspect", "answers.jsonl", "--week", "2026-W48")
     third = [one.key for one in drawn(workspace, "2026-W48")]
     assert len(set(third)) == 50 and sum(key in first for key in third) == 40 and not second & set(third)
-    assert "40 were shown in an earlier week" in out
+    assert "40 were already shown in an earlier week" in out
 
 
 def test_a_week_is_drawn_once_and_its_form_is_never_overwritten(put: Callable[..., Path], workspace: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_week_is_drawn_once_and_its_form_is_never_overwritten(put: Callable[..
     put([*rows(80), *rows(90, "new ")])
     (folder / "report.html").unlink()
     out = medloop("inspect", "answers.jsonl", "--week", "2026-W46")
-    assert "drawn before and stays" in out and form.read_bytes() == filled
+    assert "already exists and stays" in out and form.read_bytes() == filled
     assert len(drawn(workspace, "2026-W46")) == 50
     assert re.findall(r'id="(.*?)"', (folder / "report.html").read_text()) == re.findall(r'id="(.*?)"', html.decode())
 
