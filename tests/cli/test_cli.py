@@ -58,6 +58,21 @@ def test_init_on_a_file_is_refused_and_the_file_stays(tmp_path: Path) -> None:
     assert (tmp_path / "ws").read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("train", "sft", "--epochs", "many"), "Invalid value for '--epochs': must be a number, not 'many'"),
+        (("data", "prepare", "--gold", "x"), "Invalid value for '--gold': must be a whole number, not 'x'"),
+        (("data", "import", "a.csv", "--format", "xlsx"), "'xlsx' is not one of 'auto', 'jsonl', 'csv', 'parquet'"),
+        (("api", "serve", "--port", "70000"), "Invalid value for '--port': must be at most 65535, not '70000'"),
+        (("dta",), "No such command 'dta'. Did you mean 'data'?"),
+    ],
+)
+def test_a_wrong_value_is_told_in_plain_words(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    done = medloop(*words, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr and "nput should" not in done.stderr
+
+
 def test_a_set_without_a_value_is_explained(tmp_path: Path) -> None:
     done = medloop("--set", "seed", "config", "show", cwd=tmp_path)
     assert done.returncode == 2 and "NAME=VALUE" in done.stderr

@@ -1,6 +1,6 @@
 """`medloop <stage> <verb>`: parse, call, print. One file per stage.
 
-Every failure that a person can cause is one sentence on stderr and an exit code; `--debug` shows the traceback.
+A failure that a person can cause is one sentence on stderr and an exit code; `--debug` shows the traceback.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import typer
 import typer.core
 
 from medloop import __version__
+from medloop.errors import MedloopError, explain_os_error
 
 # Every command with its file in this folder and its line in `medloop --help`. A file is imported when its command is used, so
-# `medloop --help` is quick and files import what they need at their top.
+# `medloop --help` is fast although files import what they need at their top.
 COMMANDS = {
     "demo": ("demo", "Run the whole loop on built-in defaults: no key, no GPU, no network."),
-    "init": ("workspace", "Create a workspace: folders, settings, an encryption key, an empty store."),
+    "init": ("workspace", "Create a workspace: folders, settings, an encryption key, an empty database."),
     "config": ("workspace", "Show the settings and where each value comes from."),
     "data": ("data", "Import, clean, split and describe data; build datasets from feedback."),
-    "feedback": ("feedback", "Feedback numbers, the review queue, and the retrain trigger."),
+    "feedback": ("feedback", "Feedback metrics, the review queue, and the retrain trigger."),
     "quarantine": ("quarantine", "Review records that may still identify a person."),
     "consent": ("consent", "Grant, withdraw and show consent by subject and purpose."),
     "erase": ("erase", "Erase a person's records and every copy of them, with proof."),
@@ -68,9 +69,20 @@ class _Commands(dict[str, Any]):
 
 
 class _LazyGroup(typer.core.TyperGroup):
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.commands = _Commands()
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:  # typer converts values with pydantic and repeats its words
+            from medloop.knobs import problem_text  # pydantic, which `medloop --help` does without
+
+            for problem in getattr(error.__cause__, "errors", list)()[:1]:
+                value = "" if problem["type"] == "value_error" else f", not {problem['input']!r}"
+                error.message = problem_text(problem) + value
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -86,12 +98,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="The closed loop that turns feedback on a medical LLM assistant into a better, safer assistant.",
-    epilog="First steps:  medloop init clinic  |  cd clinic  |  medloop data import FILE  |  medloop data prepare",
+    epilog="Example:  medloop init clinic && cd clinic && medloop data import FILE && medloop data prepare",
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(show: bool) -> None:
+    if show:
         typer.echo(f"medloop {__version__}")
         raise typer.Exit
 
@@ -99,12 +111,13 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _global(
     home: Annotated[
-        Path | None, typer.Option(help="Workspace folder (else MEDLOOP_HOME, else the nearest medloop.yaml).")
+        Path | None, typer.Option(help="Workspace folder (default: MEDLOOP_HOME, then the nearest medloop.yaml).")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override one setting; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Override one workspace setting; may be repeated."),
     ] = None,
-    debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -115,13 +128,11 @@ def _global(
 
 
 def main() -> None:
-    """The console script: turn what a person caused into one sentence, and leave bugs their traceback."""
+    """The console script: an error that a person can fix becomes one sentence, a bug keeps its traceback."""
     debug = "--debug" in sys.argv[1:]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an old terminal shows ? instead of ending the work
-    from medloop.errors import MedloopError, explain_os_error
-
+            stream.reconfigure(errors="replace")  # an old terminal shows ? instead of failing
     try:
         app()
     except MedloopError as error:
