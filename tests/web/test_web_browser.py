@@ -150,7 +150,7 @@ def test_two_answers_are_compared_on_a_phone_by_touch(visit, fill, store):
     assert page.evaluate(
         "[...document.querySelectorAll('main label, main button')].filter(e => e.offsetHeight && e.closest('.options, .buttons')).every(e => e.offsetHeight >= 40)"
     )
-    first = page.inner_text(".pair .said >> nth=0")
+    first = page.inner_text(".pair .message >> nth=0")
     page.tap("label:has([value=first]) >> nth=0")
     page.tap("main form button[type=submit] >> nth=0")
     page.wait_for_url("**/web/thanks*")
@@ -245,7 +245,7 @@ def test_the_browser_enforces_the_policy(visit, code):
 FOUND = """() => ({
   hit: window.hit ?? null,
   handlers: [...document.querySelectorAll('*')].filter((e) => [...e.attributes].some((a) => a.name.startsWith('on'))).length,
-  inside: document.querySelectorAll('.read *:not(mark, s.out, span.tag, sup), .said *, textarea *, .question *, td.id *, .fate *:not(.hint)').length,
+  inside: document.querySelectorAll('.read *:not(mark, s.out, span.tag, sup), .message *, textarea *, .question *, td.id *, .fate *:not(.hint)').length,
   scripts: [...document.scripts].filter((s) => !s.src.startsWith(location.origin)).length,
   links: [...document.links].filter((a) => a.protocol === 'javascript:').length,
 })"""

@@ -117,7 +117,7 @@ def test_the_order_is_drawn_recorded_and_means_the_same_answer(browse, fill, sto
     someone = browse("annotator")
     for _ in range(12):
         page = someone.get("/web/compare").text
-        answers = re.findall(r'<div class="said assistant"[^>]*>(.*?)</div>', page, re.S)
+        answers = re.findall(r'<div class="message assistant"[^>]*>(.*?)</div>', page, re.S)
         chosen = answers[0 if choice == "first" else 1]
         someone.send(page, better=choice, axis_safety="first", axis_clarity="tie")
         last = all_of(store, Preference)[-1]

@@ -1,6 +1,6 @@
-// What makes the pages pleasant; each of them works without it.
+// Small comforts; every page works without this script.
 
-// A form is sent once: a second press while the first is on its way does nothing. (The server would notice it, too.)
+// A form is sent only once: a second click while the first is on its way does nothing. (The server would notice it, too.)
 for (const form of document.querySelectorAll("form[data-once]")) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) {
@@ -8,12 +8,12 @@ for (const form of document.querySelectorAll("form[data-once]")) {
       return;
     }
     form.dataset.sent = "yes";
-    // After the event: a disabled button would not be part of what is sent.
+    // After the event, because the value of a disabled button would not be sent.
     setTimeout(() => form.querySelectorAll("button").forEach((button) => (button.disabled = true)));
   });
 }
 
-// Coming back with the browser's arrow must not leave the form locked.
+// Coming back with the browser's back button must not leave the form locked.
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-once]")) {
     delete form.dataset.sent;
@@ -24,7 +24,7 @@ addEventListener("pageshow", () => {
 // The first problem, or the question to confirm, gets the focus.
 document.querySelector("[data-focus]")?.focus();
 
-// Start a correction from the assistant's words.
+// Start a correction from the assistant's text.
 for (const button of document.querySelectorAll("button[data-copy]")) {
   button.hidden = false;
   button.addEventListener("click", () => {
@@ -35,13 +35,13 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
   });
 }
 
-// Times are UTC for everybody; pointing at one says what that is on the reader's own clock.
-for (const time of document.querySelectorAll("time[datetime]")) {
-  const at = new Date(time.dateTime);
-  if (!Number.isNaN(at.getTime())) time.title = at.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "long" });
+// Times are shown in UTC; the tooltip shows the reader's local time.
+for (const element of document.querySelectorAll("time[datetime]")) {
+  const time = new Date(element.dateTime);
+  if (!Number.isNaN(time.getTime())) element.title = time.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "long" });
 }
 
-// Leaving with half-written text asks first.
+// Leaving with unsent text asks first.
 for (const form of document.querySelectorAll("form[data-keep]")) {
   let touched = false;
   form.addEventListener("input", () => (touched = true));
@@ -51,11 +51,11 @@ for (const form of document.querySelectorAll("form[data-keep]")) {
   });
 }
 
-// While somebody writes, the session stays alive: at most one question to the server in five minutes.
-let asked = Date.now();
+// While somebody is writing, the session stays alive: at most one request in five minutes.
+let lastRequest = Date.now();
 addEventListener("input", () => {
-  if (Date.now() - asked > 300_000) {
-    asked = Date.now();
+  if (Date.now() - lastRequest > 300_000) {
+    lastRequest = Date.now();
     fetch("/web/alive");
   }
 });
