@@ -1,9 +1,9 @@
-"""Pictures of the web pages: a server on a throwaway workspace with invented people and texts, looked at by Chromium.
+"""Screenshots of the web pages: a server on a temporary workspace with invented people and texts, opened in Chromium.
 
     python tools/screens.py                        # the pictures of docs/stages/web.md, into docs/screens/
-    python tools/screens.py --all --out build/all  # every page, in both languages, at desk and phone width, light; some dark
+    python tools/screens.py --all --out build/all  # every page in both languages, at desk and phone width; some also dark
 
-Needs the dev extra and a Chromium (`chromium` in PATH, or the variable CHROMIUM). Everything shown is made up here.
+Needs the dev extra, a Chinese font (such as fonts-wqy-zenhei) and a Chromium (`chromium` in PATH, or the variable CHROMIUM).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import random
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -41,8 +42,8 @@ from medloop.web.app import create_app
 SCREENS = Path(__file__).resolve().parent.parent / "docs" / "screens"
 PASSWORD = "invented for pictures"
 SIZES = {"desk": (1000, 700), "phone": (390, 844)}
-MOST_ONE, MOST_ALL = 60_000, 500_000  # bytes
-MOST_HEIGHT = 1250  # pixels, of a picture in the docs
+MAX_BYTES, MAX_TOTAL_BYTES = 60_000, 500_000
+MAX_HEIGHT = 1250  # pixels, of a picture in the docs
 PEOPLE = {
     "dr.marlow": "clinician", "dr.quist": "clinician", "dr.okoro": "clinician", "lin.annotates": "annotator",
     "sam.builds": "engineer", "ada.audits": "auditor", "kim.admin": "admin",
@@ -93,52 +94,57 @@ EVERY = {
 DARK = ("rate", "compare", "quarantine", "dashboard")
 
 
-def said(question: str, answer: str) -> Conversation:
+def exchange(question: str, answer: str) -> Conversation:
     return Conversation(messages=(Message(role="user", content=question), Message(role="assistant", content=answer)))
 
 
 def fill(store: Store) -> None:
-    """Three weeks of a small clinic: who disagrees, who turns strict, who clicks through; and something to judge."""
+    """Three weeks of a small clinic: raters who disagree, become strict or click through, and items to judge."""
     for name, role in PEOPLE.items():
         users.add_user(store, name, role, password=PASSWORD, actor="screens")
     ids = {name: users.get_user(store, name).user_id for name in PEOPLE}
     dice, start = random.Random(7), utc_now() - timedelta(days=20)
-    made: list[Any] = []
+    records: list[Any] = []
     for n in range(160):
         trace = Trace(
-            session_id=f"s{n}", agent_name="triage", model_version="clinic@3", conversation=said(f"Question {n}?", f"Answer {n}.")
+            session_id=f"s{n}",
+            agent_name="triage",
+            model_version="clinic@3",
+            conversation=exchange(f"Question {n}?", f"Answer {n}."),
         )
-        made.append(trace)
+        records.append(trace)
         truth = dice.choice((2, 3, 4, 4, 5))
         for name in ("dr.marlow", "dr.quist", "dr.okoro"):
-            at = start + timedelta(hours=3 * n, minutes=dice.randint(0, 50))
+            time = start + timedelta(hours=3 * n, minutes=dice.randint(0, 50))
             stars = {"dr.marlow": truth, "dr.okoro": dice.choice((1, 5))}.get(name, truth - 1 if n > 90 else truth)
-            made.append(_rated(trace, ids[name], min(5, max(1, stars + dice.choice((0, 0, 0, 0, 0, 1)))), at))
+            records.append(_rating(trace, ids[name], min(5, max(1, stars + dice.choice((0, 0, 0, 0, 0, 1)))), time))
         if n % 4 == 0:
-            made.append(_chosen(n, ids[RATERS[n // 4 % len(RATERS)]], at))
+            records.append(_preference(n, ids[RATERS[n // 4 % len(RATERS)]], time))
         if n % 9 == 0:
-            made.append(_corrected(n, ids["dr.quist"], at))
-    crud.add(store, made, actor="screens")
+            records.append(_correction(n, ids["dr.quist"], time))
+    crud.add(store, records, actor="screens")
     review_queue.add_items(store, list(_items()), actor="screens")
 
 
-def _rated(trace: Trace, who: str, stars: int, at: Any) -> Feedback:
+def _rating(trace: Trace, who: str, stars: int, time: Any) -> Feedback:
     return Feedback(
         session_id=trace.session_id, agent_name="triage", user_query="Question?", agent_response="Answer.", rating=stars,
-        thumb="up" if stars > 3 else "down", trace_id=trace.trace_id, clinician_id=who, recorded_by=who, timestamp=at,
+        thumb="up" if stars > 3 else "down", trace_id=trace.trace_id, clinician_id=who, recorded_by=who, timestamp=time,
         consent=("training",),
     )  # fmt: skip
 
 
-def _chosen(n: int, who: str, at: Any) -> Preference:
+def _preference(n: int, who: str, time: Any) -> Preference:
     return Preference(
         prompt=f"Question {n}?", response_a="One.", response_b="Two.", preferred="a" if n % 8 < 6 else "b", shown_first="a",
-        clinician_id=who, recorded_by=who, timestamp=at,
+        clinician_id=who, recorded_by=who, timestamp=time,
     )  # fmt: skip
 
 
-def _corrected(n: int, who: str, at: Any) -> Correction:
-    return Correction(prompt=f"Question {n}?", original="One.", golden="Better.", clinician_id=who, recorded_by=who, timestamp=at)
+def _correction(n: int, who: str, time: Any) -> Correction:
+    return Correction(
+        prompt=f"Question {n}?", original="One.", golden="Better.", clinician_id=who, recorded_by=who, timestamp=time
+    )
 
 
 def _items() -> Iterator[QueueItem]:
@@ -154,7 +160,7 @@ def _items() -> Iterator[QueueItem]:
 
 
 class Person:
-    """Somebody who fills in the forms over HTTP, as a browser without scripts would."""
+    """Somebody who fills in forms over HTTP, like a browser without scripts."""
 
     def __init__(self, address: str, name: str) -> None:
         self.http = httpx.Client(base_url=address, headers={"Origin": address}, follow_redirects=True)
@@ -166,14 +172,14 @@ class Person:
         )
         assert form, page
         hidden = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[0]))
-        answered = self.http.post(form[1], data={**hidden, **fields})
-        assert answered.url.path == "/web/thanks", answered.status_code
+        response = self.http.post(form[1], data={**hidden, **fields})
+        assert response.url.path == "/web/thanks", response.status_code
 
 
-def talk(store: Store, address: str) -> None:
-    """What somebody sent through the pages, so that the history and the quarantine have something to show."""
+def send_feedback(store: Store, address: str) -> None:
+    """What somebody sends through the pages, so that the history and the quarantine have something to show."""
     bad, good = (
-        Trace(session_id="s", agent_name="triage", model_version="clinic@4", conversation=said(CHEST, text))
+        Trace(session_id="s", agent_name="triage", model_version="clinic@4", conversation=exchange(CHEST, text))
         for text in (REST, CALL)
     )
     crud.add(store, [bad, good], actor="screens")
@@ -183,20 +189,13 @@ def talk(store: Store, address: str) -> None:
     okoro.send(f"/web/rate?trace={good.trace_id}", thumb="up", rating="5", axis_safety="5", consent_training="yes")
     okoro.send(f"/web/compare?a={bad.trace_id}&b={good.trace_id}", better="first", comments="Sends the patient to help.")
     okoro.send(f"/web/correct?trace={bad.trace_id}", golden=CALL, reason="Misses a red flag.", consent_training="yes")
-    fatal = {
-        "thumb": "down",
-        "rating": "1",
-        "critical": "yes",
-        "sure": "yes",
-        "comments": "Could kill.",
-        "consent_training": "yes",
-    }
-    okoro.send(f"/web/rate?trace={bad.trace_id}", **fatal)
+    critical = {"thumb": "down", "rating": "1", "critical": "yes", "sure": "yes", "comments": "Could kill."}
+    okoro.send(f"/web/rate?trace={bad.trace_id}", **critical, consent_training="yes")
 
 
 @contextlib.contextmanager
 def served() -> Iterator[tuple[str, Store]]:
-    """The address of a server over a new workspace, which is gone afterwards."""
+    """The address and the store of a server on a temporary workspace."""
     with tempfile.TemporaryDirectory(prefix="medloop-screens-") as folder:
         home = Path(folder) / "clinic"
         init_workspace(home)
@@ -211,13 +210,13 @@ def served() -> Iterator[tuple[str, Store]]:
             while not server.started:
                 time.sleep(0.02)
             address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            talk(store, address)
+            send_feedback(store, address)
             yield address, store
             server.should_exit = True
             thread.join(timeout=10)
 
 
-def opened(
+def open_page(
     browser: Browser, address: str, store: Store, who: str | None, size: str, language: str, *, dark: bool = False
 ) -> Page:
     width, height = SIZES[size]
@@ -232,35 +231,35 @@ def opened(
     return context.new_page()
 
 
-def small(png: bytes, most: int = MOST_ONE) -> bytes:
-    """The picture with as many colours as fit into `most` bytes; a page has few."""
+def shrink(png: bytes) -> bytes:
+    """The picture with as many colours as fit into MAX_BYTES; a page has few."""
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     for colours in (96, 64, 32, 16):
         out = io.BytesIO()
         picture.quantize(colours, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
-        if len(out.getvalue()) <= most:
+        if len(out.getvalue()) <= MAX_BYTES:
             return out.getvalue()
-    raise SystemExit(f"A picture of {picture.size} does not fit into {most:,} bytes")
+    raise SystemExit(f"A picture of {picture.size} does not fit into {MAX_BYTES:,} bytes")
 
 
-def _upper(page: Page) -> FloatRect:
-    """The page from its top, down to where a picture in a text would be too long."""
+def _clip(page: Page) -> FloatRect:
+    """The top of the page, as high as a picture in the docs may be."""
     width, height = page.evaluate("[innerWidth, document.documentElement.scrollHeight]")
-    return {"x": 0, "y": 0, "width": width, "height": min(height, MOST_HEIGHT)}
+    return {"x": 0, "y": 0, "width": width, "height": min(height, MAX_HEIGHT)}
 
 
 def docs(browser: Browser, address: str, store: Store, out: Path) -> None:
     total = 0
     for name, (who, path, size, language) in DOCS.items():
-        page = opened(browser, address, store, who, size, language)
+        page = open_page(browser, address, store, who, size, language)
         page.goto(path)
-        body = small(page.screenshot(full_page=True, clip=_upper(page)))
+        body = shrink(page.screenshot(full_page=True, clip=_clip(page)))
         (out / f"{name}.png").write_bytes(body)
         total += len(body)
         sys.stdout.write(f"{name}.png  {len(body):,}\n")
         page.context.close()
-    if total > MOST_ALL:
-        raise SystemExit(f"{total:,} bytes in all, more than {MOST_ALL:,}")
+    if total > MAX_TOTAL_BYTES:
+        raise SystemExit(f"{total:,} bytes in all, more than {MAX_TOTAL_BYTES:,}")
 
 
 def every(browser: Browser, address: str, store: Store, out: Path) -> None:
@@ -268,7 +267,7 @@ def every(browser: Browser, address: str, store: Store, out: Path) -> None:
         for size in SIZES:
             for name, (who, path) in EVERY.items():
                 for dark in (False, True) if name in DARK and size == "desk" and language == "en" else (False,):
-                    page = opened(browser, address, store, who, size, language, dark=dark)
+                    page = open_page(browser, address, store, who, size, language, dark=dark)
                     page.goto(path)
                     page.screenshot(path=out / f"{name}_{size}_{language}{'_dark' if dark else ''}.png", full_page=True)
                     page.context.close()
@@ -277,15 +276,17 @@ def every(browser: Browser, address: str, store: Store, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=SCREENS, help="folder for the pictures (default: docs/screens)")
-    parser.add_argument("--all", action="store_true", help="every page in every form, as large as they are")
-    wanted = parser.parse_args()
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
+    parser.add_argument("--all", action="store_true", help="every page in every form, in full length")
+    args = parser.parse_args()
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
         raise SystemExit("No Chromium found: put 'chromium' into PATH, or its path into the variable CHROMIUM.")
-    wanted.out.mkdir(parents=True, exist_ok=True)
+    if not subprocess.run(["fc-list", ":lang=zh"], capture_output=True, check=True).stdout:
+        raise SystemExit("No Chinese font found, so Chinese would be drawn as boxes. Install one, for example fonts-wqy-zenhei.")
+    args.out.mkdir(parents=True, exist_ok=True)
     with served() as (address, store), sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        (every if wanted.all else docs)(browser, address, store, wanted.out)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        (every if args.all else docs)(browser, address, store, args.out)
         browser.close()
 
 

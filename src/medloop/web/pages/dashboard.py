@@ -146,7 +146,7 @@ def _stars(metrics: FeedbackMetrics, t: Translator) -> Figure | None:
     title, thumbs = t("plot_ratings"), metrics.thumbs_up
     caption = t("plot_ratings_hint")
     if thumbs.mean is not None:
-        caption += " " + t("thumbs_text", share=f"{thumbs.mean:.0%}", n=f"{thumbs.n:,}")
+        caption = t.sentences(caption, t("thumbs_text", share=f"{thumbs.mean:.0%}", n=f"{thumbs.n:,}"))
     rows = [(f"{star} ★", f"{n:,}") for star, n in metrics.stars.items()]
     bars = {f"{star} ★": float(n) for star, n in metrics.stars.items()}
     svg = Markup(plots.bars(bars, title=title, about=_summary(rows, t)))

@@ -81,6 +81,10 @@ class Translator:
         clock = f"{time:%H:%M:%S}" if seconds else f"{time:%H:%M}"
         return f"{self.day(time.date())}{' ' if self.language == 'zh' else ', '}{clock} UTC"
 
+    def sentences(self, *texts: str) -> str:
+        """Sentences one after the other; Chinese has no space between them."""
+        return ("" if self.language == "zh" else " ").join(text for text in texts if text)
+
     def or_plain(self, key: str, plain: str) -> str:
         """For names that come from elsewhere, such as an axis that somebody made up."""
         return self(key) if key in table() else plain
