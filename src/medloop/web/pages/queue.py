@@ -28,7 +28,8 @@ def queue_page(request: Request, caller: Rater, lapsed: bool = False) -> Respons
     waiting = sum(queue.stats(store).open_by_kind.values())
     progress = t("queue_progress" if done or skipped else "queue_open", done=done, skipped=skipped, open=waiting)
     if item is None:
-        return show(request, caller, "empty.html", title=t("queue_title"), text=t.sentences(empty_queue_text(caller, t), progress))
+        text = t.sentences(empty_queue_text(caller, t), progress)
+        return show(request, caller, "empty.html", title=t("queue_title"), text=text)
     target = target_of_item(item)
     form = ReviewForm(caller.csrf, new_key(), {**target.hidden, "back": "queue"})
     kind: ReviewKind = next(kind for kind in get_args(ReviewKind) if kind == item.kind)
