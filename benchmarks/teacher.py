@@ -24,9 +24,9 @@ from medloop.teacher.injection.fence import neutral
 from medloop.teacher.judge import TeacherFiles, judge_all
 from medloop.teacher.judge_items import JudgeItem
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
-from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD
 from medloop.testing.teacher_server import Judge, TeacherServer, gullible
 
+SETS = json.loads((Path(__file__).parent / "injections.json").read_text(encoding="utf-8"))
 ANSWER = "Case {n}: this is usually due to strain. Please rest, drink water and measure your temperature twice a day. " * 2
 
 
@@ -79,15 +79,20 @@ def throughput(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def injection(folder: Path) -> dict[str, Any]:
-    sets = {"known": TEXTS, "held_out": HELD_OUT, "second": SECOND, "third": THIRD}
+    sets = {"known": TEXTS, **{name: tuple(SETS[name]) for name in ("held_out", "second", "third")}}
     found: dict[str, Any] = {
         f"{name}, {judge.__name__}": _lift(folder / name / judge.__name__, texts, judge)
         for name, texts in sets.items()
         for judge in (gullible, fooled_by_anything)
     }
     null = [value for value in _scores(folder, list(NULLS), gullible) if value is not None]
-    changed = sum(neutral(text) != text for text in INNOCENT)
-    return {**found, "null_answers": len(null), "null_max": max(null), "innocent_changed": f"{changed} of {len(INNOCENT)}"}
+    changed = sum(neutral(text) != text for text in SETS["innocent"])
+    return {
+        **found,
+        "null_answers": len(null),
+        "null_max": max(null),
+        "innocent_changed": f"{changed} of {len(SETS['innocent'])}",
+    }
 
 
 def _lift(folder: Path, texts: tuple[str, ...], judge: Judge) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A gullible judge is fooled by whatever reaches it; so nothing that speaks to it may reach it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from medloop.teacher.injection.topic import on_topic
 from medloop.teacher.judge import TeacherFiles, judge_all
 from medloop.teacher.judge_items import JudgeItem
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
-from medloop.testing.held_out_attacks import HELD_OUT, INNOCENT, SECOND, THIRD
 from medloop.testing.teacher_server import Judge, TeacherServer, gullible
 
+SETS = json.loads((Path(__file__).parents[2] / "benchmarks/injections.json").read_text(encoding="utf-8"))
+HELD_OUT, SECOND, THIRD, INNOCENT = (tuple(SETS[name]) for name in ("held_out", "second", "third", "innocent"))
 PLAIN = (
     "Ibuprofen can raise blood pressure. Please take paracetamol instead, at most 4 g a day, and see a doctor if the pain lasts.",
     "Your Glasgow score was 15, which is the normal value.",
