@@ -1,4 +1,4 @@
-"""A real server on a free port, as somebody starts it: the contract of document 003, and what outlives the server."""
+"""A real server on a free port, as somebody starts it: the contract of the training API, and what outlives the server."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
 
-# Section 4.1 of document 003, letter by letter.
+# The request of the training API as its clients send it, letter by letter.
 DOCUMENT_003 = """{
   "stage": "IRS",
   "model_id": "Qwen/Qwen2.5-1.5B-Instruct",
@@ -121,7 +121,7 @@ def server(first: Server, home: Path):
         started.end()
 
 
-def test_the_contract_of_document_003_on_a_running_server(server, home):
+def test_the_contract_of_the_training_api_on_a_running_server(server, home):
     assert httpx.post(f"{server.client.base_url}/api/train", content=DOCUMENT_003).status_code in (401, 415)
     headers = {"Content-Type": "application/json"}
     made = server.client.post("/api/train", content=DOCUMENT_003, headers=headers)

@@ -26,7 +26,7 @@ GRPO = TrainRequest(stage="GRPO")
 SOMEWHERE = Settings(home=Path("somewhere"))
 
 
-def test_a_job_has_the_folder_and_the_name_of_document_003(settings):
+def test_a_job_has_the_folder_and_the_name_that_the_api_promises(settings):
     job_id = submit_training(GRPO, settings, now=NOON).job_id
     folder = settings.home / "jobs/train_20260203T120000Z"
     assert job_id == folder.name and {"config.json", "status.json", "request.json", "queue.json"} <= {
@@ -298,7 +298,7 @@ def test_a_job_without_its_worker_says_so(settings):
     assert "worker is gone" in (queue.status_of(job_id, settings).detail.message or "")
 
 
-def test_a_file_as_document_003_writes_it_can_be_submitted(settings, tmp_path):
+def test_a_file_with_the_body_of_a_request_can_be_submitted(settings, tmp_path):
     (tmp_path / "r.json").write_text('{"stage": "IRS", "model_id": "embedded:tiny", "n_iterations": 1, "n_questions": 8}')
     made = cli(settings, "submit", str(tmp_path / "r.json"))
     found = queue.request_of(queue.folder_of(made.output.split()[0], settings))

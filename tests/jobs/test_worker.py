@@ -105,7 +105,7 @@ def test_a_run_that_was_published_before_the_kill_is_not_repeated(settings, chil
     assert (result / "card.json").stat().st_mtime_ns == before and row(settings, job_id).state == "succeeded"
 
 
-def test_the_status_has_every_field_of_document_003(settings):
+def test_the_status_has_every_field_of_the_training_api(settings):
     job_id = submit(settings, steps=2)
     worker.work(job_id, settings)
     found = job_row.status_json(queue.status_of(job_id, settings))

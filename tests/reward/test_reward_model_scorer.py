@@ -32,8 +32,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         for n in range(60)
     ]
     (settings.workspace.preferences / "preferences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    wish = RewardModelConfig(name="caps", model=str(base), epochs=2, batch_size=8, learning_rate=0.02, max_length=128)
-    run_stage(STAGES["REWARD"], wish, settings)
+    run_config = RewardModelConfig(name="caps", model=str(base), epochs=2, batch_size=8, learning_rate=0.02, max_length=128)
+    run_stage(STAGES["REWARD"], run_config, settings)
     return settings
 
 

@@ -63,8 +63,8 @@ def prepare(settings: Settings, taught: Path) -> None:
 
 @pytest.fixture(scope="module")
 def taught(untouched: Settings) -> Path:
-    wish = SFTConfig(name="start", model=untouched.model, batch_size=8, learning_rate=0.02, lora_r=4, dev_rows=0)
-    run_stage(STAGES["SFT"], wish, untouched)
+    run_config = SFTConfig(name="start", model=untouched.model, batch_size=8, learning_rate=0.02, lora_r=4, dev_rows=0)
+    run_stage(STAGES["SFT"], run_config, untouched)
     return untouched.home / "models/lora/start"
 
 
@@ -98,8 +98,8 @@ def train_preference(config, *, settings, **more) -> TrainingCard:
     return run_stage(STAGES[config.method.upper()], config, settings, **more).card
 
 
-def planned(settings: Settings, wish) -> preference.PreferencePlan:
-    return make_plan(wish, settings, find_run(wish, settings))
+def planned(settings: Settings, run_config) -> preference.PreferencePlan:
+    return make_plan(run_config, settings, find_run(run_config, settings))
 
 
 def opened(made: preference.PreferencePlan, settings: Settings):
@@ -129,19 +129,19 @@ def test_it_learns_what_people_preferred(clinic, kind, adapter):
 
 @KINDS
 def test_the_result_is_an_adapter_like_any_other(clinic, kind):
-    wish = config(clinic, kind)
-    card = train_preference(wish, settings=clinic)
-    folder = clinic.home / "models/lora" / wish.name
+    run_config = config(clinic, kind)
+    card = train_preference(run_config, settings=clinic)
+    folder = clinic.home / "models/lora" / run_config.name
     verify_artifact(folder)
     assert {file.suffix for file in folder.iterdir()} <= {".json", ".jsonl", ".md", ".safetensors", ".jinja"}
     assert TrainingCard.from_json((folder / "card.json").read_text()) == card and card.parent == card.inputs["adapter"]
     assert card.config["lora_r"] == 4, "that of the adapter, not the setting"
-    tuned = load(ModelRef(base=clinic.model, adapter=wish.name), clinic)
+    tuned = load(ModelRef(base=clinic.model, adapter=run_config.name), clinic)
     assert not any("ref" in name.split(".") for name, _ in tuned.model.named_parameters())
     assert card.total_parameters == sum(p.numel() for p in tuned.model.parameters())
     assert (
         "held-out" in (folder / "README.md").read_text()
-        and not (clinic.home / f"jobs/train_{card.method}-{wish.name}/checkpoints").exists()
+        and not (clinic.home / f"jobs/train_{card.method}-{run_config.name}/checkpoints").exists()
     )
 
 
@@ -157,8 +157,8 @@ def test_before_the_first_step_the_policy_is_the_reference(clinic):
 @pytest.mark.parametrize("adapter", ["sft", None])
 def test_the_reference_is_where_training_started_and_never_moves(clinic, kind, adapter):
     """Its log-probabilities equal those of a model opened apart, before the first step and after the last."""
-    wish = config(clinic, kind, adapter=adapter, max_steps=4)
-    made = planned(clinic, wish)
+    run_config = config(clinic, kind, adapter=adapter, max_steps=4)
+    made = planned(clinic, run_config)
     trainer = opened(made, clinic)
     answers, column = next(iter(trainer.columns.items()))
     alone = load(ModelRef(base=clinic.model, adapter=adapter), clinic).model
@@ -333,9 +333,9 @@ def test_settings_that_do_not_go_together_are_refused_with_the_reason():
 
 
 def test_a_finished_run_is_not_repeated_and_another_is_refused(clinic):
-    wish = config(clinic, max_steps=1)
-    first = train_preference(wish, settings=clinic)
-    assert train_preference(wish, settings=clinic) == first
+    run_config = config(clinic, max_steps=1)
+    first = train_preference(run_config, settings=clinic)
+    assert train_preference(run_config, settings=clinic) == first
     with pytest.raises(ConfigError, match=r"another run \(beta 0.1, now 0.5\)"):
         train_preference(config(clinic, max_steps=1, beta=0.5), settings=clinic)
 
@@ -378,7 +378,7 @@ def test_stopped_and_continued_it_ends_with_the_same_bytes(clinic, whole, kind):
         with pytest.raises(KeyboardInterrupt):
             stop_now = lambda s=steps, n=stop: len(s) >= n  # noqa: E731
             train_preference(config(clinic, kind), settings=clinic, on_progress=steps.append, should_stop=stop_now)
-    assert load_newest(clinic.home / f"jobs/train_{name}-{name}/checkpoints").step == 9, "a stop comes a step after the wish"
+    assert load_newest(clinic.home / f"jobs/train_{name}-{name}/checkpoints").step == 9, "a stop comes a step after the request"
     train_preference(config(clinic, kind), settings=clinic)
     assert outcome(clinic, name) == outcome(whole, name)
 

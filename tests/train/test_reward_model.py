@@ -89,11 +89,11 @@ def test_the_result_is_whole_and_holds_no_pickle(settings, preferences):
 @pytest.mark.parametrize("kind", ["lora", "full", "encoder", "encoder full"])
 def test_opened_again_it_judges_the_held_out_pairs_as_reported(settings, preferences, tmp_path: Path, kind: str):
     more = {"model": str(tiny_encoder(tmp_path / "bert"))} if "encoder" in kind else {}
-    wish = config(settings, full="full" in kind, **more)
-    train_reward(wish, settings=settings)
+    run_config = config(settings, full="full" in kind, **more)
+    train_reward(run_config, settings=settings)
     model, scoring = open_classifier(settings.home / "models/reward/reward", settings)
-    held_out = split_by_prompt(read_pairs(preferences), wish.test_share, wish.seed)[1]
-    test = encode_pairs(model.tokenizer, held_out, max_length=wish.max_length)
+    held_out = split_by_prompt(read_pairs(preferences), run_config.test_share, run_config.seed)[1]
+    test = encode_pairs(model.tokenizer, held_out, max_length=run_config.max_length)
     margins = np.array(model.logits(test.rows["chosen_ids"])) - np.array(model.logits(test.rows["rejected_ids"]))
     assert margins.mean() == pytest.approx(report(settings)["margins"]["mean"], abs=1e-4)
     assert margins.mean() > 0.5 and scoring.base_sha256.startswith("sha256:")
@@ -154,8 +154,8 @@ def test_the_shapes_of_a_pair_are_the_same_pair(settings):
 def test_too_long_answers_are_left_out_and_counted_and_too_few_pairs_are_refused(settings):
     rows = [*lines(20), {"prompt": "long", "chosen": "a" * 300, "rejected": "b"}]
     path = write(settings.home / "some.jsonl", rows)
-    wish = config(settings, data=str(path))
-    made = make_plan(wish, settings, find_run(wish, settings))
+    run_config = config(settings, data=str(path))
+    made = make_plan(run_config, settings, find_run(run_config, settings))
     assert made.train.too_long + made.test.too_long == 1 and len(made.train.pairs) + len(made.test.pairs) == 20
     one = config(settings, data=str(write(settings.home / "one.jsonl", lines(1))))
     with pytest.raises(InputError, match="1 pairs to train on and 0 held out"):
@@ -186,8 +186,8 @@ def train_in_child(settings: Settings, die_at: int | None = None, die_in: str | 
     if die_in is not None:
         module, _, call = die_in.rpartition(".")
         setattr(__import__(module, fromlist=["x"]), call, die)
-    wish = config(settings)
-    run_stage(STAGES["REWARD"], wish, settings, on_progress=lambda progress: die() if progress.step == die_at else None)
+    run_config = config(settings)
+    run_stage(STAGES["REWARD"], run_config, settings, on_progress=lambda progress: die() if progress.step == die_at else None)
 
 
 def start(children, *args) -> int:
@@ -235,6 +235,6 @@ def test_every_setting_says_what_it_is_here_and_on_its_page():
 def test_on_made_up_pairs_the_embedded_model_is_right_nine_times_in_ten(settings):
     """As benchmarks/reward_model.py does it; some minutes."""
     path = write(settings.home / "made_up.jsonl", list(generate_pairs(2000, seed=1)))
-    wish = RewardModelConfig(name="made-up", model="embedded:tiny", full=True, data=str(path), test_share=0.25, epochs=2)
-    found = train_reward(wish, settings=settings).metrics
+    run_config = RewardModelConfig(name="made-up", model="embedded:tiny", full=True, data=str(path), test_share=0.25, epochs=2)
+    found = train_reward(run_config, settings=settings).metrics
     assert found["test_accuracy"] >= 0.9 and 0.45 < found["baseline_longer"] < 0.55

@@ -130,8 +130,8 @@ def test_an_architecture_that_scales_its_output_goes_the_way_of_trl(settings, tm
         "num_key_value_heads": 2,
     }
     base = tiny_model(tmp_path / "cohere", config=CohereConfig(**shape, logit_scale=0.25, max_position_embeddings=256))
-    wish = config(settings, model=str(base), max_steps=2)
-    made = make_plan(wish, settings, find_run(wish, settings))
+    run_config = config(settings, model=str(base), max_steps=2)
+    made = make_plan(run_config, settings, find_run(run_config, settings))
     from medloop.train.sft import _trainer
 
     trainer = _trainer(
@@ -250,18 +250,18 @@ def test_out_of_memory_halves_the_micro_batch_and_goes_on(settings, monkeypatch:
 
 
 def stop_after(settings, step: int, **more) -> None:
-    wish, steps = config(settings, **more), []
+    run_config, steps = config(settings, **more), []
     with pytest.raises(KeyboardInterrupt):
-        run_stage(STAGES["SFT"], wish, settings, on_progress=steps.append, should_stop=lambda: len(steps) >= step - 1)
+        run_stage(STAGES["SFT"], run_config, settings, on_progress=steps.append, should_stop=lambda: len(steps) >= step - 1)
 
 
 def test_a_stop_leaves_a_checkpoint_and_the_same_call_goes_on(settings):
     stop_after(settings, 4)
-    wish = config(settings)
-    assert make_plan(wish, settings, find_run(wish, settings)).continues_at == 4
+    run_config = config(settings)
+    assert make_plan(run_config, settings, find_run(run_config, settings)).continues_at == 4
     state = json.loads((settings.home / "jobs/train_sft-sft/checkpoints/step-00000004/trainer_state.json").read_text())
     assert state["log_history"] == [], "the log is in metrics.jsonl and does not grow the checkpoints"
-    train_sft(wish, settings=settings)
+    train_sft(run_config, settings=settings)
     train_sft(config(settings, name="straight"), settings=settings)
     assert losses(settings) == losses(settings, "straight")
 
@@ -299,8 +299,8 @@ def test_nothing_is_reported_to_anybody(settings, monkeypatch: pytest.MonkeyPatc
 
 def test_replace_starts_anew_instead_of_going_on(settings):
     stop_after(settings, 4)
-    for wish in (config(settings), config(settings, learning_rate=0.01)):
-        anew = make_plan(wish, settings, find_run(wish, settings), replace=True)
+    for run_config in (config(settings), config(settings, learning_rate=0.01)):
+        anew = make_plan(run_config, settings, find_run(run_config, settings), replace=True)
         assert anew.continues_at == 0
     train_sft(config(settings), settings=settings, replace=True)
     train_sft(config(settings, name="straight"), settings=settings)

@@ -16,7 +16,7 @@ from medloop.train.configs.sft_config import SFTConfig
 TIMES = ("ts", "tokens_per_second")
 
 
-def wish(settings: Settings, name: str) -> SFTConfig:
+def run_config(settings: Settings, name: str) -> SFTConfig:
     """Two epochs of 7 steps, with dropout (so that random states matter) and a dev loss at the end of each."""
     return SFTConfig(name=name, model=settings.model, epochs=2, batch_size=8, micro_batch_size=4, lora_dropout=0.2, save_every=2)
 
@@ -30,7 +30,7 @@ def train(settings: Settings, name: str, die_at: int | None = None, die_in: str 
     if die_in is not None:
         module, _, call = die_in.rpartition(".")
         setattr(__import__(module, fromlist=["x"]), call, die)
-    config = wish(settings, name)
+    config = run_config(settings, name)
     run_stage(STAGES["SFT"], config, settings, on_progress=lambda progress: die() if progress.step == die_at else None)
 
 
