@@ -194,7 +194,7 @@ def run_stage(
     When `should_stop` says so, the run writes a checkpoint and raises KeyboardInterrupt; the same call continues from there.
     """
     with open_audit_trail(settings):
-        pass  # a missing key or an unreachable database stops the run now, not at its end
+        pass  # a database that cannot be opened stops the run now, not at its end
     prepared = prepare_stage(stage, config, settings, folder=folder, replace=replace, guard=guard)
     card = prepared.card
     if card is None:
