@@ -1,4 +1,4 @@
-"""`medloop demo`: the whole path in one command."""
+"""`medloop demo`: the whole loop in one command."""
 
 from medloop.cli.demo.demo import register
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from medloop.cli.demo import clinicians
-from medloop.cli.demo.clinicians import Asked, pick
+from medloop.cli.demo.clinicians import DemoQuestion, choose_questions
 from medloop.contracts import Correction, Feedback, Preference, Trace
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_widest_gaps_come_first_and_each_language_has_one_name() -> None:
-    found = pick(rows())
+    found = choose_questions(rows())
     assert [one.question for one in found] == [
         "My name is Daniel Okafor, MRN 4471902. " + ROWS[0][0],
         "我叫李伟，身份证号11010519491231002X。" + ROWS[2][0],
@@ -54,9 +54,9 @@ def test_the_widest_gaps_come_first_and_each_language_has_one_name() -> None:
 
 def test_answers_that_are_worth_the_same_are_no_pair_and_no_rows_are_no_questions() -> None:
     alike = [("Q?", "one", 0.8), ("Q?", "two", 0.8)]
-    assert pick(rows(alike)) == [Asked("Q?", "one")] and pick([]) == []
+    assert choose_questions(rows(alike)) == [DemoQuestion("Q?", "one")] and choose_questions([]) == []
     many = [(f"Q{at}?", word, reward) for at in range(30) for word, reward in (("a", 0.5 + at / 100), ("b", 0.5))]
-    found = pick(rows(many))
+    found = choose_questions(rows(many))
     assert [one.question[-4:] for one in found[:6]] == ["Q29?", "Q28?", "Q27?", "Q26?", "Q25?", "Q24?"]
     assert len(found) == 12 and len({one.question for one in found}) == 12 and {one.bad for one in found[6:]} == {None}
 
@@ -70,31 +70,31 @@ def counted(home: Path) -> dict[str, int]:
 def test_the_people_of_the_demo_speak_once_however_often_it_is_run(folder: Path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("MEDLOOP_HOME", str(folder.parent))  # somebody's own, which the demo must not see
     monkeypatch.setenv("MEDLOOP_DATABASE__URL", "sqlite:////nowhere/else.db")
-    clinicians.people(folder)
+    clinicians.collect_feedback(folder)
     said = capsys.readouterr().out
     assert "15 records are new, 0 were stored by an earlier demo." in said and "Log in on the page below as 'admin'" in said
-    assert "All 15 requests sent once more with the same keys: 15 known, 0 stored twice." in said
+    assert "All 15 requests were sent again with the same keys: 15 known, 0 stored twice." in said
     assert "medloop_incidents_open 1" in said and "critical flag: incident inc_" in said
     expected = {"Trace": 5, "Feedback": 11, "Preference": 2, "Correction": 2}
     assert counted(folder) == expected
-    clinicians.people(folder)
+    clinicians.collect_feedback(folder)
     again = capsys.readouterr().out
     assert "0 records are new, 15 were stored by an earlier demo." in again and "password" not in again
     assert counted(folder) == expected
 
     command = [sys.executable, "-m", "medloop", "data", "build", "--name", "demo"]
     assert subprocess.run(command, cwd=folder, env=clinicians.environ(), capture_output=True).returncode == 0
-    clinicians.placeholders(folder)
+    clinicians.show_placeholders(folder)
     shown = capsys.readouterr().out
     assert (
-        "learnt from  My name is [NAME_1], MRN [RECORD_1]. …" in shown and "learnt from  我叫[NAME_1]，身份证号[ID_1]。…" in shown
+        "in training  My name is [NAME_1], MRN [RECORD_1]. …" in shown and "in training  我叫[NAME_1]，身份证号[ID_1]。…" in shown
     )
     files = [path.read_text(encoding="utf-8") for path in (folder / clinicians.DATASET).glob("*.jsonl")]
     assert not [word for text in files for word in ("Okafor", "4471902", "李伟", "11010519491231002X") if word in text]
 
 
 def test_the_server_ends_with_its_part_even_when_that_fails(folder: Path) -> None:
-    with pytest.raises(RuntimeError), clinicians.serving(folder) as address:
+    with pytest.raises(RuntimeError), clinicians.run_server(folder) as address:
         port = int(address.rsplit(":", 1)[1])
         raise RuntimeError
     listening = Path("/proc/net/tcp").read_text() if os.path.exists("/proc/net/tcp") else ""
@@ -103,6 +103,6 @@ def test_the_server_ends_with_its_part_even_when_that_fails(folder: Path) -> Non
 
 def test_a_server_that_cannot_start_ends_the_demo_with_its_code(folder: Path, capfd) -> None:
     Settings(home=folder).master_key_file.unlink()
-    with pytest.raises(typer.Exit) as ended, clinicians.serving(folder):
+    with pytest.raises(typer.Exit) as ended, clinicians.run_server(folder):
         pass
     assert ended.value.exit_code not in (0, None) and "key" in capfd.readouterr().err
