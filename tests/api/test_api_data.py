@@ -226,7 +226,7 @@ def test_a_failure_of_the_server_is_not_the_callers_fault(
     monkeypatch.setattr(submit, "submit_erasure", and_fail)
     body = {"subject": "4711", "reason": "asked"}
     found = as_(stranger, settings, "admin").post("/api/v1/erasure?wait=5", json=body)
-    assert found.status_code == 200 and found.json()["state"] == "failed" and "an error of its own" in found.json()["message"]
+    assert found.status_code == 200 and found.json()["state"] == "failed" and "Internal error" in found.json()["message"]
 
 
 class Child:

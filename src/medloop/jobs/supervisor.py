@@ -3,8 +3,8 @@
     with Supervisor(settings).running(): ...       # a thread; the API has one
     Supervisor(settings).run_until_empty()         # `medloop jobs work` without a job
 
-Workers are processes of their own session: the death of whoever runs this file does not touch them, and the next supervisor finds
-them by their locks. There is no list of children to lose.
+Each worker runs in its own session: it survives the death of its supervisor, and the next supervisor finds it by its lock. There
+is no list of workers to lose.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 def start_worker(job_id: str, settings: Settings) -> subprocess.Popen[bytes]:
-    """A worker in a session of its own, its output in the job's train.log."""
+    """A worker in its own session, its output in the job's train.log."""
     with (queue.folder_of(job_id, settings) / "train.log").open("ab") as output:
         return subprocess.Popen(
             command(job_id, settings), cwd=settings.home, env=environment(settings), stdin=subprocess.DEVNULL, stdout=output,
@@ -119,7 +119,7 @@ class Supervisor:
             job_row.change(queue.folder_of(job_id, self.settings), count)
 
     def _check_worker(self, folder: Path, row: JobRow) -> JobRow:
-        """A running job: dead when nobody holds it; taken away when its holder has not beaten for too long."""
+        """A running job is dead when nobody holds it, and is taken from a holder that has not beaten for too long."""
 
         def restart_if_dead(now: JobRow) -> JobRow:
             if now.state != "running" or job_row.has_worker(folder):

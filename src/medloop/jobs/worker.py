@@ -3,8 +3,8 @@
 How it can end: succeeded; failed, with the sentence; cancelled; paused, when the disk is full; queued again, when the machine
 asked for an end (SIGTERM). A kill -9 leaves it running without a worker, which the next worker or supervisor sees by its lock.
 
-SIGTERM, a request to cancel, and Ctrl-C ask the job for a checkpoint after the current step. What has not ended by itself after
-DRAIN_S seconds is ended: the step in progress is lost, and nothing else.
+SIGTERM, a request to cancel, and Ctrl-C ask the job for a checkpoint after the current step. A job that is still running DRAIN_S
+seconds later is killed: it loses the step in progress, and nothing else.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _run(lease: Lease, settings: Settings, should_stop: Callable[[], bool]) -> E
         except NoSpaceError as full:
             return _paused(full)
         log.error("%s", frames(error))
-        return End("failed", f"medloop met an error of its own ({type(error).__name__}). See train.log of the job.")
+        return End("failed", f"Internal error ({type(error).__name__}). See train.log of the job.")
 
 
 def frames(error: BaseException) -> str:
