@@ -1,8 +1,8 @@
-"""An agent that logs what it said and passes on what people think of it: the ten lines between the marks.
+"""An agent that logs its answers and sends the feedback of its users: the ten lines between the marks.
 
     MEDLOOP_URL=http://127.0.0.1:8000 MEDLOOP_KEY=mlk_… python examples/agent.py "I have had a cough for two weeks."
 
-Make the key with `medloop api keys new NAME --scope feedback:write`. The agent here is a stand-in for yours.
+Make the key with `medloop api keys new NAME --scope feedback:write`. Replace `answer` with your own agent.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 
 
 def answer(question: str) -> str:
-    """Your model, here as simple as can be."""
+    """Stands in for your model."""
     return "Do you also have a fever?" if "cough" in question else "Please tell me more."
 
 
@@ -21,12 +21,12 @@ medloop = Client(os.environ["MEDLOOP_URL"], os.environ["MEDLOOP_KEY"], deadline=
 
 
 def answer_and_log(session_id: str, question: str) -> tuple[str, str]:
-    said = answer(question)
-    talk = [{"role": "user", "content": question}, {"role": "assistant", "content": said}]
-    return said, medloop.log_trace(session_id=session_id, agent_name="triage", model_version="stand-in@1", messages=talk)
+    reply = answer(question)
+    messages = [{"role": "user", "content": question}, {"role": "assistant", "content": reply}]
+    return reply, medloop.log_trace(session_id=session_id, agent_name="triage", model_version="stand-in@1", messages=messages)
 
 
-def rated(trace_id: str, up: bool, comment: str | None = None) -> None:
+def rate(trace_id: str, up: bool, comment: str | None = None) -> None:
     medloop.feedback(trace_id=trace_id, thumb="up" if up else "down", comments=comment)
 
 
@@ -36,7 +36,7 @@ def rated(trace_id: str, up: bool, comment: str | None = None) -> None:
 if __name__ == "__main__":
     try:
         reply, trace = answer_and_log("example", " ".join(sys.argv[1:]) or "I have had a cough for two weeks.")
-        rated(trace, up=True, comment="Asks about fever.")
-    except UnsentError as error:  # a feedback server that is away is no reason for silence towards a patient
+        rate(trace, up=True, comment="Asks about fever.")
+    except UnsentError as error:  # an unreachable feedback server must not keep the patient from getting the answer
         sys.exit(str(error))
     sys.stdout.write(f"{reply}\nlogged and rated: {trace}\n")

@@ -6,9 +6,9 @@
         trace_id = medloop.log_trace(session_id="s1", agent_name="triage", model_version="clinic-7b@3", messages=messages)
         medloop.feedback(trace_id=trace_id, thumb="down", comments="Misses the red flag.")
 
-Each call has one idempotency key and is tried again (network, 429, 503; waiting longer each time, or as long as Retry-After says)
-until `deadline` seconds are over: stored once, or an UnsentError; at once when Retry-After is later than that. What does not fit
-(422) is a RefusedError and never tried again. `AsyncClient` is the same with `await`.
+Each call has one idempotency key and is tried again (network errors, 429, 503; waiting longer each time, or as Retry-After says)
+until `deadline` seconds have passed. It is stored once, or raises UnsentError. An invalid call (422) raises RefusedError and
+is not tried again. `AsyncClient` is the same with `await`.
 """
 
 from medloop.client.http import AsyncClient, Client

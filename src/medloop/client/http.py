@@ -10,43 +10,36 @@ from typing import Self, Unpack
 import httpx
 
 from medloop.client import wire
-from medloop.client.wire import (
-    Call,
-    CorrectionFields,
-    FeedbackFields,
-    PreferenceFields,
-    Receipt,
-    TraceFields,
-)
+from medloop.client.wire import Call, CorrectionFields, FeedbackFields, PreferenceFields, Receipt, TraceFields, build_call
 
 DEADLINE_S, TIMEOUT_S = 30.0, 10.0
 
 
 class Client:
-    """For plain code. Safe to share between threads; close it, or use it in a `with`."""
+    """The synchronous client. It may be shared between threads; close it, or use it in a `with` block."""
 
     def __init__(
         self, url: str, key: str, *, deadline: float = DEADLINE_S, timeout: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:  # fmt: skip
         self.deadline, self.timeout = deadline, timeout
-        self._http = httpx.Client(**wire.door(url, key), transport=transport)
+        self._http = httpx.Client(**wire.http_options(url, key), transport=transport)
 
-    def log_trace(self, **said: Unpack[TraceFields]) -> str:
-        """Log one exchange; the trace_id is what ratings name."""
-        return self._send(wire.trace(said)).id
+    def log_trace(self, **fields: Unpack[TraceFields]) -> str:
+        """Log one exchange; returns the trace_id that feedback refers to."""
+        return self._send(build_call("trace", fields)).id
 
-    def feedback(self, **said: Unpack[FeedbackFields]) -> Receipt:
+    def feedback(self, **fields: Unpack[FeedbackFields]) -> Receipt:
         """Rate an answer: thumb, stars, axes, comment, golden answer, the critical flag."""
-        return self._send(wire.feedback(said))
+        return self._send(build_call("feedback", fields))
 
-    def preference(self, **said: Unpack[PreferenceFields]) -> Receipt:
+    def preference(self, **fields: Unpack[PreferenceFields]) -> Receipt:
         """Say which of two answers is better."""
-        return self._send(wire.preference(said))
+        return self._send(build_call("preference", fields))
 
-    def correction(self, **said: Unpack[CorrectionFields]) -> Receipt:
-        """Give the answer that should have been given."""
-        return self._send(wire.correction(said))
+    def correction(self, **fields: Unpack[CorrectionFields]) -> Receipt:
+        """Submit the answer that should have been given."""
+        return self._send(build_call("correction", fields))
 
     def close(self) -> None:
         self._http.close()
@@ -58,45 +51,41 @@ class Client:
         self.close()
 
     def _send(self, call: Call) -> Receipt:
-        tries = wire.Tries(self.deadline, self.timeout)
+        retries = wire.Retries(call, self.deadline, self.timeout)
         while True:
-            asked_s = 0.0
             try:
-                answer = self._http.post(call.path, json=call.body, headers=call.headers, timeout=tries.timeout())
-                found = wire.receipt(answer, call)
-                if isinstance(found, Receipt):
-                    return found
-                tries.last, asked_s = f"the server answered {answer.status_code}", found
+                if (receipt := retries.received(self._http.post(**retries.request()))) is not None:
+                    return receipt
             except httpx.RequestError as error:
-                tries.last = type(error).__name__
-            time.sleep(tries.pause(call, asked_s))
+                retries.failed(error)
+            time.sleep(retries.pause())
 
 
 class AsyncClient:
-    """For code in an event loop."""
+    """The client for code in an event loop."""
 
     def __init__(
         self, url: str, key: str, *, deadline: float = DEADLINE_S, timeout: float = TIMEOUT_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:  # fmt: skip
         self.deadline, self.timeout = deadline, timeout
-        self._http = httpx.AsyncClient(**wire.door(url, key), transport=transport)
+        self._http = httpx.AsyncClient(**wire.http_options(url, key), transport=transport)
 
-    async def log_trace(self, **said: Unpack[TraceFields]) -> str:
-        """Log one exchange; the trace_id is what ratings name."""
-        return (await self._send(wire.trace(said))).id
+    async def log_trace(self, **fields: Unpack[TraceFields]) -> str:
+        """Log one exchange; returns the trace_id that feedback refers to."""
+        return (await self._send(build_call("trace", fields))).id
 
-    async def feedback(self, **said: Unpack[FeedbackFields]) -> Receipt:
+    async def feedback(self, **fields: Unpack[FeedbackFields]) -> Receipt:
         """Rate an answer: thumb, stars, axes, comment, golden answer, the critical flag."""
-        return await self._send(wire.feedback(said))
+        return await self._send(build_call("feedback", fields))
 
-    async def preference(self, **said: Unpack[PreferenceFields]) -> Receipt:
+    async def preference(self, **fields: Unpack[PreferenceFields]) -> Receipt:
         """Say which of two answers is better."""
-        return await self._send(wire.preference(said))
+        return await self._send(build_call("preference", fields))
 
-    async def correction(self, **said: Unpack[CorrectionFields]) -> Receipt:
-        """Give the answer that should have been given."""
-        return await self._send(wire.correction(said))
+    async def correction(self, **fields: Unpack[CorrectionFields]) -> Receipt:
+        """Submit the answer that should have been given."""
+        return await self._send(build_call("correction", fields))
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -108,15 +97,11 @@ class AsyncClient:
         await self.aclose()
 
     async def _send(self, call: Call) -> Receipt:
-        tries = wire.Tries(self.deadline, self.timeout)
+        retries = wire.Retries(call, self.deadline, self.timeout)
         while True:
-            asked_s = 0.0
             try:
-                answer = await self._http.post(call.path, json=call.body, headers=call.headers, timeout=tries.timeout())
-                found = wire.receipt(answer, call)
-                if isinstance(found, Receipt):
-                    return found
-                tries.last, asked_s = f"the server answered {answer.status_code}", found
+                if (receipt := retries.received(await self._http.post(**retries.request()))) is not None:
+                    return receipt
             except httpx.RequestError as error:
-                tries.last = type(error).__name__
-            await asyncio.sleep(tries.pause(call, asked_s))
+                retries.failed(error)
+            await asyncio.sleep(retries.pause())

@@ -1,4 +1,4 @@
-"""What both clients share: the form of a call, what an answer means, and when to try again."""
+"""What both clients share: the form of a call, what a response means, and when to try again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ import httpx
 
 from medloop.errors import ConfigError, InputError, MedloopError
 
-AGAIN = frozenset({408, 429, 502, 503, 504})  # nothing was stored, or a proxy could not say: the same key makes a repeat safe
+RETRY_CODES = frozenset({408, 429, 502, 503, 504})  # nothing was stored, or unknown: the idempotency key makes a repeat safe
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
-PLAIN = re.compile(r"[\x21-\x7e]+")
+MAX_RETRY_AFTER_S = 60.0
+VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
+CALLS = {
+    "trace": ("/api/v1/traces", "trace_id"),
+    "feedback": ("/api/v1/rlhf/feedback", "feedback_id"),
+    "preference": ("/api/v1/rlhf/preference", "preference_id"),
+    "correction": ("/api/v1/rlhf/correction", "correction_id"),
+}
 
 Thumb = Literal["up", "down"]
 Side = Literal["a", "b"]
@@ -25,7 +32,7 @@ Message = Mapping[str, str]  # {"role": "user", "content": "…"}
 
 
 class TraceFields(TypedDict, total=False):
-    """None says the same as leaving a field out; the server's bodies (feedback/submit/bodies.py) say what each one means."""
+    """None is the same as leaving a field out. The server's bodies (feedback/submit/bodies.py) say what each field means."""
 
     session_id: Required[str]
     agent_name: Required[str]
@@ -84,7 +91,7 @@ class CorrectionFields(_Shared, total=False):
 
 
 class RefusedError(MedloopError):
-    """The server will not take this, however often it is sent; `status` is its code."""
+    """The server refuses this call, however often it is sent; `status` is the HTTP status."""
 
     def __init__(self, status: int, what: str, to_do: str = "") -> None:
         self.status = status
@@ -92,7 +99,7 @@ class RefusedError(MedloopError):
 
 
 class UnsentError(MedloopError):
-    """The deadline is over and the server has not said that it is stored. `key` repeats the same call safely."""
+    """The deadline has passed without a confirmation. `key` is the idempotency key that repeats the same call safely."""
 
     def __init__(self, key: str, seconds: float, last: str) -> None:
         self.key = key
@@ -101,7 +108,7 @@ class UnsentError(MedloopError):
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was stored. `repeated`: an earlier try had gone through already."""
+    """What was stored. `repeated`: an earlier attempt had already stored it."""
 
     id: str
     timestamp: str
@@ -113,7 +120,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Call:
-    """One request, the same bytes and the same key at every try."""
+    """One request, with the same bytes and the same key at every attempt."""
 
     path: str
     body: dict[str, Any]
@@ -125,98 +132,84 @@ class Call:
         return {"Idempotency-Key": self.key}
 
 
-def trace(said: TraceFields) -> Call:
-    return _call("/api/v1/traces", "trace_id", said)
-
-
-def feedback(said: FeedbackFields) -> Call:
-    return _call("/api/v1/rlhf/feedback", "feedback_id", said)
-
-
-def preference(said: PreferenceFields) -> Call:
-    return _call("/api/v1/rlhf/preference", "preference_id", said)
-
-
-def correction(said: CorrectionFields) -> Call:
-    return _call("/api/v1/rlhf/correction", "correction_id", said)
-
-
-def _call(path: str, id_name: str, said: Mapping[str, Any]) -> Call:
-    """None means "not said" and is left out."""
-    body = {name: value for name, value in said.items() if value is not None and name != "idempotency_key"}
-    key = said.get("idempotency_key")
+def build_call(kind: str, fields: Mapping[str, Any]) -> Call:
+    """The request for these fields; those that are None are left out."""
+    path, id_name = CALLS[kind]
+    body = {name: value for name, value in fields.items() if value is not None and name != "idempotency_key"}
+    key = fields.get("idempotency_key")
     if key is None:
         return Call(path, body, id_name)
-    if not PLAIN.fullmatch(key) or len(key) > 200:  # it travels in a header
-        raise InputError("This idempotency_key cannot be sent", "Use up to 200 letters, digits and signs, no spaces")
+    if not VISIBLE_ASCII.fullmatch(key) or len(key) > 200:  # it is sent in a header
+        raise InputError("Invalid idempotency_key", "Use 1 to 200 visible ASCII characters, no spaces")
     return Call(path, body, id_name, key)
 
 
-def door(url: str, key: str) -> dict[str, Any]:
-    """What both clients open with. A mistake here would else look like a server that is away, for as long as the deadline."""
+def http_options(url: str, key: str) -> dict[str, Any]:
+    """What both clients open with. Mistakes are raised here; otherwise they would look like an unreachable server."""
     if not re.match(r"https?://[^/\s]", url):
-        raise ConfigError(f"'{url}' is no address of a server", "Example: http://127.0.0.1:8000")
-    if not PLAIN.fullmatch(key := key.strip()):  # read from a file, it ends with a line break
-        raise ConfigError("This is no key", "Make one with: medloop api keys new NAME --scope feedback:write")
+        raise ConfigError(f"Not a server address: '{url}'", "Example: http://127.0.0.1:8000")
+    if not VISIBLE_ASCII.fullmatch(key := key.strip()):  # read from a file, it ends with a line break
+        raise ConfigError("Not a valid API key", "Create one: medloop api keys new NAME --scope feedback:write")
     return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "trust_env": False}
 
 
 @dataclass
-class Tries:
-    """The time of one call: how long a try may take, how long to wait for the next, and that it is over."""
+class Retries:
+    """The attempts of one call: what to send, what a response means, how long to pause, and when to give up."""
 
+    call: Call
     deadline_s: float
     timeout_s: float
-    last: str = "no try"
 
     def __post_init__(self) -> None:
-        self.began = time.monotonic()
-        self._pause, self._was_last = FIRST_PAUSE_S, False
+        self._began = time.monotonic()
+        self._pause_s, self._retry_after_s, self._was_last, self._problem = FIRST_PAUSE_S, 0.0, False, ""
 
     @property
-    def left_s(self) -> float:
-        return self.began + self.deadline_s - time.monotonic()
+    def _left_s(self) -> float:
+        return self._began + self.deadline_s - time.monotonic()
 
-    def timeout(self) -> float:
-        """A server that says nothing is given no more than what is left; the first try has a moment in any case."""
-        return max(0.1, min(self.timeout_s, self.left_s))
+    def request(self) -> dict[str, Any]:
+        """The next attempt. It may take no longer than what is left, but the first one always has a moment."""
+        timeout = max(0.1, min(self.timeout_s, self._left_s))
+        return {"url": self.call.path, "json": self.call.body, "headers": self.call.headers, "timeout": timeout}
 
-    def pause(self, call: Call, asked_s: float) -> float:
-        """Seconds until the next try, longer each time or as long as the server asks; UnsentError when that is too late.
+    def received(self, response: httpx.Response) -> Receipt | None:
+        """The receipt; None if it should be tried again. RefusedError if that would not help."""
+        if response.status_code in RETRY_CODES:
+            seconds = response.headers.get("Retry-After", "")
+            self._retry_after_s = min(float(seconds), MAX_RETRY_AFTER_S) if seconds.isdigit() else 0.0
+            self._problem = f"the server answered {response.status_code}"
+            return None
+        body = _json(response)
+        if response.status_code not in (200, 201) or not {self.call.id_name, "timestamp", "quarantined"} <= body.keys():
+            message = body.get("error", f"The server answered {response.status_code}")
+            raise RefusedError(response.status_code, str(message), str(body.get("hint", "")))
+        return Receipt(
+            id=body[self.call.id_name], timestamp=body["timestamp"], quarantined=body["quarantined"],
+            correction_id=body.get("correction_id"), incident_id=body.get("incident_id"), repeated=response.status_code == 200,
+        )  # fmt: skip
+
+    def failed(self, error: httpx.RequestError) -> None:
+        self._problem, self._retry_after_s = type(error).__name__, 0.0
+
+    def pause(self) -> float:
+        """Seconds until the next attempt, longer each time, or what the server asked for; UnsentError when that is too late.
 
         The jitter keeps many clients from coming back together.
         """
-        own = self._pause * random.uniform(0.5, 1.0)
-        self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
-        left = self.left_s
-        if left <= asked_s or self._was_last:
-            raise UnsentError(call.key, time.monotonic() - self.began, self.last)
-        self._was_last = own >= left
-        return max(asked_s, min(own, 0.9 * left))  # the last pause leaves time for one more try
-
-
-def receipt(response: httpx.Response, asked: Call) -> Receipt | float:
-    """The receipt, or how many seconds the server asks to wait (0: it does not say); RefusedError when there is no use."""
-    if response.status_code in AGAIN:
-        return _seconds(response.headers.get("Retry-After", ""))
-    said = _json(response)
-    if response.status_code not in (200, 201) or not {asked.id_name, "timestamp", "quarantined"} <= said.keys():
-        raise RefusedError(
-            response.status_code, str(said.get("error", f"The server answered {response.status_code}")), str(said.get("hint", ""))
-        )
-    return Receipt(
-        id=said[asked.id_name], timestamp=said["timestamp"], quarantined=said["quarantined"],
-        correction_id=said.get("correction_id"), incident_id=said.get("incident_id"), repeated=response.status_code == 200,
-    )  # fmt: skip
-
-
-def _seconds(text: str) -> float:
-    return min(float(text), 60.0) if text.isdigit() else 0.0
+        pause = self._pause_s * random.uniform(0.5, 1.0)
+        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        left = self._left_s
+        if left <= self._retry_after_s or self._was_last:
+            raise UnsentError(self.call.key, time.monotonic() - self._began, self._problem)
+        self._was_last = pause >= left
+        return max(self._retry_after_s, min(pause, 0.9 * left))  # the last pause leaves time for one more attempt
 
 
 def _json(response: httpx.Response) -> dict[str, Any]:
     try:
-        said = response.json()
+        body = response.json()
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return body if isinstance(body, dict) else {}
