@@ -66,7 +66,7 @@ class Door:
         return self.post("/rlhf/import", content=content, key=key, headers={"Content-Type": "application/x-ndjson"})
 
 
-def test_the_body_of_document_002_is_stored_and_read_back(api) -> None:
+def test_the_example_body_is_stored_and_read_back(api) -> None:
     body = {
         "session_id": "sess_xyz789", "agent_name": "prescription_agent", "user_query": "Prescribe treatment for hypertension",
         "agent_response": "I recommend starting with lisinopril 10mg...", "rating": 5, "feedback_type": "positive",
