@@ -125,5 +125,9 @@ def test_a_password_opens_for_its_active_user_alone(store):
 
 
 def test_two_hashes_of_one_password_differ():
-    one, two = passwords.sealed("correct horse battery"), passwords.sealed("correct horse battery")
-    assert one != two and passwords.fits("correct horse battery", one) and passwords.fits("correct horse battery", two)
+    one, two = passwords.hash_password("correct horse battery"), passwords.hash_password("correct horse battery")
+    assert (
+        one != two
+        and passwords.verify_password("correct horse battery", one)
+        and passwords.verify_password("correct horse battery", two)
+    )

@@ -125,7 +125,7 @@ def test_a_rating_that_contradicts_itself_is_a_reason_to_look_at_the_answer(stor
     typed = thumb("t1", "u", up=True).model_copy(update={"thumb": None, "feedback_type": "negative"})
     bare = thumb("t3", "u", up=True).model_copy(update={"thumb": None, "comments": "hm"})
     crud.add(store, [odd, typed, thumb("t2", "u", up=True), bare], actor="t")
-    complaints = {name: said.complaint for name, said in marks.heard(store, ["t0", "t1", "t2", "t3"]).items()}
+    complaints = {name: said.complaint for name, said in marks.feedback_on_traces(store, ["t0", "t1", "t2", "t3"]).items()}
     assert complaints == {"t0": 1.0, "t1": 1.0, "t2": 0.0}
 
 
@@ -135,11 +135,11 @@ def test_a_fill_takes_traces_pairs_and_complaints_and_says_why(store: Store) -> 
     )
     crud.add(store, [thumb("t3", "u", up=False)], actor="t")
     found = propose(store, SIGNALS, actor="t")
-    kinds = {row.trace_id: row.kind for row in rows.listed(store) if row.kind != "compare"}
+    kinds = {row.trace_id: row.kind for row in rows.list_items(store) if row.kind != "compare"}
     assert kinds == {"t1": "rate", "t2": "rate", "t3": "correct"} and found.added == 4
-    complaint = next(row for row in rows.listed(store) if row.trace_id == "t3")
+    complaint = next(row for row in rows.list_items(store) if row.trace_id == "t3")
     assert complaint.reasons["thumbs_down"] == 1.0 and complaint.raters == 1
-    assert {row.kind for row in rows.listed(store)} == {"rate", "compare", "correct"}
+    assert {row.kind for row in rows.list_items(store)} == {"rate", "compare", "correct"}
     assert propose(store, SIGNALS, actor="t").added == 0  # nothing is asked twice
 
 
@@ -147,7 +147,7 @@ def test_what_enough_people_judged_is_not_asked_again(desk: Store) -> None:
     crud.add(desk, [trace("t1", "a cold", "tea"), trace("t2", "a cough", "honey")], actor="t")
     crud.add(desk, [thumb("t1", "ann", up=True), thumb("t1", "ben", up=True), thumb("t2", "ann", up=True)], actor="t")
     propose(desk, SIGNALS, actor="t")
-    assert [row.trace_id for row in rows.listed(desk)] == ["t2"]
+    assert [row.trace_id for row in rows.list_items(desk)] == ["t2"]
 
 
 def test_a_fill_tops_up_to_the_wanted_size(desk: Store) -> None:
@@ -163,7 +163,7 @@ def test_conflicts_on_file_reach_traces_and_are_asked_themselves(desk: Store) ->
     crud.add(desk, [trace("t1", "a cold", "tea")], actor="t")
     signals = Signals(strata, gaps={answer_key("a cold", "tea"): 0.7})
     propose(desk, signals, extra=from_samples([("a cough", "honey", None, 0.9)], pairs=False), actor="t")
-    assert {row.trace_id: row.reasons["disagreement"] for row in rows.listed(desk)} == {"t1": 0.7, None: 0.9}
+    assert {row.trace_id: row.reasons["disagreement"] for row in rows.list_items(desk)} == {"t1": 0.7, None: 0.9}
 
 
 def test_answers_of_one_group_become_pairs() -> None:
@@ -195,7 +195,7 @@ def test_the_queue_keeps_and_shows_no_name_and_no_number_but_still_names_the_tra
     given = [trace("t1", NAMED, "Rest, Mary Johnson."), trace("t2", NAMED, "Mary Johnson, call 120.")]
     crud.add(desk, given, actor="t")
     assert propose(desk, SIGNALS, actor="t").added == 3 and propose(desk, SIGNALS, actor="t").added == 0
-    assert {row.trace_id for row in rows.listed(desk)} == {"t1", "t2"}
+    assert {row.trace_id for row in rows.list_items(desk)} == {"t1", "t2"}
     said = shown(desk)
     assert "Johnson" not in said and "13800138000" not in said and "Rest, [NAME_1]." in said
 
@@ -207,7 +207,7 @@ def test_what_waits_or_was_refused_is_not_proposed_and_what_was_released_is(desk
     quarantine.decide(desk, "t2", "refused", actor="u")
     quarantine.decide(desk, "t3", "released", actor="u")
     propose(desk, SIGNALS, actor="t")
-    assert {row.trace_id for row in rows.listed(desk)} == {"t0", "t3"}
+    assert {row.trace_id for row in rows.list_items(desk)} == {"t0", "t3"}
 
 
 def test_the_trace_of_a_refused_record_is_not_proposed(desk: Store) -> None:
@@ -224,7 +224,7 @@ def test_what_cannot_be_scrubbed_or_is_doubted_is_not_proposed_unless_somebody_r
     hold(desk, "t3")
     quarantine.decide(desk, "t3", "released", actor="u")
     propose(desk, SIGNALS, extra=from_samples([(odd, "tea", None, None), (SPELT, "tea", None, None)], pairs=False), actor="t")
-    assert [(row.trace_id, row.kind) for row in rows.listed(desk)] == [("t3", "rate")]
+    assert [(row.trace_id, row.kind) for row in rows.list_items(desk)] == [("t3", "rate")]
 
 
 @pytest.mark.parametrize("gone", ["t1", "t2"])
@@ -236,7 +236,7 @@ def test_an_item_whose_trace_is_held_later_is_handed_to_nobody_and_comes_back_wh
     hold(desk, gone)
     assert queue.next_item(desk, "ann", kinds=["compare"]) is None and queue.next_item(desk, "ben", kinds=["compare"]) is None
     with pytest.raises(rows.UnknownItemError):
-        rows.held(desk, pair.item_id, "ann")
+        rows.leased_item(desk, pair.item_id, "ann")
     left = [queue.next_item(desk, name, kinds=["rate"]) for name in ("ann", "ben")]
     assert {one.trace_id for one in left if one} == {"t1", "t2"} - {gone} and not rows.was_shown(desk, gone, "ann")
     quarantine.decide(desk, gone, "released", actor="u")
@@ -257,7 +257,7 @@ def test_an_item_from_before_is_scrubbed_when_it_is_handed_out(desk: Store) -> N
         content = QueueContent(prompt=(Message(role="user", content=text),), answers=("Rest, Mary Johnson.",))
         rows.add_items(desk, [QueueItem(kind="rate", content=content, priority=0.5)], actor="t")
     held = queue.next_item(desk, "ann")
-    assert held is not None and "Johnson" not in rows.held(desk, held.item_id, "ann").content.model_dump_json()
+    assert held is not None and "Johnson" not in rows.leased_item(desk, held.item_id, "ann").content.model_dump_json()
     said = shown(desk)
     assert "[NAME_1]" in said and "Johnson" not in said and "幺" not in said
 

@@ -57,7 +57,7 @@ def test_only_usable_records_count(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings) as store:
         add(store, 4, consent=())
         add(store, 3, subject="sub_1")
-        consents.add(
+        consents.add_consent(
             store, Consent(subject="sub_1", purposes=("training",), granted=False, text_version="1"), actor="t", recorded_by="t"
         )
         (old,) = add(store, 1)
@@ -101,7 +101,7 @@ def test_the_number_comes_from_the_settings_and_zero_means_never(sqlite_settings
 def test_a_dry_look_writes_nothing(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings) as store:
         add(store, 10)
-        assert look(store, TEN, write=False).reason == "volume" and triggers.listed(store) == []
+        assert look(store, TEN, write=False).reason == "volume" and triggers.list_triggers(store) == []
 
 
 def test_many_at_once_make_one_trigger(settings: Settings) -> None:
@@ -137,7 +137,7 @@ def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, mon
                 file_jobs(store, sqlite_settings, actor="t")
         (filed,) = file_jobs(store, sqlite_settings, actor="t")
         assert file_jobs(store, sqlite_settings, actor="t") == []
-        assert [one.job_id for one in triggers.listed(store)] == [filed.job_id]
+        assert [one.job_id for one in triggers.list_triggers(store)] == [filed.job_id]
     assert jobs.ids(sqlite_settings) == [filed.job_id]
     asked = jobs.request_of(jobs.folder_of(filed.job_id, sqlite_settings))
     assert asked.stage == "REWARD" and asked.config["name"] == "retrain-1"
@@ -149,7 +149,7 @@ def test_a_job_that_cannot_be_filed_leaves_the_trigger_waiting(sqlite_settings: 
         maybe_trigger(store, config=TEN)
         with pytest.raises(ConfigError):  # there are no pairs to train on
             file_jobs(store, sqlite_settings, actor="t")
-        assert [one.job_id for one in triggers.listed(store, without_job=True)] == [None]
+        assert [one.job_id for one in triggers.list_triggers(store, without_job=True)] == [None]
         (filed,) = file_jobs(store, sqlite_settings, actor="t", prepare=lambda trigger: pairs(sqlite_settings))
         assert filed.job_id in jobs.ids(sqlite_settings)
 
@@ -180,7 +180,7 @@ def test_beside_the_api_each_reason_is_filed_once_and_a_failure_after_a_rest(sql
         add(store, 1)
         for _ in range(3):
             watch.poll()
-        assert len(started) == 1 and len(triggers.listed(store)) == 1  # one at a time
+        assert len(started) == 1 and len(triggers.list_triggers(store)) == 1  # one at a time
         started[0].code = 1
         watch.poll()
         assert len(started) == 1  # it failed: a rest first
@@ -201,7 +201,7 @@ def test_the_process_that_files_builds_the_data_and_leaves_a_job(sqlite_settings
             crud.add(store, [vote_on], actor="test")
         with Retrainer(store, settings, every_s=0.05).running():
             deadline = time.monotonic() + 120
-            while not (found := triggers.listed(store)) or found[0].job_id is None:
+            while not (found := triggers.list_triggers(store)) or found[0].job_id is None:
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
     assert found[0].job_id in jobs.ids(settings) and found[0].reason == "volume"

@@ -83,7 +83,7 @@ def test_what_is_not_a_consent_is_refused_and_nothing_is_written(sqlite_settings
     with open_store(sqlite_settings) as store:
         with pytest.raises(InputError):
             record(store, name, purposes, text_version=text, actor="test")
-        assert consents.everything(store) == []
+        assert consents.all_consents(store) == []
 
 
 def test_grant_withdraw_and_show_on_the_command_line(sqlite_settings) -> None:
@@ -130,7 +130,9 @@ def test_quarantine_is_decided_by_a_person_and_may_be_turned_round(store: Store)
     assert quarantine.decide(store, "fb_1", "released", actor="user:li").state == "released"
     with store.write() as conn:
         assert not quarantine.hold(conn, "fb_1", "rlhf_feedback", doubt=1.0, reasons=[], actor="test")
-    assert quarantine.listed(store) == [] and quarantine.decide(store, "fb_1", "refused", actor="user:wu").decided_by == "user:wu"
+    assert (
+        quarantine.list_held(store) == [] and quarantine.decide(store, "fb_1", "refused", actor="user:wu").decided_by == "user:wu"
+    )
     with pytest.raises(InputError, match="fb_2 is not in quarantine"):
         quarantine.decide(store, "fb_2", "released", actor="user:li")
 

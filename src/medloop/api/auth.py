@@ -64,7 +64,7 @@ class Authenticator:
             return None
         if credential.stale:
             try:
-                users.seen(self.store, credential, text)
+                users.mark_used(self.store, credential, text)
             except MedloopError as error:  # a failed bookkeeping write is no reason to refuse the request
                 log.warning("could not record the last use of %s %s: %s", kind, credential.id, type(error).__name__)
         with self._lock:

@@ -94,7 +94,7 @@ def _first_admin(settings: Settings) -> None:
             store.keys.master(conn)  # the app needs it too; here the error is one sentence
         if users.list_users(store):
             return
-        password = passwords.generated()
+        password = passwords.generate_password()
         users.add_user(store, "admin", "admin", password=password, actor=actor())
     ui.say(f"Log in on the page below as 'admin' with the password: {password}")
     ui.say("It is shown only once. Add users: medloop users add NAME --role ROLE. API keys: medloop api keys new NAME.")

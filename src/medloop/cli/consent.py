@@ -64,7 +64,7 @@ def show(subject: Subject) -> None:
     """
     with open_store(ui.settings()) as store:
         name = subject_of(store, subject)
-        entries = consents.of(store, name)
+        entries = consents.list_consents(store, name)
     ui.say(f"{name}: {f'{len(entries)} on file' if entries else 'nothing on file'}")
     for entry in entries:
         word = "granted" if entry.granted else "withdrawn"

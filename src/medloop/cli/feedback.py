@@ -26,7 +26,7 @@ from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedb
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor, open_audit_trail
 from medloop.store.db import Store
-from medloop.store.records.review_queue import Leased, listed
+from medloop.store.records.review_queue import LeasedItem, list_items
 from medloop.store.records.users import list_users
 
 feedback_app = typer.Typer(no_args_is_help=True, help="Feedback metrics, the review queue, and the retrain trigger.")
@@ -148,7 +148,7 @@ def list_(
     if state not in ("open", "disputed", "done", "all"):
         raise ConfigError(f"--state: '{state}' is unknown", "Use open, disputed, done or all")
     with open_audit_trail(ui.settings()) as trail:
-        rows = listed(trail.store, state=None if state == "all" else state, limit=limit)
+        rows = list_items(trail.store, state=None if state == "all" else state, limit=limit)
     if json_:
         ui.say(json.dumps([asdict(row) for row in rows], indent=2))
         return
@@ -188,7 +188,7 @@ def _user_id(store: Store, name: str) -> str:
     return next((user.user_id for user in list_users(store) if user.name == name), name)
 
 
-def _show_item(item: Leased, json_: bool) -> None:
+def _show_item(item: LeasedItem, json_: bool) -> None:
     if json_:
         content = {**vars(item), "content": item.content.model_dump(mode="json"), "until": item.until.isoformat()}
         ui.say(json.dumps(content, ensure_ascii=False, indent=2))

@@ -34,7 +34,7 @@ def list_(
     Example:  medloop quarantine list --state all
     """
     with open_store(ui.settings()) as store:
-        records = quarantine.listed(store, None if state == "all" else state)
+        records = quarantine.list_held(store, None if state == "all" else state)
     if not records:
         ui.say("No records are waiting." if state == "waiting" else "No records.")
     for record in records:
@@ -50,7 +50,7 @@ def show(record_id: RecordId) -> None:
     if not sys.stdout.isatty():
         raise ConfigError("'medloop quarantine show' prints patient text, and only to a terminal", "Run it without a pipe")
     with open_store(ui.settings()) as store:
-        record = quarantine.opened(store, record_id, actor=actor())
+        record = quarantine.open_held(store, record_id, actor=actor())
     ui.say(f"{record_id} ({record.held.kind}, {record.held.state}): {'; '.join(record.held.reasons)}")
     for name, text in record.texts:
         ui.say(f"\n{name}:\n" + ui.printable(text, keep="\n\t"))

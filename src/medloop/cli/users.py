@@ -149,7 +149,7 @@ def revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'medloop
 
 
 def _password(ask: bool) -> str:
-    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True)) if ask else passwords.generated()
+    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True)) if ask else passwords.generate_password()
 
 
 def _show_password(text: str) -> None:

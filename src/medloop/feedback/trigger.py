@@ -24,7 +24,7 @@ from medloop.privacy.consent import Register
 from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records import marks, triggers
-from medloop.store.records.triggers import News, Trigger
+from medloop.store.records.triggers import NewRecords, Trigger
 
 Reason = Literal["volume", "critical", "drift", "agreement"]
 
@@ -69,7 +69,7 @@ class Look:
 
 def weigh(store: Store) -> Measured:
     """What raters did since the last trigger: who drifts, and agreement before and after it. Reads the whole feedback."""
-    found = triggers.news(store)
+    found = triggers.new_records(store)
     numbers = measure(store, MetricsConfig(traces=0))
     drifting = drifted_since(numbers, found.seen["feedback"])
     if found.since is None:  # nothing to compare with yet
@@ -89,7 +89,7 @@ def maybe_trigger(
 ) -> Trigger | None:
     """The new trigger, if the number of records or critical flags is a reason for one."""
     config = config or config_of(settings or store.settings)
-    found = triggers.news(store)
+    found = triggers.new_records(store)
     if found.rows < config.every and found.critical < config.critical:
         return None
     return _look(store, found, config, Measured(), actor=actor, write=True).trigger
@@ -99,28 +99,28 @@ def look(
     store: Store, config: TriggerConfig = DEFAULT, *, measured: Measured | None = None, actor: str = "medloop", write: bool = True
 ) -> Look:
     """All reasons weighed; with `write` False nothing is written down."""
-    return _look(store, triggers.news(store), config, measured or Measured(), actor=actor, write=write)
+    return _look(store, triggers.new_records(store), config, measured or Measured(), actor=actor, write=write)
 
 
-def _look(store: Store, found: News, config: TriggerConfig, measured: Measured, *, actor: str, write: bool) -> Look:
+def _look(store: Store, found: NewRecords, config: TriggerConfig, measured: Measured, *, actor: str, write: bool) -> Look:
     usable = count_usable(store, found)
     reason, words = _reason(usable, found, config, measured)
     made = None
     if reason is not None and write:
         evidence = _evidence(usable, found, measured, words)
         evidence["request"] = request_of(config).model_dump(mode="json", exclude_none=True)
-        made = triggers.add(store, found, reason, evidence, usable, actor=actor)
+        made = triggers.add_trigger(store, found, reason, evidence, usable, actor=actor)
     return Look(usable, found.rows, found.critical, made, reason, words)
 
 
-def count_usable(store: Store, found: News) -> int:
+def count_usable(store: Store, found: NewRecords) -> int:
     """New records that training may take; reads no text."""
-    held, register = triggers.held_back(store), Register.of(store)
-    new = marks.in_time(store, after=found.seen)
+    held, register = triggers.held_back_ids(store), Register.of(store)
+    new = marks.iterate_marks(store, after=found.seen)
     return sum(mark.record_id not in held and register.covers(mark, "training") for mark in new)
 
 
-def _reason(usable: int, found: News, config: TriggerConfig, measured: Measured) -> tuple[Reason | None, str]:
+def _reason(usable: int, found: NewRecords, config: TriggerConfig, measured: Measured) -> tuple[Reason | None, str]:
     """The gravest reason first."""
     if found.critical >= config.critical:
         return "critical", f"{found.critical} new critical flags (from {config.critical} on)"
@@ -141,7 +141,7 @@ def _fell(before: Interval, after: Interval, by: float) -> bool:
     return before.mean - after.mean >= by and after.high < before.mean
 
 
-def _evidence(usable: int, found: News, measured: Measured, words: str) -> dict[str, Any]:
+def _evidence(usable: int, found: NewRecords, measured: Measured, words: str) -> dict[str, Any]:
     alphas = {name: {"before": b.mean, "after": a.mean, "units": a.n} for name, b, a in measured.agreement}
     return {
         "words": words, "usable": usable, "new_rows": found.rows, "critical": found.critical,

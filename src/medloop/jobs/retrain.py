@@ -41,8 +41,8 @@ def file_jobs(
 ) -> list[Filed]:
     """File a job for each trigger that has none yet; `prepare` makes the data the job reads, before it is filed."""
     filed = []
-    with triggers.filing(store):
-        for trigger in triggers.listed(store, without_job=True):
+    with triggers.filing_lock(store):
+        for trigger in triggers.list_triggers(store, without_job=True):
             job_id = _known(trigger, settings)
             if job_id is None:
                 prepare(trigger)
@@ -121,5 +121,5 @@ class Retrainer:
             self.child = None
         if time.monotonic() < self.rest_until:
             return
-        if maybe_trigger(self.store, self.settings, actor="api") or triggers.listed(self.store, without_job=True):
+        if maybe_trigger(self.store, self.settings, actor="api") or triggers.list_triggers(self.store, without_job=True):
             self.child = self.file(self.settings)

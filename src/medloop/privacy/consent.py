@@ -69,7 +69,7 @@ def record(
         raise InputError("A consent names at least one purpose", f"Known: {', '.join(PURPOSES)}")
     subject = subject_of(store, external_id)
     consent = Consent(subject=subject, purposes=chosen, granted=granted, text_version=text_version.strip())
-    consents.add(store, consent, actor=actor, recorded_by=recorded_by)
+    consents.add_consent(store, consent, actor=actor, recorded_by=recorded_by)
     return consent
 
 
@@ -91,7 +91,7 @@ class Register:
     @classmethod
     def of(cls, store: Store, *, strict: bool = False) -> Register:
         by_subject: dict[str, list[Consent]] = {}
-        for one in consents.everything(store):
+        for one in consents.all_consents(store):
             by_subject.setdefault(one.subject, []).append(one)
         words = {
             subject: {purpose: one.granted for purpose, one in standing(said).items()} for subject, said in by_subject.items()

@@ -17,7 +17,7 @@ from medloop.store.tables import artifact_flags, artifacts
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     kind: str
     path: Path
     sha256: str
@@ -27,7 +27,7 @@ class Entry:
     """What an erasure said of this content: `tainted` for a model that learnt erased data, `erased` for data before it."""
 
 
-def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor: str) -> Entry:
+def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor: str) -> CatalogEntry:
     """Verify the folder and enter it; entering the same content at the same path again is a no-op."""
     sha256 = verify_artifact(path).sha256
     home = store.settings.workspace.home
@@ -42,23 +42,23 @@ def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor
         return _entry(store, conn, conn.execute(same).one())
 
 
-def newest(store: Store, kind: str) -> Entry | None:
+def newest(store: Store, kind: str) -> CatalogEntry | None:
     """The last entry of a kind."""
     return _first(store, select(artifacts).where(artifacts.c.kind == kind).order_by(artifacts.c.id.desc()).limit(1))
 
 
-def find(store: Store, sha256: str) -> Entry | None:
+def find(store: Store, sha256: str) -> CatalogEntry | None:
     """The last entry with this content."""
     return _first(store, select(artifacts).where(artifacts.c.sha256 == sha256).order_by(artifacts.c.id.desc()).limit(1))
 
 
-def _first(store: Store, query: Any) -> Entry | None:
+def _first(store: Store, query: Any) -> CatalogEntry | None:
     with store.read() as conn:
         row = conn.execute(query).first()
         return None if row is None else _entry(store, conn, row)
 
 
-def _entry(store: Store, conn: Connection, row: Row[Any]) -> Entry:
+def _entry(store: Store, conn: Connection, row: Row[Any]) -> CatalogEntry:
     flags = conn.execute(select(artifact_flags.c.flag).where(artifact_flags.c.sha256 == row.sha256).distinct()).scalars()
     path = store.settings.workspace.home / row.path
-    return Entry(row.kind, path, row.sha256, row.card, row.created, tuple(sorted(flags)))
+    return CatalogEntry(row.kind, path, row.sha256, row.card, row.created, tuple(sorted(flags)))

@@ -19,14 +19,14 @@ FORM = re.compile(r"scrypt\$([0-9]+)\$([0-9]+)\$([0-9]+)\$([A-Za-z0-9+/=]+)\$([A
 _AT_ONCE = threading.Semaphore(2)  # each takes 32 MiB and a core; more of them would be an attack on ourselves
 
 
-def sealed(password: str) -> str:
+def hash_password(password: str) -> str:
     """`scrypt$N$r$p$salt$hash`."""
     salt = secrets.token_bytes(16)
     made = _scrypt(password, salt, COST, BLOCK, PARALLEL)
     return f"scrypt${COST}${BLOCK}${PARALLEL}${_text(salt)}${_text(made)}"
 
 
-def fits(password: str, kept: str | None) -> bool:
+def verify_password(password: str, kept: str | None) -> bool:
     """Whether this is the password. Without one on file the work is done all the same, so that time tells nothing."""
     found = FORM.fullmatch(kept or "")
     if found is None:
@@ -37,7 +37,7 @@ def fits(password: str, kept: str | None) -> bool:
     return hmac.compare_digest(_scrypt(password, salt, n, r, p), made)
 
 
-def generated() -> str:
+def generate_password() -> str:
     """Five groups of five letters and digits that nobody mistakes for one another: 123 bits."""
     letters = "abcdefghijkmnpqrstuvwxyz23456789"
     return "-".join("".join(secrets.choice(letters) for _ in range(5)) for _ in range(5))

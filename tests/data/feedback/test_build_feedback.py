@@ -139,7 +139,7 @@ def test_doubtful_text_goes_to_quarantine_until_somebody_has_looked(store: Store
     ]
     rows = built(store, given)
     assert [row["completion"] for row in rows["thumbs"]] == ["rest"]
-    held = {one.record_id: (one.kind, one.doubt, one.reasons, one.state) for one in quarantine.listed(store)}
+    held = {one.record_id: (one.kind, one.doubt, one.reasons, one.state) for one in quarantine.list_held(store)}
     assert held["fb_d"] == ("rlhf_feedback", 0.9, ("a name",), "waiting") and held.keys() == {"fb_d", "fb_h"}
     assert crud.count(store, Feedback, unprocessed=True) == 2  # they may still be used one day
     for name in held:
@@ -185,7 +185,7 @@ def test_an_earlier_turn_that_is_doubted_holds_its_exchange(store: Store, monkey
     monkeypatch.setattr(scrub.Scrubber, "assess", lambda self, text: doubted if text == "saw Petrel" else real(self, text))
     rows = built(store, [chat("saw Petrel"), thumb(1, "rest", True, trace_id="t1"), thumb(2, "sleep", True)])
     assert [row["completion"] for row in rows["thumbs"]] == ["sleep"]
-    assert [(one.record_id, one.kind) for one in quarantine.listed(store)] == [("t1", "traces")]
+    assert [(one.record_id, one.kind) for one in quarantine.list_held(store)] == [("t1", "traces")]
     quarantine.decide(store, "t1", "released", actor="test")
     assert {row["completion"] for row in built(store)["thumbs"]} == {"sleep", "rest"}
 

@@ -21,7 +21,7 @@ from medloop.store.db import Store, open_store
 from medloop.store.records import crud
 from medloop.store.records import review_queue as rows
 from medloop.store.records.review_queue import LapsedError, UnknownItemError
-from medloop.store.records.review_verdicts import Verdict
+from medloop.store.records.review_verdicts import TurnVerdict
 from medloop.store.tables import audit_log, queue_items, queue_turns
 
 T0 = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -127,7 +127,7 @@ def test_a_dispute_is_settled_by_a_senior_who_has_not_met_it(store: Store) -> No
     fill(store, item(1))
     answer(store, "ann", rating=1)
     answer(store, "ben", rating=5)
-    (name,) = [row.item_id for row in rows.listed(store, state="disputed")]
+    (name,) = [row.item_id for row in rows.list_items(store, state="disputed")]
     assert queue.next_item(store, "ann", senior=True) is None  # has met it
     assert queue.next_item(store, "cid") is None  # is no senior
     held = queue.next_item(store, "dr", senior=True)
@@ -224,7 +224,7 @@ def test_the_same_question_is_queued_once(desk: Store) -> None:
 )
 def test_when_verdicts_agree(said: list[dict[str, Any]], wanted: bool) -> None:
     kind = "compare" if "preferred" in said[0] else "rate"
-    assert agreed(kind, [Verdict(rater=str(n), record_id=str(n), **one) for n, one in enumerate(said)]) is wanted
+    assert agreed(kind, [TurnVerdict(rater=str(n), record_id=str(n), **one) for n, one in enumerate(said)]) is wanted
 
 
 def test_eight_raters_at_once_fill_every_seat_once(settings: Settings) -> None:

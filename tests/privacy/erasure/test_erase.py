@@ -427,4 +427,4 @@ def test_queue_items_go_by_their_second_trace_and_by_their_question(store: Store
     ]
     review_queue.add_items(store, items, actor="test")
     assert erased(store).rows["queue_items"] == 2
-    assert [one.item_id for one in review_queue.listed(store)] == [items[2].item_id]
+    assert [one.item_id for one in review_queue.list_items(store)] == [items[2].item_id]

@@ -67,7 +67,7 @@ def test_every_text_of_a_conversation_is_opened_under_its_own_name(store: Store)
     crud.add(store, [trace], actor="test")
     with store.write() as conn:
         quarantine.hold(conn, trace.trace_id, "traces", doubt=1.0, reasons=[], actor="test")
-    found = quarantine.opened(store, trace.trace_id, actor="usr_1")
+    found = quarantine.open_held(store, trace.trace_id, actor="usr_1")
     assert found.texts == (("user", "q"), ("assistant", "a"), ("contexts", "c1"), ("contexts", "c2"))
     assert quarantine.sent_by(store, found.held) == "test"  # as the audit log says
 
@@ -100,7 +100,7 @@ def test_what_repeats_a_trace_is_released_after_it(store: Store) -> None:
             quarantine.decide(store, said.feedback_id, "released", actor="usr_2")
         assert quarantine.get(store, said.feedback_id).state == "waiting"
     quarantine.decide(store, trace, "released", actor="usr_2")
-    assert quarantine.first(store, quarantine.get(store, said.feedback_id)) is None
+    assert quarantine.trace_to_decide_first(store, quarantine.get(store, said.feedback_id)) is None
     assert quarantine.decide(store, said.feedback_id, "released", actor="usr_2").state == "released"
 
 

@@ -25,7 +25,7 @@ def test_a_key_is_found_by_its_text_until_it_ends_or_is_revoked(store, li):
     text = users.new_key(store, li, scopes=("queue",), expires=utc_now() + timedelta(days=1), actor="test")
     found = users.find_key(store, text)
     assert (found.user, found.scopes, found.via, found.stale) == (li, {"queue"}, "key", True)
-    users.seen(store, found, text)
+    users.mark_used(store, found, text)
     assert not users.find_key(store, text).stale and users.list_keys(store)[0].last_used is not None
     users.revoke_key(store, found.id, actor="test")
     assert users.find_key(store, text) is None

@@ -190,7 +190,7 @@ def show_consent(
     """All consents of a person, oldest first. Use the hash (sub_…) rather than the id: addresses end up in logs."""
     store = store_of(request)
     name = consents_of.subject_of(store, subject)
-    history = consents.of(store, name)
+    history = consents.list_consents(store, name)
     now = {purpose: consent.granted for purpose, consent in consents_of.standing(history).items()}
     return ConsentHistoryOut(subject=name, now=now, said=[ConsentOut.model_validate(consent.model_dump()) for consent in history])
 

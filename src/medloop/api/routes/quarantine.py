@@ -25,7 +25,7 @@ from medloop.feedback.review import quarantine_marks
 from medloop.feedback.submit.bodies import Id
 from medloop.store.db import Store
 from medloop.store.records import quarantine
-from medloop.store.records.quarantine import REASONS, Decision, Held, Opened
+from medloop.store.records.quarantine import REASONS, Decision, HeldRecord, HeldTexts
 
 router = APIRouter(prefix="/api/v1/rlhf", tags=["quarantine"])
 
@@ -100,11 +100,11 @@ class DecisionBody(BaseModel):
     was: Literal["waiting", "released", "refused"] = "waiting"
 
 
-def _public(held: Held) -> dict[str, Any]:
+def _public(held: HeldRecord) -> dict[str, Any]:
     return {**asdict(held), "kind": KIND[held.kind], "reasons": list(held.reasons)}
 
 
-def for_review(store: Store, caller: Caller, record_id: str) -> Held:
+def for_review(store: Store, caller: Caller, record_id: str) -> HeldRecord:
     """The held record, if it exists and somebody else sent it; otherwise a 404."""
     try:
         held = quarantine.get(store, record_id)
@@ -115,10 +115,10 @@ def for_review(store: Store, caller: Caller, record_id: str) -> Held:
     return held
 
 
-def opened_for_review(store: Store, caller: Caller, record_id: str) -> Opened:
+def opened_for_review(store: Store, caller: Caller, record_id: str) -> HeldTexts:
     for_review(store, caller, record_id)
     try:
-        return quarantine.opened(store, record_id, actor=caller.user_id)
+        return quarantine.open_held(store, record_id, actor=caller.user_id)
     except quarantine.NotHeldError:  # erased a moment ago
         raise NotFoundError("There is no such record to review", "Check its id") from None
 
@@ -153,7 +153,7 @@ def open_held(record_id: RecordId, request: Request, caller: Reviewer) -> Opened
         {"name": name, "text": text, "marks": [asdict(mark) for mark in marks]}
         for (name, text), marks in zip(record.texts, marked, strict=True)
     ]
-    trace = quarantine.first(store_of(request), record.held)
+    trace = quarantine.trace_to_decide_first(store_of(request), record.held)
     return OpenedOut.model_validate({**_public(record.held), "texts": texts, "first": trace and trace.record_id})
 
 

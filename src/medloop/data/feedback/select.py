@@ -155,7 +155,7 @@ def select_records(
 ) -> Selection:  # fmt: skip
     """Read every record, with a line in the audit log, and decide its status; doubtful ones go into quarantine."""
     register, erased = Register.of(store, strict=strict), lineage.erased_ids(store)
-    states = {entry.record_id: entry.state for entry in quarantine.listed(store, None)}
+    states = {entry.record_id: entry.state for entry in quarantine.list_held(store, None)}
     selection = Selection(CitedTraces(store, KINDS, actor=actor, purpose=PURPOSE))
     with progress("Reading feedback", sum(crud.count(store, kind) for kind in KINDS)) as step:
         for number, kind in enumerate(KINDS):

@@ -25,7 +25,7 @@ from medloop.store.db import Store
 from medloop.store.records import marks
 from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.incident_rows import IncidentCounts, count_incidents
-from medloop.store.records.marks import Mark
+from medloop.store.records.marks import FeedbackMark
 
 STARS = (1, 2, 3, 4, 5)
 StrataOf = Callable[[str], Sequence[str]]
@@ -46,8 +46,8 @@ class MetricsConfig(BaseModel):
     seed: int = Field(42, ge=0, description="Seed of the bootstrap.")
 
     @property
-    def span(self) -> marks.Span:
-        return marks.Span(self.since, self.until)
+    def span(self) -> marks.TimeSpan:
+        return marks.TimeSpan(self.since, self.until)
 
 
 class Agreement(Contract):
@@ -106,7 +106,7 @@ class _Totals:
         self.critical = 0
         self.without_unit = 0
 
-    def add(self, mark: Mark) -> None:
+    def add(self, mark: FeedbackMark) -> None:
         self.kinds[mark.kind] += 1
         self.days.setdefault(f"{mark.timestamp:%Y-%m-%d}", Counter())[mark.kind] += 1
         self.critical += mark.critical
@@ -126,8 +126,8 @@ def measure(
 ) -> FeedbackMetrics:
     """Everything at once; without `strata_of` no coverage."""
     config = config or MetricsConfig()
-    totals, raters = _Totals(), Raters(marks.busiest(store, span=config.span))
-    for mark in marks.in_time(store, span=config.span):
+    totals, raters = _Totals(), Raters(marks.busiest_raters(store, span=config.span))
+    for mark in marks.iterate_marks(store, span=config.span):
         totals.add(mark)
         raters.add(mark)
     agreed = _agreement(store, config, raters)
@@ -179,7 +179,7 @@ def _agreement(store: Store, config: MetricsConfig, raters: Raters | None) -> tu
     """All units once: stars, thumbs, choices and every named axis; the raters' profiles look on."""
     patterns: dict[tuple[str, str], Counter[tuple[int, ...]]] = {}
     for kind in ("feedback", "preference"):
-        for _, some in marks.by_unit(store, kind, span=config.span):
+        for _, some in marks.marks_by_unit(store, kind, span=config.span):
             said = list({mark.rater: mark for mark in some if mark.rater is not None}.values())  # a rater's last word
             if raters is not None:
                 raters.together(said)
@@ -190,7 +190,7 @@ def _agreement(store: Store, config: MetricsConfig, raters: Raters | None) -> tu
     return tuple(_one(name, level, rows, config.seed) for (name, level), rows in sorted(patterns.items(), key=_by_name))
 
 
-def _views(said: Sequence[Mark]) -> list[tuple[str, str, list[int], Sequence[int]]]:
+def _views(said: Sequence[FeedbackMark]) -> list[tuple[str, str, list[int], Sequence[int]]]:
     """What the marks of one unit say, once per thing that was asked."""
     found: list[tuple[str, str, list[int], Sequence[int]]] = [
         ("stars", "ordinal", [mark.rating for mark in said if mark.rating is not None], STARS),
@@ -223,7 +223,7 @@ def _one(name: str, level: str, rows: Counter[tuple[int, ...]], seed: int) -> Ag
 def _coverage(store: Store, config: MetricsConfig, strata_of: StrataOf, actor: str) -> tuple[tuple[Coverage, ...], int]:
     """How much of what users ask is ever rated, by the gravest risk in it; from an even sample of the traces."""
     names = marks.sampled_traces(store, most=config.traces, span=config.span) if config.traces else []
-    rated = marks.with_records(store, names)
+    rated = marks.traces_with_records(store, names)
     there: Counter[str] = Counter()
     done: Counter[str] = Counter()
     for at in range(0, len(names), 200):

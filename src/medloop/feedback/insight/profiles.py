@@ -22,7 +22,7 @@ from medloop.contracts import Interval
 from medloop.contracts.base import Contract, Text, Timestamp
 from medloop.feedback.insight.agreement import cohen_kappa, wilson
 from medloop.feedback.insight.drift import RUN_P, Crowd, Drift, Habit, run_probability
-from medloop.store.records.marks import Mark
+from medloop.store.records.marks import FeedbackMark
 
 
 class RaterProfile(Contract):
@@ -58,7 +58,7 @@ class _Rater:
     first: Counter[bool] = field(default_factory=Counter)
     habit: Habit = field(default_factory=Habit)
     watch: Drift = field(default_factory=Drift)
-    alarm: tuple[str, Mark] | None = None
+    alarm: tuple[str, FeedbackMark] | None = None
     table_stars: NDArray[np.float64] = field(default_factory=lambda: np.zeros((5, 5)))
     table_thumbs: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
     table_choices: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
@@ -70,7 +70,7 @@ class Raters:
         self._raters = {name: _Rater() for name in names}
         self._crowd = Crowd()
 
-    def add(self, mark: Mark) -> None:
+    def add(self, mark: FeedbackMark) -> None:
         rater = self._raters.get(mark.rater or "")
         if rater is None:
             if mark.rating is not None:
@@ -89,7 +89,7 @@ class Raters:
             if away is not None and (turned := rater.watch.add(away)) is not None:
                 rater.alarm = (turned, mark)
 
-    def together(self, said: Sequence[Mark]) -> None:
+    def together(self, said: Sequence[FeedbackMark]) -> None:
         """Marks of different raters about one unit."""
         for own in said:
             rater = self._raters.get(own.rater or "")

@@ -49,7 +49,7 @@ def propose(
         return Proposed(0, 0, {}, {}, {})
     candidates = [*_scrubbed(store, [*from_traces(store, signals, config, actor=actor), *extra])]
     judged = list(_judged(store, actor))
-    asked = [content.answers for content in rows.asked_lately(store, LATEST, actor=actor, purpose=PURPOSE)]
+    asked = [content.answers for content in rows.recent_contents(store, LATEST, actor=actor, purpose=PURPOSE)]
     seen = Seen(question for question, _ in judged)
     taught = [*((answer,) for _, answer in judged), *asked]
     chosen = choose(_not_known(store, candidates), signals, room, config, seen, taught)
@@ -87,7 +87,7 @@ def _room(store: Store, config: QueueConfig) -> dict[str, int]:
 def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: str) -> list[Candidate]:
     """The newest answers, and pairs of different answers to the same question. A complaint asks for a correction."""
     names = marks.newest_traces(store, config.pool)
-    heard = marks.heard(store, names)
+    heard = marks.feedback_on_traces(store, names)
     found: list[Candidate] = []
     by_question: dict[str, list[Trace]] = {}
     for at in range(0, len(names), CHUNK):
@@ -95,7 +95,7 @@ def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: s
             answer = trace.conversation.answer
             if answer is None or not answer.strip():
                 continue
-            said = heard.get(trace.trace_id, marks.SILENCE)
+            said = heard.get(trace.trace_id, marks.NO_FEEDBACK)
             if not said.corrected and (said.complaint or said.raters < config.raters):
                 found.append(_from_trace(trace, answer, said.complaint, signals))
             question = canonical_json([message.model_dump() for message in trace.conversation.prompt])
@@ -107,7 +107,7 @@ def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: s
 
 def _scrubbed(store: Store, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     named = {name for one in candidates for name in one.traces if name is not None}
-    released = quarantine.released(store, sorted(named))
+    released = quarantine.released_ids(store, sorted(named))
     for one in candidates:
         clean = scrubbed(one.prompt, one.answers)
         if clean is None or (clean.doubted and not (one.traces and released.issuperset(one.traces))):

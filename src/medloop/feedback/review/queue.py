@@ -29,8 +29,8 @@ from medloop.privacy.phi.scrub import Scrubber
 from medloop.store.db import Store
 from medloop.store.records import review_queue as rows
 from medloop.store.records import review_verdicts
-from medloop.store.records.review_queue import Leased, QueueStats
-from medloop.store.records.review_verdicts import Verdict
+from medloop.store.records.review_queue import LeasedItem, QueueStats
+from medloop.store.records.review_verdicts import TurnVerdict
 
 MAJORITY = 2 / 3  # of the choices between two answers
 CLOSE = 1  # stars between the highest and the lowest rating of an item that counts as agreed
@@ -97,9 +97,9 @@ def next_item(
     kinds: Sequence[str] | None = None,
     config: QueueConfig = DEFAULT,
     now: datetime | None = None,
-) -> Leased | None:
+) -> LeasedItem | None:
     """The item for this rater, theirs until `until`; None when there is nothing for them. Seniors get disputes first."""
-    ask = rows.Ask(
+    ask = rows.LeaseRequest(
         rater=rater,
         now=now or utc_now(),
         lease=timedelta(minutes=config.lease_minutes),
@@ -156,7 +156,7 @@ def stats(store: Store) -> QueueStats:
     return rows.stats(store)
 
 
-def agreed(kind: str, verdicts: Sequence[Verdict]) -> bool:
+def agreed(kind: str, verdicts: Sequence[TurnVerdict]) -> bool:
     """Whether these verdicts settle an item. A rating that contradicts itself never does."""
     if kind == "correct":  # two golden answers are two examples, not a dispute
         return True
@@ -173,7 +173,7 @@ def agreed(kind: str, verdicts: Sequence[Verdict]) -> bool:
     return len(polarities) <= 1
 
 
-def polarity_of(verdict: Verdict) -> Polarity | None:
+def polarity_of(verdict: TurnVerdict) -> Polarity | None:
     return polarity(thumb=verdict.thumb, stars=verdict.rating, feedback_type=verdict.feedback_type, critical=verdict.critical)
 
 
@@ -190,7 +190,7 @@ def verdict(store: Store, item_id: str) -> Outcome:
     return Outcome("done", by, value, any(one.critical for one in last or said), records)
 
 
-def _value(kind: str, said: Sequence[Verdict]) -> int | str | None:
+def _value(kind: str, said: Sequence[TurnVerdict]) -> int | str | None:
     if kind == "correct" or not said:
         return None
     if kind == "compare":

@@ -264,7 +264,7 @@ class _RecordBuilder:
         """Question and answer of a trace; for who rates from the queue no more of it than the queue has shown them."""
         conversation = trace.conversation
         if self.sender.by_queue:
-            shown = review_queue.as_shown(self.store, trace.trace_id, self.sender.user_id)
+            shown = review_queue.content_shown_to(self.store, trace.trace_id, self.sender.user_id)
             if shown is None:
                 raise InputError(NO_TRACE, FROM_QUEUE)
             conversation = Conversation(messages=(*shown.prompt, Message(role="assistant", content=shown.answers[0])))

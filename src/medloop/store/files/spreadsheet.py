@@ -58,14 +58,14 @@ def _cell(value: object) -> str | int | float:
 
 
 @dataclass(frozen=True)
-class Table:
+class CsvTable:
     """`rows` are (row number as a spreadsheet counts, the cells by column)."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[int, dict[str, str]], ...]
 
 
-def read_csv(path: Path) -> Table:
+def read_csv(path: Path) -> CsvTable:
     """A table that a spreadsheet saved; rows without any text are passed over, a row with too many cells is an error."""
     with explain_os_errors(path):
         if path.stat().st_size > MOST_BYTES:
@@ -79,7 +79,7 @@ def read_csv(path: Path) -> Table:
     if not lines:
         raise InputError(f"{path} is empty", "Give a CSV file with a header")
     header = tuple(unguard(cell).strip() for cell in lines[0])
-    return Table(header, tuple(_rows(path, header, lines[1:])))
+    return CsvTable(header, tuple(_rows(path, header, lines[1:])))
 
 
 def _rows(path: Path, header: Sequence[str], lines: Iterable[Sequence[str]]) -> Iterable[tuple[int, dict[str, str]]]:

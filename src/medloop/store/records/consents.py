@@ -15,7 +15,7 @@ from medloop.store.tables import consents
 _CONTRACT = tuple(Consent.model_fields)
 
 
-def add(store: Store, consent: Consent, *, actor: str, recorded_by: str | None = None) -> None:
+def add_consent(store: Store, consent: Consent, *, actor: str, recorded_by: str | None = None) -> None:
     """A grant or a withdrawal; the audit line names the subject's hash and the purposes."""
     with store.write() as conn:
         row = {name: getattr(consent, name) for name in _CONTRACT} | {"purposes": list(consent.purposes)}
@@ -25,14 +25,14 @@ def add(store: Store, consent: Consent, *, actor: str, recorded_by: str | None =
         audit.append(conn, AuditEvent(actor=actor, action=action, subject=consent.subject, detail=detail))
 
 
-def of(store: Store, subject: str) -> list[Consent]:
+def list_consents(store: Store, subject: str) -> list[Consent]:
     """Everything one subject said, oldest first."""
     with store.read() as conn:
         rows = conn.execute(select(consents).where(consents.c.subject == subject).order_by(consents.c.id)).all()
     return [_consent(row) for row in rows]
 
 
-def everything(store: Store) -> list[Consent]:
+def all_consents(store: Store) -> list[Consent]:
     """All rows, oldest first: what a dataset build joins."""
     with store.read() as conn:
         rows = conn.execute(select(consents).order_by(consents.c.id)).all()

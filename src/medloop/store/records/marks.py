@@ -34,7 +34,7 @@ from medloop.store.tables import (
 
 Kind = Literal["feedback", "preference", "correction"]
 TABLES: dict[Kind, Table] = {"feedback": rlhf_feedback, "preference": rlhf_preferences, "correction": rlhf_corrections}
-PAGE = 1000
+PAGE_SIZE = 1000
 _COLUMNS = (
     "timestamp", "clinician_id", "recorded_by", "trace_id", "subject", "consent", "rating", "thumb", "axes", "critical",
     "preferred", "shown_first", "model_a", "model_b", "model_version",
@@ -42,7 +42,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FeedbackMark:
     """One record's numbers."""
 
     kind: Kind
@@ -75,22 +75,22 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSpan:
     """From when to when; both ends may be open."""
 
     since: datetime | None = None
     until: datetime | None = None
 
 
-ALWAYS = Span()
+ALL_TIME = TimeSpan()
 
 
-def in_time(store: Store, *, span: Span = ALWAYS, after: dict[Kind, int] | None = None) -> Iterator[Mark]:
+def iterate_marks(store: Store, *, span: TimeSpan = ALL_TIME, after: dict[Kind, int] | None = None) -> Iterator[FeedbackMark]:
     """Every mark, kind by kind, in the order they came; `after` names the last row already known of each kind."""
     for kind, table in TABLES.items():
         last, gone = (after or {}).get(kind, 0), superseded(store, table)
         while True:
-            query = _select(kind).where(table.c.id > last).order_by(table.c.id).limit(PAGE)
+            query = _select(kind).where(table.c.id > last).order_by(table.c.id).limit(PAGE_SIZE)
             with store.read() as conn:
                 rows = conn.execute(_from(query, table, span)).all()
             if not rows:
@@ -99,13 +99,13 @@ def in_time(store: Store, *, span: Span = ALWAYS, after: dict[Kind, int] | None 
             last = rows[-1].id
 
 
-def by_unit(store: Store, kind: Kind, *, span: Span = ALWAYS) -> Iterator[tuple[str, list[Mark]]]:
+def marks_by_unit(store: Store, kind: Kind, *, span: TimeSpan = ALL_TIME) -> Iterator[tuple[str, list[FeedbackMark]]]:
     """The marks about each answer or pair that has more than one, in bounded memory: the database does the sorting."""
     table, gone = TABLES[kind], superseded(store, TABLES[kind])
     unit = func.coalesce(queue_turns.c.item_id, table.c.trace_id)
     query = _from(_select(kind).where(unit.is_not(None)).order_by(unit, table.c.id), table, span)
     with store.read() as conn:
-        rows = conn.execution_options(yield_per=PAGE).execute(query)
+        rows = conn.execution_options(yield_per=PAGE_SIZE).execute(query)
         marks = (mark for row in rows if (mark := _mark(kind, row)).record_id not in gone)
         for name, some in groupby(marks, key=lambda mark: mark.unit):
             together = list(some)
@@ -121,16 +121,16 @@ def _select(kind: Kind) -> Any:
     return query.outerjoin(queue_turns, queue_turns.c.record_id == id_column)
 
 
-def _from(query: Any, table: Table, span: Span) -> Any:
+def _from(query: Any, table: Table, span: TimeSpan) -> Any:
     if span.since is not None:
         query = query.where(table.c.timestamp >= span.since)
     return query if span.until is None else query.where(table.c.timestamp < span.until)
 
 
-def _mark(kind: Kind, row: Row[Any]) -> Mark:
+def _mark(kind: Kind, row: Row[Any]) -> FeedbackMark:
     said = row._mapping
     names = ("timestamp", "trace_id", "subject", "rating", "thumb", "preferred", "shown_first", "model_version")
-    return Mark(
+    return FeedbackMark(
         kind=kind,
         row=row.id,
         record_id=row.record_id,
@@ -145,7 +145,7 @@ def _mark(kind: Kind, row: Row[Any]) -> Mark:
     )
 
 
-def busiest(store: Store, *, span: Span = ALWAYS, most: int = 500) -> list[str]:
+def busiest_raters(store: Store, *, span: TimeSpan = ALL_TIME, most: int = 500) -> list[str]:
     """The raters with the most ratings and choices; profiles are kept for these alone."""
     found: dict[str, int] = {}
     with store.read() as conn:
@@ -157,12 +157,12 @@ def busiest(store: Store, *, span: Span = ALWAYS, most: int = 500) -> list[str]:
     return sorted(found, key=lambda name: (-found[name], name))[:most]
 
 
-def newest_rows(conn: Connection) -> dict[Kind, int]:
+def newest_row_numbers(conn: Connection) -> dict[Kind, int]:
     """The highest row number of each kind; three looks at an index."""
     return {kind: int(conn.execute(select(func.max(table.c.id))).scalar() or 0) for kind, table in TABLES.items()}
 
 
-def sampled_traces(store: Store, *, most: int, span: Span = ALWAYS) -> list[str]:
+def sampled_traces(store: Store, *, most: int, span: TimeSpan = ALL_TIME) -> list[str]:
     """Ids of up to `most` traces, spread evenly over the rows."""
     with store.read() as conn:
         n = conn.execute(_from(select(func.count()).select_from(traces), traces, span)).scalar_one()
@@ -178,7 +178,7 @@ def newest_traces(store: Store, most: int) -> list[str]:
         return list(conn.execute(query).scalars())
 
 
-def with_records(store: Store, trace_ids: list[str]) -> set[str]:
+def traces_with_records(store: Store, trace_ids: list[str]) -> set[str]:
     """Those of these traces that anybody rated, compared or corrected."""
     found: set[str] = set()
     with store.read() as conn:
@@ -198,7 +198,7 @@ def rated_traces(store: Store, most: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Heard:
+class TraceFeedback:
     """What was said about one trace: 1 somebody complained, 0 nobody did, None nobody judged it."""
 
     complaint: float | None = None
@@ -206,12 +206,12 @@ class Heard:
     corrected: bool = False
 
 
-SILENCE = Heard()
+NO_FEEDBACK = TraceFeedback()
 
 
-def heard(store: Store, trace_ids: list[str]) -> dict[str, Heard]:
+def feedback_on_traces(store: Store, trace_ids: list[str]) -> dict[str, TraceFeedback]:
     """Of these traces those that people spoke about. Feedback that is negative or contradicts itself is a complaint."""
-    table, found = rlhf_feedback.c, dict[str, Heard]()
+    table, found = rlhf_feedback.c, dict[str, TraceFeedback]()
     polarity = polarity_column()
     spoke = polarity.is_not(None)
     rater = func.coalesce(table.clinician_id, table.recorded_by)
@@ -221,9 +221,9 @@ def heard(store: Store, trace_ids: list[str]) -> dict[str, Heard]:
             some = trace_ids[start : start + 400]
             query = select(table.trace_id, bad, func.count(rater.distinct())).where(table.trace_id.in_(some), spoke)
             for name, complaint, n in conn.execute(query.group_by(table.trace_id)).all():
-                found[name] = Heard(float(complaint), int(n))
+                found[name] = TraceFeedback(float(complaint), int(n))
             done = select(rlhf_corrections.c.trace_id).where(rlhf_corrections.c.trace_id.in_(some)).distinct()
             for name in conn.execute(done).scalars():
                 if name is not None:
-                    found[name] = replace(found.get(name, SILENCE), corrected=True)
+                    found[name] = replace(found.get(name, NO_FEEDBACK), corrected=True)
     return found

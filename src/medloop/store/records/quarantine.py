@@ -50,7 +50,7 @@ class TraceFirstError(InputError):
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldRecord:
     """One record in quarantine; `reasons` say what sort of thing is left in it, never the text."""
 
     record_id: str
@@ -64,10 +64,10 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Opened:
+class HeldTexts:
     """A held record with its texts, each under the name of its field."""
 
-    held: Held
+    held: HeldRecord
     texts: tuple[tuple[str, str], ...]
 
 
@@ -81,7 +81,7 @@ def hold(conn: Connection, record_id: str, kind: str, *, doubt: float, reasons: 
     return True
 
 
-def listed(store: Store, state: str | None = "waiting") -> list[Held]:
+def list_held(store: Store, state: str | None = "waiting") -> list[HeldRecord]:
     """Held records, oldest first; all states with None."""
     query = select(quarantine).order_by(quarantine.c.id)
     with store.read() as conn:
@@ -97,7 +97,7 @@ def page(
     after: str | None = None,
     limit: int = 50,
     not_by: str | None = None,
-) -> list[Held]:
+) -> list[HeldRecord]:
     """A page of them, oldest first; `after` is the last record_id before it, `not_by` leaves out what this user sent."""
     query = select(quarantine).where(*_wanted(state, kind, not_by)).order_by(quarantine.c.id).limit(limit)
     with store.read() as conn:
@@ -133,7 +133,7 @@ def _wanted(state: str | None, kind: str | None, not_by: str | None) -> list[Col
     return wanted
 
 
-def get(store: Store, record_id: str) -> Held:
+def get(store: Store, record_id: str) -> HeldRecord:
     with store.read() as conn:
         row = conn.execute(select(quarantine).where(quarantine.c.record_id == record_id)).first()
     if row is None:
@@ -141,7 +141,7 @@ def get(store: Store, record_id: str) -> Held:
     return _held(row)
 
 
-def sent_by(store: Store, held: Held) -> str | None:
+def sent_by(store: Store, held: HeldRecord) -> str | None:
     """The user who handed the record in; None where nobody is known."""
     table = tables.metadata.tables[held.kind]
     if "recorded_by" in table.c:
@@ -158,13 +158,13 @@ def _logged(column: ColumnElement[str]) -> Select[Any]:
     return select(column).where(audit_log.c.action == f"{tables.traces.name}.add")
 
 
-def first(store: Store, held: Held) -> Held | None:
+def trace_to_decide_first(store: Store, held: HeldRecord) -> HeldRecord | None:
     """The trace that this record repeats, while it is not released: it is decided about first."""
     with store.read() as conn:
         return _first(conn, held.record_id, held.kind)
 
 
-def released(store: Store, record_ids: Sequence[str]) -> set[str]:
+def released_ids(store: Store, record_ids: Sequence[str]) -> set[str]:
     """Those of these records that a person has looked at and released."""
     found: set[str] = set()
     with store.read() as conn:
@@ -174,7 +174,7 @@ def released(store: Store, record_ids: Sequence[str]) -> set[str]:
     return found
 
 
-def _first(conn: Connection, record_id: str, kind: str) -> Held | None:
+def _first(conn: Connection, record_id: str, kind: str) -> HeldRecord | None:
     table = tables.metadata.tables[kind]
     if table is tables.traces:
         return None
@@ -196,15 +196,15 @@ def withheld(trace_id: ColumnElement[str | None]) -> ColumnElement[bool]:
     return or_(own, *refused)
 
 
-def opened(store: Store, record_id: str, *, actor: str) -> Opened:
+def open_held(store: Store, record_id: str, *, actor: str) -> HeldTexts:
     """The record with its texts; the reading is in the audit log before they are handed out."""
     held = get(store, record_id)
-    kind = kind_named(held.kind)
+    kind = contract_of(held.kind)
     found = get_audited(store, kind, record_id, actor=actor, purpose="quarantine review")
     if found is None:
         raise NotHeldError(f"{record_id} is no longer in the store", "It may have been erased: medloop audit show")
     columns = tables.encrypted_columns(crud.TABLES[kind])
-    return Opened(held, tuple(part for name in columns for part in _texts(name, getattr(found, name))))
+    return HeldTexts(held, tuple(part for name in columns for part in _texts(name, getattr(found, name))))
 
 
 def _texts(name: str, value: object) -> list[tuple[str, str]]:
@@ -219,7 +219,7 @@ def _texts(name: str, value: object) -> list[tuple[str, str]]:
 
 def decide(
     store: Store, record_id: str, state: Decision, *, actor: str, reason: str | None = None, was: State | None = None
-) -> Held:
+) -> HeldRecord:
     """Release a record for training, or refuse it for good. A person decides, so a person may change their mind.
 
     `was` is the state that the decision was made upon; if another has decided meanwhile, this one does not count.
@@ -246,12 +246,12 @@ def decide(
     return held
 
 
-def kind_named(table: str) -> type[Contract]:
+def contract_of(table: str) -> type[Contract]:
     """The contract of the records in a table."""
     return next(kind for kind, found in crud.TABLES.items() if found.name == table)
 
 
-def _held(row: Row[Any]) -> Held:
-    return Held(
+def _held(row: Row[Any]) -> HeldRecord:
+    return HeldRecord(
         row.record_id, row.kind, row.doubt, tuple(row.reasons), row.state, row.decided_by, row.decided, row.timestamp
     )  # fmt: skip

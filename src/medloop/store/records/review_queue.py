@@ -33,7 +33,7 @@ from medloop.store.tables import queue_turns as turns
 from medloop.store.tables import rlhf_feedback, traces
 
 CHUNK = 400
-RECENT = 200  # turns that count for the quotas
+RECENT_TURNS = 200  # turns that count for the quotas
 AT_WORK = timedelta(hours=8)  # a rater whose turn ended no longer ago than this may well come back
 
 
@@ -46,7 +46,7 @@ class LapsedError(StoreError):
 
 
 @dataclass(frozen=True)
-class Leased:
+class LeasedItem:
     """An item in a rater's hands."""
 
     item_id: str
@@ -71,7 +71,7 @@ class QueueStats:
 
 
 @dataclass(frozen=True)
-class Listed:
+class QueueItemSummary:
     """A line of the list: no content."""
 
     item_id: str
@@ -86,7 +86,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Ask:
+class LeaseRequest:
     """Who asks for an item and how it is chosen."""
 
     rater: str
@@ -134,7 +134,7 @@ def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
     return found
 
 
-def asked_lately(store: Store, most: int, *, actor: str, purpose: str) -> list[QueueContent]:
+def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> list[QueueContent]:
     """What the newest items ask, open or not. Reading the texts enters the audit log, once for all."""
     with store.read() as conn:
         rows = conn.execute(select(items).order_by(items.c.id.desc()).limit(most)).all()
@@ -146,7 +146,7 @@ def asked_lately(store: Store, most: int, *, actor: str, purpose: str) -> list[Q
     return [QueueContent.model_validate(content) for content in plain]
 
 
-def lease(store: Store, ask: Ask) -> Leased | None:
+def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
     """The item this rater holds, else the next one for them, else None. Reading its text enters the audit log."""
     with store.write() as conn:
         while (found := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)) is not None:
@@ -158,7 +158,7 @@ def lease(store: Store, ask: Ask) -> Leased | None:
             return None
         turn = _sit_down(conn, found, ask)
         audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=found.item_id))
-    return Leased(
+    return LeasedItem(
         item_id=found.item_id, kind=found.kind, content=content, reasons=found.reasons, stratum=found.stratum,
         trace_id=found.trace_id, **turn,
     )  # fmt: skip
@@ -183,20 +183,20 @@ def rewrite(store: Store, item_id: str, content: QueueContent, *, actor: str) ->
         audit.append(conn, AuditEvent(actor=actor, action="queue_items.scrub", subject=item_id))
 
 
-def held(store: Store, item_id: str, rater: str) -> Leased:
+def leased_item(store: Store, item_id: str, rater: str) -> LeasedItem:
     """The item as this rater was shown it, for their verdict; that they read it was noted when it was handed out."""
     with store.read() as conn:
         item, turn = turn_of(conn, item_id, rater)
         content = _opened(store, conn, item)
         if _withdrawn(conn, item, content):
             raise UnknownItemError("You hold no such item", "Ask for the next one")
-    return Leased(
+    return LeasedItem(
         item_id=item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum, until=turn.until,
         trace_id=item.trace_id, shown_first=turn.shown_first, adjudicates=turn.adjudicates,
     )  # fmt: skip
 
 
-def as_shown(store: Store, trace_id: str, rater: str) -> QueueContent | None:
+def content_shown_to(store: Store, trace_id: str, rater: str) -> QueueContent | None:
     """What this rater saw of the trace, without names; None where they may not see it. `answers[0]` is the trace's own."""
     query = select(items).join(turns, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
     mine = (turns.c.rater == rater, items.c.trace_id == trace_id)
@@ -219,22 +219,22 @@ def turns_of(store: Store, rater: str) -> dict[str, int]:
         return {str(state): int(n) for state, n in conn.execute(query).all()}
 
 
-def _held(conn: Connection, ask: Ask) -> Row[Any] | None:
+def _held(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
     query = _own(ask).where(turns.c.until > ask.now, items.c.state != "done")
     return conn.execute(query.order_by(items.c.priority.desc()).limit(1)).first()
 
 
-def _own(ask: Ask) -> Any:
+def _own(ask: LeaseRequest) -> Any:
     """Items at which this rater has a turn that is neither finished nor skipped; found from the rater's side, which is short."""
     query = select(items).join(turns, turns.c.item_id == items.c.item_id)
     return query.where(turns.c.rater == ask.rater, turns.c.state == "held", *_fits(ask))
 
 
-def _fits(ask: Ask) -> tuple[Any, ...]:
+def _fits(ask: LeaseRequest) -> tuple[Any, ...]:
     return items.c.kind.in_(ask.kinds), items.c.item_id.not_in(ask.without), ~withheld(items.c.trace_id)
 
 
-def _dispute(conn: Connection, ask: Ask) -> Row[Any] | None:
+def _dispute(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
     """For seniors: the most important dispute among items they have not met and nobody is settling."""
     if not ask.senior:
         return None
@@ -244,7 +244,7 @@ def _dispute(conn: Connection, ask: Ask) -> Row[Any] | None:
     return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
 
 
-def _fresh(conn: Connection, ask: Ask) -> Row[Any] | None:
+def _fresh(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
     for stratum in _furthest_behind(conn, ask.quotas):
         here = (items.c.state == "open", items.c.stratum == stratum)
         query = select(items).where(*here, *_fits(ask), _seat_free(ask), ~_met(ask))
@@ -253,27 +253,27 @@ def _fresh(conn: Connection, ask: Ask) -> Row[Any] | None:
     return None
 
 
-def _met(ask: Ask) -> Any:
+def _met(ask: LeaseRequest) -> Any:
     """Items this person had a turn at, or whose answer they rated of their own accord."""
     turn = exists().where(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater)
     rated = exists().where(rlhf_feedback.c.trace_id == items.c.trace_id, rlhf_feedback.c.recorded_by == ask.rater)
     return or_(turn, and_(items.c.kind == "rate", rated))
 
 
-def _lapsed(conn: Connection, ask: Ask) -> Row[Any] | None:
+def _lapsed(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
     """An item this rater let lapse: nobody judged it, so it may come back, but where others are at work they get it first."""
     rested = turns.c.until <= ask.now - (ask.lease if _others_at_work(conn, ask) else timedelta())
     query = _own(ask).where(items.c.state == "open", rested, _seat_free(ask))
     return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
 
 
-def _others_at_work(conn: Connection, ask: Ask) -> bool:
-    last = select(turns.c.rater, turns.c.until).order_by(turns.c.id.desc()).limit(RECENT).subquery()
+def _others_at_work(conn: Connection, ask: LeaseRequest) -> bool:
+    last = select(turns.c.rater, turns.c.until).order_by(turns.c.id.desc()).limit(RECENT_TURNS).subquery()
     query = select(last.c.rater).where(last.c.rater != ask.rater, last.c.until > ask.now - AT_WORK)
     return conn.execute(query.limit(1)).first() is not None
 
 
-def _seat_free(ask: Ask) -> Any:
+def _seat_free(ask: LeaseRequest) -> Any:
     other = turns.alias()  # a query that starts from the rater's own turns counts everybody's
     taken = or_(other.c.state == "done", and_(other.c.state == "held", other.c.until > ask.now))
     seats = select(func.count()).select_from(other).where(other.c.item_id == items.c.item_id, taken).scalar_subquery()
@@ -282,20 +282,20 @@ def _seat_free(ask: Ask) -> Any:
 
 def _furthest_behind(conn: Connection, quotas: Mapping[str, float]) -> list[str]:
     """Strata by how far they are behind their share of the last turns; those without a quota come last."""
-    given = given_lately(conn)
+    given = recent_turns_by_stratum(conn)
     there = set(conn.execute(select(items.c.stratum).where(items.c.state == "open").distinct()).scalars())
     n, total = sum(given.values()) + 1, sum(quotas.values()) or 1.0
     behind = {name: quotas.get(name, 0.0) / total * n - given.get(name, 0) for name in there}
     return sorted(there, key=lambda name: (-behind[name], name))
 
 
-def given_lately(conn: Connection) -> dict[str, int]:
-    last = select(turns.c.item_id).order_by(turns.c.id.desc()).limit(RECENT).subquery()
+def recent_turns_by_stratum(conn: Connection) -> dict[str, int]:
+    last = select(turns.c.item_id).order_by(turns.c.id.desc()).limit(RECENT_TURNS).subquery()
     query = select(items.c.stratum, func.count()).join(last, last.c.item_id == items.c.item_id).group_by(items.c.stratum)
     return {name: int(n) for name, n in conn.execute(query).all()}
 
 
-def _sit_down(conn: Connection, item: Row[Any], ask: Ask) -> dict[str, Any]:
+def _sit_down(conn: Connection, item: Row[Any], ask: LeaseRequest) -> dict[str, Any]:
     """The turn of this rater at this item: taken up again with the order it was shown in, or new."""
     until = ask.now + ask.lease
     own = and_(turns.c.item_id == item.item_id, turns.c.rater == ask.rater)
@@ -322,14 +322,14 @@ def turn_of(conn: Connection, item_id: str, rater: str) -> tuple[Row[Any], Row[A
     return item, turn
 
 
-def listed(store: Store, *, state: str | None = None, limit: int = 20) -> list[Listed]:
+def list_items(store: Store, *, state: str | None = None, limit: int = 20) -> list[QueueItemSummary]:
     """Items by priority, without their texts."""
     done = select(func.count()).where(turns.c.item_id == items.c.item_id, turns.c.state == "done").scalar_subquery()
     names = ("item_id", "kind", "state", "stratum", "priority", "reasons", "raters", "trace_id")
     query = select(*(items.c[name] for name in names), done.label("done")).order_by(items.c.priority.desc(), items.c.id)
     with store.read() as conn:
         rows = conn.execute((query if state is None else query.where(items.c.state == state)).limit(limit)).all()
-    return [Listed(**row._mapping) for row in rows]
+    return [QueueItemSummary(**row._mapping) for row in rows]
 
 
 def stats(store: Store) -> QueueStats:
@@ -344,7 +344,7 @@ def stats(store: Store) -> QueueStats:
             open_by_stratum=tally(conn, items.c.stratum, is_open),
             open_by_kind=tally(conn, items.c.kind, is_open),
             turns=tally(conn, turns.c.state),
-            given_lately=given_lately(conn),
+            given_lately=recent_turns_by_stratum(conn),
             oldest_open=conn.execute(select(func.min(items.c.timestamp)).where(is_open)).scalar_one(),
         )
 

@@ -26,7 +26,7 @@ RECORDS = {"rate": rlhf_feedback, "compare": rlhf_preferences, "correct": rlhf_c
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TurnVerdict:
     """What one turn said; `record_id` is the feedback, preference or correction that says it."""
 
     rater: str
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def finish(
-    store: Store, item_id: str, rater: str, record_id: str, *, now: datetime, agreed: Callable[[str, Sequence[Verdict]], bool]
+    store: Store, item_id: str, rater: str, record_id: str, *, now: datetime, agreed: Callable[[str, Sequence[TurnVerdict]], bool]
 ) -> str:
     """The rater's verdict is the record of this id; returns the item's state. The same call again changes nothing."""
     with store.write() as conn:
@@ -94,7 +94,7 @@ def _id_name(kind: str) -> str:
     return str(RECORDS[kind].columns.keys()[1])
 
 
-def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[str, Sequence[Verdict]], bool]) -> str:
+def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[str, Sequence[TurnVerdict]], bool]) -> str:
     if turn.adjudicates:
         return "done"
     said = _verdicts(conn, item)
@@ -103,17 +103,17 @@ def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[s
     return "done" if agreed(item.kind, said) else "disputed"
 
 
-def _verdicts(conn: Connection, item: Row[Any]) -> list[Verdict]:
+def _verdicts(conn: Connection, item: Row[Any]) -> list[TurnVerdict]:
     """What the finished turns said, oldest first; only columns that are not encrypted."""
     table = RECORDS[item.kind]
     names = [name for name in ("rating", "thumb", "feedback_type", "critical", "preferred") if name in table.c]
     query = select(turns.c.rater, turns.c.record_id, turns.c.adjudicates, *(table.c[name] for name in names))
     query = query.join(table, table.c[_id_name(item.kind)] == turns.c.record_id)
     rows = conn.execute(query.where(turns.c.item_id == item.item_id, turns.c.state == "done").order_by(turns.c.id)).all()
-    return [Verdict(**row._mapping) for row in rows]
+    return [TurnVerdict(**row._mapping) for row in rows]
 
 
-def verdicts(store: Store, item_id: str) -> tuple[str, str, list[Verdict]]:
+def verdicts(store: Store, item_id: str) -> tuple[str, str, list[TurnVerdict]]:
     """State, kind and what was said so far."""
     with store.read() as conn:
         item = conn.execute(select(items).where(items.c.item_id == item_id)).first()

@@ -18,7 +18,7 @@ from medloop.contracts import AuditEvent
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.files.lock import locked_file
-from medloop.store.records.marks import TABLES, Kind, newest_rows
+from medloop.store.records.marks import TABLES, Kind, newest_row_numbers
 from medloop.store.tables import quarantine, retrain_triggers, rlhf_feedback
 
 
@@ -33,7 +33,7 @@ class Trigger:
 
 
 @dataclass(frozen=True)
-class News:
+class NewRecords:
     """What came since the last trigger, as three looks at indexes can tell."""
 
     since: Trigger | None
@@ -46,29 +46,31 @@ class News:
         return sum(self.newest.values()) - sum(self.seen.values())
 
 
-def news(store: Store) -> News:
+def new_records(store: Store) -> NewRecords:
     with store.read() as conn:
         return _news(conn)
 
 
-def _news(conn: Connection) -> News:
+def _news(conn: Connection) -> NewRecords:
     last = conn.execute(select(retrain_triggers).order_by(retrain_triggers.c.id.desc()).limit(1)).first()
     known = last.evidence["rows"] if last is not None else {}
     seen: dict[Kind, int] = {kind: int(known.get(kind, 0)) for kind in TABLES}
     flagged = select(func.count()).where(rlhf_feedback.c.id > seen["feedback"], rlhf_feedback.c.critical)
-    newest = newest_rows(conn)
+    newest = newest_row_numbers(conn)
     # Erasure can take the newest rows away; numbers are never handed out again, so nothing new is missed.
     newest = {kind: max(n, seen[kind]) for kind, n in newest.items()}
-    return News(None if last is None else _trigger(last), seen, newest, int(conn.execute(flagged).scalar_one()))
+    return NewRecords(None if last is None else _trigger(last), seen, newest, int(conn.execute(flagged).scalar_one()))
 
 
-def held_back(store: Store) -> set[str]:
+def held_back_ids(store: Store) -> set[str]:
     """Records that wait for a look at their text, or were refused."""
     with store.read() as conn:
         return set(conn.execute(select(quarantine.c.record_id).where(quarantine.c.state != "released")).scalars())
 
 
-def add(store: Store, found: News, reason: str, evidence: dict[str, Any], records: int, *, actor: str) -> Trigger | None:
+def add_trigger(
+    store: Store, found: NewRecords, reason: str, evidence: dict[str, Any], records: int, *, actor: str
+) -> Trigger | None:
     """Write the trigger down, unless another one has been since `found` was read."""
     with store.write() as conn:
         before = _news(conn).since
@@ -83,7 +85,7 @@ def add(store: Store, found: News, reason: str, evidence: dict[str, Any], record
         return _trigger(row)
 
 
-def listed(store: Store, *, without_job: bool = False) -> list[Trigger]:
+def list_triggers(store: Store, *, without_job: bool = False) -> list[Trigger]:
     query = select(retrain_triggers).order_by(retrain_triggers.c.id)
     with store.read() as conn:
         rows = conn.execute(query.where(retrain_triggers.c.job_id.is_(None)) if without_job else query).all()
@@ -98,7 +100,7 @@ def set_job(store: Store, trigger_id: str, job_id: str, *, actor: str) -> None:
 
 
 @contextmanager
-def filing(store: Store) -> Iterator[None]:
+def filing_lock(store: Store) -> Iterator[None]:
     """One process at a time turns triggers into jobs."""
     path = store.settings.workspace.jobs / ".retrain.lock"
     path.parent.mkdir(parents=True, exist_ok=True)

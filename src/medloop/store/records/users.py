@@ -45,7 +45,7 @@ SCOPES = {
 KEY = re.compile(r"mlk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 NAME = re.compile(r"[^\W_][\w.@-]{0,63}")
 IDLE, LONGEST = timedelta(minutes=30), timedelta(hours=12)  # of a session
-SEEN_EVERY = timedelta(minutes=10)  # how stale `last_used` may be; one write per key in that time
+MARK_USED_EVERY = timedelta(minutes=10)  # how stale `last_used` may be; one write per key in that time
 SLIDE_EVERY = timedelta(minutes=1)  # the same for a session's end
 
 
@@ -94,7 +94,7 @@ def add_user(store: Store, name: str, role: str, *, password: str | None = None,
         raise InputError(f"'{name[:64]}' is no name for a user", "Use up to 64 letters, digits, and . @ - _ inside")
     if role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
-    kept = None if password is None else passwords.sealed(_long_enough(password))
+    kept = None if password is None else passwords.hash_password(_long_enough(password))
     made = User(uuid7(), name, role, utc_now(), False, kept is not None)
     with store.write() as conn:
         if conn.execute(select(users.c.id).where(users.c.name == name)).first():
@@ -130,7 +130,7 @@ def change_user(store: Store, user: User, *, actor: str, role: str | None = None
 
 
 def set_password(store: Store, user: User, password: str, *, actor: str) -> None:
-    kept = passwords.sealed(_long_enough(password))
+    kept = passwords.hash_password(_long_enough(password))
     with store.write() as conn:
         conn.execute(update(users).where(users.c.user_id == user.user_id).values(password=kept))
         _end_sessions(conn, user.user_id)
@@ -141,7 +141,7 @@ def check_password(store: Store, name: str, password: str) -> User | None:
     """The user who may log in with this; None for every reason there is, after the same work. A refusal is audited."""
     with store.read() as conn:
         row = conn.execute(select(users).where(users.c.name == name)).first()
-    good = passwords.fits(password, row.password if row is not None else None)
+    good = passwords.verify_password(password, row.password if row is not None else None)
     if good and row is not None and not row.disabled:
         return _user(row)
     if row is not None:  # names that nobody has are not written down: they may be passwords in the wrong field
@@ -203,7 +203,7 @@ def find_key(store: Store, text: str) -> Credential | None:
     now = utc_now()
     if row is None or row.user_disabled or row.revoked is not None or (row.expires is not None and row.expires <= now):
         return None
-    stale = row.last_used is None or now - row.last_used >= SEEN_EVERY
+    stale = row.last_used is None or now - row.last_used >= MARK_USED_EVERY
     return Credential(row.api_key_id, _user_of(row), frozenset(row.scopes), "key", stale=stale)
 
 
@@ -241,7 +241,7 @@ def close_session(store: Store, token: str) -> None:
             _note(conn, str(user_id), "sessions.logout", str(user_id))
 
 
-def seen(store: Store, found: Credential, text: str) -> None:
+def mark_used(store: Store, found: Credential, text: str) -> None:
     """Move the time on file of a key or a session. Not audited: it is a use, not a change."""
     now = utc_now()
     if found.via == "key":

@@ -20,7 +20,7 @@ from medloop.feedback.review import quarantine_marks
 from medloop.feedback.review.quarantine_marks import UNSURE, Mark
 from medloop.store.db import Store
 from medloop.store.records import quarantine, users
-from medloop.store.records.quarantine import REASONS, Opened, State
+from medloop.store.records.quarantine import REASONS, HeldTexts, State
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.words import Translator
 
@@ -112,13 +112,13 @@ def _is_held(store: Store, record_id: str) -> bool:
     return True
 
 
-def _show(request: Request, caller: Caller, opened: Opened, code: int = 200, **messages: str) -> Response:
+def _show(request: Request, caller: Caller, opened: HeldTexts, code: int = 200, **messages: str) -> Response:
     store, t, held = store_of(request), translator_of(request), opened.held
     marks = quarantine_marks.marks([text for _, text in opened.texts])
     context: dict[str, Any] = {"held": held, "kind": KIND[held.kind], "reasons": REASONS, "states": STATE}
     context["texts"] = marked_texts(opened.texts, marks, t)
     context["doubts"] = [translated_doubt(reason, t) for reason in held.reasons]
-    context["trace"] = quarantine.first(store, held)
+    context["trace"] = quarantine.trace_to_decide_first(store, held)
     context["left"] = quarantine.count(store, not_by=caller.user_id)
     context["who"] = next((user.name for user in users.list_users(store) if user.user_id == held.decided_by), held.decided_by)
     return show(request, caller, "quarantine.html", code, **context, **_messages(messages))

@@ -29,7 +29,7 @@ def users_page(request: Request, caller: Admin) -> Response:
 @router.post("/users")
 def add_user(request: Request, caller: Admin, form: FormFields) -> Response:
     """The new password is in this one response and nowhere else."""
-    name, role, password = form.get("name", "").strip(), form.get("role", ""), passwords.generated()
+    name, role, password = form.get("name", "").strip(), form.get("role", ""), passwords.generate_password()
     try:
         users.add_user(store_of(request), name, role, password=password, actor=caller.user_id)
     except InputError:

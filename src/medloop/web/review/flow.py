@@ -19,7 +19,7 @@ from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.feedback.review import queue
 from medloop.feedback.submit import submit
 from medloop.feedback.submit.bodies import FeedbackBody
-from medloop.store.records.review_queue import LapsedError, Leased, UnknownItemError
+from medloop.store.records.review_queue import LapsedError, LeasedItem, UnknownItemError
 from medloop.store.records.write_request import KeyReusedError, WriteResult
 from medloop.web.render import redirect, show, translator_of
 from medloop.web.review.form import AXES, KEY_LENGTH, Errors, ReviewBody, ReviewForm, new_key
@@ -40,7 +40,7 @@ def is_senior(caller: Caller) -> bool:
 def open_form(request: Request, caller: Caller, kind: ReviewKind, fields: Mapping[str, str], own: bool = False) -> Response:
     """The form for what the address names, else for the next item of this kind, else an empty one to paste into."""
     store, t = store_of(request), translator_of(request)
-    item: Leased | None = None
+    item: LeasedItem | None = None
     target = find_target(store, caller, kind, fields)
     if target is None and not own:
         item = queue.next_item(store, caller.user_id, senior=is_senior(caller), kinds=(kind,))
@@ -126,14 +126,14 @@ def _refusal(error: Exception, t: Translator) -> tuple[int, str]:
 
 def draw_form(
     request: Request, caller: Caller, kind: ReviewKind, form: ReviewForm, target: ReviewTarget | None,
-    item: Leased | None = None, *, code: int = 200, ask_critical: bool = False, progress: str = "", own: bool = True,
+    item: LeasedItem | None = None, *, code: int = 200, ask_critical: bool = False, progress: str = "", own: bool = True,
 ) -> Response:  # fmt: skip
     lease = None if item is None else _lease(item, translator_of(request))
     context = {"kind": kind, "form": form, "target": target, "lease": lease, "axes": AXES, "progress": progress, "own": own}
     return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, **context)
 
 
-def _lease(item: Leased, t: Translator) -> dict[str, object]:
+def _lease(item: LeasedItem, t: Translator) -> dict[str, object]:
     """Why this item was chosen and how long it is reserved."""
     ranked = sorted(item.reasons.items(), key=lambda reason: -reason[1])
     why = [t.or_plain(f"reason_{name}", name) for name, weight in ranked if weight >= MIN_REASON_WEIGHT][:2]

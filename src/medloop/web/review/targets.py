@@ -18,7 +18,7 @@ from medloop.store.db import Store
 from medloop.store.records.audited_read import get_audited
 from medloop.store.records.history import Kind as RecordKind
 from medloop.store.records.history import own_record
-from medloop.store.records.review_queue import Leased, held
+from medloop.store.records.review_queue import LeasedItem, leased_item
 
 ReviewKind = Literal["rate", "compare", "correct"]
 RECORD_OF: dict[ReviewKind, RecordKind] = {"rate": "feedback", "compare": "preference", "correct": "correction"}
@@ -51,7 +51,7 @@ class ReviewTarget:
 def find_target(store: Store, caller: Caller, kind: ReviewKind, fields: Mapping[str, str]) -> ReviewTarget | None:
     """The target that an address or a form names; None if it names none. What is not the caller's does not exist for them."""
     if item_id := fields.get("item"):
-        return target_of_item(held(store, item_id, caller.user_id))
+        return target_of_item(leased_item(store, item_id, caller.user_id))
     if record_id := fields.get("again"):
         record = own_record(store, caller.user_id, RECORD_OF[kind], record_id)
         if record is None:
@@ -64,7 +64,7 @@ def find_target(store: Store, caller: Caller, kind: ReviewKind, fields: Mapping[
     return None
 
 
-def target_of_item(item: Leased) -> ReviewTarget:
+def target_of_item(item: LeasedItem) -> ReviewTarget:
     """An item of the queue, its answers in the order drawn for this rater."""
     answers = item.content.answers[::-1] if item.shown_first == "b" else item.content.answers
     question, earlier = _split(item.content.prompt)
