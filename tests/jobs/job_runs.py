@@ -57,7 +57,7 @@ def without_pictures() -> None:
     """One takes longer than all steps of these runs."""
     from medloop.train.rl import result as rl_publish
 
-    rl_publish.draw = lambda *_, **__: b""
+    rl_publish.draw_curves = lambda *_, **__: b""
 
 
 def work(settings: Settings, job_id: str, die_at: int | None = None, die_in: str | None = None) -> None:

@@ -170,10 +170,6 @@ def readme(card: TrainingCard, report: dict[str, Any]) -> list[str]:
     test = report["test"]
     start = card.config["adapter"]
     return [
-        "```",
-        f"medloop predict questions.jsonl --output answers.jsonl --model {card.base} --adapter models/lora/{card.name}",
-        "```",
-        "",
         f"Reference: {f'the adapter `{start}`' if start else 'the base model'}. Implicit rewards put {test['value']:.1%} of "
         f"{test['n']:,} held-out rows right ({test['low']:.1%} to {test['high']:.1%}; 50 % before). report.json has everything.",
         "",

@@ -140,18 +140,16 @@ def run(
         card = training_card(plan.run, "reward", trainer.model, metrics=metrics, began=began)
         files = reward_report.files(report, name=card.name, base=card.base, reference=in_words(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()
-        publish(plan.run.target, trainer.model, fresh.tokenizer, card, plan.run.metrics, files=files, about=readme(card, report))
+        publish(plan.run.target, trainer.model, fresh.tokenizer, card, plan.run.metrics, files=files, about=readme(report))
         plan.run.end()
     return card
 
 
-def readme(card: TrainingCard, report: dict[str, Any]) -> list[str]:
+def readme(report: dict[str, Any]) -> list[str]:
     """What a person should know first, for README.md."""
     test = report["test"]
     return [
-        "```",
-        f'load_reward_model("{card.name}", settings)        # medloop.reward.model: a component of the reward mix',
-        "```",
+        "`reward.yaml` names the part with its weight, for example `model: {weight: 0.3, given: true}`; see configs/reward.yaml.",
         "",
         f"Held-out accuracy {test['value']:.1%} ({test['low']:.1%} to {test['high']:.1%}, {test['n']:,} pairs). "
         f"{reward_report.verdict(report)} [report.md](report.md) has everything else.",

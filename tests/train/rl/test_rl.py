@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,7 +82,10 @@ def test_the_result_has_what_people_and_programs_read(settings: Any, method: str
     card = train(settings, method)
     folder = settings.home / "models/rl/r"
     verify_artifact(folder)
-    resolve(ModelRef(base=settings.model, adapter="models/rl/r"), settings)  # it can be loaded with all that lies in it
+    [adapter] = re.findall(r"--adapter (\S+)", (folder / "README.md").read_text())
+    resolve(
+        ModelRef(base=settings.model, adapter=adapter), settings
+    )  # what its README says can be loaded, with all that lies in it
     names = {file.name for file in folder.iterdir()}
     assert {
         "adapter_model.safetensors",
@@ -96,7 +100,9 @@ def test_the_result_has_what_people_and_programs_read(settings: Any, method: str
     steps = json.loads((folder / "kl_metrics.json").read_text())["steps"]
     assert len(steps) >= 2 and card.metrics["kl_last"] == steps[-1]["kl"]
     assert card.method == method and card.trainable_parameters < card.total_parameters
-    assert "<script" not in (folder / "report.html").read_text() and (folder / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    report = (folder / "report.html").read_text()
+    assert "Held-out gain (95 % CI)" in report and "Answer length, first → last" in report
+    assert "<script" not in report and (folder / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize("method", METHODS)

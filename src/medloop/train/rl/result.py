@@ -18,7 +18,7 @@ from medloop.bootstrap import interval
 from medloop.contracts import Interval, TrainingCard
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
-from medloop.train.rl.curves import draw, page
+from medloop.train.rl.curves import draw_curves, report_page
 from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
 
@@ -30,14 +30,14 @@ def publish_result(state: TrainState) -> TrainingCard:
     rows = list(jsonl.read(plan.run.metrics))
     gain = held_out_gain(state)
     card = _card(state, rows, gain)
-    table = steps_of(rows)
-    picture = draw(table, title=f"{plan.config.method.upper()} {plan.config.name}")
+    table = step_table(rows)
+    picture = draw_curves(table, title=f"{plan.config.method.upper()} {plan.config.name}")
     files = {
         "rewards.csv": _csv(table).encode(),
         "teacher_usage.csv": _usage(state.saved.get("usage", {})).encode(),
         "kl_metrics.json": _kl(table, plan.config).encode(),
         "curves.png": picture,
-        "report.html": page(card, table, picture, gain, last_alarms(state)).encode(),
+        "report.html": report_page(card, table, picture, gain, last_alarms(state)).encode(),
         **samples.content(plan.run.folder),
     }
     if state.policy.value_head is not None:
@@ -60,29 +60,29 @@ def held_out_gain(state: TrainState) -> Interval | None:
 
 
 def last_alarms(state: TrainState) -> list[str] | None:
-    """What the panel says of the policy as it is now; None when it was not asked."""
+    """The panel's alarms about the policy as it is now; None when it has not looked."""
     checks: dict[str, list[str]] = state.saved.get("alarms", {})
     return checks.get(max(state.saved["held_out"], key=int)) if state.saved["held_out"] else None
 
 
-def steps_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per step out of the lines of metrics.jsonl."""
+def step_table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per step, from the lines of metrics.jsonl."""
     table: dict[int, dict[str, Any]] = {}
     for row in rows:
-        here, extra = table.setdefault(row["iter"], {"step": row["iter"]}), row.get("extra") or {}
+        step, extra = table.setdefault(row["iter"], {"step": row["iter"]}), row.get("extra") or {}
         if "held_out" in extra:
-            here["held_out"] = extra["held_out"]["reward"]
-            here.update({name: extra[name] for name in ("kl",) if name in extra})
+            step["held_out"] = extra["held_out"]["reward"]
+            step.update({name: extra[name] for name in ("kl",) if name in extra})
         elif row["phase"] == "METRICS":
-            here.update({name: value for name, value in extra.items() if not isinstance(value, dict)})
-            here.update({f"part_{name}": value for name, value in extra.get("parts", {}).items()})
+            step.update({name: value for name, value in extra.items() if not isinstance(value, dict)})
+            step.update({f"part_{name}": value for name, value in extra.get("parts", {}).items()})
         elif row["phase"] == "TRAINING":
-            here.update({"loss": row.get("loss"), **extra})
-    return [table[step] for step in sorted(table)]
+            step.update({"loss": row.get("loss"), **extra})
+    return [table[number] for number in sorted(table)]
 
 
 def _usage(steps: Mapping[str, Mapping[str, float]]) -> str:
-    """What the teacher cost, step by step; only a heading where there is none."""
+    """What the teacher cost, step by step; only the heading without a teacher."""
     rows = [f"{step},{used['calls']:.0f},{used['tokens']:.0f},{used['usd']:.6f}" for step, used in steps.items()]
     return "\n".join(["step,calls,tokens,usd", *rows]) + "\n"
 
@@ -97,8 +97,8 @@ def _csv(table: list[dict[str, Any]]) -> str:
 
 
 def _kl(table: list[dict[str, Any]], config: Any) -> str:
-    wanted = ("step", "kl", "beta", "approx_kl", "ratio", "first_ratio", "clip_fraction", "entropy", "drift", "early_stop")
-    steps = [{name: row[name] for name in wanted if name in row} for row in table if "kl" in row]
+    names = ("step", "kl", "beta", "approx_kl", "ratio", "first_ratio", "clip_fraction", "entropy", "drift", "early_stop")
+    steps = [{name: row[name] for name in names if name in row} for row in table if "kl" in row]
     target = getattr(config, "target_kl", None)
     last = steps[-1]["kl"] if steps else None
     return json.dumps({"target_kl": target, "last_kl": last, "unit": "nats per answer", "steps": steps}, indent=2) + "\n"
@@ -106,7 +106,7 @@ def _kl(table: list[dict[str, Any]], config: Any) -> str:
 
 def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) -> TrainingCard:
     plan, config = state.plan, state.plan.config
-    table = [row for row in steps_of(rows) if row.get("reward") is not None]
+    table = [row for row in step_table(rows) if row.get("reward") is not None]
     metrics: dict[str, float | None] = {
         "steps": config.steps,
         "questions": len(plan.prompts),

@@ -1,0 +1,119 @@
+"""README.md of a trained model: how to use it, what went in, and its numbers under names that people read. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from medloop.contracts import TrainingCard
+
+INPUTS = {
+    "train": "Training data",
+    "dev": "Dev data",
+    "pairs": "Preference pairs",
+    "preference": "Preference data",
+    "prompts": "Training prompts",
+    "held_out": "Held-out prompts",
+    "adapter": "Start adapter",
+    "reference": "Reference model",
+    "reference adapter": "Reference adapter",
+}
+# A row of the table: its label, the metrics it shows, and how. A row is left out where one of its metrics is missing.
+ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("Steps", ("steps",), "{:,.0f}"),
+    ("Learning rate", ("learning_rate",), "{:.3g}"),
+    ("Tokens", ("tokens",), "{:,.0f}"),
+    ("Training examples", ("examples",), "{:,.0f}"),
+    ("Training pairs", ("pairs",), "{:,.0f}"),
+    ("Training rows", ("rows",), "{:,.0f}"),
+    ("Training questions", ("questions",), "{:,.0f}"),
+    ("Training loss, first → last", ("train_loss_first", "train_loss_last"), "{:.4f} → {:.4f}"),
+    ("Dev loss, before → after", ("dev_loss_before", "dev_loss_after"), "{:.4f} → {:.4f}"),
+    ("Held-out loss, before → after", ("test_loss_before", "test_loss_after"), "{:.4f} → {:.4f}"),
+    ("Held-out pairs", ("test_pairs",), "{:,.0f}"),
+    ("Held-out rows", ("test_rows",), "{:,.0f}"),
+    ("Training accuracy", ("train_accuracy",), "{:.1%}"),
+    (
+        "Held-out accuracy (95 % CI)",
+        ("test_accuracy", "test_accuracy_low", "test_accuracy_high"),
+        "{:.1%} [{:.1%}, {:.1%}]",
+    ),
+    ("Baseline: longer answer", ("baseline_longer",), "{:.1%}"),
+    ("Baseline: shorter answer", ("baseline_shorter",), "{:.1%}"),
+    ("Baseline: bag of words", ("baseline_bag_of_words",), "{:.1%}"),
+    ("Calibration error", ("calibration_error",), "{:.3f}"),
+    ("Brier score", ("brier",), "{:.3f}"),
+    ("Score: mean and standard deviation of the logit", ("score_mean", "score_std"), "{:+.3f}, {:.3f}"),
+    ("Held-out margin", ("test_margin",), "{:+.3f}"),
+    (
+        "Held-out implicit reward, chosen and rejected",
+        ("test_reward_chosen", "test_reward_rejected"),
+        "{:+.3f}, {:+.3f}",
+    ),
+    (
+        "Chosen answer is the likelier one, before → after",
+        ("test_likelier_before", "test_likelier_after"),
+        "{:.1%} → {:.1%}",
+    ),
+    ("Liked answer ranks higher, before → after", ("test_order_before", "test_order"), "{:.1%} → {:.1%}"),
+    ("Reward, first → last", ("reward_first", "reward_last"), "{:.3f} → {:.3f}"),
+    (
+        "Held-out gain (95 % CI)",
+        ("held_out_gain", "held_out_gain_low", "held_out_gain_high"),
+        "{:+.3f} [{:+.3f}, {:+.3f}]",
+    ),
+    ("Held-out questions", ("held_out",), "{:,.0f}"),
+    ("KL to reference", ("kl_last",), "{:.3f} nats per answer"),
+    ("Answer length, first → last", ("length_first", "length_last"), "{:.1f} → {:.1f} tokens"),
+    ("Skipped steps", ("skipped_steps",), "{:,.0f}"),
+    ("Alarms of the reward-hacking panel", ("alarms",), "{:,.0f}"),
+)
+
+
+def metric_rows(metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """(label, value) of each row; a metric that no row shows comes last, under its own name."""
+    shown: set[str] = set()
+    for label, names, form in ROWS:
+        if all(name in metrics for name in names):
+            shown.update(names)
+            yield label, form.format(*(metrics[name] for name in names))
+    for name in metrics:
+        if name not in shown:
+            yield name.replace("_", " ").capitalize(), f"{metrics[name]:,.6g}"
+
+
+def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
+    """The page for people; `target` is where the result lies, `about` are more lines on what it is."""
+    share = card.trainable_parameters / max(card.total_parameters, 1)
+    kind = "All weights" if card.config.get("full") else f"A LoRA adapter of rank {card.config.get('lora_r')}"
+    lines = [
+        f"# {card.name}",
+        "",
+        f"{kind} for `{card.base}`, trained by `medloop train {card.method}` on {card.finished:%Y-%m-%d}.",
+        "",
+        "```",
+        _usage(card, "/".join(target.parts[-3:])),
+        "```",
+        "",
+        *about,
+        "| | |",
+        "|---|---|",
+        f"| Base model | `{card.base}` (`{card.base_sha256[:19]}…`) |",
+        *(f"| {INPUTS.get(role, role)} | `{digest[:19]}…` |" for role, digest in sorted(card.inputs.items())),
+        f"| Trained parameters | {card.trainable_parameters:,} of {card.total_parameters:,} ({share:.1%}) |",
+        f"| Seed | {card.seed} |",
+        *(f"| {label} | {value} |" for label, value in metric_rows(card.metrics)),
+        "",
+        "`card.json` has every setting and version, `metrics.jsonl` one line per step, `MANIFEST.json` the hash of each file.",
+        "",
+        "Not a medical device. Evaluate it before anybody relies on it (`medloop eval`).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _usage(card: TrainingCard, folder: str) -> str:
+    """The command that uses the result, from the workspace."""
+    if card.method == "reward":
+        return f"medloop reward score answers.jsonl --config reward.yaml --with model={folder}"
+    model = f"--model {folder}" if card.config.get("full") else f"--model {card.base} --adapter {folder}"
+    return f"medloop predict questions.jsonl --output answers.jsonl {model}"
