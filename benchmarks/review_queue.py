@@ -41,7 +41,7 @@ from medloop.data.text.risk import strata_of
 from medloop.embedded.corpus import CLINIC, TONGUES, answer_to, ask, draw_case, draw_quality
 from medloop.embedded.pairs import generate_pairs
 from medloop.feedback.review import active_learning, lanes
-from medloop.feedback.review.lanes import Candidate, Signals, choose
+from medloop.feedback.review.lanes import QueueCandidate, Signals, choose
 from medloop.feedback.review.novelty import Seen, words
 from medloop.feedback.review.propose import spread
 from medloop.feedback.review.queue import QueueConfig
@@ -160,7 +160,7 @@ def pick(
     def answers(at: int) -> tuple[str, str]:
         return (pairs[at][2], pairs[at][1]) if turned[at] else (pairs[at][1], pairs[at][2])
 
-    candidates = [Candidate((Message(role="user", content=pairs[at][0]),), answers(at), kind="compare") for at in left]
+    candidates = [QueueCandidate((Message(role="user", content=pairs[at][0]),), answers(at), kind="compare") for at in left]
     odds = [float(1 / (1 + np.exp(-side * margins[at] / 2))) for at in left for side in ((-1, 1) if turned[at] else (1, -1))]
     signals = Signals(strata, values=(lambda samples: odds) if asked else None)
     by_texts = {(one.asked, one.answers): at for one, at in zip(candidates, left, strict=True)}
@@ -171,7 +171,7 @@ def pick(
 def harm(seed: int, size: int) -> dict[str, Any]:
     """Dangerous answers among the first that are shown."""
     rng, fog = random.Random(seed), random.Random(seed)
-    given, bad = list[Candidate](), dict[tuple[str, str], bool]()
+    given, bad = list[QueueCandidate](), dict[tuple[str, str], bool]()
     mix = build_mix(MixConfig())
     while len(given) < size:
         case = draw_case(rng, rng.choice(TONGUES))
@@ -186,7 +186,7 @@ def harm(seed: int, size: int) -> dict[str, Any]:
             reasons["disagreement"] = gap
         if (question, answer) not in bad:
             bad[(question, answer)] = danger
-            given.append(Candidate((Message(role="user", content=question),), (answer,), reasons=reasons))
+            given.append(QueueCandidate((Message(role="user", content=question),), (answer,), reasons=reasons))
     found: dict[str, Any] = {"share": sum(bad.values()) / size}
     for way, config in HARM.items():
         found[way] = []

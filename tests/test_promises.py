@@ -66,7 +66,7 @@ def test_a_danger_named_in_an_earlier_turn_is_still_asked_about() -> None:
     talk = Conversation(
         messages=tuple(Message(role=r, content=t) for r, t in zip(("user", "assistant", "user"), said, strict=True))
     )
-    assert talk.asked == f"{said[0]}\n{said[2]}" and talk.question == said[2]
+    assert talk.user_text == f"{said[0]}\n{said[2]}" and talk.question == said[2]
 
 
 def test_a_broken_last_line_of_a_users_file_is_an_error(home: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from medloop.contracts import Conversation, Feedback, Message, Missing, Reward, Score, Trace
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback.review import queue
-from medloop.feedback.review.lanes import Candidate, Signals, choose, doubt, priority
+from medloop.feedback.review.lanes import QueueCandidate, Signals, choose, doubt, priority
 from medloop.feedback.review.novelty import Seen
 from medloop.feedback.review.propose import answer_key, from_samples, propose, spread
 from medloop.feedback.review.queue import QueueConfig
@@ -53,8 +53,8 @@ def thumb(name: str, rater: str, up: bool) -> Feedback:
     return Feedback.model_validate({**base, "clinician_id": rater, "thumb": "up" if up else "down"})
 
 
-def asked(question: str, **reasons: float) -> Candidate:
-    return Candidate(prompt=(Message(role="user", content=question),), answers=("x",), reasons=reasons)
+def asked(question: str, **reasons: float) -> QueueCandidate:
+    return QueueCandidate(prompt=(Message(role="user", content=question),), answers=("x",), reasons=reasons)
 
 
 def test_priority_by_hand() -> None:

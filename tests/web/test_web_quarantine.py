@@ -6,7 +6,7 @@ import pytest
 from web_world import HIDDEN
 
 from medloop.contracts import Conversation, Feedback, Message, Trace
-from medloop.feedback.review.quarantine_marks import Mark, marks
+from medloop.feedback.review.quarantine_marks import QuarantineMark, marks
 from medloop.privacy.phi.scrub import assess
 from medloop.store import audit
 from medloop.store.records import crud, quarantine, users
@@ -76,7 +76,11 @@ def test_marks_split_a_text_and_lose_nothing_of_it():
 
 
 def test_one_reason_is_told_once_and_one_that_is_new_as_it_is():
-    found = [Mark(0, 2, "doubt", "something new"), Mark(3, 5, "doubt", "something new"), Mark(6, 8, "taken_out", "NEWKIND")]
+    found = [
+        QuarantineMark(0, 2, "doubt", "something new"),
+        QuarantineMark(3, 5, "doubt", "something new"),
+        QuarantineMark(6, 8, "taken_out", "NEWKIND"),
+    ]
     (part,) = quarantine_page.marked_texts([("other", "ab cd ef")], [found], Translator("zh"))
     assert part.doubts == ("something new",) and [piece.number for piece in part.pieces if piece.what == "doubt"] == [1, 1]
     assert part.name == "other" and part.pieces[-1].label == "NEWKIND"

@@ -1,4 +1,4 @@
-"""The nouns of the loop: pure, frozen values that every stage shares. No I/O, no torch."""
+"""The types that all stages share: pure, frozen values. No I/O, no torch."""
 
 from medloop.contracts.base import Contract, canonical_json, sha256_id, utc_now, uuid7
 from medloop.contracts.chat import Completion, Conversation, Message, Trace

@@ -1,4 +1,4 @@
-"""What all nouns share: frozen values, one canonical JSON form, an id that is the hash of that form.
+"""What all contracts share: frozen values, one canonical JSON form, an id that is the hash of that form.
 
 Canonical JSON: keys sorted, no spaces, UTF-8 as it is, `None` left out (so a new optional field does not change
 old ids), no NaN or infinity. The id carries its scheme: `sha256:<64 hex>`.
@@ -48,7 +48,7 @@ def iso_utc(time: datetime) -> str:
 
 def _require_zone(value: datetime) -> datetime:
     if value.tzinfo is None:
-        raise ValueError("a time needs a zone, for example 2026-02-03T12:00:00Z")
+        raise ValueError("a time needs a time zone, for example 2026-02-03T12:00:00Z")
     return value.astimezone(UTC)
 
 
@@ -60,7 +60,7 @@ Json = dict[str, Any]
 
 
 class Contract(BaseModel):
-    """A frozen noun. Two equal values have the same canonical JSON and so the same id."""
+    """A frozen value. Two equal values have the same canonical JSON and so the same id."""
 
     # Without "constants", pydantic would write NaN inside a Json field as null; so canonical_json meets it and raises.
     model_config = ConfigDict(

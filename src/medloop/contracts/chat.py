@@ -1,4 +1,4 @@
-"""Conversations, and what a model said."""
+"""Conversations, and what a model answered."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ class Conversation(Contract):
 
     @model_validator(mode="after")
     def _turns_alternate(self) -> Conversation:
-        turns = [m.role for m in self.messages]
-        body = turns[1:] if turns[0] == "system" else turns
-        for at, role in enumerate(body):
-            wanted = "assistant" if at % 2 else "user"
-            if role != wanted:
-                raise ValueError(f"turn {at + 1} is {role}, expected {wanted}")
+        roles = [message.role for message in self.messages]
+        for index, role in enumerate(roles[1:] if roles[0] == "system" else roles):
+            expected = "assistant" if index % 2 else "user"
+            if role != expected:
+                raise ValueError(f"turn {index + 1} is {role}, expected {expected}")
         return self
 
     @property
     def question(self) -> str:
-        """The last thing the user said."""
+        """The last message of the user."""
         return next((m.content for m in reversed(self.messages) if m.role == "user"), "")
 
     @property
-    def asked(self) -> str:
-        """Everything the user said: a danger named in the first turn still counts in the last."""
+    def user_text(self) -> str:
+        """All messages of the user: a danger named in the first turn still counts in the last."""
         return "\n".join(m.content for m in self.messages if m.role == "user")
 
     @property
@@ -53,7 +52,7 @@ class Conversation(Contract):
 
 
 class Completion(Contract):
-    """One answer to one prompt, with enough beside it to make it again."""
+    """One answer to one prompt, with all that is needed to generate it again."""
 
     prompt_id: Text
     model: Text

@@ -31,7 +31,7 @@ class Origin(Contract):
 
 
 class Record(Contract):
-    """One cleaned example. Its id is the hash of what was said, so the same conversation has the same id anywhere."""
+    """One cleaned example. Its id is the hash of the conversation, so the same conversation has the same id everywhere."""
 
     record_id: Hash
     conversation: Conversation
@@ -43,7 +43,7 @@ class Record(Contract):
 
     @property
     def stratum(self) -> Stratum:
-        """The gravest of its strata (they are kept in order of gravity)."""
+        """The most serious of its strata (they are in this order)."""
         return self.strata[0]
 
     @property
@@ -52,7 +52,7 @@ class Record(Contract):
 
 
 class Prompt(Contract):
-    """What a policy is asked during RL; no answer."""
+    """A prompt for RL, without an answer."""
 
     prompt_id: Hash
     messages: tuple[Message, ...] = Field(min_length=1)
@@ -64,7 +64,7 @@ class Prompt(Contract):
 
 
 class PreferencePair(Contract):
-    """A line of `preferences.jsonl` (document 002)."""
+    """A line of `preferences.jsonl`."""
 
     prompt: Text | tuple[Message, ...]
     chosen: Text
@@ -100,7 +100,7 @@ class FileEntry(Contract):
 class DatasetCard(Contract):
     """Everything a reader needs to trust a dataset; its content id is the dataset hash.
 
-    `scrub` counts rows looked over, changed and held back, and what was replaced by kind; None: identifiers were not looked for.
+    `scrub` counts rows scanned, changed and held back, and what was replaced by kind; None: no scan for identifiers.
     """
 
     name: Text
@@ -119,7 +119,7 @@ class DatasetCard(Contract):
 
 
 class ErasedRows(Contract):
-    """What an erasure took out of a dataset; the dataset before it had the hash `before`."""
+    """How many rows an erasure removed from a dataset, which had the hash `before` until then."""
 
     erasure_id: Text
     before: Hash
@@ -127,9 +127,9 @@ class ErasedRows(Contract):
 
 
 class FeedbackCard(Contract):
-    """The card of a dataset made from feedback: what came in, what became of it, what was left out and why.
+    """The card of a dataset made from feedback: which records came in, which rows came out, what was dropped and why.
 
-    Without a time: the same records give the same card. `records` counts records by kind and fate, `rows` rows by file and split.
+    It has no time: the same records give the same card. `records` counts by kind and status, `rows` by kind and split.
     """
 
     name: Text

@@ -1,4 +1,4 @@
-"""What serves, to whom, and the test between two of them."""
+"""Deployed adapters, traffic shares, and A/B tests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ExperimentArm(Contract):
 
 
 class Experiment(Contract):
-    """An A/B test and what it says so far."""
+    """An A/B test and its result so far."""
 
     experiment_id: Text
     split: TrafficSplit

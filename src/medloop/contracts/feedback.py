@@ -1,7 +1,7 @@
-"""What people say about answers: ratings, choices, corrections, and their consent. Append-only.
+"""Feedback on answers: ratings, choices, corrections, and consent. Append-only.
 
-`subject` is whom the text is about (a keyed hash, never a name), for consent and erasure; `recorded_by` is the user or key that
-sent the record, set by the door and never taken from a body.
+`subject` is the person the text is about (a keyed hash, never a name), for consent and erasure; `recorded_by` is the user or key
+that sent the record, set by the server and never read from a body.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Consent(Contract):
 
 
 class Feedback(Contract):
-    """One person's rating of one answer (document 002, table `rlhf_feedback`)."""
+    """One person's rating of one answer (table `rlhf_feedback`)."""
 
     feedback_id: Text = Field(default_factory=lambda: f"fb_{uuid7()}")
     session_id: Text
@@ -53,14 +53,14 @@ class Feedback(Contract):
 
     @model_validator(mode="after")
     def _says_something(self) -> Feedback:
-        said = (self.rating, self.thumb, self.feedback_type, self.comments)
-        if all(x is None for x in said) and not self.axes and not self.critical:
+        signals = (self.rating, self.thumb, self.feedback_type, self.comments)
+        if all(signal is None for signal in signals) and not self.axes and not self.critical:
             raise ValueError("feedback needs a rating, a thumb, a type, an axis, a comment or the critical flag")
         return self
 
 
 class Preference(Contract):
-    """One person's choice between two answers (document 002, table `rlhf_preferences`)."""
+    """One person's choice between two answers (table `rlhf_preferences`)."""
 
     preference_id: Text = Field(default_factory=lambda: f"pref_{uuid7()}")
     prompt: Text
@@ -101,7 +101,7 @@ class Correction(Contract):
 
 
 class Incident(Contract):
-    """An answer that somebody called a critical failure. While it is open, no model is promoted."""
+    """An answer that somebody flagged as a critical failure; a person closes it with a note."""
 
     incident_id: Text = Field(default_factory=lambda: f"inc_{uuid7()}")
     record_id: Text
@@ -115,7 +115,7 @@ class Incident(Contract):
 
 
 class RedTeamCase(Contract):
-    """A question that once drew a critical failure, for every later model to be tried on."""
+    """A question whose answer was a critical failure; every later model is tested on it."""
 
     case_id: Text = Field(default_factory=lambda: f"case_{uuid7()}")
     record_id: Text
@@ -127,7 +127,7 @@ class RedTeamCase(Contract):
 
 
 class AuditEvent(Contract):
-    """Who did what to which thing; chained by hash in the store."""
+    """Who did what to which thing; the store chains these by hash."""
 
     actor: Text
     action: Text

@@ -1,4 +1,4 @@
-"""Answers shown to a medical reviewer, and what the reviewer said of them. Both append-only."""
+"""Answers shown to a medical reviewer, and the reviewer's verdicts. Both are append-only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VerdictWord = Literal["good", "acceptable", "bad", "dangerous"]
 class InspectedSample(Contract):
     """A line of `inspection_samples.jsonl`: one answer of one sample, with everything the reviewer saw.
 
-    `key` is the hash of question and answer as shown; `flags` say what is odd about it, `drawn_for` which groups it stands for.
+    `key` is the hash of question and answer as shown; `flags` say what is unusual, `drawn_for` which groups it represents.
     """
 
     id: Text
@@ -37,7 +37,7 @@ class InspectedSample(Contract):
 
 
 class ExpertVerdict(Contract):
-    """A line of `inspection.jsonl`: what one reviewer says of one answer. Another verdict of the same reviewer supersedes it."""
+    """A line of `inspection.jsonl`: one reviewer's verdict on one answer. A later verdict of the same reviewer supersedes it."""
 
     verdict_id: Text
     inspected: Text

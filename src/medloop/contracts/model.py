@@ -23,7 +23,7 @@ class ModelRef(Contract):
 
 
 class TrainingCard(Contract):
-    """`card.json`: what went in (by hash), how, what came out."""
+    """`card.json`: inputs by hash, settings and results of a training run."""
 
     name: Text
     method: Method
@@ -43,7 +43,7 @@ class TrainingCard(Contract):
 
 
 class RegisteredModel(Contract):
-    """A version in the registry; promotion reads this and the gate, never somebody's memory."""
+    """A version in the registry; promotion reads this and the gate, never a person's memory."""
 
     name: Text
     version: int = Field(ge=1)

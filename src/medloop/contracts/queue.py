@@ -1,4 +1,4 @@
-"""What the review queue asks people: one answer to rate or correct, or two to compare."""
+"""Items of the review queue: one answer to rate or correct, or two to compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QueueKind = Literal["rate", "compare", "correct"]
 
 
 class QueueContent(Contract):
-    """What a rater sees. Of two answers the first is `a`; which one is shown first is drawn for each rater."""
+    """What a rater sees. Of two answers the first is `a`; which one is shown first is random for each rater."""
 
     prompt: tuple[Message, ...] = Field(min_length=1)
     answers: tuple[Text, ...] = Field(min_length=1, max_length=2)
@@ -23,7 +23,7 @@ class QueueContent(Contract):
 
 
 class QueueItem(Contract):
-    """One question to people. The id is the hash of what is asked, so nothing is asked twice; `reasons` say why it is asked."""
+    """One task for raters. The id is the hash of kind and content, so nothing is queued twice; `reasons` say why it is queued."""
 
     kind: QueueKind
     content: QueueContent
@@ -36,10 +36,10 @@ class QueueItem(Contract):
     @model_validator(mode="after")
     def _as_many_answers_as_the_kind_needs(self) -> QueueItem:
         if len(self.content.answers) != (2 if self.kind == "compare" else 1):
-            raise ValueError("two answers to compare, one to rate or correct")
+            raise ValueError("compare needs two answers, rate and correct need one")
         return self
 
     @property
     def item_id(self) -> str:
-        said = [self.kind, [m.model_dump() for m in self.content.prompt], sorted(self.content.answers)]
-        return "qi_" + sha256_id(canonical_json(said)).removeprefix("sha256:")[:32]
+        content = [self.kind, [message.model_dump() for message in self.content.prompt], sorted(self.content.answers)]
+        return "qi_" + sha256_id(canonical_json(content)).removeprefix("sha256:")[:32]

@@ -11,7 +11,7 @@ from medloop.contracts.base import Contract, Hash, Text, Timestamp, Unit, canoni
 
 
 class Span(Contract):
-    """What a rule looked at: characters `start` to `end` of the question or the answer."""
+    """Evidence of a rule: characters `start` to `end` of the question or the answer."""
 
     where: Literal["question", "answer"]
     start: int = Field(ge=0)
@@ -20,7 +20,7 @@ class Span(Contract):
 
 
 class Score(Contract):
-    """One number with its reason. `applies=False`: the rule has nothing to say about this sample (no red flag asked)."""
+    """One number with its reason. `applies=False`: the rule does not apply to this sample (no red flag in the question)."""
 
     name: Text
     value: Unit
@@ -32,7 +32,7 @@ class Score(Contract):
 
 
 class Missing(Contract):
-    """No number could be had: timeout, refusal, unreadable reply, no key."""
+    """There is no score: timeout, refusal, unreadable reply, no key."""
 
     name: Text
     reason: Text
@@ -41,7 +41,7 @@ class Missing(Contract):
 
 
 class Rule(Protocol):
-    """What gives an answer a number. `version` changes with the rule; of a `penalty` a high value is bad."""
+    """Scores one answer. `version` changes with the rule; a high value of a `penalty` is bad."""
 
     @property
     def name(self) -> str: ...
@@ -56,9 +56,9 @@ class Rule(Protocol):
 
 
 class Reward(Contract):
-    """The mix of several scores, or nothing when a required one is missing.
+    """The mix of several scores; without a value when a required one is missing.
 
-    `weights` are those used for this sample; `reason` says what was left out of the mix, or why there is no value.
+    `weights` are those used for this sample; `reason` says which parts were left out, or why there is no value.
     """
 
     value: float | None = None
@@ -69,7 +69,7 @@ class Reward(Contract):
 
 
 class ScoredAnswer(Contract):
-    """A reward as the store keeps it; `score_id` is the hash of answer and reward version, so the same scoring is one row."""
+    """A reward as stored; `score_id` is the hash of answer and reward version, so scoring again adds no row."""
 
     score_id: Hash
     sample_id: Text
@@ -109,7 +109,7 @@ class Component(Protocol):
 
 
 class Scorer(Protocol):
-    """What trainers, evaluation and the console are handed: samples in, rewards out, in the same order."""
+    """What trainers, evaluation and the console receive: samples in, rewards out, in the same order."""
 
     @property
     def version(self) -> str: ...

@@ -145,7 +145,7 @@ def _answer_of(split: str, record: Record, line: Prediction) -> EvalAnswer:
 
 
 def eval_answer(split: str, record: Record, answer: str | None, why_missing: str, *, truncated: bool = False) -> EvalAnswer:
-    sample = Sample(id=record.record_id, question=record.conversation.asked, answer=answer, why_missing=why_missing)
+    sample = Sample(id=record.record_id, question=record.conversation.user_text, answer=answer, why_missing=why_missing)
     return EvalAnswer(sample, split, record.language, record.strata, truncated)
 
 

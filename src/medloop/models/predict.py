@@ -124,7 +124,7 @@ def _row(line: ConversationLine, completion: Completion, run: str) -> dict[str, 
     return {
         "id": line.ids[0],
         "prompt_id": completion.prompt_id,
-        "question": line.conversation.asked,
+        "question": line.conversation.user_text,
         **messages,
         "answer": completion.text,
         "model": completion.model,

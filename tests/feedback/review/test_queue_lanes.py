@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from medloop.contracts import Message
 from medloop.contracts.queue import QueueItem
 from medloop.feedback.review.active_learning import directions, lessons
-from medloop.feedback.review.lanes import Candidate, Signals, choose
+from medloop.feedback.review.lanes import QueueCandidate, Signals, choose
 from medloop.feedback.review.novelty import COPY, Near, Seen, alike, runs
 from medloop.feedback.review.propose import lane_of
 from medloop.feedback.review.queue import QueueConfig
@@ -36,12 +36,12 @@ def phrase(rng: random.Random, n: int = 12) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(n))
 
 
-def pair(rng: random.Random, question: str = "") -> Candidate:
-    return Candidate((Message(role="user", content=question or phrase(rng)),), (phrase(rng), phrase(rng)), kind="compare")
+def pair(rng: random.Random, question: str = "") -> QueueCandidate:
+    return QueueCandidate((Message(role="user", content=question or phrase(rng)),), (phrase(rng), phrase(rng)), kind="compare")
 
 
-def single(rng: random.Random, **reasons: float) -> Candidate:
-    return Candidate((Message(role="user", content=phrase(rng)),), (phrase(rng),), reasons=reasons)
+def single(rng: random.Random, **reasons: float) -> QueueCandidate:
+    return QueueCandidate((Message(role="user", content=phrase(rng)),), (phrase(rng),), reasons=reasons)
 
 
 def whole(item: QueueItem) -> str:
@@ -92,7 +92,9 @@ def test_a_batch_has_no_near_copies_while_there_is_anything_else(seed: int, copi
     rng = random.Random(seed)
     model = [single(rng, thumbs_down=1.0), pair(rng)]
     near = [
-        Candidate(one.prompt, tuple(f"{answer} {rng.choice(WORDS)}" for answer in one.answers), one.kind, reasons=one.reasons)
+        QueueCandidate(
+            one.prompt, tuple(f"{answer} {rng.choice(WORDS)}" for answer in one.answers), one.kind, reasons=one.reasons
+        )
         for one in model
         for _ in range(copies)
     ]
@@ -105,7 +107,9 @@ def test_a_batch_has_no_near_copies_while_there_is_anything_else(seed: int, copi
 
 
 def test_near_copies_fill_a_queue_that_would_be_empty_otherwise() -> None:
-    copies = [Candidate((Message(role="user", content=f"how long does a cold last {n}"),), ("about ten days",)) for n in range(8)]
+    copies = [
+        QueueCandidate((Message(role="user", content=f"how long does a cold last {n}"),), ("about ten days",)) for n in range(8)
+    ]
     assert len(choose(copies, SIGNALS, {"routine": 5}, QueueConfig(), Seen())) == 5
 
 
@@ -131,7 +135,9 @@ def test_the_learning_lane_asks_what_the_reward_model_doubts() -> None:
 def test_answers_that_differ_in_nothing_are_no_lesson() -> None:
     rng = random.Random(5)
     said = phrase(rng, 40)
-    equal = [Candidate((Message(role="user", content=phrase(rng)),), (said, f"{said} kadok"), kind="compare") for _ in range(20)]
+    equal = [
+        QueueCandidate((Message(role="user", content=phrase(rng)),), (said, f"{said} kadok"), kind="compare") for _ in range(20)
+    ]
     chosen = choose([*equal, *(pair(rng) for _ in range(20))], TORN, {"routine": 10}, ALL_LEARN, Seen())
     assert not {item.item_id for item in chosen if item.content.answers[1].endswith("kadok")}
 

@@ -7,7 +7,7 @@ import random
 from medloop.contracts import Message, Sample
 from medloop.data.text.risk import strata_of
 from medloop.embedded.corpus import CLINIC, answer_to, ask, draw_case, draw_quality
-from medloop.feedback.review.lanes import Candidate, Signals, choose
+from medloop.feedback.review.lanes import QueueCandidate, Signals, choose
 from medloop.feedback.review.novelty import Seen
 from medloop.feedback.review.propose import spread
 from medloop.feedback.review.queue import QueueConfig
@@ -23,7 +23,7 @@ def test_the_queue_finds_more_dangerous_answers_than_random_choice() -> None:
         dangerous[(question, answer)] = quality.risky or (case.flag is not None and quality.emergency == "none")
         gap = spread(mix.score([Sample(id="x", question=question, answer=answer)])[0])
         reasons = {} if gap is None else {"disagreement": gap}
-        given.append(Candidate((Message(role="user", content=question),), (answer,), reasons=reasons))
+        given.append(QueueCandidate((Message(role="user", content=question),), (answer,), reasons=reasons))
     config = QueueConfig()
     room = {name: round(60 * share) for name, share in config.quotas.items()}
     chosen = choose(given, Signals(strata_of), {str(name): n for name, n in room.items()}, config, Seen())

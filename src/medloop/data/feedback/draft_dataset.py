@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from medloop.contracts import CodebookDelta, Conversation, Message
 from medloop.data.feedback.near_rows import DistinctPrompts, PromptComparison, assign_test_side, find_duplicates
-from medloop.data.feedback.rows import RowDraft, RowKind
-from medloop.data.feedback.select import CachedScrubber, Selection
+from medloop.data.feedback.rows import FeedbackPrompt, RowDraft, RowKind
+from medloop.data.feedback.select import CachedScrubber, RecordSelection
 from medloop.data.prepare.collect import opening
 from medloop.data.prepare.spool import Spool
 from medloop.data.progress import Progress
@@ -121,7 +121,7 @@ class RowPool:
 class DraftDataset:
     """Everything that is known before a file is written; `kept` and `test` are masks over the rows of the pool."""
 
-    selection: Selection
+    selection: RecordSelection
     pool: RowPool
     nearness: Nearness
     drops: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind and reason
@@ -155,7 +155,7 @@ class DraftDataset:
         except Unscrubbable:  # the turns of a trace, which no record was checked for
             self.drop(draft.kind, "phi", draft.record_ids)
             return
-        user_text = "\n".join(message.content for message in messages if message.role == "user")
+        user_text = FeedbackPrompt(messages).user_text
         tags = {"language": detect_language(user_text), "strata": list(strata_of(user_text))}
         self.pool.add(FeedbackRow(draft.kind, messages, texts, draft.record_ids, tags | draft.metadata), draft.order)
 

@@ -104,7 +104,7 @@ class PromptIndex:
 
 
 @dataclass(frozen=True)
-class Selection:
+class RecordSelection:
     """The status of every record, and where the usable ones are. A later build need not look at `settled` records again."""
 
     traces: CitedTraces
@@ -152,11 +152,11 @@ class _Checks:
 
 def select_records(
     store: Store, scrubber: CachedScrubber, *, actor: str, strict: bool = False, progress: Progress = silent
-) -> Selection:  # fmt: skip
+) -> RecordSelection:  # fmt: skip
     """Read every record, with a line in the audit log, and decide its status; doubtful ones go into quarantine."""
     register, erased = Register.of(store, strict=strict), lineage.erased_ids(store)
     states = {entry.record_id: entry.state for entry in quarantine.list_held(store, None)}
-    selection = Selection(CitedTraces(store, KINDS, actor=actor, purpose=PURPOSE))
+    selection = RecordSelection(CitedTraces(store, KINDS, actor=actor, purpose=PURPOSE))
     with progress("Reading feedback", sum(crud.count(store, kind) for kind in KINDS)) as step:
         for number, kind in enumerate(KINDS):
             table = crud.TABLES[kind]
@@ -169,7 +169,7 @@ def select_records(
 
 
 def _select_page(
-    store: Store, selection: Selection, number: int, page: Sequence[tuple[int, FeedbackRecord]], checks: _Checks, actor: str
+    store: Store, selection: RecordSelection, number: int, page: Sequence[tuple[int, FeedbackRecord]], checks: _Checks, actor: str
 ) -> None:
     kind, usable, doubtful = KINDS[number], list[tuple[int, FeedbackRecord]](), dict[str, tuple[Contract, Assessment]]()
     traces = selection.traces.get(record.trace_id for _, record in page)
@@ -192,7 +192,7 @@ def _select_page(
         selection.index.add(_prompt(record, traces.get(record.trace_id or "")), number, row)
 
 
-def feedback_by_prompt(store: Store, selection: Selection) -> Iterator[PromptFeedback]:
+def feedback_by_prompt(store: Store, selection: RecordSelection) -> Iterator[PromptFeedback]:
     """The feedback of one prompt after the other, in an order that only the prompts decide."""
     batch: list[list[RowRef]] = []
     for group in selection.index.groups():

@@ -138,19 +138,14 @@ def collect_records(
 def make_record(conversation: Conversation, source: Source, line: int, reviewed: bool) -> Record:
     origin = Origin(source=source.name, line=line, licence=source.licence)
     return Record(
-        record_id=conversation.content_id(), conversation=conversation, language=detect_language(user_text(conversation)),
-        strata=strata_of(user_text(conversation)), origin=origin, reviewed=reviewed,
+        record_id=conversation.content_id(), conversation=conversation, language=detect_language(conversation.user_text),
+        strata=strata_of(conversation.user_text), origin=origin, reviewed=reviewed,
     )  # fmt: skip
 
 
 def whole_text(conversation: Conversation) -> str:
     """All turns without the system message, which is the same for a whole file."""
     return "\n".join(message.content for message in conversation.messages if message.role != "system")
-
-
-def user_text(conversation: Conversation) -> str:
-    """All turns of the user; they decide language and risk."""
-    return "\n".join(message.content for message in conversation.messages if message.role == "user")
 
 
 def opening(conversation: Conversation) -> str:

@@ -32,7 +32,7 @@ Weighting = Literal["none", "linear", "quadratic"]
 
 
 @dataclass(frozen=True)
-class Table:
+class RatingTable:
     """(rows, values): how often each value was given in a unit; `times` is how many units look like this row."""
 
     values: Floats
@@ -48,7 +48,7 @@ class Table:
         return int((self.rows.sum(axis=1) * self.times).sum())
 
 
-def counts(units: Iterable[Iterable[float]], values: Sequence[float]) -> Table:
+def counts(units: Iterable[Iterable[float]], values: Sequence[float]) -> RatingTable:
     """The table of units, each given as its ratings; units with fewer than two ratings are left out. `values` rise."""
     place = {value: at for at, value in enumerate(values)}
     patterns: Counter[tuple[int, ...]] = Counter()
@@ -61,13 +61,13 @@ def counts(units: Iterable[Iterable[float]], values: Sequence[float]) -> Table:
     return table_of(patterns, values)
 
 
-def table_of(patterns: Counter[tuple[int, ...]], values: Sequence[float]) -> Table:
+def table_of(patterns: Counter[tuple[int, ...]], values: Sequence[float]) -> RatingTable:
     """The same from patterns counted elsewhere."""
     rows = np.array(list(patterns), dtype=np.float64).reshape(-1, len(values))
-    return Table(np.asarray(values, dtype=np.float64), rows, np.array(list(patterns.values()), dtype=np.float64))
+    return RatingTable(np.asarray(values, dtype=np.float64), rows, np.array(list(patterns.values()), dtype=np.float64))
 
 
-def alpha(table: Table, level: Level) -> float | None:
+def alpha(table: RatingTable, level: Level) -> float | None:
     """alpha = 1 - observed disagreement / disagreement expected by chance."""
     if not len(table.rows):
         return None
@@ -75,7 +75,7 @@ def alpha(table: Table, level: Level) -> float | None:
     return float(found) if np.isfinite(found) else None
 
 
-def alpha_interval(table: Table, level: Level, *, seed: int, name: str = "alpha", resamples: int = RESAMPLES) -> Interval:
+def alpha_interval(table: RatingTable, level: Level, *, seed: int, name: str = "alpha", resamples: int = RESAMPLES) -> Interval:
     """Alpha with the percentile interval of a bootstrap over units; `n` counts units with two ratings or more."""
     whole = alpha(table, level)
     if whole is None:
@@ -89,7 +89,7 @@ def alpha_interval(table: Table, level: Level, *, seed: int, name: str = "alpha"
     return Interval(mean=whole, low=float(low), high=float(high), n=table.units, level=LEVEL)
 
 
-def _alphas(table: Table, level: Level, times: Floats) -> Floats:
+def _alphas(table: RatingTable, level: Level, times: Floats) -> Floats:
     """(draws, rows) of multiplicities -> (draws,). Not a number where only one value occurs.
 
     Coincidences of a unit with m ratings: n_c (n_k - [c = k]) / (m - 1), so each rating enters once.
@@ -135,7 +135,7 @@ def cohen_kappa(table: Floats, weighting: Weighting = "none") -> float | None:
     return None if expected == 0 else float(1 - (weights * seen).sum() / expected)
 
 
-def fleiss_kappa(table: Table) -> float | None:
+def fleiss_kappa(table: RatingTable) -> float | None:
     """Fleiss' kappa; every unit has the same number of ratings, else it is not defined and the value is None."""
     sizes = table.rows.sum(axis=1)
     if not len(sizes) or (sizes != sizes[0]).any():

@@ -228,7 +228,7 @@ def _coverage(store: Store, config: MetricsConfig, strata_of: StrataOf, actor: s
     done: Counter[str] = Counter()
     for at in range(0, len(names), 200):
         for trace in read_by_ids(store, Trace, names[at : at + 200], actor=actor, purpose="coverage by risk"):
-            stratum = strata_of(trace.conversation.asked)[0]
+            stratum = strata_of(trace.conversation.user_text)[0]
             there[stratum] += 1
             done[stratum] += trace.trace_id in rated
     rows = (Coverage(stratum=name, traces=n, rated=maths.wilson(done[name], n)) for name, n in sorted(there.items()))

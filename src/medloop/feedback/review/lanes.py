@@ -38,7 +38,7 @@ Values = Callable[[Sequence[Sample]], Sequence[float | None]]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class QueueCandidate:
     """Something that could be asked; `reasons` are those known already."""
 
     prompt: tuple[Message, ...]
@@ -67,7 +67,7 @@ class Signals:
 
 
 def choose(
-    candidates: Sequence[Candidate], signals: Signals, room: Mapping[str, int], config: QueueConfig, seen: Seen,
+    candidates: Sequence[QueueCandidate], signals: Signals, room: Mapping[str, int], config: QueueConfig, seen: Seen,
     taught: Sequence[Sequence[str]] = (),
 ) -> list[QueueItem]:  # fmt: skip
     """The batch; `room` is places by stratum, `taught` the answers (or pairs) that were labelled, `seen` learns the questions."""
@@ -91,7 +91,7 @@ class _Entry:
 
     urgency: float
     at: int
-    candidate: Candidate = field(compare=False)
+    candidate: QueueCandidate = field(compare=False)
     stratum: Stratum = field(compare=False)
     reasons: dict[str, float] = field(compare=False)
     asked: Runs = field(compare=False)  # of the question
@@ -140,7 +140,7 @@ class _Batch:
         return found + [(entry, -entry.urgency) for entry in self.rest]
 
 
-def _entries(candidates: Sequence[Candidate], signals: Signals, config: QueueConfig, seen: Seen) -> list[_Entry]:
+def _entries(candidates: Sequence[QueueCandidate], signals: Signals, config: QueueConfig, seen: Seen) -> list[_Entry]:
     doubts, found = _doubts(candidates, signals.values), []
     for at, (one, unsure) in enumerate(zip(candidates, doubts, strict=True)):
         stratum = signals.strata_of(one.asked)[0]
@@ -228,7 +228,7 @@ def _shrunk(room: Mapping[str, int], most: int) -> dict[str, int]:
     return found
 
 
-def _item(one: Candidate, config: QueueConfig, stratum: Stratum, urgency: float, reasons: Mapping[str, float]) -> QueueItem:
+def _item(one: QueueCandidate, config: QueueConfig, stratum: Stratum, urgency: float, reasons: Mapping[str, float]) -> QueueItem:
     content = QueueContent(prompt=one.prompt, answers=one.answers, models=one.models, traces=one.traces)
     said = {name: round(value, 3) for name, value in sorted(reasons.items()) if value > 0}
     trace = one.traces[0] if one.traces else None
@@ -238,7 +238,7 @@ def _item(one: Candidate, config: QueueConfig, stratum: Stratum, urgency: float,
     )
 
 
-def item_id(one: Candidate) -> str:
+def item_id(one: QueueCandidate) -> str:
     """What the candidate would be called in the queue."""
     return QueueItem(kind=one.kind, content=QueueContent(prompt=one.prompt, answers=one.answers), priority=0.0).item_id
 
@@ -248,7 +248,7 @@ def priority(reasons: Mapping[str, float], weights: Mapping[str, float]) -> floa
     return 1 - math.prod(1 - min(1.0, max(0.0, weights.get(name, 0.0) * value)) for name, value in reasons.items())
 
 
-def _doubts(candidates: Sequence[Candidate], values: Values | None) -> list[float | None]:
+def _doubts(candidates: Sequence[QueueCandidate], values: Values | None) -> list[float | None]:
     """How unsure the reward model is: of a pair which answer it prefers, of one answer whether it is good."""
     if values is None:
         return [None] * len(candidates)

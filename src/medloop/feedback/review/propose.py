@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from medloop.contracts import Message, Reward, Score, Trace, canonical_json, sha256_id
 from medloop.contracts.queue import QueueItem
-from medloop.feedback.review.lanes import Candidate, choose, item_id
+from medloop.feedback.review.lanes import QueueCandidate, choose, item_id
 from medloop.feedback.review.lanes import Signals as Signals
 from medloop.feedback.review.novelty import Seen
 from medloop.feedback.review.queue import DEFAULT, QueueConfig, scrubbed
@@ -41,7 +41,7 @@ class Proposed:
 
 
 def propose(
-    store: Store, signals: Signals, *, extra: Iterable[Candidate] = (), config: QueueConfig = DEFAULT, actor: str = "medloop"
+    store: Store, signals: Signals, *, extra: Iterable[QueueCandidate] = (), config: QueueConfig = DEFAULT, actor: str = "medloop"
 ) -> Proposed:
     """Top the queue up; returns what was looked at and what went in."""
     room = _room(store, config)
@@ -84,11 +84,11 @@ def _room(store: Store, config: QueueConfig) -> dict[str, int]:
     return _less(wanted, there, left)  # rounding, or a queue that is full of something else
 
 
-def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: str) -> list[Candidate]:
+def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: str) -> list[QueueCandidate]:
     """The newest answers, and pairs of different answers to the same question. A complaint asks for a correction."""
     names = marks.newest_traces(store, config.pool)
     heard = marks.feedback_on_traces(store, names)
-    found: list[Candidate] = []
+    found: list[QueueCandidate] = []
     by_question: dict[str, list[Trace]] = {}
     for at in range(0, len(names), CHUNK):
         for trace in read_by_ids(store, Trace, names[at : at + CHUNK], actor=actor, purpose=PURPOSE):
@@ -105,7 +105,7 @@ def from_traces(store: Store, signals: Signals, config: QueueConfig, *, actor: s
     return found
 
 
-def _scrubbed(store: Store, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+def _scrubbed(store: Store, candidates: Sequence[QueueCandidate]) -> Iterator[QueueCandidate]:
     named = {name for one in candidates for name in one.traces if name is not None}
     released = quarantine.released_ids(store, sorted(named))
     for one in candidates:
@@ -116,24 +116,24 @@ def _scrubbed(store: Store, candidates: Sequence[Candidate]) -> Iterator[Candida
             yield replace(one, prompt=clean.prompt, answers=clean.answers)
 
 
-def _from_trace(trace: Trace, answer: str, complaint: float | None, signals: Signals) -> Candidate:
+def _from_trace(trace: Trace, answer: str, complaint: float | None, signals: Signals) -> QueueCandidate:
     reasons = {} if complaint is None else {"thumbs_down": complaint}
-    gap = signals.gaps.get(answer_key(trace.conversation.asked, answer))
+    gap = signals.gaps.get(answer_key(trace.conversation.user_text, answer))
     if gap is None and trace.trace_id in signals.rewards:
         gap = spread(signals.rewards[trace.trace_id])
     if gap is not None:
         reasons["disagreement"] = gap
-    return Candidate(
+    return QueueCandidate(
         prompt=trace.conversation.prompt, answers=(answer,), kind="correct" if complaint else "rate",
         models=(trace.model_version,), traces=(trace.trace_id,), reasons=reasons,
     )  # fmt: skip
 
 
-def _pairs(traces: Sequence[Trace]) -> list[Candidate]:
+def _pairs(traces: Sequence[Trace]) -> list[QueueCandidate]:
     """Neighbours among the different answers to one question."""
     different = list({trace.conversation.answer: trace for trace in traces}.values())
     return [
-        Candidate(
+        QueueCandidate(
             prompt=one.conversation.prompt,
             answers=(one.conversation.answer or "", two.conversation.answer or ""),
             kind="compare",
@@ -144,18 +144,18 @@ def _pairs(traces: Sequence[Trace]) -> list[Candidate]:
     ]
 
 
-def from_samples(given: Iterable[tuple[str, str, str | None, float | None]], *, pairs: bool) -> list[Candidate]:
+def from_samples(given: Iterable[tuple[str, str, str | None, float | None]], *, pairs: bool) -> list[QueueCandidate]:
     """Answers from files, as (question, answer, group, gap); with `pairs` neighbours of one group are compared too."""
-    found: list[Candidate] = []
-    groups: dict[str, list[Candidate]] = {}
+    found: list[QueueCandidate] = []
+    groups: dict[str, list[QueueCandidate]] = {}
     for question, answer, group, gap in given:
         reasons = {} if gap is None else {"disagreement": gap}
-        one = Candidate(prompt=(Message(role="user", content=question),), answers=(answer,), reasons=reasons)
+        one = QueueCandidate(prompt=(Message(role="user", content=question),), answers=(answer,), reasons=reasons)
         found.append(one)
         groups.setdefault(canonical_json([group, question]), []).append(one)
     for some in groups.values() if pairs else ():
         for one, two in pairwise({one.answers: one for one in some}.values()):
-            found.append(Candidate(prompt=one.prompt, answers=(*one.answers, *two.answers), kind="compare"))
+            found.append(QueueCandidate(prompt=one.prompt, answers=(*one.answers, *two.answers), kind="compare"))
     return found
 
 
@@ -181,7 +181,7 @@ def spread(reward: Reward) -> float | None:
     return min(1.0, 2 * math.sqrt(sum((value - mean) ** 2 for value in rest) / len(rest)))
 
 
-def _not_known(store: Store, candidates: Sequence[Candidate]) -> list[Candidate]:
+def _not_known(store: Store, candidates: Sequence[QueueCandidate]) -> list[QueueCandidate]:
     """Without what was asked before, done or not."""
     named = {item_id(one): one for one in candidates}
     known = rows.known_items(store, list(named))
@@ -193,7 +193,7 @@ def _judged(store: Store, actor: str) -> Iterable[tuple[str, str]]:
     names = marks.rated_traces(store, LATEST)
     for at in range(0, len(names), CHUNK):
         for trace in read_by_ids(store, Trace, names[at : at + CHUNK], actor=actor, purpose=PURPOSE):
-            yield trace.conversation.asked, trace.conversation.answer or ""
+            yield trace.conversation.user_text, trace.conversation.answer or ""
 
 
 def _less(room: Mapping[str, int], taken: Mapping[str, int], most: int) -> dict[str, int]:

@@ -36,7 +36,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Mark:
+class QuarantineMark:
     """Characters `start` to `end`: taken out as a `why` (PHONE, NAME …), or doubted because of `why`."""
 
     start: int
@@ -69,7 +69,7 @@ class _Budget:
         return self.look(text)
 
 
-def marks(texts: Sequence[str]) -> list[list[Mark]]:
+def marks(texts: Sequence[str]) -> list[list[QuarantineMark]]:
     """The marks of each text of one record, in order and without overlap."""
     scrubber = Scrubber()  # one for the record, as when it was held
     seen = [scrubber.assess(text) for text in texts]
@@ -77,8 +77,8 @@ def marks(texts: Sequence[str]) -> list[list[Mark]]:
     return [_marks(text, one, budget) for text, one in zip(texts, seen, strict=True)]
 
 
-def _marks(text: str, seen: Assessment, budget: _Budget) -> list[Mark]:
-    taken = [Mark(one.start, one.end, "taken_out", one.kind) for one in (seen.spans if seen.cleaned else _found(text))]
+def _marks(text: str, seen: Assessment, budget: _Budget) -> list[QuarantineMark]:
+    taken = [QuarantineMark(one.start, one.end, "taken_out", one.kind) for one in (seen.spans if seen.cleaned else _found(text))]
     if not seen.quarantined:
         return taken
     spots = _spots(text, _reason(seen), budget)
@@ -89,7 +89,7 @@ def _marks(text: str, seen: Assessment, budget: _Budget) -> list[Mark]:
     return sorted([*taken, *spots], key=lambda one: one.start)
 
 
-def _meet(one: Mark, others: Sequence[Mark]) -> bool:
+def _meet(one: QuarantineMark, others: Sequence[QuarantineMark]) -> bool:
     return any(one.start < other.end and other.start < one.end for other in others)
 
 
@@ -101,15 +101,15 @@ def _found(text: str) -> list[PhiSpan]:
     return find(text)
 
 
-def _spots(text: str, reason: str, budget: _Budget) -> list[Mark]:
+def _spots(text: str, reason: str, budget: _Budget) -> list[QuarantineMark]:
     """Where the doubt is: in the clauses that are doubted by themselves, else in those without which the text is not."""
     clauses = [(found.start(), found.end()) for found in _CLAUSE.finditer(text)]
-    found: list[Mark] = []
+    found: list[QuarantineMark] = []
     for span in clauses:
         try:
             seen = budget.look(text[slice(*span)])
         except _SpentError:
-            return [*found, Mark(*_trimmed(text, (span[0], clauses[-1][1])), "doubt", reason)]
+            return [*found, QuarantineMark(*_trimmed(text, (span[0], clauses[-1][1])), "doubt", reason)]
         found += _inside(text, span, _reason(seen), budget) if seen.quarantined else []
     if found:
         return found
@@ -117,7 +117,7 @@ def _spots(text: str, reason: str, budget: _Budget) -> list[Mark]:
         without = [span for span in clauses[:MOST_CLAUSES] if not budget.tried(text[: span[0]] + text[span[1] :]).quarantined]
     except _SpentError:
         without = [(clauses[0][0], clauses[-1][1])]
-    return [Mark(*_trimmed(text, span), "doubt", reason) for span in without]
+    return [QuarantineMark(*_trimmed(text, span), "doubt", reason) for span in without]
 
 
 def _reason(seen: Assessment) -> str:
@@ -125,7 +125,7 @@ def _reason(seen: Assessment) -> str:
     return seen.reasons[0] if seen.reasons else UNSURE
 
 
-def _inside(text: str, span: Span, reason: str, budget: _Budget) -> list[Mark]:
+def _inside(text: str, span: Span, reason: str, budget: _Budget) -> list[QuarantineMark]:
     clause, start = text[slice(*span)], span[0]
     found: list[Span] = []
     if len(clause) <= MOST_CLAUSE and budget.clauses > 0:
@@ -133,8 +133,8 @@ def _inside(text: str, span: Span, reason: str, budget: _Budget) -> list[Mark]:
         with suppress(_SpentError):
             found = _places(clause, budget)
     if not found:
-        return [Mark(*_trimmed(text, span), "doubt", reason)]
-    return [Mark(start + a, start + b, "doubt", reason) for a, b in found]
+        return [QuarantineMark(*_trimmed(text, span), "doubt", reason)]
+    return [QuarantineMark(start + a, start + b, "doubt", reason) for a, b in found]
 
 
 def _places(clause: str, budget: _Budget) -> list[Span]:

@@ -164,7 +164,7 @@ class CorrectionBody(_RatingBody):
         return self
 
 
-class Turn(StrictBody):
+class TurnBody(StrictBody):
     role: Role
     content: BodyText
 
@@ -191,7 +191,7 @@ class TraceBody(StrictBody):
     session_id: Id
     agent_name: Id
     model_version: Id
-    messages: tuple[Turn, ...] = Field(
+    messages: tuple[TurnBody, ...] = Field(
         min_length=1, max_length=200, description="The conversation; a system message may come first."
     )
     contexts: tuple[BodyText, ...] = Field((), max_length=50, description="Passages the answer was based on.")

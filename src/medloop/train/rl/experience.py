@@ -118,7 +118,7 @@ def read_prompts(path: Path, tokenizer: Any, *, max_tokens: int, limit: int = 0)
             continue
         opening = f"{THINK}\n" if opens_thinking(render_prompt(tokenizer, conversation.messages)) else ""
         name = item.ids[0] if item.ids else f"line {item.number}"
-        prompts.setdefault(name, RLPrompt(name, tuple(token_ids), conversation.asked, opening, item.context))
+        prompts.setdefault(name, RLPrompt(name, tuple(token_ids), conversation.user_text, opening, item.context))
         if limit and len(prompts) == limit:
             break
     if not prompts:

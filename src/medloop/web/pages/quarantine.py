@@ -17,7 +17,7 @@ from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.api.routes.quarantine import KIND, STATE, for_review, opened_for_review
 from medloop.feedback.review import quarantine_marks
-from medloop.feedback.review.quarantine_marks import UNSURE, Mark
+from medloop.feedback.review.quarantine_marks import UNSURE, QuarantineMark
 from medloop.store.db import Store
 from medloop.store.records import quarantine, users
 from medloop.store.records.quarantine import REASONS, HeldTexts, State
@@ -133,11 +133,11 @@ def translated_doubt(reason: str, t: Translator) -> str:
     return t(DOUBTS[reason]) if reason in DOUBTS else reason
 
 
-def marked_texts(texts: Sequence[tuple[str, str]], marks: Sequence[Sequence[Mark]], t: Translator) -> list[MarkedText]:
+def marked_texts(texts: Sequence[tuple[str, str]], marks: Sequence[Sequence[QuarantineMark]], t: Translator) -> list[MarkedText]:
     return [_marked_text(name, text, of_text, t) for (name, text), of_text in zip(texts, marks, strict=True)]
 
 
-def _marked_text(name: str, text: str, marks: Sequence[Mark], t: Translator) -> MarkedText:
+def _marked_text(name: str, text: str, marks: Sequence[QuarantineMark], t: Translator) -> MarkedText:
     pieces: list[TextPiece] = []
     doubts: list[str] = []
     end = 0
