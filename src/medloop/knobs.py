@@ -1,4 +1,4 @@
-"""A run's knobs from a YAML file, `--set a=b` or `--set a.b=c` pairs and flags, in that order; every problem is named at once."""
+"""The config of a command from a YAML file, `--set a.b=c` pairs and flags; one error names every problem in plain words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load_config(
     flags: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
 ) -> M:
-    """`kind` from all layers; a later layer wins. A flag that was not given is None and changes nothing."""
+    """`kind` from defaults, file, pairs and flags; a later one wins. A flag that was not given is None and changes nothing."""
     values = {**(defaults or {}), **(read_yaml(file) if file else {})}
     for name, text in split_pairs("--set", pairs).items():
         _put(values, kind, name, _value(name, text))
@@ -50,7 +50,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         where = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{where}: not valid YAML", hint) from None
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected settings, found a {type(content).__name__}", hint)
+        raise ConfigError(f"{path}: expected settings, not a {type(content).__name__}", hint)
     return content
 
 
@@ -66,18 +66,18 @@ def split_pairs(flag: str, texts: Sequence[str], *, bare: bool = False) -> dict[
 
 
 def _put(values: dict[str, Any], kind: type[BaseModel], name: str, value: Any) -> None:
-    """Set `a.b.c` inside what `a` is so far: the file's, or the default. A path that leads nowhere is left to be refused."""
+    """Set `a.b.c` inside the value of `a` so far, from the file or the default. A path that leads nowhere is refused later."""
     head, *path = name.split(".")
     if not path or head not in kind.model_fields:
         values[name] = value
         return
     if head not in values:
         values[head] = kind.model_fields[head].get_default(call_default_factory=True)
-    at = values[head] = TypeAdapter(Any).dump_python(values[head])  # a copy of plain dicts
+    inner = values[head] = TypeAdapter(Any).dump_python(values[head])  # a copy of plain dicts
     for step in path[:-1]:
-        at = at.setdefault(step, {}) if isinstance(at, dict) else None
-    if isinstance(at, dict):
-        at[path[-1]] = value
+        inner = inner.setdefault(step, {}) if isinstance(inner, dict) else None
+    if isinstance(inner, dict):
+        inner[path[-1]] = value
     else:
         values[name] = value
 
@@ -86,7 +86,7 @@ def _value(name: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):
-        raise ConfigError(f"--set {name}={text} has no readable value", "Example: --set seed=7") from None
+        raise ConfigError(f"--set {name}={text}: the value is not valid YAML", "Example: --set seed=7") from None
 
 
 def _explain(error: ValidationError, kind: type[BaseModel]) -> list[str]:

@@ -77,8 +77,8 @@ def _show(done: Inspection, pool: AnswerPool) -> None:
         ui.say(f"{done.again} were already shown in an earlier week; no others were left.")
     if done.before:
         ui.say(f"The sample of {done.name} already exists and stays. For other answers use another --week, or --all.")
-    kept = " (the existing form.csv was not changed)" if done.form_kept else ""
-    ui.say(f"{len(done.samples)} answers in {ui.shown(done.folder)}: report.html, report.md, samples.csv, form.csv{kept}")
+    form = " (the existing form.csv was not changed)" if done.form_kept else ""
+    ui.say(f"{len(done.samples)} answers in {ui.shown(done.folder)}: report.html, report.md, samples.csv, form.csv{form}")
 
 
 def _import(form: Path, reviewer: str) -> None:

@@ -1,4 +1,4 @@
-"""Write docs/reference from the code itself: `make docs`. A test fails when the files differ from what this writes."""
+"""Write docs/reference from the code: `make docs`. A test fails when the files differ from what this writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ def pages() -> dict[str, str]:
 
 
 def _cli() -> str:
-
     lines = [
         "# Commands",
         "",
@@ -59,7 +58,6 @@ def _parameter(p: Any) -> str:
 
 
 def _settings() -> str:
-
     lines = [
         "# Settings",
         "",
@@ -76,15 +74,14 @@ def _settings() -> str:
 
 
 def _contracts() -> str:
-
     lines = [
         "# Contracts",
         "",
         "Written by `make docs`. Frozen pydantic models; the id of a value is the SHA-256 of its canonical JSON.",
         "",
     ]
-    found = (getattr(contracts, name) for name in contracts.__all__)
-    for noun in (c for c in found if isinstance(c, type) and issubclass(c, Contract) and c is not Contract):
+    exported = (getattr(contracts, name) for name in contracts.__all__)
+    for noun in (item for item in exported if isinstance(item, type) and issubclass(item, Contract) and item is not Contract):
         about = (noun.__doc__ or "").strip().splitlines()
         schema = noun.model_json_schema()
         needed = schema.get("required", ())

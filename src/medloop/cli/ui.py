@@ -58,11 +58,6 @@ def console() -> Console:
     return Console(soft_wrap=True, highlight=False)
 
 
-def messages() -> Console:
-    """Where progress goes: stderr, silent when nobody is looking at a terminal."""
-    return Console(stderr=True, highlight=False, quiet=not sys.stderr.isatty())
-
-
 def say(text: str = "") -> None:
     typer.echo(text)
 
