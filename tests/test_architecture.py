@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,23 +12,9 @@ ROOT = Path(__file__).parent.parent / "src/medloop"
 # Lower ranks never import higher ones; stages share a rank and never import one another.
 RANKS = [
     {"errors"},
-    {"bootstrap", "contracts", "knobs", "settings", "lexicon"},
-    {"store", "models", "privacy"},
-    {
-        "client",
-        "feedback",
-        "data",
-        "embedded",
-        "codebook",
-        "teacher",
-        "reward",
-        "train",
-        "evaluate",
-        "registry",
-        "deploy",
-        "serve",
-        "testing",
-    },
+    {"bootstrap", "contracts", "knobs", "settings"},
+    {"lexicon", "store", "models", "privacy"},
+    {"client", "data", "embedded", "evaluate", "feedback", "reward", "teacher", "testing", "train"},
     {"loop"},
     {"jobs"},
     {"api"},
@@ -35,29 +22,70 @@ RANKS = [
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
-MAY_MEET = {1, 2}  # contracts, settings and lexicon may use each other, store and models too
+MAY_MEET = {1, 2}  # contracts and settings may use each other, store and privacy too
 HEAVY = {"torch", "transformers", "peft", "trl", "datasets", "accelerate", "pyarrow"}
+OPTIONAL = HEAVY | {
+    "bitsandbytes",
+    "fastapi",
+    "gguf",
+    "matplotlib",
+    "psycopg",
+    "safetensors",
+    "starlette",
+    "tokenizers",
+    "uvicorn",
+}
+LONGEST_FILE = 400  # lines
+MOST_LAZY_IMPORTS = 120
+
+FILES = sorted(ROOT.rglob("*.py"))
 
 
+def module_of(path: Path) -> str:
+    """`src/medloop/store/db.py` -> `medloop.store.db`."""
+    return ".".join(("medloop", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+@cache
 def imports_of(path: Path) -> list[tuple[str, bool]]:
     """(module, at the top of the file?) for each import; imports under TYPE_CHECKING do not run and do not count."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    found: list[tuple[str, bool]] = []
+    imports: list[tuple[str, bool]] = []
 
     def walk(node: ast.AST, top: bool) -> None:
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
         if isinstance(node, ast.Import):
-            found.extend((alias.name, top) for alias in node.names)
+            imports.extend((alias.name, top) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = [f"{node.module}.{a.name}" for a in node.names] if node.module == "medloop" else [node.module or ""]
-            found.extend((name, top) for name in names)
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            imports.extend((name if name in MODULES else node.module or "", top) for name in names)
         for child in ast.iter_child_nodes(node):
             walk(child, top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
     walk(tree, True)
-    return found
+    return imports
+
+
+@cache
+def loads(module: str) -> frozenset[str]:
+    """The packages outside medloop that importing this module brings in, as far as its files say it at their top."""
+    seen, packages, todo = set(), set(), [module]
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if not name.startswith("medloop"):
+            packages.add(name.split(".")[0])
+            continue
+        todo += [name.rpartition(".")[0]] if "." in name else []
+        todo += [other for other, top in imports_of(MODULES[name]) if top] if name in MODULES else []
+    return frozenset(packages)
 
 
 def part_of(module: str) -> str | None:
@@ -66,12 +94,9 @@ def part_of(module: str) -> str | None:
     return parts[1] if parts[0] == "medloop" and len(parts) > 1 and parts[1] in RANK else None
 
 
-FILES = sorted(ROOT.rglob("*.py"))
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_follow_the_chain(path: Path) -> None:
-    mine = part_of("medloop." + ".".join(path.relative_to(ROOT).with_suffix("").parts))
+    mine = part_of(module_of(path))
     if mine is None:
         assert path in {ROOT / "__init__.py", ROOT / "__main__.py"}, f"{path} belongs to no part of the design: add it to RANKS"
         return
@@ -96,6 +121,29 @@ def test_sql_is_in_the_store_alone() -> None:
         if path.relative_to(ROOT).parts[0] != "store":
             sql = {m.split(".")[0] for m, _ in imports_of(path)} & {"sqlalchemy", "alembic", "sqlite3", "psycopg"}
             assert not sql, f"{path.relative_to(ROOT)} imports {sql}; write the query in store/records"
+
+
+def test_imports_stand_at_the_top_unless_they_bring_in_what_is_heavy_or_optional() -> None:
+    lazy = [(module_of(path), module) for path in FILES for module, top in imports_of(path) if not top]
+    light = {pair for pair in lazy if not loads(pair[1]) & OPTIONAL}
+    assert light == {("medloop.cli", "medloop.cli.ui"), ("medloop.cli", "medloop.knobs")}  # `medloop --help` without pydantic
+    assert len(lazy) < MOST_LAZY_IMPORTS
+
+
+def test_no_file_is_too_long() -> None:
+    long = {path.name: lines for path in FILES if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE}
+    assert not long
+
+
+def test_every_command_loads_without_torch() -> None:
+    code = (
+        "import importlib, sys\nfrom medloop.cli import COMMANDS\n"
+        "for file, _ in COMMANDS.values(): importlib.import_module(f'medloop.cli.{file}')\n"
+        f"print(len(COMMANDS), sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, heavy = out.stdout.split(maxsplit=1)
+    assert int(count) >= 22 and heavy.strip() == "[]"
 
 
 @pytest.mark.parametrize("door", ["medloop.cli", "medloop.web.app"])
