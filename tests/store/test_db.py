@@ -161,6 +161,11 @@ def test_file_names_of_migrations_are_their_order() -> None:
     assert [revision.revision for revision in script.walk_revisions()][::-1] == known_versions()
 
 
+def test_the_first_schema_follows_the_tables_only_while_it_is_the_only_one() -> None:
+    follows = "create_all" in (MIGRATIONS / "versions/0001_schema.py").read_text(encoding="utf-8")
+    assert follows == (len(known_versions()) == 1), "freeze 0001_schema.py: write its tables out (decision 18)"
+
+
 def test_upgrade_is_idempotent(settings: Settings) -> None:
     assert upgrade(settings) == (known_versions()[-1], known_versions()[-1])
 
@@ -193,7 +198,7 @@ def test_upgrade_killed_midway_leaves_the_old_schema(settings: Settings, monkeyp
         metadata.drop_all(conn)
         conn.execute(text("DROP TABLE alembic_version"))
     with monkeypatch.context() as patch:
-        patch.setattr("alembic.op.create_index", lambda *args: 1 / 0)
+        patch.setattr("sqlalchemy.sql.ddl.SchemaGenerator.visit_index", lambda *args, **more: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             upgrade(settings)
     with pytest.raises(StoreError, match="no medloop store"), open_store(settings):
