@@ -64,7 +64,7 @@ def import_(
     with open_audit_trail(settings) as trail:
         imported = import_files(files, settings.workspace.raw, name=name, options=options, replace=replace)
         for source, _ in imported:
-            trail.enter("source", settings.workspace.raw / source.name, source)
+            trail.register("source", settings.workspace.raw / source.name, source)
     for source, outcome in imported:
         if outcome == "unchanged":
             ui.say(f"{source.name}: this file is already imported; nothing changed.")
@@ -124,7 +124,7 @@ def prepare(
     with open_audit_trail(settings) as trail:
         seed = settings.seed if seed is None else seed
         card = prepare_data(settings.workspace, chosen, seed=seed, names=source or (), progress=ui.progress)
-        trail.enter("dataset", settings.workspace.processed, card)
+        trail.register("dataset", settings.workspace.processed, card)
     for split, entry in card.files.items():
         ui.say(f"{entry.rows:>9,}  {entry.path:<16}{_shares(card.languages[split], entry.rows)}")
     dropped = sum(sum(counts.values()) for counts in card.drops.values())
@@ -157,7 +157,7 @@ def prompts(
     settings = ui.settings()
     with open_audit_trail(settings) as trail:
         card = make_prompts(settings.workspace, count=n, high_risk=high_risk, seed=settings.seed if seed is None else seed)
-        trail.note("data.prompts", settings.workspace.rl / PROMPTS, prompts=n)
+        trail.record("data.prompts", settings.workspace.rl / PROMPTS, prompts=n)
     strata = ", ".join(f"{name} {count:,}" for name, count in card["strata"].items())
     ui.say(f"{n:,} prompts, {card['high_risk_share']:.0%} high-risk ({card['red_team']:,} red-team): {strata}.")
     ui.say(f"Written to {ui.shown(settings.workspace.rl / PROMPTS)}")

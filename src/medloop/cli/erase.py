@@ -11,7 +11,7 @@ from medloop.cli import ui
 from medloop.errors import ResultError
 from medloop.jobs.affected import TrainingJobs
 from medloop.loop.erasure import erase_records
-from medloop.privacy.erasure.erase import Preview, Proof, Request, preview, proof_path
+from medloop.privacy.erasure.erase import ErasurePreview, ErasureProof, ErasureRequest, preview, proof_path
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 
@@ -38,7 +38,7 @@ def erase(
     Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
     """
     settings = ui.settings()
-    request, jobs = Request(reason, subject, tuple(record or ()), keep_jobs), TrainingJobs(settings)
+    request, jobs = ErasureRequest(reason, subject, tuple(record or ()), keep_jobs), TrainingJobs(settings)
     with open_store(settings) as store:
         if dry_run:
             _print_preview(preview(store, request, actor=actor(), jobs=jobs))
@@ -71,7 +71,7 @@ def _ask(jobs: list[str]) -> None:
         raise typer.Exit(1)
 
 
-def _print_preview(plan: Preview) -> None:
+def _print_preview(plan: ErasurePreview) -> None:
     ui.say("Would be removed (nothing was changed):")
     for table, rows in plan.rows.items():
         ui.say(f"{rows:>9,}  {table}")
@@ -84,7 +84,7 @@ def _print_preview(plan: Preview) -> None:
     _print_rest(plan.shared, plan.unsearched)
 
 
-def _print_proof(proof: Proof) -> None:
+def _print_proof(proof: ErasureProof) -> None:
     ui.say(f"Erasure {proof.erasure_id}: {'complete' if proof.complete else 'NOT complete'}")
     for table, rows in proof.rows.items():
         ui.say(f"{rows:>9,}  {table}")

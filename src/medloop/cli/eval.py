@@ -79,7 +79,7 @@ def evaluate(
             markdown=markdown,
             progress=lambda label: lambda done, total: bar.update(done, total, label),
         )
-        trail.note("eval.report", done.markdown, report=done.report.content_id())
+        trail.record("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
     ui.say(f"Report: {ui.shown(done.markdown)} (and {done.json.name})")
 

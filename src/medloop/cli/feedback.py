@@ -67,7 +67,7 @@ def metrics(
         if output is not None:
             path = output.expanduser().absolute()
             metrics_report.write(measured, path)
-            trail.note("feedback.metrics", path, alerts=len(measured.alerts))
+            trail.record("feedback.metrics", path, alerts=len(measured.alerts))
     if json_:
         ui.say(measured.model_dump_json(indent=2))
     else:

@@ -60,7 +60,7 @@ def _draw(files: list[Path], questions: list[Path], week: str, n: int, everythin
     name = check_week(week) if week else week_of(utc_now().date())
     with open_audit_trail(settings) as trail:
         done, pool = inspect_answers(settings, files=files, questions=questions, week=name, config=config, output=output)
-        trail.note("inspect.draw", done.folder, sample=done.name, answers=len(done.samples), again=done.again)
+        trail.record("inspect.draw", done.folder, sample=done.name, answers=len(done.samples), again=done.again)
     _show(done, pool)
 
 
@@ -86,7 +86,7 @@ def _import(form: Path, reviewer: str) -> None:
     with open_audit_trail(settings) as trail:
         done = import_form(form, settings.workspace, trail.store, actor=actor(), reviewer=reviewer)
         new = sum(row.new for row in done.rows)
-        trail.note("inspect.import", done.verdicts, verdicts=len(done.rows), new=new)
+        trail.record("inspect.import", done.verdicts, verdicts=len(done.rows), new=new)
     _show_import(done)
 
 

@@ -69,7 +69,7 @@ def score(
             settings, source=file, questions=questions or (), output=target, config=mix, given=given,
             store=trail.store if store else None, progress=bar.update,
         )  # fmt: skip
-        trail.note("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
+        trail.record("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
     _show_summary(summary, mix)
     for part in given.values():
         if degraded := getattr(part, "degraded", ""):

@@ -68,7 +68,7 @@ def panel(
         )
         folder = (output or settings.workspace.reports / "panel" / file_name(result.rounds[-1].name)).expanduser().absolute()
         write(result, folder)
-        trail.note("reward.panel", folder, rounds=len(result.rounds), alarms=len(result.alarms))
+        trail.record("reward.panel", folder, rounds=len(result.rounds), alarms=len(result.alarms))
     _show(result)
     ui.say(f"Panel: {ui.shown(folder)} (panel.html, panel.md, panel.json)")
     if result.alarms and fail_on_alarm:

@@ -61,7 +61,7 @@ def judge(
             run = judge_all(items, chosen, key=key, files=files, progress=bar.update)
         require_key(run, chosen, key)
         jsonl.write(target, rows(run))
-        trail.note("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
+        trail.record("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
     _report(run)
     ui.say(f"Scores: {ui.shown(target)}")
     _raise_if_poor(run, chosen)
@@ -92,7 +92,7 @@ def review(
     with open_audit_trail(settings) as trail:
         with ui.progress("Judging") as bar:
             done = review_records(records, chosen, key=key, files=files, report=target, progress=bar.update)
-        trail.note("teacher.review", target, judged=len(done.run.judgements), proposed=done.proposed)
+        trail.record("teacher.review", target, judged=len(done.run.judgements), proposed=done.proposed)
     _report(done.run)
     ui.say(f"Report: {ui.shown(target)}. {done.proposed} new proposals in {ui.shown(done.proposals)}")
     _raise_if_poor(done.run, chosen)
@@ -116,7 +116,7 @@ def probe(
     with open_audit_trail(settings) as trail:
         with ui.progress("Judging") as bar:
             done = probe_teacher(chosen, key=key, files=files, accept=accept, progress=bar.update)
-        trail.note("teacher.probe", files.judgements.with_name(PROBES), alarms=len(done.alarms), accepted=accept)
+        trail.record("teacher.probe", files.judgements.with_name(PROBES), alarms=len(done.alarms), accepted=accept)
     _report(done.run)
     shift = "no earlier probe to compare with" if done.shift is None else f"moved by {done.shift:+.3f} since {done.baseline}"
     if done.mean is not None and done.null_mean is not None:

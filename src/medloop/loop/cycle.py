@@ -89,7 +89,7 @@ def run_cycle(settings: Settings, config: CycleConfig, *, on_stage: Callable[[st
     report = settings.workspace.reports / "eval" / config.name / "eval_report.md"
     evaluation = evaluate_models(settings, models=models, config=config.evaluate, name=config.name, markdown=report)
     with open_audit_trail(settings) as trail:
-        trail.note("loop.cycle", candidate, report=evaluation.report.content_id())
+        trail.record("loop.cycle", candidate, report=evaluation.report.content_id())
     return CycleResult(feedback, queued, dataset, tuple(trained), evaluation, candidate)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from medloop.data.feedback.write import after_erasure
-from medloop.privacy.erasure.erase import Jobs, Proof, Request, erase
+from medloop.privacy.erasure.erase import ErasureProof, ErasureRequest, TrainingJobs, erase
 from medloop.store.db import Store
 
 
-def erase_records(store: Store, request: Request, *, actor: str, jobs: Jobs | None = None) -> Proof:
+def erase_records(store: Store, request: ErasureRequest, *, actor: str, jobs: TrainingJobs | None = None) -> ErasureProof:
     """Erasure, with what the data stage knows about its cards; training jobs on the data are known through `jobs`."""
     return erase(store, request, actor=actor, recard=after_erasure, jobs=jobs)

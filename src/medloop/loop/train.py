@@ -207,5 +207,5 @@ def run_stage(
 def enter_result(kind: str, run: TrainingRun, card: TrainingCard, settings: Settings) -> None:
     """The catalog and the audit trail know the result; entered once more after a kill, it stays one entry."""
     with open_audit_trail(settings) as trail:
-        trail.enter(kind, run.target, card)
+        trail.register(kind, run.target, card)
     run.end()

@@ -46,4 +46,4 @@ def _start_store(settings: Settings) -> None:
     before, _ = upgrade(settings)
     if before is None:
         with open_audit_trail(settings) as trail:
-            trail.note("workspace.init", settings.home)
+            trail.record("workspace.init", settings.home)

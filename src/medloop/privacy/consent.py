@@ -73,12 +73,12 @@ def record(
     return consent
 
 
-def standing(said: Iterable[Consent]) -> dict[Purpose, Consent]:
+def standing(consents_: Iterable[Consent]) -> dict[Purpose, Consent]:
     """The newest word about each purpose; of two with the same time the withdrawal."""
-    found: dict[Purpose, Consent] = {}
-    for one in sorted(said, key=lambda one: (one.timestamp, not one.granted)):
-        found.update(dict.fromkeys(one.purposes, one))
-    return found
+    newest: dict[Purpose, Consent] = {}
+    for consent in sorted(consents_, key=lambda consent: (consent.timestamp, not consent.granted)):
+        newest.update(dict.fromkeys(consent.purposes, consent))
+    return newest
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,11 @@ class Register:
     @classmethod
     def of(cls, store: Store, *, strict: bool = False) -> Register:
         by_subject: dict[str, list[Consent]] = {}
-        for one in consents.all_consents(store):
-            by_subject.setdefault(one.subject, []).append(one)
+        for consent in consents.all_consents(store):
+            by_subject.setdefault(consent.subject, []).append(consent)
         words = {
-            subject: {purpose: one.granted for purpose, one in standing(said).items()} for subject, said in by_subject.items()
+            subject: {purpose: consent.granted for purpose, consent in standing(given).items()}
+            for subject, given in by_subject.items()
         }
         return cls(words, strict)
 

@@ -206,22 +206,22 @@ def _broken(rows: int, last: str, bad_row: int, problem: str) -> AuditReport:
     return AuditReport(rows, last, problem=problem, bad_row=bad_row, chain_ok=False)
 
 
-def _against_head(store: Store, conn: Connection, kept: Head | str | None, found: AuditReport, at_head: str) -> AuditReport:
+def _against_head(store: Store, conn: Connection, kept: Head | str | None, report: AuditReport, at_head: str) -> AuditReport:
     path = head_file(store.settings)
     if kept is None:
-        if found.rows == 0:
-            return found
-        return replace(found, problem=f"{path} is missing, so rows cut off the end cannot be found")
+        if report.rows == 0:
+            return report
+        return replace(report, problem=f"{path} is missing, so rows cut off the end cannot be found")
     if not store.keys.exists(conn, "audit"):
-        return replace(found, problem=f"the key that signs {path} is gone from the store")
+        return replace(report, problem=f"the key that signs {path} is gone from the store")
     if isinstance(kept, str) or not _signed(store.keys.auditing(conn).raw, kept):
-        return replace(found, problem=f"{path} was changed")
-    found = replace(found, head_seq=kept.seq)
-    if kept.seq > found.rows:
-        return replace(found, problem=f"rows {found.rows + 1} to {kept.seq} were cut off the end", bad_row=found.rows + 1)
+        return replace(report, problem=f"{path} was changed")
+    report = replace(report, head_seq=kept.seq)
+    if kept.seq > report.rows:
+        return replace(report, problem=f"rows {report.rows + 1} to {kept.seq} were cut off the end", bad_row=report.rows + 1)
     if at_head != kept.hash:
-        return replace(found, problem=f"rows up to {kept.seq} were rewritten: their end differs from {path}", bad_row=kept.seq)
-    return found
+        return replace(report, problem=f"rows up to {kept.seq} were rewritten: their end differs from {path}", bad_row=kept.seq)
+    return report
 
 
 def _end(conn: Connection) -> tuple[int, str]:
@@ -230,11 +230,11 @@ def _end(conn: Connection) -> tuple[int, str]:
 
 
 def _row(seq: int, event: AuditEvent) -> dict[str, str | int]:
-    said = event.model_dump(mode="json")
+    fields = event.model_dump(mode="json")
     row = {
         "seq": seq,
-        **{name: said[name] for name in ("timestamp", "actor", "action", "subject")},
-        "detail": canonical_json(said["detail"]),
+        **{name: fields[name] for name in ("timestamp", "actor", "action", "subject")},
+        "detail": canonical_json(fields["detail"]),
     }
     if any("\0" in str(value) for value in row.values()):
         raise InputError("An audit event contains a NUL character", "Remove it from the id or name that is given")

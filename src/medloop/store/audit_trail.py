@@ -30,11 +30,11 @@ class AuditTrail:
 
     store: Store
 
-    def enter(self, kind: str, path: Path, card: Contract) -> None:
+    def register(self, kind: str, path: Path, card: Contract) -> None:
         """A finished folder, with its card; the same content twice is one entry."""
         register(self.store, kind, path, card.model_dump(mode="json", exclude_none=True), actor=actor())
 
-    def note(self, action: str, path: Path, **detail: str | int | float | bool) -> None:
+    def record(self, action: str, path: Path, **detail: str | int | float | bool) -> None:
         """Something done that leaves no sealed folder."""
         home = self.store.settings.home
         subject = path.relative_to(home).as_posix() if path.is_relative_to(home) else str(path)

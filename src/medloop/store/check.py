@@ -38,11 +38,11 @@ def check(store: Store) -> CheckReport:
 
 
 def _sqlite_problems(conn: Connection) -> list[str]:
-    said = [str(row[0]) for row in conn.exec_driver_sql(f"PRAGMA integrity_check({MOST})")]
+    results = [str(row[0]) for row in conn.exec_driver_sql(f"PRAGMA integrity_check({MOST})")]
     dangling = [
         f"{row[0]}: row {row[1]} points at a missing row of {row[2]}" for row in conn.exec_driver_sql("PRAGMA foreign_key_check")
     ]
-    return ([] if said == ["ok"] else said) + dangling
+    return ([] if results == ["ok"] else results) + dangling
 
 
 def _unreadable(store: Store, table: Table) -> list[str]:

@@ -302,19 +302,19 @@ def _speaking(url: URL) -> Iterator[None]:
 
 
 def _explain(error: DBAPIError, name: str) -> MedloopError:
-    said = str(error.orig).lower()
-    if "nul (0x00)" in said:  # PostgreSQL keeps none in a text, and says so even where one is only asked for
+    message = str(error.orig).lower()
+    if "nul (0x00)" in message:  # PostgreSQL keeps none in a text, and says so even where one is only asked for
         return InputError("A name or an id contains a NUL character", "Remove it")
     state = getattr(error.orig, "sqlstate", None)
-    if state in ("55P03", "40P01", "40001") or "is locked" in said or "is busy" in said:
+    if state in ("55P03", "40P01", "40001") or "is locked" in message or "is busy" in message:
         return BusyError(f"{name} is in use by another process", "Try again when it has finished")
-    if state == "53100" or "disk is full" in said:
+    if state == "53100" or "disk is full" in message:
         return _no_space(name)
-    if "malformed" in said or "not a database" in said:
+    if "malformed" in message or "not a database" in message:
         return IntegrityError(f"{name} is damaged or not a database", "Restore it from a backup")
     if name.startswith("postgresql") and (error.connection_invalidated or isinstance(error, OperationalError)):
         return BusyError(f"{name} cannot be reached", "Check that it runs, and the host, user and password in database.url")
-    if "i/o error" in said and _is_full(name):  # SQLite says "full" of its main file only
+    if "i/o error" in message and _is_full(name):  # SQLite says "full" of its main file only
         return _no_space(name)
     if isinstance(error, OperationalError):  # SQLite's own words, which never quote a value
         return StoreError(f"{name} cannot be used: {error.orig}", "Check the disk and who may write there")

@@ -22,19 +22,19 @@ _AT_ONCE = threading.Semaphore(2)  # each takes 32 MiB and a core; more of them 
 def hash_password(password: str) -> str:
     """`scrypt$N$r$p$salt$hash`."""
     salt = secrets.token_bytes(16)
-    made = _scrypt(password, salt, COST, BLOCK, PARALLEL)
-    return f"scrypt${COST}${BLOCK}${PARALLEL}${_text(salt)}${_text(made)}"
+    hashed = _scrypt(password, salt, COST, BLOCK, PARALLEL)
+    return f"scrypt${COST}${BLOCK}${PARALLEL}${_text(salt)}${_text(hashed)}"
 
 
-def verify_password(password: str, kept: str | None) -> bool:
+def verify_password(password: str, stored: str | None) -> bool:
     """Whether this is the password. Without one on file the work is done all the same, so that time tells nothing."""
-    found = FORM.fullmatch(kept or "")
-    if found is None:
+    match = FORM.fullmatch(stored or "")
+    if match is None:
         _scrypt(password, bytes(16), COST, BLOCK, PARALLEL)
         return False
-    n, r, p = (int(number) for number in found.group(1, 2, 3))
-    salt, made = (base64.b64decode(part) for part in found.group(4, 5))
-    return hmac.compare_digest(_scrypt(password, salt, n, r, p), made)
+    n, r, p = (int(number) for number in match.group(1, 2, 3))
+    salt, expected = (base64.b64decode(part) for part in match.group(4, 5))
+    return hmac.compare_digest(_scrypt(password, salt, n, r, p), expected)
 
 
 def generate_password() -> str:

@@ -50,11 +50,11 @@ def list_keys(store: Store) -> tuple[MasterKey, list[KeyInfo]]:
     """The master key (its id and origin are what may be shown) and every data key with the rows it opens."""
     with store.read() as conn:
         master = store.keys.master(conn)
-        found = conn.execute(select(data_keys).order_by(data_keys.c.id)).all()
-        newest = {row.purpose: row.key_id for row in found}
+        keys = conn.execute(select(data_keys).order_by(data_keys.c.id)).all()
+        newest = {row.purpose: row.key_id for row in keys}
         rows = _rows_per_key(conn)
     return master, [
-        KeyInfo(row.key_id, row.purpose, row.created, rows.get(row.key_id, 0), newest[row.purpose] == row.key_id) for row in found
+        KeyInfo(row.key_id, row.purpose, row.created, rows.get(row.key_id, 0), newest[row.purpose] == row.key_id) for row in keys
     ]
 
 
@@ -163,8 +163,8 @@ def _drop_unused(conn: Connection) -> int:
 
 
 def _rows_per_key(conn: Connection) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for table in encrypted_tables():
         for key_id, rows in conn.execute(select(table.c.key_id, func.count()).group_by(table.c.key_id)):
-            found[key_id] = found.get(key_id, 0) + rows
-    return found
+            counts[key_id] = counts.get(key_id, 0) + rows
+    return counts

@@ -20,7 +20,7 @@ from medloop.data.feedback.build import FeedbackConfig, build
 from medloop.data.feedback.select import CachedScrubber
 from medloop.errors import BusyError
 from medloop.loop.erasure import erase_records
-from medloop.privacy.erasure.erase import Request
+from medloop.privacy.erasure.erase import ErasureRequest
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
@@ -106,7 +106,7 @@ def test_what_is_erased_meanwhile_is_not_published(sqlite_settings: Settings, ph
         crud.add(store, given(), actor="test")
 
         def erase() -> None:
-            erase_records(store, Request("asked", records=("fb_1",)), actor="test")
+            erase_records(store, ErasureRequest("asked", records=("fb_1",)), actor="test")
 
         with pytest.raises(BusyError, match="erased while"):
             build(store, FeedbackConfig(), seed=7, actor="test", progress=at(phase, erase))
@@ -124,7 +124,7 @@ def test_an_erasure_that_comes_after_the_last_check_waits_for_the_dataset(
 
     def erase() -> None:
         with open_store(sqlite_settings) as other:
-            proofs.append(erase_records(other, Request("asked", records=("fb_1",)), actor="test"))
+            proofs.append(erase_records(other, ErasureRequest("asked", records=("fb_1",)), actor="test"))
 
     thread = threading.Thread(target=erase)
 

@@ -23,7 +23,7 @@ from medloop.feedback import listing
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
-from medloop.privacy.erasure.erase import Proof, Request, preview
+from medloop.privacy.erasure.erase import ErasureProof, ErasureRequest, preview
 from medloop.store import audit, catalog, tables
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
@@ -35,7 +35,7 @@ from medloop.testing.feedback import NOON, YES, ask, thumb, vote
 
 WHO = "patient 4711"
 OWN = "Nobody but me ever wrote a remark quite like this one about porridge on Thursdays."
-ASKED = Request(reason="asked on 3 May", subject=WHO)
+ASKED = ErasureRequest(reason="asked on 3 May", subject=WHO)
 
 
 def about(store: Store) -> list[Contract]:
@@ -61,7 +61,7 @@ def plant(store: Store) -> None:
     crud.add(store, [*about(store), *others()], actor="test")
 
 
-def erased(store: Store, request: Request = ASKED) -> Proof:
+def erased(store: Store, request: ErasureRequest = ASKED) -> ErasureProof:
     return erase_records(store, request, actor="user:li")
 
 
@@ -246,11 +246,11 @@ def test_one_record_goes_with_its_versions_and_leaves_what_others_share(store: S
     jsonl.write(store.settings.workspace.rl / "x.jsonl", [{"a": shared}, {"a": OWN}])
     for one in ("fb_2", "fb_3"):
         assert find_by_ids(store, [one])[0] == {"rlhf_feedback": {"fb_2", "fb_3"}}
-    proof = erased(store, Request(reason="r", records=("fb_3",)))
+    proof = erased(store, ErasureRequest(reason="r", records=("fb_3",)))
     assert {row["record_id"] for row in proof.tombstones} == {"fb_2", "fb_3"} and proof.shared > 0
     assert [row["a"] for row in jsonl.read(store.settings.workspace.rl / "x.jsonl")] == [shared]
     assert crud.get(store, Trace, "tr_1") is not None
-    whole = erased(store, Request(reason="r", records=("tr_1",)))
+    whole = erased(store, ErasureRequest(reason="r", records=("tr_1",)))
     assert {row["record_id"] for row in whole.tombstones} == {"tr_1", "fb_1", "cor_1"}
     assert list(jsonl.read(store.settings.workspace.rl / "x.jsonl")) == []
 
@@ -330,7 +330,7 @@ def test_sealed_bytes_are_gone_from_the_database_file(sqlite_settings) -> None:
 def test_asking_again_gives_the_same_proof_and_a_record_sent_again_is_not_used(store: Store) -> None:
     plant(store)
     first = erased(store)
-    assert erased(store) == first and erased(store, Request(reason="again", records=("fb_1",))) == first
+    assert erased(store) == first and erased(store, ErasureRequest(reason="again", records=("fb_1",))) == first
     crud.add(store, [thumb(1, "back again", True, feedback_id="fb_1")], actor="test")
     built = build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
     assert built.card.records["rlhf_feedback"]["erased"] == 1 and "fb_1" not in lineage.records_of(store, built.sha256)
@@ -378,11 +378,11 @@ def test_a_file_that_cannot_be_cut_is_named_and_the_same_command_finishes_later(
 
 
 @pytest.mark.parametrize(("request_", "message"), [
-    (Request(reason="r"), "one subject or of records"), (Request(reason="r", subject="a", records=("b",)), "one subject or of records"),
-    (Request(reason=" ", subject="a"), "needs a reason"), (Request(reason="r", subject="nobody"), "nothing about that subject"),
-    (Request(reason="r", records=("fb_none",)), "no record fb_none"),
+    (ErasureRequest(reason="r"), "one subject or of records"), (ErasureRequest(reason="r", subject="a", records=("b",)), "one subject or of records"),
+    (ErasureRequest(reason=" ", subject="a"), "needs a reason"), (ErasureRequest(reason="r", subject="nobody"), "nothing about that subject"),
+    (ErasureRequest(reason="r", records=("fb_none",)), "no record fb_none"),
 ])  # fmt: skip
-def test_what_cannot_be_erased_is_said_and_nothing_goes(sqlite_settings, request_: Request, message: str) -> None:
+def test_what_cannot_be_erased_is_said_and_nothing_goes(sqlite_settings, request_: ErasureRequest, message: str) -> None:
     with open_store(sqlite_settings) as store:
         plant(store)
         with pytest.raises(InputError, match=message):

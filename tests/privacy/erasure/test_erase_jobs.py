@@ -24,7 +24,7 @@ from medloop.jobs.submit import submit_training
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
-from medloop.privacy.erasure.erase import Proof, Request, preview
+from medloop.privacy.erasure.erase import ErasureProof, ErasureRequest, preview
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.files.artifacts import new_artifact, verify_artifact
@@ -88,9 +88,9 @@ def filed(settings: Settings, stage: Any, **config: Any) -> str:
     return submit_training(TrainRequest(stage=stage, model_id="embedded:tiny", config=config), settings).job_id
 
 
-def erased(settings: Settings, **more: Any) -> Proof:
+def erased(settings: Settings, **more: Any) -> ErasureProof:
     with open_store(settings) as store:
-        return erase_records(store, Request("asked", WHO, **more), actor="test", jobs=TrainingJobs(settings))
+        return erase_records(store, ErasureRequest("asked", WHO, **more), actor="test", jobs=TrainingJobs(settings))
 
 
 def row(settings: Settings, job_id: str) -> job_row.JobRow:
@@ -156,7 +156,7 @@ def test_an_erasure_that_is_taken_up_again_still_names_what_it_cancelled(
 
     job_id = filed(settings, "DPO")
     with monkeypatch.context() as patch:
-        patch.setattr(erase, "settle", lambda *args: 1 / 0)
+        patch.setattr(erase, "update_catalog", lambda *args: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             erased(settings)
     assert row(settings, job_id).state == "cancelled"
@@ -185,7 +185,10 @@ def test_a_damaged_job_holds_up_no_erasure_and_is_named(settings: Settings, file
     damaged, job_id = filed(settings, "DPO"), filed(settings, "DPO")
     (queue.folder_of(damaged, settings) / file).write_bytes(content)
     with open_store(settings) as store:
-        assert f"jobs/{damaged}" in preview(store, Request("asked", WHO), actor="test", jobs=TrainingJobs(settings)).unsearched
+        assert (
+            f"jobs/{damaged}"
+            in preview(store, ErasureRequest("asked", WHO), actor="test", jobs=TrainingJobs(settings)).unsearched
+        )
     proof = erased(settings)
     assert proof.complete and [one["job"] for one in proof.cancelled] == [job_id] and f"jobs/{damaged}" in proof.unsearched
     assert traces_of(settings.home) == []

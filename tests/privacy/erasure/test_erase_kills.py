@@ -16,7 +16,7 @@ from medloop.data.feedback.build import FeedbackConfig
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
-from medloop.privacy.erasure.erase import Request, reports
+from medloop.privacy.erasure.erase import ErasureRequest, reports
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.check import check
@@ -27,7 +27,7 @@ from medloop.store.records import crud
 from medloop.testing.canary import told, traces_of
 from medloop.testing.feedback import thumb, vote
 
-ASKED = Request(reason="asked", subject="patient 4711")
+ASKED = ErasureRequest(reason="asked", subject="patient 4711")
 POINTS = [(os, "replace"), (os, "rename"), (shutil, "rmtree"), (RootTransaction, "commit")]
 
 

@@ -8,7 +8,7 @@ from medloop.errors import InputError
 from medloop.loop.erasure import erase_records
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure import erase
-from medloop.privacy.erasure.erase import Proof, Request, known, reports
+from medloop.privacy.erasure.erase import ErasureProof, ErasureRequest, check_known, reports
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud
@@ -30,8 +30,8 @@ def half_done(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Set
     return sqlite_settings
 
 
-def asked(store: Store, who: str) -> Proof:
-    return erase_records(store, Request("asked", who), actor="user:li")
+def asked(store: Store, who: str) -> ErasureProof:
+    return erase_records(store, ErasureRequest("asked", who), actor="user:li")
 
 
 def test_nobody_gets_the_proof_of_somebody_else(half_done: Settings) -> None:
@@ -48,7 +48,7 @@ def test_nobody_gets_the_proof_of_somebody_else(half_done: Settings) -> None:
 def test_a_wish_is_known_by_the_journal_of_that_person_alone(half_done: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(half_done) as store:
         monkeypatch.setattr(erase.erasing, "about_subject", lambda *args: {})  # the rows went, the proof is not there yet
-        known(store, Request("asked", "pat-1"))
+        check_known(store, ErasureRequest("asked", "pat-1"))
         for stranger in ("typo-999", "pat-2"):
             with pytest.raises(InputError, match="holds nothing"):
-                known(store, Request("asked", stranger))
+                check_known(store, ErasureRequest("asked", stranger))

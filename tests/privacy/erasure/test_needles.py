@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from medloop.privacy.erasure.needles import Needles, Words, codes
+from medloop.privacy.erasure.needles import ErasedText, Needles, codes
 
 ENGLISH = 'He said "never again" <loudly> & left\nafter my left shoulder began to burn like a wet rope in winter.'
 CHINESE = "我从去年冬天开始左边肩膀像湿绳子一样疼，晚上睡不着觉，请问该看哪个科室？"
@@ -32,21 +32,21 @@ CHINESE = "我从去年冬天开始左边肩膀像湿绳子一样疼，晚上睡
 )
 def test_every_way_of_writing_is_found_whole(text: str, write) -> None:
     data = write(text)
-    (start, end) = Needles([Words(text, True)]).spans(b"before>" + data + b"<after")[0]
+    (start, end) = Needles([ErasedText(text, True)]).spans(b"before>" + data + b"<after")[0]
     assert end - start >= len(data) - 6  # the quotes around a JSON string, twice escaped, are not theirs
 
 
 def test_a_long_piece_of_a_person_counts_and_a_short_one_does_not() -> None:
-    found = Needles([Words(ENGLISH, True)])
+    found = Needles([ErasedText(ENGLISH, True)])
     assert found.hit(ENGLISH[-70:].encode()) and not found.hit(ENGLISH[-40:].encode()) and not found.hit(b"my left shoulder")
 
 
 def test_a_models_sentence_counts_only_when_most_of_it_is_there() -> None:
     said = "Please see a doctor if it does not get better within three days or gets worse. " * 3
-    assert not Needles([Words(said + "And yours is special: keep the shoulder warm and rest it for a week or two.", False)]).hit(
-        said[:79].encode()
-    )
-    assert Needles([Words(said, False)]).hit(said.encode())
+    assert not Needles(
+        [ErasedText(said + "And yours is special: keep the shoulder warm and rest it for a week or two.", False)]
+    ).hit(said[:79].encode())
+    assert Needles([ErasedText(said, False)]).hit(said.encode())
 
 
 def test_numbers_count_wherever_they_stand_but_dates_are_everybodys() -> None:
@@ -55,12 +55,12 @@ def test_numbers_count_wherever_they_stand_but_dates_are_everybodys() -> None:
         "13800138000",
         "ann99.x77@clinic.example",
     }
-    assert Needles([Words("call 138-0013-8000", True)]).hit(b'{"phone":"13800138000"}')
+    assert Needles([ErasedText("call 138-0013-8000", True)]).hit(b'{"phone":"13800138000"}')
 
 
 def test_what_somebody_else_said_too_is_not_looked_for() -> None:
     mine = "The pain in my shoulder began when I carried the sofa up to the fourth floor alone. "
     both = "How much water should I drink on a hot day when I work outside in the garden all day long?"
-    left = Needles([Words(mine + both, True)]).without([f"Hello. {both}"])
+    left = Needles([ErasedText(mine + both, True)]).without([f"Hello. {both}"])
     assert left.hit(mine.encode()) and not left.hit(both.encode())
-    assert not Needles([Words(both, True)]).without([both])
+    assert not Needles([ErasedText(both, True)]).without([both])

@@ -26,8 +26,8 @@ from medloop.errors import InputError
 from medloop.jobs import queue, submit
 from medloop.jobs.job_row import FINAL
 from medloop.privacy import consent as consents_of
-from medloop.privacy.erasure.erase import LONGEST_REASON, known
-from medloop.privacy.erasure.erase import Request as Erasure
+from medloop.privacy.erasure.erase import LONGEST_REASON, check_known
+from medloop.privacy.erasure.erase import ErasureRequest as Erasure
 from medloop.store.records import consents
 from medloop.store.records import crud as records
 
@@ -200,7 +200,7 @@ def erase(body: ErasureBody, request: Request, response: Response, caller: Admin
     """Erase a person's records, or single ones, everywhere. Sent again after a failure, it finishes the first erasure."""
     store = store_of(request)
     erasure = Erasure(body.reason, body.subject, tuple(body.records), body.keep_jobs)
-    known(store, erasure)
+    check_known(store, erasure)
     if erasure.subject is not None:
         erasure = replace(erasure, subject=consents_of.subject_of(store, erasure.subject))
     job_id = submit.submit_erasure(erasure, store.settings, actor=caller.user_id, dry_run=body.dry_run)

@@ -1,6 +1,6 @@
 """Erasure: a person's records out of the store, of every dataset and of every file, with proof; models that learnt them flagged.
 
-    proof = erase(store, Request(subject="patient 4711", reason="asked on 3 May"), actor="user:li")
+    proof = erase(store, ErasureRequest(subject="patient 4711", reason="asked on 3 May"), actor="user:li")
 
 The order survives a kill at any moment: a sealed journal of what has to go, then the rows with their tombstones in one
 transaction, then files, training jobs on them, flags and the catalog, then a look through the whole workspace, then the proof;
@@ -29,8 +29,8 @@ from medloop.contracts.base import Text, Timestamp
 from medloop.errors import InputError, IntegrityError
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure import find_files
-from medloop.privacy.erasure.find_files import Files, Recard, needles_of
-from medloop.privacy.erasure.flags import learnt, old_hashes, settle
+from medloop.privacy.erasure.find_files import FileSearch, Recard, needles_of
+from medloop.privacy.erasure.flags import old_hashes, tainted_models, update_catalog
 from medloop.privacy.erasure.needles import Needles
 from medloop.privacy.erasure.proof_page import render
 from medloop.privacy.erasure.rewrite import Cutter
@@ -47,7 +47,7 @@ LONGEST_REASON = 200  # characters
 
 
 @dataclass(frozen=True)
-class Request:
+class ErasureRequest:
     """Whom or what to erase: one subject (an external id or its hash), or records by their ids; and why.
 
     Training jobs on data that changes are cancelled, unless `keep_jobs`; then they are only named.
@@ -59,7 +59,7 @@ class Request:
     keep_jobs: bool = False
 
 
-class Jobs(Protocol):
+class TrainingJobs(Protocol):
     """The training jobs of a workspace, as far as an erasure has to do with them."""
 
     def on(self, hashes: Collection[str], paths: Collection[str]) -> list[str]:
@@ -75,7 +75,7 @@ class Jobs(Protocol):
         """What this erasure cancelled: job, state and reason."""
 
 
-class Case(Contract):
+class ErasureCase(Contract):
     """One erasure: whom it is about, who asked for it and why."""
 
     erasure_id: Text
@@ -88,7 +88,7 @@ class Case(Contract):
     shared: int = Field(0, ge=0)  # records of others that hold some of the same text, and stay
 
 
-class Proof(Case):
+class ErasureProof(ErasureCase):
     """What an erasure did. No erased word is in it; `complete`: the last look found none either, and no job goes on with them."""
 
     finished: Timestamp
@@ -107,21 +107,21 @@ class Proof(Case):
     unsearched: tuple[Text, ...] = ()
 
 
-class Plan(Case):
+class ErasurePlan(ErasureCase):
     """The journal: sealed while the erasure is under way, gone afterwards."""
 
-    found: dict[str, tuple[str, ...]]
+    record_ids: dict[str, tuple[str, ...]]
     words: tuple[tuple[str, bool], ...]
     marks: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
 
     @property
     def ids(self) -> set[str]:
-        return {one for ids in self.found.values() for one in ids}
+        return {record_id for ids in self.record_ids.values() for record_id in ids}
 
 
 @dataclass(frozen=True)
-class Preview:
+class ErasurePreview:
     """What an erasure would do."""
 
     rows: dict[str, int]
@@ -133,10 +133,10 @@ class Preview:
 
 
 def erase(
-    store: Store, request: Request, *, actor: str, recard: Recard | None = None, jobs: Jobs | None = None
-) -> Proof:  # fmt: skip
+    store: Store, request: ErasureRequest, *, actor: str, recard: Recard | None = None, jobs: TrainingJobs | None = None
+) -> ErasureProof:  # fmt: skip
     """Finish what was begun, then do what is asked; repeated, it answers with the proof of the first time."""
-    check(request)
+    check_request(request)
     with erasing.erasure_lock(store) as folder:
         for begun in _pending(store, folder):
             _carry_out(store, begun, folder, recard, jobs)
@@ -147,32 +147,32 @@ def erase(
         return _carry_out(store, plan, folder, recard, jobs)
 
 
-def preview(store: Store, request: Request, *, actor: str, jobs: Jobs | None = None) -> Preview:
+def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: TrainingJobs | None = None) -> ErasurePreview:
     """The same search without a change (but for the audit line: it reads text)."""
-    check(request)
+    check_request(request)
     plan = _plan(store, request, actor)
     if plan is None:
         raise _nothing(request)
-    files = find_files.look(store, Cutter(_needles(plan), plan.ids), reports(store))
-    rows = {name: len(ids) for name, ids in plan.found.items()}
+    files = find_files.search_files(store, Cutter(_needles(plan), plan.ids), reports(store))
+    rows = {name: len(ids) for name, ids in plan.record_ids.items()}
     hashes = {*plan.datasets, *find_files.hashes_of(store, files.hits)}
-    tainted, models = learnt(store, hashes)
+    tainted, models = tainted_models(store, hashes)
     running = jobs.on(hashes | tainted, [*files.hits, *models]) if jobs else []
     unsearched = [*files.unsearched, *(jobs.unread() if jobs else ())]
-    return Preview(rows, files.hits, len(plan.datasets), plan.shared, unsearched, running)
+    return ErasurePreview(rows, files.hits, len(plan.datasets), plan.shared, unsearched, running)
 
 
-def known(store: Store, request: Request) -> None:
+def check_known(store: Store, request: ErasureRequest) -> None:
     """Refuse at once what would come to nothing: nobody and nothing of these ids is here, nor was erased before."""
-    check(request)
+    check_request(request)
     if request.subject is None:
         if not any(_records(store, request).values()) and not erasing.erased_in(store, request.records):
             raise _nothing(request)
         return
     subject, folder = subject_of(store, request.subject), reports(store)
-    if any(erasing.find_by_subject(store, subject).values()) or any(one.subject == subject for one in _pending(store, folder)):
+    if any(erasing.find_by_subject(store, subject).values()) or any(plan.subject == subject for plan in _pending(store, folder)):
         return
-    if not any(Proof.from_json(path.read_text(encoding="utf-8")).subject == subject for path in folder.glob("er_*.json")):
+    if not any(ErasureProof.from_json(path.read_text(encoding="utf-8")).subject == subject for path in folder.glob("er_*.json")):
         raise _nothing(request)
 
 
@@ -184,7 +184,7 @@ def reports(store: Store) -> Path:
     return store.settings.workspace.reports / "erasure"
 
 
-def check(request: Request) -> None:
+def check_request(request: ErasureRequest) -> None:
     if (request.subject is None) == (not request.records):
         raise InputError("An erasure is of one subject or of records", "Give --subject ID or --record ID")
     reason = request.reason.strip()
@@ -194,65 +194,66 @@ def check(request: Request) -> None:
         )
 
 
-def _plan(store: Store, request: Request, actor: str) -> Plan | None:
-    """What has to go: the rows, what hangs on them, other rows that hold the same words, and the words."""
+def _plan(store: Store, request: ErasureRequest, actor: str) -> ErasurePlan | None:
+    """What has to be erased: the rows, what was made of them, other rows that hold the same words, and the words."""
     subject = None if request.subject is None else subject_of(store, request.subject)
-    found = _records(store, request) if subject is None else erasing.find_by_subject(store, subject)
-    if not any(found.values()):
+    record_ids = _records(store, request) if subject is None else erasing.find_by_subject(store, subject)
+    if not any(record_ids.values()):
         return None
-    _note(store, actor, "erasure.read", subject or request.records[0], rows=sum(map(len, found.values())))
-    found |= {name: ids for name, ids in erasing.find_derived(store, found).items() if ids}
-    words = _words(store, found)
-    copies, shared = _copies(store, found, words, subject)
+    _note(store, actor, "erasure.read", subject or request.records[0], rows=sum(map(len, record_ids.values())))
+    record_ids |= {name: ids for name, ids in erasing.find_derived(store, record_ids).items() if ids}
+    words = _words(store, record_ids)
+    copies, shared = _copies(store, record_ids, words, subject)
     if copies:
         for name, ids in copies.items():
-            found.setdefault(name, set()).update(ids)
-        words = _words(store, found)
-    own = _own(store, found, words)
-    given = {name: tuple(sorted(ids)) for name, ids in sorted(found.items())}
-    every = sorted({one for some in found.values() for one in some})
-    return Plan(
+            record_ids.setdefault(name, set()).update(ids)
+        words = _words(store, record_ids)
+    own = _own(store, record_ids, words)
+    every = sorted(set().union(*record_ids.values()))
+    return ErasurePlan(
         erasure_id=f"er_{uuid7()}", subject=subject, asked=request.records, reason=request.reason.strip(), actor=actor,
-        keep_jobs=request.keep_jobs, started=utc_now(), found=given, words=tuple((one.text, one.authored) for one in own.words),
-        marks=tuple(mark.hex() for mark in erasing.ciphertext_samples(store, found)),
+        keep_jobs=request.keep_jobs, started=utc_now(),
+        record_ids={name: tuple(sorted(ids)) for name, ids in sorted(record_ids.items())},
+        words=tuple((text.text, text.authored) for text in own.words),
+        marks=tuple(sample.hex() for sample in erasing.ciphertext_samples(store, record_ids)),
         datasets=tuple(sorted(lineage.datasets_of(store, every))), shared=shared,
     )  # fmt: skip
 
 
-def _records(store: Store, request: Request) -> erasing.RecordIds:
-    found, unknown = erasing.find_by_ids(store, request.records)
+def _records(store: Store, request: ErasureRequest) -> erasing.RecordIds:
+    ids, unknown = erasing.find_by_ids(store, request.records)
     before = erasing.erased_in(store, unknown)
-    if strangers := [one for one in unknown if one not in before]:
+    if strangers := [record_id for record_id in unknown if record_id not in before]:
         raise InputError(f"There is no record {strangers[0]}", "Check the id; nothing was erased")
-    return found
+    return ids
 
 
-def _words(store: Store, found: dict[str, set[str]]) -> list[tuple[str, bool]]:
+def _words(store: Store, ids: dict[str, set[str]]) -> list[tuple[str, bool]]:
     """The texts of rows, and as they look with identifiers taken out, for so they went into datasets."""
     words: dict[tuple[str, bool], None] = {}
     scrubbers: dict[str, Scrubber] = {}
-    for one in erasing.texts_of(store, found):
-        words[one.value, one.authored] = None
+    for text in erasing.texts_of(store, ids):
+        words[text.value, text.authored] = None
         try:
-            clean = scrubbers.setdefault(one.record_id, Scrubber()).scrub(one.value)
+            clean = scrubbers.setdefault(text.record_id, Scrubber()).scrub(text.value)
         except Unscrubbable:
             continue
-        if clean != one.value:
-            words[clean, one.authored] = None
+        if clean != text.value:
+            words[clean, text.authored] = None
     return list(words)
 
 
-def _own(store: Store, found: dict[str, set[str]], words: list[tuple[str, bool]]) -> Needles:
+def _own(store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]]) -> Needles:
     """The words that no record which stays says too; what is left of a text may be shared in turn, so until nothing changes."""
     needles, before = needles_of(words), None
     while needles is not before:
         before = needles
-        needles = before.without(one.value for one in erasing.other_texts(store, found, erasing.SOURCE_TABLES))
+        needles = before.without(text.value for text in erasing.other_texts(store, ids, erasing.SOURCE_TABLES))
     return needles
 
 
 def _copies(
-    store: Store, found: dict[str, set[str]], words: list[tuple[str, bool]], subject: str | None
+    store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]], subject: str | None
 ) -> tuple[dict[str, set[str]], int]:
     """Other rows that hold these words: what was made of them goes too; what is about somebody else stays and is counted.
 
@@ -261,38 +262,39 @@ def _copies(
     needles = needles_of(words)
     copies: dict[str, set[str]] = {}
     shared: set[str] = set()
-    for one in erasing.other_texts(store, found):
-        if not needles.hit(one.value.encode(errors="replace")):
+    for text in erasing.other_texts(store, ids):
+        if not needles.hit(text.value.encode(errors="replace")):
             continue
-        made = one.table not in erasing.SOURCE_TABLES
-        if made or (subject is not None and one.subject is None):
-            copies.setdefault(one.table, set()).add(one.record_id)
+        made = text.table not in erasing.SOURCE_TABLES
+        if made or (subject is not None and text.subject is None):
+            copies.setdefault(text.table, set()).add(text.record_id)
         else:
-            shared.add(one.record_id)
+            shared.add(text.record_id)
     return copies, len(shared)
 
 
-def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None, jobs: Jobs | None) -> Proof:
+def _carry_out(store: Store, plan: ErasurePlan, folder: Path, recard: Recard | None, jobs: TrainingJobs | None) -> ErasureProof:
     """Rows, files, jobs, flags, a last look, the proof; every step may be repeated."""
     order = erasing.ErasureOrder(plan.erasure_id, plan.reason, plan.actor)
-    erasing.remove_rows(store, {name: set(ids) for name, ids in plan.found.items()}, order)
+    erasing.remove_rows(store, {name: set(ids) for name, ids in plan.record_ids.items()}, order)
     needles, log = _needles(plan), folder / f"{plan.erasure_id}.files.jsonl"
-    find_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
+    find_files.rewrite_files(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
     learning, alive = _learning(store, plan, log, jobs) if jobs else [], set[str]()
     if jobs and learning and not plan.keep_jobs:
         jobs.stop(learning, plan.erasure_id)
         alive = set(learning) & set(_learning(store, plan, log, jobs))
         # What a job wrote down between the rewriting and its end.
-        find_files.rewrite(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
-    changes = find_files.logged(log)
-    kept = {f"jobs/{one}" for one in (learning if plan.keep_jobs else alive)}
-    flagged, begun, elsewhere = settle(store, plan.erasure_id, plan.actor, changes, plan.datasets)
+        find_files.rewrite_files(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
+    changes = find_files.logged_changes(log)
+    kept = {f"jobs/{job}" for job in (learning if plan.keep_jobs else alive)}
+    flagged, begun, elsewhere = update_catalog(store, plan.erasure_id, plan.actor, changes, plan.datasets)
     marks = [bytes.fromhex(mark) for mark in plan.marks]
-    compacted = erasing.compact(store, list(plan.found), lambda: find_files.still_there(store, marks))
-    last = find_files.look(store, Cutter(needles, plan.ids), folder)
+    compacted = erasing.compact(store, list(plan.record_ids), lambda: find_files.ciphertext_left(store, marks))
+    last = find_files.search_files(store, Cutter(needles, plan.ids), folder)
     stones = erasing.tombstones_of(store, plan.erasure_id)
-    proof = Proof(
-        **{name: getattr(plan, name) for name in Case.model_fields}, finished=utc_now(), complete=not last.hits and not alive,
+    proof = ErasureProof(
+        **{name: getattr(plan, name) for name in ErasureCase.model_fields}, finished=utc_now(),
+        complete=not last.hits and not alive,
         rows=_counted(stones), tombstones=tuple(stones),
         files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
         flagged=tuple(flagged), jobs=tuple(sorted({*begun, *kept})), alive=tuple(sorted(alive)),
@@ -304,20 +306,20 @@ def _carry_out(store: Store, plan: Plan, folder: Path, recard: Recard | None, jo
     return proof
 
 
-def _learning(store: Store, plan: Plan, log: Path, jobs: Jobs) -> list[str]:
+def _learning(store: Store, plan: ErasurePlan, log: Path, jobs: TrainingJobs) -> list[str]:
     """Training jobs that learn from what went."""
-    changes = find_files.logged(log)
+    changes = find_files.logged_changes(log)
     hashes = old_hashes(changes, plan.datasets)
-    tainted, models = learnt(store, hashes)
+    tainted, models = tainted_models(store, hashes)
     return jobs.on(hashes | tainted, [*(change["path"] for change in changes), *models])
 
 
-def _verified(last: Files, plan: Plan, needles: Needles) -> dict[str, int]:
+def _verified(last: FileSearch, plan: ErasurePlan, needles: Needles) -> dict[str, int]:
     texts = {"texts": len(plan.words), "too_short": needles.too_short}
     return {"files": last.searched, "bytes": last.bytes, "hits": len(last.hits), **texts}
 
 
-def _prove(store: Store, proof: Proof, folder: Path) -> None:
+def _prove(store: Store, proof: ErasureProof, folder: Path) -> None:
     """The proof is on the disk before the journal goes; one that is not complete keeps its journal, to be tried again."""
     path = proof_path(store, proof.erasure_id)
     atomic_write(path.with_suffix(".md"), render(proof), mode=0o600)
@@ -340,16 +342,16 @@ def _counted(stones: Sequence[dict[str, str]]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _needles(plan: Plan) -> Needles:
+def _needles(plan: ErasurePlan) -> Needles:
     return needles_of(list(plan.words))
 
 
-def _keep(store: Store, plan: Plan, folder: Path) -> None:
+def _keep(store: Store, plan: ErasurePlan, folder: Path) -> None:
     sealed = seal(_cipher(store), plan.canonical_json().encode(), plan.erasure_id.encode())
     atomic_write(folder / f"{plan.erasure_id}{PENDING}", base64.b64encode(sealed), mode=0o600)
 
 
-def _pending(store: Store, folder: Path) -> Iterator[Plan]:
+def _pending(store: Store, folder: Path) -> Iterator[ErasurePlan]:
     """Erasures that were begun and not finished, oldest first."""
     for path in sorted(folder.glob(f"*{PENDING}")):
         name = path.name.removesuffix(PENDING)
@@ -359,25 +361,25 @@ def _pending(store: Store, folder: Path) -> Iterator[Plan]:
             continue  # finished meanwhile: who only looks does not hold the lock
         except (InvalidTag, ValueError):
             raise IntegrityError(f"{path} cannot be read with this workspace's key", "Restore the key, or the file") from None
-        yield Plan.from_json(plain.decode())
+        yield ErasurePlan.from_json(plain.decode())
 
 
 def _cipher(store: Store) -> AESGCM:
     return AESGCM(hmac.new(consents.hashing_key(store), b"medloop erasure journal", "sha256").digest())
 
 
-def _before(store: Store, request: Request, folder: Path) -> Proof:
+def _before(store: Store, request: ErasureRequest, folder: Path) -> ErasureProof:
     """Nothing is left to erase: the proof of the time when there was."""
     subject = None if request.subject is None else subject_of(store, request.subject)
     known = set(erasing.erased_in(store, request.records).values())
     for path in sorted(folder.glob("er_*.json"), reverse=True):
-        proof = Proof.from_json(path.read_text(encoding="utf-8"))
+        proof = ErasureProof.from_json(path.read_text(encoding="utf-8"))
         if proof.erasure_id in known or (subject is not None and proof.subject == subject):
             return proof
     raise _nothing(request)
 
 
-def _nothing(request: Request) -> InputError:
+def _nothing(request: ErasureRequest) -> InputError:
     what = "that subject" if request.subject is not None else ", ".join(request.records)
     return InputError(f"The store holds nothing about {what}", "Check the id; nothing was erased")
 

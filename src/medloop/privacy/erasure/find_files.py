@@ -15,7 +15,7 @@ from ahocorasick_rs import BytesAhoCorasick
 
 from medloop.contracts import ErasedRows, sha256_id
 from medloop.errors import MedloopError
-from medloop.privacy.erasure.needles import Needles, Words
+from medloop.privacy.erasure.needles import ErasedText, Needles
 from medloop.privacy.erasure.rewrite import Cutter, Unreadable, rehash
 from medloop.store.db import Store
 from medloop.store.files import jsonl, workspace_scan
@@ -26,7 +26,7 @@ CARDS, READABLE = (".json", ".md"), "DATA_CARD.md"
 
 
 @dataclass
-class Files:
+class FileSearch:
     """What the files of a workspace hold; `left` still hold the words, `unsearched` are in a packed format."""
 
     searched: int = 0
@@ -44,37 +44,37 @@ def own_files(store: Store) -> set[Path]:
     return {Path(database + ending) for ending in ("", "-wal", "-shm", "-journal", ".lock")}
 
 
-def look(store: Store, cutter: Cutter, keep_out: Path) -> Files:
+def search_files(store: Store, cutter: Cutter, keep_out: Path) -> FileSearch:
     """Look through every file without changing one."""
-    found = Files()
+    search = FileSearch()
     for path, name in _every(store, keep_out):
-        found.searched += 1
-        found.bytes += path.stat().st_size
+        search.searched += 1
+        search.bytes += path.stat().st_size
         if packed := workspace_scan.kind_of(path):
-            found.unsearched.append(f"{name} ({packed})")
+            search.unsearched.append(f"{name} ({packed})")
             continue
         try:
             with workspace_scan.opened(path) as data:
                 if cutter.holds(path, data) and (cutter.needles.hit(data) or _cuts(cutter, path, bytes(data))):
-                    found.hits.append(name)
+                    search.hits.append(name)
         except workspace_scan.TooLargeError:
-            found.unsearched.append(f"{name} (gzip of more than {workspace_scan.MOST_UNPACKED:,} bytes)")
-    return found
+            search.unsearched.append(f"{name} (gzip of more than {workspace_scan.MOST_UNPACKED:,} bytes)")
+    return search
 
 
 def hashes_of(store: Store, names: Iterable[str]) -> set[str]:
     """The hashes of files, and of the sealed folders they lie in."""
-    found, home = set(), store.settings.home
+    hashes, home = set(), store.settings.home
     for path in (home / name for name in names):
         if path.is_file() and path not in own_files(store):
             folder = workspace_scan.sealed_above(home, path)
-            found |= {file_sha256(path)} | (set() if folder is None else {folder_sha256(folder)})
-    return found
+            hashes |= {file_sha256(path)} | (set() if folder is None else {folder_sha256(folder)})
+    return hashes
 
 
-def rewrite(store: Store, cutter: Cutter, log: Path, erasure_id: str, recard: Recard | None) -> Files:
+def rewrite_files(store: Store, cutter: Cutter, log: Path, erasure_id: str, recard: Recard | None) -> FileSearch:
     """Make every file anew that holds something of the erased records; until a look finds no more to do."""
-    home, keep_out, done = store.settings.home, log.parent, Files()
+    home, keep_out, done = store.settings.home, log.parent, FileSearch()
     for parent in {path.parent for path, _ in _every(store, keep_out)}:
         sweep(parent)
     seen = -1
@@ -96,7 +96,7 @@ def rewrite(store: Store, cutter: Cutter, log: Path, erasure_id: str, recard: Re
     return done
 
 
-def _without(cutter: Cutter, path: Path, name: str, database: set[Path], done: Files) -> tuple[bytes, int] | None:
+def _without(cutter: Cutter, path: Path, name: str, database: set[Path], done: FileSearch) -> tuple[bytes, int] | None:
     """The new content of a file and how many rows went; None to leave it."""
     if path in database or workspace_scan.kind_of(path):
         return None
@@ -136,7 +136,7 @@ def _change(home: Path, path: Path, content: bytes, rows: int, log: Path) -> Non
 
 def _change_sealed(
     home: Path, folder: Path, files: Mapping[str, tuple[bytes, int]], log: Path, erasure_id: str,
-    recard: Recard | None, done: Files,
+    recard: Recard | None, done: FileSearch,
 ) -> None:  # fmt: skip
     before = folder_sha256(folder)
     hashes = {sha256_id((folder / name).read_bytes()): sha256_id(content) for name, (content, _) in files.items()}
@@ -163,14 +163,14 @@ def _change_sealed(
 
 def _cards(folder: Path, changed: Mapping[str, bytes], hashes: Mapping[str, str], rows: Mapping[str, int]) -> dict[str, bytes]:
     """Cards and other small texts of a folder that name the files which changed."""
-    found = {}
+    cards = {}
     for name in _names(folder):
         if name in changed or not name.endswith(CARDS):
             continue
         text = (folder / name).read_bytes()
         if (new := rehash(text, hashes, rows, name)) != text:
-            found[name] = new
-    return found
+            cards[name] = new
+    return cards
 
 
 def _names(folder: Path) -> list[str]:
@@ -184,12 +184,12 @@ def _note(
     jsonl.append(log, line | {"before": before} | ({"after": after} if after else {}))
 
 
-def logged(log: Path) -> list[dict[str, Any]]:
+def logged_changes(log: Path) -> list[dict[str, Any]]:
     """The changes of an erasure so far, one per path and hash before; a change that was begun and not finished has no `after`."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    changes: dict[tuple[str, str], dict[str, Any]] = {}
     for line in jsonl.read(log) if log.is_file() else ():
-        found[line["path"], line["before"]] = found.get((line["path"], line["before"]), {}) | line
-    return list(found.values())
+        changes[line["path"], line["before"]] = changes.get((line["path"], line["before"]), {}) | line
+    return list(changes.values())
 
 
 def _every(store: Store, keep_out: Path) -> Iterator[tuple[Path, str]]:
@@ -200,7 +200,7 @@ def _every(store: Store, keep_out: Path) -> Iterator[tuple[Path, str]]:
             yield path, path.relative_to(home).as_posix()
 
 
-def still_there(store: Store, marks: list[bytes]) -> bool:
+def ciphertext_left(store: Store, marks: list[bytes]) -> bool:
     """Whether bytes of the sealed rows are left in the files of the embedded database."""
     if not marks:
         return False
@@ -216,4 +216,4 @@ def still_there(store: Store, marks: list[bytes]) -> bool:
 
 def needles_of(words: list[tuple[str, bool]]) -> Needles:
 
-    return Needles(Words(text, authored) for text, authored in words)
+    return Needles(ErasedText(text, authored) for text, authored in words)

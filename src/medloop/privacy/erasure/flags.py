@@ -17,7 +17,7 @@ from medloop.store.records import lineage
 TAINTED, ERASED, JOB, EXPORTED = "tainted", "erased", "job", "exported"
 
 
-def settle(
+def update_catalog(
     store: Store, erasure_id: str, actor: str, changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]
 ) -> tuple[list[dict[str, str]], list[str], list[str]]:
     """(flagged models, jobs that were begun on the old data, files made of these records outside the workspace)."""
@@ -27,8 +27,8 @@ def settle(
     flagged = _models(store, old)
     jobs = _jobs(home, old)
     with store.write() as conn:
-        for one in flagged:
-            lineage.flag_artifact(conn, one["sha256"], TAINTED, f"learnt from data erased in {erasure_id}")
+        for model in flagged:
+            lineage.flag_artifact(conn, model["sha256"], TAINTED, f"learnt from data erased in {erasure_id}")
         for change in changes:
             lineage.flag_artifact(conn, change["before"], ERASED, erasure_id)
         for name, sha256 in jobs:
@@ -58,31 +58,35 @@ def _enter(store: Store, path: Path, change: Mapping[str, Any], actor: str) -> N
 
 def old_hashes(changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> set[str]:
     """The hashes of everything that held erased records, files and folders, also of data that was replaced since."""
-    return {*datasets, *(change["before"] for change in changes), *(one for change in changes for one in change["hashes"])}
+    return {
+        *datasets,
+        *(change["before"] for change in changes),
+        *(file_hash for change in changes for file_hash in change["hashes"]),
+    }
 
 
-def learnt(store: Store, old: set[str]) -> tuple[set[str], list[str]]:
+def tainted_models(store: Store, old: set[str]) -> tuple[set[str], list[str]]:
     """(hashes, paths) of the models that learnt from these."""
-    found = _models(store, old)
-    return {one["sha256"] for one in found}, [one["path"] for one in found]
+    models = _models(store, old)
+    return {model["sha256"] for model in models}, [model["path"] for model in models]
 
 
 def _models(store: Store, old: set[str]) -> list[dict[str, str]]:
     """Models whose inputs are among the old hashes, and those that were trained on top of such a model."""
     known = list(_cards(store.settings.home / "models", store.settings.home))
-    found: dict[str, dict[str, str]] = {}
+    models: dict[str, dict[str, str]] = {}
     tainted: set[str] = set()
     while True:
         fresh = [
             (path, sha256)
             for path, sha256, card in known
-            if sha256 not in found
+            if sha256 not in models
             and (old | tainted) & {*card.get("inputs", {}).values(), card.get("parent"), card.get("base_sha256")}
         ]
         if not fresh:
-            return sorted(found.values(), key=lambda one: one["path"])
+            return sorted(models.values(), key=lambda model: model["path"])
         for path, sha256 in fresh:
-            found[sha256] = {"path": path, "sha256": sha256}
+            models[sha256] = {"path": path, "sha256": sha256}
             tainted.add(sha256)
 
 
@@ -97,7 +101,7 @@ def _cards(folder: Path, home: Path) -> Iterator[tuple[str, str, dict[str, Any]]
 
 def _jobs(home: Path, old: set[str]) -> list[tuple[str, str]]:
     """Runs that were begun on the old data and are not over: (folder, the input they were begun with)."""
-    found = []
+    runs = []
     for file in sorted((home / "jobs").glob("*/config.json")):
         try:
             inputs = json.loads(file.read_bytes()).get("identity", {}).get("inputs", {})
@@ -105,11 +109,11 @@ def _jobs(home: Path, old: set[str]) -> list[tuple[str, str]]:
             continue
         for sha256 in sorted(set(inputs.values()) & old):
             if (file.parent / "checkpoints").is_dir():
-                found.append((file.parent.relative_to(home).as_posix(), sha256))
-    return found
+                runs.append((file.parent.relative_to(home).as_posix(), sha256))
+    return runs
 
 
 def _exported(store: Store, datasets: Sequence[str]) -> list[str]:
     """Files outside the workspace that were made of these records: a person has to see to them."""
-    found = (reason for sha256 in datasets for flag, reason in lineage.flags_of(store, sha256) if flag == EXPORTED)
-    return sorted({path for path in found if not Path(path).is_relative_to(store.settings.home)})
+    paths = (reason for sha256 in datasets for flag, reason in lineage.flags_of(store, sha256) if flag == EXPORTED)
+    return sorted({path for path in paths if not Path(path).is_relative_to(store.settings.home)})

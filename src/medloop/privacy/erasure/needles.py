@@ -1,6 +1,6 @@
 """Finding a person's own words in any file, however they were written down.
 
-    needles = Needles([Words("I live at …", authored=True)])
+    needles = Needles([ErasedText("I live at …", authored=True)])
     needles.spans(data)        # [(start, end)], longest common pieces that count as a copy
 
 Each text is looked for as UTF-8, UTF-16, GB18030, inside JSON (once or twice escaped, with or without \\u), HTML and CSV. A piece
@@ -29,7 +29,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Words:
+class ErasedText:
     """A text to look for; `authored` by a person, or said by a model."""
 
     text: str
@@ -49,19 +49,19 @@ class _Form:
 class Needles:
     """The words of erased records, ready to be looked for."""
 
-    def __init__(self, words: Iterable[Words]) -> None:
+    def __init__(self, words: Iterable[ErasedText]) -> None:
         self.words = tuple(dict.fromkeys(words))
-        self.too_short = sum(len(one.text.encode(errors="replace")) < WINDOW for one in self.words)
+        self.too_short = sum(len(text.text.encode(errors="replace")) < WINDOW for text in self.words)
         self._forms: list[_Form] = []
         patterns: dict[bytes, list[tuple[int, int]]] = {}
-        for origin, one in enumerate(self.words):
-            for form in _forms(one, origin):
-                at = len(self._forms)
+        for origin, text in enumerate(self.words):
+            for form in _forms(text, origin):
+                form_index = len(self._forms)
                 self._forms.append(form)
                 last = len(form.data) - WINDOW
                 for offset in {*range(0, last + 1, STEP), last}:
-                    patterns.setdefault(form.data[offset : offset + WINDOW], []).append((at, offset))
-        self.codes = frozenset(code for one in self.words if one.authored for code in codes(one.text))
+                    patterns.setdefault(form.data[offset : offset + WINDOW], []).append((form_index, offset))
+        self.codes = frozenset(code for text in self.words if text.authored for code in codes(text.text))
         self._codes = {
             form for code in self.codes for form in (code.encode(), code.encode("utf-16-le"), code.encode("utf-16-be"))
         }
@@ -74,8 +74,8 @@ class Needles:
 
     def spans(self, data: bytes | memoryview) -> list[Span]:
         """The pieces of `data` that are copies, in order, joined where they touch."""
-        found = [(start, end) for start, end, _, _ in self._copies(data)]
-        return _joined(found)
+        copies = [(start, end) for start, end, _, _ in self._copies(data)]
+        return _joined(copies)
 
     def hit(self, data: bytes | memoryview) -> bool:
         return next(self._copies(data), None) is not None
@@ -86,14 +86,14 @@ class Needles:
         codes_: set[str] = set()
         for text in others:
             data = text.encode(errors="replace")
-            for start, end, at, offset in self._copies(data):
-                if at < 0:
+            for start, end, index, offset in self._copies(data):
+                if index < 0:
                     codes_.add(data[start:end].decode(errors="ignore"))
-                elif self._forms[at].plain:
-                    shared.setdefault(self._forms[at].origin, []).append((offset, offset + end - start))
+                elif self._forms[index].plain:
+                    shared.setdefault(self._forms[index].origin, []).append((offset, offset + end - start))
         if not shared and not codes_:
             return self
-        left = [piece for at, one in enumerate(self.words) for piece in _cut(one, shared.get(at, []), codes_)]
+        left = [piece for index, erased in enumerate(self.words) for piece in _cut(erased, shared.get(index, []), codes_)]
         return Needles(left)
 
     def _copies(self, data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
@@ -104,31 +104,31 @@ class Needles:
         for number, start, end in self._machine.find_matches_as_indexes(data, overlapping=True):
             if self._patterns[number] in self._codes:
                 yield start, end, -1, 0
-            for at, offset in self._places[number] if number < len(self._places) else ():
-                if start < done.get(at, -1):
+            for index, offset in self._places[number] if number < len(self._places) else ():
+                if start < done.get(index, -1):
                     continue
-                form = self._forms[at]
+                form = self._forms[index]
                 back = _common_back(data, start, form.data, offset)
                 ahead = _common(data, start, form.data, offset)
-                done[at] = start + ahead
+                done[index] = start + ahead
                 if back + ahead >= form.least:
-                    yield start - back, start + ahead, at, offset - back
+                    yield start - back, start + ahead, index, offset - back
 
 
 def codes(text: str) -> set[str]:
     """Phone numbers, ids, addresses of machines and the like; dates are everybody's."""
-    found = {match[0] for match in _CODE.finditer(text)}
-    found |= {re.sub(r"[\s\-]", "", match[0]) for match in re.finditer(r"\d(?:[\s\-]?\d){8,}", text)}
-    return {one for one in found if sum(char.isdigit() for char in one) >= 3 and len(one) >= 8 and not _DATE.match(one)}
+    candidates = {match[0] for match in _CODE.finditer(text)}
+    candidates |= {re.sub(r"[\s\-]", "", match[0]) for match in re.finditer(r"\d(?:[\s\-]?\d){8,}", text)}
+    return {code for code in candidates if sum(char.isdigit() for char in code) >= 3 and len(code) >= 8 and not _DATE.match(code)}
 
 
-def _forms(one: Words, origin: int) -> Iterable[_Form]:
-    plain = one.text.encode(errors="replace")
+def _forms(erased: ErasedText, origin: int) -> Iterable[_Form]:
+    plain = erased.text.encode(errors="replace")
     if len(plain) < WINDOW:
         return
-    most = PERSON if one.authored else MODEL
+    most = PERSON if erased.authored else MODEL
     seen: set[bytes] = set()
-    for data in _written(one.text):
+    for data in _written(erased.text):
         if data in seen or len(data) < WINDOW:
             continue
         seen.add(data)
@@ -147,16 +147,16 @@ def _written(text: str) -> Iterable[bytes]:
         yield text.encode(encoding, errors="replace")
 
 
-def _cut(one: Words, shared: Sequence[Span], codes_: set[str]) -> list[Words]:
+def _cut(erased: ErasedText, shared: Sequence[Span], codes_: set[str]) -> list[ErasedText]:
     """What is left of a text without its shared pieces."""
-    data, at, left = one.text.encode(errors="replace"), 0, []
+    data, start_of_piece, left = erased.text.encode(errors="replace"), 0, []
     for start, end in [*_joined(list(shared)), (len(data), len(data))]:
-        piece = data[at:start].decode(errors="ignore")
+        piece = data[start_of_piece:start].decode(errors="ignore")
         for code in codes_:
             piece = piece.replace(code, " ")
         if piece.strip():
-            left.append(Words(piece, one.authored))
-        at = end
+            left.append(ErasedText(piece, erased.authored))
+        start_of_piece = end
     return left
 
 
@@ -170,13 +170,13 @@ def _joined(spans: list[Span]) -> list[Span]:
     return joined
 
 
-def _common(a: bytes | memoryview, at: int, b: bytes, bt: int) -> int:
+def _common(a: bytes | memoryview, i: int, b: bytes, j: int) -> int:
     """How many bytes are alike from here on."""
-    most = min(len(a) - at, len(b) - bt)
+    most = min(len(a) - i, len(b) - j)
     same, step = 0, 4096
     while same < most:
         step = min(step, most - same)
-        if bytes(a[at + same : at + same + step]) == b[bt + same : bt + same + step]:
+        if bytes(a[i + same : i + same + step]) == b[j + same : j + same + step]:
             same += step
         elif step == 1:
             break
@@ -185,8 +185,8 @@ def _common(a: bytes | memoryview, at: int, b: bytes, bt: int) -> int:
     return same
 
 
-def _common_back(a: bytes | memoryview, at: int, b: bytes, bt: int) -> int:
+def _common_back(a: bytes | memoryview, i: int, b: bytes, j: int) -> int:
     same = 0
-    while same < min(at, bt) and a[at - same - 1] == b[bt - same - 1]:
+    while same < min(i, j) and a[i - same - 1] == b[j - same - 1]:
         same += 1
     return same

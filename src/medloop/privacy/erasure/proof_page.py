@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from medloop.privacy.erasure.erase import Proof
+    from medloop.privacy.erasure.erase import ErasureProof
 
 TABLES = {
     "rlhf_feedback": "ratings",
@@ -25,12 +25,12 @@ STORE = {
 }  # fmt: skip
 
 
-def render(proof: Proof) -> str:
+def render(proof: ErasureProof) -> str:
     parts = (_head(proof), _rows(proof), _files(proof), _learnt(proof), _look(proof), _stays(proof))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _head(proof: Proof) -> str:
+def _head(proof: ErasureProof) -> str:
     whom = f"the person known here as `{proof.subject}`" if proof.subject else f"the records {_listed(proof.asked)}"
     verdict = "**Complete**: the last look through the workspace found nothing of it."
     if not proof.complete:
@@ -45,9 +45,12 @@ def _head(proof: Proof) -> str:
 - By: {proof.actor}, from {proof.started:%Y-%m-%d %H:%M:%S} to {proof.finished:%Y-%m-%d %H:%M:%S} UTC"""
 
 
-def _rows(proof: Proof) -> str:
+def _rows(proof: ErasureProof) -> str:
     counts = [(TABLES.get(name, name), count) for name, count in proof.rows.items()]
-    stones = [(f"`{one['record_id']}`", TABLES.get(one["table"], one["table"]), f"`{one['proof']}`") for one in proof.tombstones]
+    stones = [
+        (f"`{stone['record_id']}`", TABLES.get(stone["table"], stone["table"]), f"`{stone['proof']}`")
+        for stone in proof.tombstones
+    ]
     return f"""## What was removed from the store
 
 {_table(("what", "rows"), counts)}
@@ -58,11 +61,12 @@ is added again under one of these ids is neither listed nor used.
 {_table(("record", "what", "hash of the encrypted row"), stones)}"""
 
 
-def _files(proof: Proof) -> str:
+def _files(proof: ErasureProof) -> str:
     if not proof.files:
         return "## What was changed in files\n\nNo file held their text or was made of them."
     rows = [
-        (f"`{one['path']}`", one["action"], one["rows"], _short(one["before"]), _short(one.get("after"))) for one in proof.files
+        (f"`{change['path']}`", change["action"], change["rows"], _short(change["before"]), _short(change.get("after")))
+        for change in proof.files
     ]  # fmt: skip
     return f"""## What was changed in files
 
@@ -71,20 +75,20 @@ def _files(proof: Proof) -> str:
 {_table(("file or folder", "action", "rows", "sha256 before", "after"), rows)}"""
 
 
-def _learnt(proof: Proof) -> str:
-    said = [
-        f"- `{one['path']}` is a model that learnt from it and is flagged `tainted`: train it again." for one in proof.flagged
+def _learnt(proof: ErasureProof) -> str:
+    lines = [
+        f"- `{item['path']}` is a model that learnt from it and is flagged `tainted`: train it again." for item in proof.flagged
     ]
-    said += [f"- The training job `{one['job']}` is {one['state']}: it was learning from it." for one in proof.cancelled]
-    said += [f"- **Has not ended:** the training job `{name}` was told to, for it learns from it." for name in proof.alive]
-    done = {f"jobs/{one}" for one in (*proof.alive, *(one["job"] for one in proof.cancelled))}
-    said += [f"- The run `{name}` learns from it; begun before, it refuses to go on." for name in proof.jobs if name not in done]
+    lines += [f"- The training job `{item['job']}` is {item['state']}: it was learning from it." for item in proof.cancelled]
+    lines += [f"- **Has not ended:** the training job `{name}` was told to, for it learns from it." for name in proof.alive]
+    done = {f"jobs/{item}" for item in (*proof.alive, *(item["job"] for item in proof.cancelled))}
+    lines += [f"- The run `{name}` learns from it; begun before, it refuses to go on." for name in proof.jobs if name not in done]
     if proof.keep_jobs:
-        said.append("- Training jobs were left alone, as was asked for (`--keep-jobs`).")
-    return "## What had learnt from it\n\n" + ("\n".join(said) or "No model and no training job of this workspace.")
+        lines.append("- Training jobs were left alone, as was asked for (`--keep-jobs`).")
+    return "## What had learnt from it\n\n" + ("\n".join(lines) or "No model and no training job of this workspace.")
 
 
-def _look(proof: Proof) -> str:
+def _look(proof: ErasureProof) -> str:
     seen = Counter(proof.verified)
     lines = [
         f"- {seen['files']:,} files ({seen['bytes']:,} bytes) were looked through for {seen['texts']:,} texts, in every way of"
@@ -98,7 +102,7 @@ def _look(proof: Proof) -> str:
     return "## The last look\n\n" + "\n".join(lines)
 
 
-def _stays(proof: Proof) -> str:
+def _stays(proof: ErasureProof) -> str:
     lines = [f"- Made of these records and outside the workspace, so it is yours to remove: `{path}`" for path in proof.elsewhere]
     if proof.shared:
         lines.append(f"- {proof.shared:,} records of others, or that were not asked for, hold some of the same text. They stay.")

@@ -54,8 +54,8 @@ class Cutter:
         """What is left, or None where nothing has to go; Unreadable where it cannot be cut."""
         if data.startswith(_WIDE):
             wide = "utf-16-le" if data.startswith(_WIDE[0]) else "utf-16-be"
-            found = self.cut(path, data[2:].decode(wide, errors="replace").encode())
-            return None if found is None else Cut(data[:2] + found.content.decode().encode(wide), found.rows)
+            cut = self.cut(path, data[2:].decode(wide, errors="replace").encode())
+            return None if cut is None else Cut(data[:2] + cut.content.decode().encode(wide), cut.rows)
         how: Mapping[str, Callable[[bytes], Cut]] = {
             **dict.fromkeys(ROWS, self._lines),
             **dict.fromkeys(TABLES, self._table),
@@ -64,10 +64,10 @@ class Cutter:
         }
         if (ending := _ending(path)) not in how:
             raise Unreadable
-        found = how[ending](data)
-        if self.needles.hit(found.content):
+        cut = how[ending](data)
+        if self.needles.hit(cut.content):
             raise Unreadable  # what is left still holds it: better said than hidden
-        return found if found.content != data else None
+        return cut if cut.content != data else None
 
     def _names(self, data: bytes | memoryview) -> bool:
         """Whether an id occurs at all; which row it is in is seen when the file is cut."""
@@ -91,16 +91,16 @@ class Cutter:
         if row.get("inspected") in self.inspected:
             return True
         inner = (row.get(key) for key in ("metadata", "meta", "rule", "origin"))
-        for part in (row, *(one for one in inner if isinstance(one, dict))):
+        for part in (row, *(inner_part for inner_part in inner if isinstance(inner_part, dict))):
             for key in SOURCES:
-                said = part.get(key)
-                if any(isinstance(name, str) and name in self.ids for name in (said if isinstance(said, list) else [said])):
+                value = part.get(key)
+                if any(isinstance(name, str) and name in self.ids for name in (value if isinstance(value, list) else [value])):
                     return True
         return False
 
     def _table(self, data: bytes) -> Cut:
         rows = list(_records(data))
-        kept = [row for at, row in enumerate(rows) if at == 0 or not self.needles.hit(row)]
+        kept = [row for index, row in enumerate(rows) if index == 0 or not self.needles.hit(row)]
         head = [rows[0]] if rows and self.needles.hit(rows[0]) else []
         return Cut(b"".join(kept[len(head) :]), len(rows) - len(kept) + len(head))
 
@@ -119,24 +119,24 @@ class Cutter:
                     return ERASED
                 return value
             if isinstance(value, dict):
-                return {key: walk(one, False) for key, one in value.items()}
+                return {key: walk(item, False) for key, item in value.items()}
             if not isinstance(value, list):
                 return value
             held = [
-                one for one in value if top and self.needles.hit(json.dumps(one, ensure_ascii=False).encode(errors="replace"))
+                item for item in value if top and self.needles.hit(json.dumps(item, ensure_ascii=False).encode(errors="replace"))
             ]
             count += len(held)
-            return [walk(one, False) for one in value if not any(one is other for other in held)]
+            return [walk(item, False) for item in value if not any(item is other for other in held)]
 
         left = walk(value, True)
         return Cut(_like(data, value, left), count) if count else self._text(data)
 
     def _text(self, data: bytes) -> Cut:
-        parts, at, spans = [], 0, self.needles.spans(data)
+        parts, position, spans = [], 0, self.needles.spans(data)
         for start, end in spans:
-            parts += [data[at:start], ERASED.encode()]
-            at = end
-        return Cut(b"".join([*parts, data[at:]]), len(spans))
+            parts += [data[position:start], ERASED.encode()]
+            position = end
+        return Cut(b"".join([*parts, data[position:]]), len(spans))
 
 
 def rehash(data: bytes, hashes: Mapping[str, str], rows: Mapping[str, int], name: str) -> bytes:
@@ -156,14 +156,14 @@ def rehash(data: bytes, hashes: Mapping[str, str], rows: Mapping[str, int], name
 
 def _fewer(value: Any, rows: Mapping[str, int]) -> Any:
     if isinstance(value, list):
-        return [_fewer(one, rows) for one in value]
+        return [_fewer(item, rows) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {key: _fewer(one, rows) for key, one in value.items()}
+    changed = {key: _fewer(item, rows) for key, item in value.items()}
     named = PurePath(str(value.get("path", ""))).name
     if named in rows and isinstance(value.get("rows"), int):
-        found["rows"] = max(0, value["rows"] - rows[named])
-    return found
+        changed["rows"] = max(0, value["rows"] - rows[named])
+    return changed
 
 
 def _like(data: bytes, before: Any, after: Any) -> bytes:

@@ -110,16 +110,16 @@ def verify_artifact(path: Path) -> Manifest:
     _recover(path)
     with explain_os_errors(path):
         manifest = _read_manifest(path)
-        found = {_relative(file, path): file for file in _files(path)}
-        wanted = {file.path: file for file in manifest.files}
-        for name in sorted(wanted.keys() | found.keys()):
-            if name not in found:
+        files = {_relative(file, path): file for file in _files(path)}
+        listed = {file.path: file for file in manifest.files}
+        for name in sorted(listed.keys() | files.keys()):
+            if name not in files:
                 raise _damaged(path, name, "is missing")
-            if name not in wanted:
+            if name not in listed:
                 raise _damaged(path, name, "does not belong there")
-            if (size := found[name].stat().st_size) != wanted[name].size:
-                raise _damaged(path, name, f"has {size:,} bytes instead of {wanted[name].size:,}")
-            if file_sha256(found[name]) != wanted[name].sha256:
+            if (size := files[name].stat().st_size) != listed[name].size:
+                raise _damaged(path, name, f"has {size:,} bytes instead of {listed[name].size:,}")
+            if file_sha256(files[name]) != listed[name].sha256:
                 raise _damaged(path, name, "was changed (its SHA-256 differs)")
     return manifest
 
@@ -311,4 +311,4 @@ def _relative(path: Path, folder: Path) -> str:
 
 def _natural(path: Path) -> list[tuple[int, str]]:
     """`iter_10` after `iter_9`: every second part of the split is a run of digits and compares as a number."""
-    return [(int(part), "") if at % 2 else (-1, part) for at, part in enumerate(re.split(r"(\d+)", path.name))]
+    return [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(re.split(r"(\d+)", path.name))]

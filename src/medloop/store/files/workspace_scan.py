@@ -41,9 +41,9 @@ class TooLargeError(Exception):
 
 def files(home: Path) -> Iterator[Path]:
     """Every file, in order of its name; folders that vanish meanwhile are passed over."""
-    for folder, names, found in os.walk(home, followlinks=False):
+    for folder, names, file_names in os.walk(home, followlinks=False):
         names.sort()
-        for name in sorted(found):
+        for name in sorted(file_names):
             path = Path(folder) / name
             if not path.is_symlink() and path.is_file():
                 yield path

@@ -128,33 +128,33 @@ def _from(query: Any, table: Table, span: TimeSpan) -> Any:
 
 
 def _mark(kind: Kind, row: Row[Any]) -> FeedbackMark:
-    said = row._mapping
+    values = row._mapping
     names = ("timestamp", "trace_id", "subject", "rating", "thumb", "preferred", "shown_first", "model_version")
     return FeedbackMark(
         kind=kind,
         row=row.id,
         record_id=row.record_id,
-        rater=said["clinician_id"] or said["recorded_by"],
-        sender=said["recorded_by"],
-        unit=said["item_id"] or said["trace_id"],
-        consent=tuple(said["consent"]),
-        axes=said.get("axes") or {},
-        critical=bool(said.get("critical")),
-        models=(said.get("model_a"), said.get("model_b")),
-        **{name: said[name] for name in names if name in said},
+        rater=values["clinician_id"] or values["recorded_by"],
+        sender=values["recorded_by"],
+        unit=values["item_id"] or values["trace_id"],
+        consent=tuple(values["consent"]),
+        axes=values.get("axes") or {},
+        critical=bool(values.get("critical")),
+        models=(values.get("model_a"), values.get("model_b")),
+        **{name: values[name] for name in names if name in values},
     )
 
 
 def busiest_raters(store: Store, *, span: TimeSpan = ALL_TIME, most: int = 500) -> list[str]:
     """The raters with the most ratings and choices; profiles are kept for these alone."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     with store.read() as conn:
         for table in (rlhf_feedback, rlhf_preferences):
             rater = func.coalesce(table.c.clinician_id, table.c.recorded_by)
             query = _from(select(rater, func.count()).where(rater.is_not(None)), table, span)
             for name, n in conn.execute(query.group_by(rater).order_by(func.count().desc(), rater).limit(most)).all():
-                found[name] = found.get(name, 0) + int(n)
-    return sorted(found, key=lambda name: (-found[name], name))[:most]
+                counts[name] = counts.get(name, 0) + int(n)
+    return sorted(counts, key=lambda name: (-counts[name], name))[:most]
 
 
 def newest_row_numbers(conn: Connection) -> dict[Kind, int]:
@@ -180,21 +180,21 @@ def newest_traces(store: Store, most: int) -> list[str]:
 
 def traces_with_records(store: Store, trace_ids: list[str]) -> set[str]:
     """Those of these traces that anybody rated, compared or corrected."""
-    found: set[str] = set()
+    traces_: set[str] = set()
     with store.read() as conn:
         for start in range(0, len(trace_ids), 400):
             some = trace_ids[start : start + 400]
             for table in TABLES.values():
-                found.update(conn.execute(select(table.c.trace_id).where(table.c.trace_id.in_(some)).distinct()).scalars())
-    return found
+                traces_.update(conn.execute(select(table.c.trace_id).where(table.c.trace_id.in_(some)).distinct()).scalars())
+    return traces_
 
 
 def rated_traces(store: Store, most: int) -> list[str]:
     """The traces rated last, newest first."""
     query = select(rlhf_feedback.c.trace_id).where(rlhf_feedback.c.trace_id.is_not(None))
     with store.read() as conn:
-        found = conn.execute(query.order_by(rlhf_feedback.c.id.desc()).limit(most)).scalars()
-        return list(dict.fromkeys(name for name in found if name is not None))
+        trace_ids = conn.execute(query.order_by(rlhf_feedback.c.id.desc()).limit(most)).scalars()
+        return list(dict.fromkeys(name for name in trace_ids if name is not None))
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ NO_FEEDBACK = TraceFeedback()
 
 def feedback_on_traces(store: Store, trace_ids: list[str]) -> dict[str, TraceFeedback]:
     """Of these traces those that people spoke about. Feedback that is negative or contradicts itself is a complaint."""
-    table, found = rlhf_feedback.c, dict[str, TraceFeedback]()
+    table, feedback = rlhf_feedback.c, dict[str, TraceFeedback]()
     polarity = polarity_column()
     spoke = polarity.is_not(None)
     rater = func.coalesce(table.clinician_id, table.recorded_by)
@@ -221,9 +221,9 @@ def feedback_on_traces(store: Store, trace_ids: list[str]) -> dict[str, TraceFee
             some = trace_ids[start : start + 400]
             query = select(table.trace_id, bad, func.count(rater.distinct())).where(table.trace_id.in_(some), spoke)
             for name, complaint, n in conn.execute(query.group_by(table.trace_id)).all():
-                found[name] = TraceFeedback(float(complaint), int(n))
+                feedback[name] = TraceFeedback(float(complaint), int(n))
             done = select(rlhf_corrections.c.trace_id).where(rlhf_corrections.c.trace_id.in_(some)).distinct()
             for name in conn.execute(done).scalars():
                 if name is not None:
-                    found[name] = replace(found.get(name, NO_FEEDBACK), corrected=True)
-    return found
+                    feedback[name] = replace(feedback.get(name, NO_FEEDBACK), corrected=True)
+    return feedback

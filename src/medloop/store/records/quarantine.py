@@ -149,8 +149,8 @@ def sent_by(store: Store, held: HeldRecord) -> str | None:
     else:
         query = _logged(audit_log.c.actor).where(audit_log.c.subject == held.record_id).order_by(audit_log.c.seq.desc()).limit(1)
     with store.read() as conn:
-        found: str | None = conn.execute(query).scalar()
-    return found
+        sender: str | None = conn.execute(query).scalar()
+    return sender
 
 
 def _logged(column: ColumnElement[str]) -> Select[Any]:
@@ -166,12 +166,12 @@ def trace_to_decide_first(store: Store, held: HeldRecord) -> HeldRecord | None:
 
 def released_ids(store: Store, record_ids: Sequence[str]) -> set[str]:
     """Those of these records that a person has looked at and released."""
-    found: set[str] = set()
+    ids: set[str] = set()
     with store.read() as conn:
         for at in range(0, len(record_ids), crud.PAGE_SIZE):
             some = quarantine.c.record_id.in_(record_ids[at : at + crud.PAGE_SIZE])
-            found.update(conn.execute(select(quarantine.c.record_id).where(some, quarantine.c.state == "released")).scalars())
-    return found
+            ids.update(conn.execute(select(quarantine.c.record_id).where(some, quarantine.c.state == "released")).scalars())
+    return ids
 
 
 def _first(conn: Connection, record_id: str, kind: str) -> HeldRecord | None:
@@ -200,11 +200,11 @@ def open_held(store: Store, record_id: str, *, actor: str) -> HeldTexts:
     """The record with its texts; the reading is in the audit log before they are handed out."""
     held = get(store, record_id)
     kind = contract_of(held.kind)
-    found = get_audited(store, kind, record_id, actor=actor, purpose="quarantine review")
-    if found is None:
+    record = get_audited(store, kind, record_id, actor=actor, purpose="quarantine review")
+    if record is None:
         raise NotHeldError(f"{record_id} is no longer in the store", "It may have been erased: medloop audit show")
     columns = tables.encrypted_columns(crud.TABLES[kind])
-    return HeldTexts(held, tuple(part for name in columns for part in _texts(name, getattr(found, name))))
+    return HeldTexts(held, tuple(part for name in columns for part in _texts(name, getattr(record, name))))
 
 
 def _texts(name: str, value: object) -> list[tuple[str, str]]:
@@ -213,7 +213,7 @@ def _texts(name: str, value: object) -> list[tuple[str, str]]:
     if isinstance(value, Conversation):
         return [(message.role, message.content) for message in value.messages]
     if isinstance(value, tuple):
-        return [(name, str(one)) for one in value]
+        return [(name, str(item)) for item in value]
     return [(name, str(value))] if value not in ("", {}) else []
 
 
@@ -231,8 +231,8 @@ def decide(
             raise TraceFirstError(
                 f"This record repeats the trace {trace.record_id}, which is {trace.state}", "Decide about the trace first"
             )
-        found = quarantine.c.state != state if was is None else quarantine.c.state == was
-        change = update(quarantine).where(quarantine.c.record_id == record_id, found)
+        unchanged = quarantine.c.state != state if was is None else quarantine.c.state == was
+        change = update(quarantine).where(quarantine.c.record_id == record_id, unchanged)
         changed = conn.execute(change.values(state=state, decided_by=actor, decided=utc_now())).rowcount
         if changed:
             detail: dict[str, str | int | float | bool] = {} if reason is None else {"reason": reason}
@@ -248,7 +248,7 @@ def decide(
 
 def contract_of(table: str) -> type[Contract]:
     """The contract of the records in a table."""
-    return next(kind for kind, found in crud.TABLES.items() if found.name == table)
+    return next(kind for kind, candidate in crud.TABLES.items() if candidate.name == table)
 
 
 def _held(row: Row[Any]) -> HeldRecord:

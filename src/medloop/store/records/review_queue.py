@@ -127,11 +127,11 @@ def _seal(key: Any, item: QueueItem) -> bytes:
 
 
 def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
-    found: set[str] = set()
+    known: set[str] = set()
     with store.read() as conn:
         for chunk in _chunks(list(item_ids)):
-            found.update(conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).scalars())
-    return found
+            known.update(conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).scalars())
+    return known
 
 
 def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> list[QueueContent]:
@@ -149,18 +149,18 @@ def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> lis
 def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
     """The item this rater holds, else the next one for them, else None. Reading its text enters the audit log."""
     with store.write() as conn:
-        while (found := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)) is not None:
-            content = _opened(store, conn, found)
-            if not _withdrawn(conn, found, content):
+        while (item := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)) is not None:
+            content = _opened(store, conn, item)
+            if not _withdrawn(conn, item, content):
                 break
-            ask = replace(ask, without=(*ask.without, found.item_id))
-        if found is None:
+            ask = replace(ask, without=(*ask.without, item.item_id))
+        if item is None:
             return None
-        turn = _sit_down(conn, found, ask)
-        audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=found.item_id))
+        turn = _sit_down(conn, item, ask)
+        audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=item.item_id))
     return LeasedItem(
-        item_id=found.item_id, kind=found.kind, content=content, reasons=found.reasons, stratum=found.stratum,
-        trace_id=found.trace_id, **turn,
+        item_id=item.item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum,
+        trace_id=item.trace_id, **turn,
     )  # fmt: skip
 
 
@@ -248,8 +248,8 @@ def _fresh(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
     for stratum in _furthest_behind(conn, ask.quotas):
         here = (items.c.state == "open", items.c.stratum == stratum)
         query = select(items).where(*here, *_fits(ask), _seat_free(ask), ~_met(ask))
-        if found := conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first():
-            return found
+        if item := conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first():
+            return item
     return None
 
 

@@ -97,10 +97,10 @@ def _id_name(kind: str) -> str:
 def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[str, Sequence[TurnVerdict]], bool]) -> str:
     if turn.adjudicates:
         return "done"
-    said = _verdicts(conn, item)
-    if len(said) < item.raters:
+    verdicts_ = _verdicts(conn, item)
+    if len(verdicts_) < item.raters:
         return "open"
-    return "done" if agreed(item.kind, said) else "disputed"
+    return "done" if agreed(item.kind, verdicts_) else "disputed"
 
 
 def _verdicts(conn: Connection, item: Row[Any]) -> list[TurnVerdict]:

@@ -69,16 +69,16 @@ def held_back_ids(store: Store) -> set[str]:
 
 
 def add_trigger(
-    store: Store, found: NewRecords, reason: str, evidence: dict[str, Any], records: int, *, actor: str
+    store: Store, new: NewRecords, reason: str, evidence: dict[str, Any], records: int, *, actor: str
 ) -> Trigger | None:
     """Write the trigger down, unless another one has been since `found` was read."""
     with store.write() as conn:
         before = _news(conn).since
-        if (before and before.trigger_id) != (found.since and found.since.trigger_id):
+        if (before and before.trigger_id) != (new.since and new.since.trigger_id):
             return None
         number = int(conn.execute(select(func.count()).select_from(retrain_triggers)).scalar_one()) + 1
         name = f"retrain-{number}"
-        whole = {**evidence, "rows": dict(found.newest)}
+        whole = {**evidence, "rows": dict(new.newest)}
         conn.execute(insert(retrain_triggers).values(trigger_id=name, reason=reason, evidence=whole, records=records))
         audit.append(conn, AuditEvent(actor=actor, action="retrain_triggers.add", subject=name, detail={"reason": reason}))
         row = conn.execute(select(retrain_triggers).where(retrain_triggers.c.trigger_id == name)).one()

@@ -122,11 +122,11 @@ def change_user(store: Store, user: User, *, actor: str, role: str | None = None
     """Another role, or out and in again. Somebody who is disabled has no sessions left; their keys rest."""
     if role is not None and role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
-    said: dict[str, Any] = {k: v for k, v in {"role": role, "disabled": disabled}.items() if v is not None}
+    changes: dict[str, Any] = {k: v for k, v in {"role": role, "disabled": disabled}.items() if v is not None}
     with store.write() as conn:
-        conn.execute(update(users).where(users.c.user_id == user.user_id).values(**said))
+        conn.execute(update(users).where(users.c.user_id == user.user_id).values(**changes))
         _end_sessions(conn, user.user_id)  # a session begun with other rights ends with them
-        _note(conn, actor, "users.change", user.user_id, name=user.name, **said)
+        _note(conn, actor, "users.change", user.user_id, name=user.name, **changes)
 
 
 def set_password(store: Store, user: User, password: str, *, actor: str) -> None:
@@ -241,11 +241,11 @@ def close_session(store: Store, token: str) -> None:
             _note(conn, str(user_id), "sessions.logout", str(user_id))
 
 
-def mark_used(store: Store, found: Credential, text: str) -> None:
+def mark_used(store: Store, credential: Credential, text: str) -> None:
     """Move the time on file of a key or a session. Not audited: it is a use, not a change."""
     now = utc_now()
-    if found.via == "key":
-        moved = update(api_keys).where(api_keys.c.api_key_id == found.id).values(last_used=now)
+    if credential.via == "key":
+        moved = update(api_keys).where(api_keys.c.api_key_id == credential.id).values(last_used=now)
     else:
         moved = update(sessions).where(sessions.c.sha256 == digest(text)).values(expires=now + IDLE)
     with store.write() as conn:
