@@ -13,12 +13,9 @@ from medloop.contracts.dataset import (
     Record,
     Source,
 )
-from medloop.contracts.deployment import Deployment, Experiment, ExperimentArm, TrafficSplit
 from medloop.contracts.evaluation import (
     Difference,
     EvalReport,
-    GateCheck,
-    GateResult,
     Interval,
     ModelResult,
     ScoredSample,
@@ -35,7 +32,7 @@ from medloop.contracts.job import (
     MetricLine,
     TrainRequest,
 )
-from medloop.contracts.model import ModelRef, RegisteredModel, TrainingCard
+from medloop.contracts.model import ModelRef, TrainingCard
 from medloop.contracts.rule import CodebookDelta, CodebookRule
 from medloop.contracts.score import Component, Judgement, Missing, Reward, Rule, Sample, Score, ScoredAnswer, Scorer, Span
 
@@ -50,19 +47,14 @@ __all__ = [
     "Conversation",
     "Correction",
     "DatasetCard",
-    "Deployment",
     "Difference",
     "DynamicWeights",
     "ErasedRows",
     "EvalReport",
-    "Experiment",
-    "ExperimentArm",
     "ExpertVerdict",
     "Feedback",
     "FeedbackCard",
     "FileEntry",
-    "GateCheck",
-    "GateResult",
     "IRSConfig",
     "Incident",
     "InspectedSample",
@@ -83,7 +75,6 @@ __all__ = [
     "Prompt",
     "Record",
     "RedTeamCase",
-    "RegisteredModel",
     "Reward",
     "Rule",
     "Sample",
@@ -94,7 +85,6 @@ __all__ = [
     "Source",
     "Span",
     "Trace",
-    "TrafficSplit",
     "TrainRequest",
     "TrainingCard",
     "canonical_json",

@@ -64,18 +64,3 @@ class EvalReport(Contract):
     rules: dict[str, str]
     config: Json
     timestamp: Timestamp
-
-
-class GateCheck(Contract):
-    name: Text
-    passed: bool
-    measured: float | None
-    bound: float
-    reason: Text
-
-
-class GateResult(Contract):
-    passed: bool
-    checks: tuple[GateCheck, ...] = Field(min_length=1)
-    evaluation: Hash
-    timestamp: Timestamp

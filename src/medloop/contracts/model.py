@@ -40,19 +40,3 @@ class TrainingCard(Contract):
     commit: str | None = None
     started: Timestamp
     finished: Timestamp
-
-
-class RegisteredModel(Contract):
-    """A version in the registry; promotion reads this and the gate, never a person's memory."""
-
-    name: Text
-    version: int = Field(ge=1)
-    card: Hash
-    dataset: Hash
-    evaluation: Hash
-    reward_version: Text | None = None
-    prompt_version: Text | None = None
-    parent: int | None = None
-    aliases: tuple[Literal["champion", "challenger"], ...] = ()
-    gate_passed: bool = False
-    timestamp: Timestamp
