@@ -1,24 +1,24 @@
-# make demo  sets up and runs the loop on embedded defaults      make test  sets up and runs the tests
+# make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
 # make setup | lint | bench | docs | test-slow | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Nothing enters whose hash is not in the lock, nothing is resolved anew, and no source archive runs code of its own (tools/lock.py).
+# Only packages whose hash is in the lock, no resolving, and no code from source archives (tools/lock.py).
 LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 
 .PHONY: setup demo test test-slow compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
-# A CPU build of torch where pip finds one; a file of that name with another content is no reason to look elsewhere.
+# A CPU build of torch where pip finds one; a file of that name with other content is an error.
 $(STAMP): pyproject.toml requirements.lock requirements-cpu.lock requirements-cuda.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing medloop and its locked dependencies into $(VENV) (a few minutes the first time) ..."
 	@said=$$($(LOCKED) -r requirements-cpu.lock 2>&1) || case "$$said" in \
 	*"DO NOT MATCH"*) echo "$$said"; exit 1;; \
-	*) echo "pip finds no CPU build of torch: the one of its index follows, on Linux with some GB of CUDA packages.";; esac
+	*) echo "pip finds no CPU build of torch; installing the default one, on Linux with some GB of CUDA packages.";; esac
 	@$(LOCKED) -r requirements.lock
 	@if $(BIN)/python tools/lock.py --cuda; then $(LOCKED) -r requirements-cuda.lock; fi
 	@$(PIP) --no-deps --no-build-isolation -e .
@@ -33,7 +33,7 @@ test: lint
 test-slow: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
-# The rules in machine code, beside their sources; docs/decisions/0011-mypyc.md.
+# Compile the rules to machine code beside their sources; docs/decisions/0011-mypyc.md.
 compile: setup
 	@$(BIN)/python tools/compile.py
 
