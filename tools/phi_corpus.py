@@ -1,7 +1,7 @@
-"""Make English sentences with marked names, places and organisations from tools/phi_templates_en.txt and the training lists.
+"""Generate English sentences with marked names, places and organisations from tools/phi_templates_en.txt and the training lists.
 
 Half of the names are invented from letter triples of the lists, so that the tagger learns what a name looks like and where it
-stands, not which names there are. The lists hold the training half only (tools/phi_lists.py).
+stands, not which names exist. The lists hold the training half only (tools/phi_lists.py).
 """
 
 # ruff: noqa: E501
@@ -12,106 +12,30 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from phi_corpus_words import (
+    ABROAD,
+    BODIES,
+    BRANDS,
+    CARE,
+    COMPLAINTS,
+    DISEASES,
+    DRUGS,
+    EPONYMS,
+    FIELDS,
+    GROUPS,
+    HEADS,
+    KINDS,
+    MIDDLES,
+    ROADS,
+    TAILS,
+    TRADES,
+)
+
 from medloop.privacy.phi import lists
 
 HERE = Path(__file__).parent
 CHOICE, SLOT = re.compile(r"\[([^\[\]]*)\]"), re.compile(r"<(\w+)>")
 Span = tuple[int, int, str]
-
-DRUGS = """aspirin ibuprofen metformin lisinopril amlodipine atorvastatin simvastatin omeprazole pantoprazole warfarin heparin
-apixaban rivaroxaban clopidogrel insulin glipizide furosemide hydrochlorothiazide spironolactone losartan valsartan metoprolol
-bisoprolol carvedilol digoxin amiodarone prednisone prednisolone dexamethasone albuterol salbutamol montelukast amoxicillin
-azithromycin ciprofloxacin doxycycline ceftriaxone vancomycin fluconazole acyclovir oseltamivir sertraline fluoxetine citalopram
-escitalopram venlafaxine amitriptyline mirtazapine quetiapine olanzapine risperidone haloperidol lithium lamotrigine valproate
-carbamazepine levetiracetam gabapentin pregabalin morphine oxycodone tramadol codeine naproxen diclofenac acetaminophen
-paracetamol allopurinol colchicine methotrexate hydroxychloroquine infliximab adalimumab rituximab trastuzumab pembrolizumab
-tamoxifen letrozole cisplatin paclitaxel doxorubicin levothyroxine estradiol testosterone finasteride sildenafil tamsulosin
-ondansetron metoclopramide loperamide cetirizine loratadine nitroglycerin adenosine ranitidine famotidine baclofen""".split()
-EPONYMS = """Parkinson Alzheimer Foley Crohn Hodgkin Down Turner Marfan Huntington Graves Hashimoto Addison Cushing Raynaud Sjogren
-Kawasaki Tourette Wilson Paget Bell Babinski Romberg Murphy Glasgow Apgar Holter Doppler Swan-Ganz Hickman Kaposi Ewing Burkitt
-Wegener Behcet Meniere Guillain-Barre Charcot-Marie-Tooth Ehlers-Danlos Wolff-Parkinson-White Stevens-Johnson Wiskott-Aldrich
-Tay-Sachs Gaucher Fabry Prader-Willi Angelman Rett Noonan Klinefelter Barrett Cheyne-Stokes Kussmaul Lachman Phalen Tinel Colles
-Pott Dupuytren Peyronie Baker Heimlich Valsalva Trendelenburg Whipple Billroth Roux-en-Y Mantoux Schilling Coombs Gram Papanicolaou
-Gleason Child-Pugh Wells Ranson Breslow Snellen Ishihara Likert Cox Fontan Fallot Eisenmenger Brugada Osler Janeway Virchow Koplik
-Koch Lewy Creutzfeldt-Jakob Friedreich Duchenne Becker Lambert-Eaton Horner Argyll Bartter Gilbert Crigler-Najjar Budd-Chiari
-Zollinger-Ellison Peutz-Jeghers Lynch Li-Fraumeni Wilms Reye Still Felty Caplan Goodpasture Alport Fanconi Conn Sheehan""".split()
-KINDS = "syndrome disease disorder anemia palsy lymphoma sarcoma dystrophy ataxia tumor sign test catheter fracture".split()
-PLAIN = """type 2 diabetes|hypertension|asthma|pneumonia|heart failure|migraine|breast cancer|acute lymphoblastic leukemia|stroke
-|atrial fibrillation|chronic kidney disease|osteoarthritis|rheumatoid arthritis|lupus|psoriasis|eczema|epilepsy|depression|gout
-|celiac disease|hepatitis B|tuberculosis|malaria|measles|cystic fibrosis|sickle cell disease|hemophilia A|muscular dystrophy
-|neurofibromatosis type 1|retinitis pigmentosa|polycystic kidney disease|spinal muscular atrophy|multiple sclerosis
-|amyotrophic lateral sclerosis|adrenoleukodystrophy|hypophosphatasia|phenylketonuria|galactosemia|hemochromatosis|sarcoidosis
-|myasthenia gravis|preeclampsia|endometriosis|glaucoma|cataract|appendicitis|pancreatitis|diverticulitis|colorectal cancer
-|melanoma|glioblastoma|osteosarcoma|craniosynostosis|holoprosencephaly|mucopolysaccharidosis type II|porphyria|thalassemia
-|Waldenstrom macroglobulinemia|Hirschsprung disease|Legg-Calve-Perthes disease|von Willebrand disease|von Hippel-Lindau disease
-|Leber congenital amaurosis|Lyme disease|West Nile virus|Rocky Mountain spotted fever|Lou Gehrig's disease|Hansen's disease"""
-DISEASES = [part.strip() for part in PLAIN.replace("\n", "").split("|")]
-BRANDS = """Tylenol Advil Motrin Aleve Lipitor Crestor Zocor Plavix Coumadin Eliquis Xarelto Zoloft Prozac Paxil Lexapro Celexa Effexor
-Cymbalta Wellbutrin Abilify Seroquel Risperdal Zyprexa Lasix Norvasc Diovan Cozaar Toprol Coreg Ventolin Advair Singulair Flonase
-Claritin Zyrtec Allegra Benadryl Nexium Prilosec Zantac Humira Enbrel Remicade Lantus Humalog Januvia Ozempic Glucophage Synthroid
-Viagra Cialis Flomax Proscar Xanax Ativan Valium Ambien Klonopin Neurontin Lyrica Topamax Keppra Dilantin Tegretol Depakote Lamictal
-Vicodin Percocet OxyContin Ultram Celebrex Voltaren Mobic Fosamax Boniva Premarin Botox Accutane Augmentin Zithromax Cipro Levaquin
-Keflex Bactrim Diflucan Valtrex Tamiflu Avastin Herceptin Gleevec Keytruda Medrol Imitrex Zofran Reglan Imodium Lidoderm Elavil""".split()
-HEADS = """poly micro macro hypo hyper neuro cardio nephro hepato gastro entero dermato osteo chondro myo angio cephalo encephalo oculo
-opto cranio spondylo arthro broncho pneumo hemo leuko thrombo erythro lympho adeno lipo fibro sclero dys a brachy syn oligo pachy
-ortho acro cysto uro colpo hystero oophoro mening myelo radiculo tracheo laryngo rhino oto kerato retino chorio amnio onco""".split()
-MIDDLES = """gyr card nephr hepat gastr enter dermat oste chondr my angi cephal encephal dactyl crani spondyl arthr bronch pneum hem leuk
-thromb cyt lymph aden lip fibr scler troph plas phalang gnath gloss cheil dont cyst ur metr mening myel neur kerat retin keton glyc""".split()
-TAILS = """itis osis emia oma opathy algia ectomy otomy oscopy ia ic al ism uria plegia paresis penia cytosis genesis megaly plasty rrhea
-rrhage stenosis trophy sclerosis malacia phobia lysis edema uric gram graphy ology ologist itic otic emic pathic""".split()
-BODIES = """National Institute of {0} and {1}|National {0} Institute|American {0} Association|American Academy of {0}|American College of {0}
-|{0} Society of America|European Society of {0}|International {0} Foundation|Society for {0} Medicine|Journal of {0}|{0} Research Network
-|Center for {0} Control|World {0} Federation|Royal College of {0}|New England Journal of {0}|Annals of {0}|British {0} Society
-|National Center for {0} Statistics|{0} Clinical Trials Group|Agency for {0} Research and Quality|Department of {0} and {1}""".replace(
-    "\n", ""
-).split("|")
-FIELDS = (
-    """Diabetes Heart Cancer Kidney Mental Allergy Neurology Cardiology Surgery Pediatrics Health Arthritis Stroke Lung Blood Eye
-Medicine Neurological Disorders|Infectious Diseases|Digestive Diseases|Human Services|Child Health|Rare Diseases|Aging|Drug Abuse
-|Genetics Obstetrics Radiology Oncology Dermatology Psychiatry Urology Nutrition Epilepsy Liver Asthma Pain Sleep""".replace(
-        "\n", " "
-    )
-    .replace("|", "#")
-    .split()
-)
-COMPLAINTS = """chest pain|cough and fever|abdominal pain|a headache|shortness of breath|dizziness|back pain|a fall|nausea and vomiting
-|knee pain|anxiety|CHF and COPD|type 2 diabetes|acute appendicitis|weight loss|a rash|hip fracture|palpitations""".replace(
-    "\n", ""
-).split("|")
-ROADS = "Street St St. Avenue Ave Road Rd Drive Lane Ln Boulevard Blvd Court Way Place Square Terrace Parkway Circle Trail Row Hill".split()
-ABROAD = (
-    "Rue {}",
-    "Via {}",
-    "Calle {}",
-    "{}straße",
-    "{}strasse",
-    "{}weg",
-    "{}gatan",
-    "{}vägen",
-    "{}katu",
-    "{}vej",
-    "{} utca",
-    "{}straat",
-    "Avenida {}",
-    "Rua {}",
-    "ul. {}",
-    "{}gade",
-    "{}tie",
-    "{}laan",
-    "Rue de {}",
-    "Via {} {}",
-    "{} út",
-    "{}gasse",
-    "{} u.",
-    "Plaza {}",
-    "Chemin {}",
-    "{} {}",
-)
-GROUPS = "Inc Inc. Ltd Ltd. LLC Corp Corporation Group Holdings Partners Labs Systems Technologies Solutions Software Consulting Services Media Networks Analytics Data Health Capital Bank Foundation Industries International".split()
-TRADES = "Data Open Smart Cloud Health Green Blue Net Info Geo Web Map Fast First Global Urban Civic Bright Energy Bio Market Credit Food Trip Search Think Social Home Lending Climate Loan Quant Weather Zip Local Real Open Public Social Point Path Hub".split()
-CARE = "General Hospital|Medical Center|Health Clinic|Memorial Hospital|Community Hospital|Regional Medical Center|Children's Hospital|Clinic|Health Center|Hospital|Urgent Care|Family Practice|Surgery Center|Nursing Home".split(
-    "|"
-)
 
 
 def invented(words: Sequence[str], rng: random.Random) -> Callable[[], str]:
@@ -124,10 +48,10 @@ def invented(words: Sequence[str], rng: random.Random) -> Callable[[], str]:
 
     def make() -> str:
         for _ in range(50):
-            made = "^^"
-            while made[-1] != "$" and len(made) < 16:
-                made += rng.choice(after[made[-2:]])
-            word = made[2:].strip("$")
+            letters = "^^"
+            while letters[-1] != "$" and len(letters) < 16:
+                letters += rng.choice(after[letters[-2:]])
+            word = letters[2:].strip("$")
             if 3 <= len(word) <= 13:
                 return word
         return "Ada"
@@ -288,7 +212,7 @@ class Maker:
         return f"{first} {last}"
 
     def slot(self, name: str) -> tuple[str, str]:
-        """The filling of a slot and its tag ("" for what is no identifier, or one that patterns find)."""
+        """The filling of a slot and its tag ("" for what is not an identifier, or is one that patterns find)."""
         rng = self.rng
         match name:
             case "name":
@@ -342,13 +266,12 @@ class Maker:
 
     def medical(self) -> str:
         """A word of Greek and Latin pieces that hardly any list holds."""
-        made = (
+        return (
             self.rng.choice(HEADS)
             + self.rng.choice(MIDDLES)
             + self.pick("", "o" + self.rng.choice(MIDDLES))
             + self.rng.choice(TAILS)
         )
-        return made
 
     def headline(self) -> str:
         words = [
@@ -359,8 +282,8 @@ class Maker:
         return " ".join(w if small and i else capital(w) for i, w in enumerate(words))
 
     def body(self) -> str:
-        one, two = (self.rng.choice(FIELDS).replace("#", " ") for _ in range(2))
-        return self.rng.choice(BODIES).format(one, two)
+        first, second = (self.rng.choice(FIELDS).replace("#", " ") for _ in range(2))
+        return self.rng.choice(BODIES).format(first, second)
 
     def plain(self, name: str) -> str:
         rng = self.rng
@@ -419,28 +342,28 @@ class Maker:
                 break
             template = chosen
         template = template.replace("\\n", "\n").replace("\\t", "\t")
-        out, spans, at = "", [], 0
+        text, spans, position = "", [], 0
         for match in SLOT.finditer(template):
-            out += template[at : match.start()]
+            text += template[position : match.start()]
             filling, tag = self.slot(match[1])
             if tag:
-                spans.append((len(out), len(out) + len(filling), tag))
-            out += filling
-            at = match.end()
-        return out + template[at:], spans
+                spans.append((len(text), len(text) + len(filling), tag))
+            text += filling
+            position = match.end()
+        return text + template[position:], spans
 
     def text(self) -> tuple[str, list[Span]]:
-        out, spans = "", list[Span]()
+        text, spans = "", list[Span]()
         share = self.rng.choice((0.0, 0.3, 0.5, 0.7, 1.0))
         for _ in range(self.rng.choice((1, 1, 2, 2, 3, 4))):
             source = self.phi if self.rng.random() < share else self.free
-            piece, found = self.sentence(self.rng.choice(source))
-            gap = "" if not out else self.pick(" ", " ", "\n")
-            spans += [(a + len(out + gap), b + len(out + gap), tag) for a, b, tag in found]
-            out += gap + piece
+            sentence, sentence_spans = self.sentence(self.rng.choice(source))
+            text += "" if not text else self.pick(" ", " ", "\n")
+            spans += [(start + len(text), end + len(text), tag) for start, end, tag in sentence_spans]
+            text += sentence
         r = self.rng.random()
-        if r < 0.16 and len(out.lower()) == len(out):
-            out = out.lower()
-        elif r < 0.19 and len(out.upper()) == len(out):
-            out = out.upper()
-        return out, spans
+        if r < 0.16 and len(text.lower()) == len(text):
+            text = text.lower()
+        elif r < 0.19 and len(text.upper()) == len(text):
+            text = text.upper()
+        return text, spans

@@ -1,4 +1,4 @@
-"""Chinese texts with marked names: our own sentences by genre, and real medical texts with names put into them.
+"""Generate Chinese texts with marked names: our own sentences by genre, and real medical texts with names put into them.
 
     maker = Maker(seed=1, carriers=sentences(paths))       # without carriers: our own sentences alone
     maker.text()                                          # ("患者王芳，女，38岁…", [(2, 4)])
@@ -88,7 +88,7 @@ def strings(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for key, one in value.items():
+        for key, part in value.items():
             if key not in {
                 "id",
                 "source",
@@ -101,15 +101,15 @@ def strings(value: Any) -> Iterable[str]:
                 "sub_department",
                 "answer_id",
             }:
-                yield from strings(one)
+                yield from strings(part)
     elif isinstance(value, list):
-        for one in value:
-            yield from strings(one)
+        for part in value:
+            yield from strings(part)
 
 
 def sentences(paths: Sequence[Path], part: str) -> list[str]:
     """Pieces of the even rows of these JSON lines: "train", or "dev" (every fifth of them). Odd rows are for measuring."""
-    out = dict[str, None]()
+    pieces = dict[str, None]()
     for path in paths:
         opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
         with opened as file:
@@ -117,11 +117,11 @@ def sentences(paths: Sequence[Path], part: str) -> list[str]:
                 if number % 2 or (number % 10 == 8) != (part == "dev"):
                     continue
                 for text in strings(json.loads(line)):
-                    out.update(dict.fromkeys(m[0] for m in SENTENCE.finditer(text) if not NAMED.search(m[0])))
-    return list(out)
+                    pieces.update(dict.fromkeys(m[0] for m in SENTENCE.finditer(text) if not NAMED.search(m[0])))
+    return list(pieces)
 
 
-class Names:
+class NameMaker:
     """Whole names by the seed: surnames by about how frequent they are, given names of all generations."""
 
     def __init__(self, rng: random.Random, half: str = "all") -> None:
@@ -138,9 +138,9 @@ class Names:
 
     def given(self) -> str:
         while True:
-            made = self._given()
-            if self.half == "all" or (len(made) == 1 and self.half == "seen") or held_out(made) == (self.half == "unseen"):
-                return made
+            name = self._given()
+            if self.half == "all" or (len(name) == 1 and self.half == "seen") or held_out(name) == (self.half == "unseen"):
+                return name
 
     def _given(self) -> str:
         rng, r = self.rng, self.rng.random()
@@ -172,7 +172,7 @@ class Maker:
         self, seed: int, carriers: Sequence[str] = (), without: Sequence[str] = (), only: Sequence[str] = (), half: str = "all"
     ) -> None:
         self.rng = random.Random(seed)
-        self.names, self.carriers = Names(self.rng, half), carriers
+        self.names, self.carriers = NameMaker(self.rng, half), carriers
         self.words = lists.lines("words_zh.txt")
         self.frequent = (HERE / "phi_common_zh.txt").read_text(encoding="utf-8").split()
         plain, free = (HERE / "phi_templates_zh.txt").read_text(encoding="utf-8").split("== free\n")
@@ -193,9 +193,9 @@ class Maker:
             case "sur":
                 return self.names.surname()
             case "given":
-                while len(made := self.names.given()) < 2:
+                while len(given := self.names.given()) < 2:
                     pass
-                return made
+                return given
             case "w":
                 if self.carriers and rng.random() < 0.4:
                     return self.clause()
@@ -218,8 +218,8 @@ class Maker:
 
     def clause(self) -> str:
         """The beginning of a clause of a real text, up to twelve characters."""
-        found = re.match(r"[一-鿿]{2,12}", self.rng.choice(re.split("[，。、；：]", self.rng.choice(self.carriers))))
-        return found[0] if found else self.rng.choice(self.frequent)
+        match = re.match(r"[一-鿿]{2,12}", self.rng.choice(re.split("[，。、；：]", self.rng.choice(self.carriers))))
+        return match[0] if match else self.rng.choice(self.frequent)
 
     def sentence(self, template: str) -> tuple[str, list[Span]]:
         while True:
@@ -228,22 +228,22 @@ class Maker:
                 break
             template = chosen
         template = template.replace("\\n", "\n")
-        out, spans, at = "", list[Span](), 0
+        text, spans, position = "", list[Span](), 0
         for match in SLOT.finditer(template):
-            out += template[at : match.start()]
+            text += template[position : match.start()]
             filling = self.slot(match[1])
             if match[1] in {"name", "sur", "given"}:
-                spans.append((len(out), len(out) + len(filling)))
-            out += filling
-            at = match.end()
-        return out + template[at:], spans
+                spans.append((len(text), len(text) + len(filling)))
+            text += filling
+            position = match.end()
+        return text + template[position:], spans
 
     def template(self) -> tuple[str, list[Span]]:
         forms = self.genres[self.rng.choice(list(self.genres))] if self.rng.random() < 0.93 else self.free
         return self.sentence(self.rng.choice(forms))
 
     def carried(self) -> tuple[str, list[Span]]:
-        """A real sentence with names put where somebody is spoken of."""
+        """A real sentence with names put where it speaks of a person."""
         text, rng = self.rng.choice(self.carriers), self.rng
         spots = [(m, "person") for m in PERSON.finditer(text)] + [(m, "staff") for m in STAFF.finditer(text)]
         spots += [(m, "pronoun") for m in PRONOUN.finditer(text)]
@@ -251,15 +251,15 @@ class Maker:
         if clauses and (not spots or rng.random() < 0.25):
             spots.append((rng.choice(clauses), "clause"))
         spots = rng.sample(spots, min(len(spots), rng.choice((1, 1, 2, 3))))
-        out, spans, at = "", list[Span](), 0
+        result, spans, position = "", list[Span](), 0
         for match, sort in sorted(spots, key=lambda spot: spot[0].start()):
-            if match.start() < at:
+            if match.start() < position:
                 continue
-            out += text[at : match.start()]
             before, name, after = self.put(match, sort, text)
-            spans.append((len(out) + len(before), len(out) + len(before) + len(name)))
-            out, at = out + before + name + after, match.end()
-        return out + text[at:], spans
+            result += text[position : match.start()] + before
+            spans.append((len(result), len(result) + len(name)))
+            result, position = result + name + after, match.end()
+        return result + text[position:], spans
 
     def put(self, match: re.Match[str], sort: str, text: str) -> tuple[str, str, str]:
         rng, name, word = self.rng, self.names.whole(), match[0]
@@ -288,29 +288,29 @@ class Maker:
 
     def text(self) -> tuple[str, list[Span]]:
         """One text: real and unchanged, real with names, our own sentences, or some of each."""
-        rng, out, spans = self.rng, "", list[Span]()
+        rng, text, spans = self.rng, "", list[Span]()
         share = rng.choice(("real", "real", "carried", "carried", "own", "own", "mixed")) if self.carriers else "own"
         for _ in range(rng.choice((1, 1, 2, 3))):
             sort = rng.choice(("real", "carried", "own")) if share == "mixed" else share
             if sort == "real":
-                piece, found = rng.choice(self.carriers), list[Span]()
+                piece, piece_spans = rng.choice(self.carriers), list[Span]()
             else:
-                piece, found = self.carried() if sort == "carried" else self.template()
-            spans += [(a + len(out), b + len(out)) for a, b in found]
-            out += piece + rng.choice(("", "", "\n", " ", "。", "，"))
+                piece, piece_spans = self.carried() if sort == "carried" else self.template()
+            spans += [(start + len(text), end + len(text)) for start, end in piece_spans]
+            text += piece + rng.choice(("", "", "\n", " ", "。", "，"))
         if rng.random() < 0.5:
-            out = out.rstrip("。，\n ") if not spans or spans[-1][1] <= len(out.rstrip("。，\n ")) else out
-        return self.masked(fold(out), spans) if rng.random() < 0.15 else (fold(out), spans)
+            text = text.rstrip("。，\n ") if not spans or spans[-1][1] <= len(text.rstrip("。，\n ")) else text
+        return self.masked(fold(text), spans) if rng.random() < 0.15 else (fold(text), spans)
 
     def masked(self, text: str, spans: Sequence[Span]) -> tuple[str, list[Span]]:
-        """Some names are placeholders already: what stands beside one is no name for that."""
-        out, kept, at = "", list[Span](), 0
-        for a, b in spans:
-            out += text[at:a]
+        """Some names are placeholders already: to stand beside one does not make a word a name."""
+        result, left, position = "", list[Span](), 0
+        for start, end in spans:
+            result += text[position:start]
             if self.rng.random() < 0.7:
-                out += MASK * 8
+                result += MASK * 8
             else:
-                kept.append((len(out), len(out) + b - a))
-                out += text[a:b]
-            at = b
-        return out + text[at:], kept
+                left.append((len(result), len(result) + end - start))
+                result += text[start:end]
+            position = end
+        return result + text[position:], left

@@ -3,8 +3,8 @@
     pip install Faker==40.54.0 symspellpy==6.10.1 english-words==2.0.2 jieba==0.42.1
     python tools/phi_lists.py            # writes src/medloop/assets/phi/*.txt and benchmarks/phi_held_out.json
 
-Names and towns are split by a hash of their spelling: one half may enter dictionaries and training, the other is only ever
-used by benchmarks/phi.py, so that a measured name is one the scrubber has never seen. Countries, states and Chinese
+Names and towns are split by a hash of their spelling: one half may enter lists and training, only benchmarks/phi.py uses the
+other, so that a measured name is one the scrubber has never seen. Countries, states and Chinese
 surnames are closed lists and are not split. Sources and licences: src/medloop/assets/phi/README.md.
 """
 
@@ -44,16 +44,16 @@ def provider(part: str, locale: str) -> object | None:
         return None
 
 
-def values(found: object | None, names: Iterable[str]) -> list[str]:
-    """The strings of these attributes, flat; weighted lists are dictionaries in Faker."""
-    out: list[str] = []
+def values(source: object | None, names: Iterable[str]) -> list[str]:
+    """The strings of these attributes of a provider, flat; weighted lists are dictionaries in Faker."""
+    words: list[str] = []
     for name in names:
-        for item in getattr(found, name, ()) or ():
+        for item in getattr(source, name, ()) or ():
             first = item[0] if isinstance(item, tuple) and item else item
             if isinstance(first, str) and WORD.fullmatch(first.strip()):
-                out.append(first.strip())
-    step = max(1, len(out) // PER_LOCALE)
-    return sorted(set(out))[::step] if step > 1 else sorted(set(out))
+                words.append(first.strip())
+    step = max(1, len(words) // PER_LOCALE)
+    return sorted(set(words))[::step] if step > 1 else sorted(set(words))
 
 
 def latin_names() -> tuple[set[str], set[str], set[str]]:
@@ -69,10 +69,10 @@ def latin_names() -> tuple[set[str], set[str], set[str]]:
 
 
 def streets() -> set[str]:
-    out = set[str]()
+    names = set[str]()
     for locale in LATIN:
-        out |= set(values(provider("address", locale), ("streets", "street_names", "frequent_street_names"))[:150])
-    return out
+        names |= set(values(provider("address", locale), ("streets", "street_names", "frequent_street_names"))[:150])
+    return names
 
 
 def english_words() -> dict[str, int]:
@@ -93,36 +93,36 @@ def english_words() -> dict[str, int]:
             word.endswith(tail) and word[: -len(tail)] + "y" in web2 for tail in ("ies", "ied", "ier", "iest", "ily", "iness")
         ):
             return True
-        found = TAIL.fullmatch(word)
-        if not found or len(found[1]) < 3:
+        ending = TAIL.fullmatch(word)
+        if not ending or len(ending[1]) < 3:
             return False
-        stem = found[1]
+        stem = ending[1]
         return stem in web2 or stem + "e" in web2 or (len(stem) > 3 and stem[-1] == stem[-2] and stem[:-1] in web2)
 
     path = Path(symspellpy.__file__).parent / "frequency_dictionary_en_82_765.txt"
     ranked = [line.split()[0] for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    kept: dict[str, int] = {}
+    words: dict[str, int] = {}
     for rank, word in enumerate(ranked):
         if word.isalpha() and known(word):
             tier = next(tier for tier, limit in enumerate(TIERS) if rank < limit)
-            kept[word] = len(TIERS) if tier and word in proper else tier  # "mark", "rose": a word and a name
-    return kept
+            words[word] = len(TIERS) if tier and word in proper else tier  # "mark", "rose": a word and a name
+    return words
 
 
 def chinese_words(surnames: str) -> list[str]:
     """Words of two to four characters that a name could be mistaken for: one of their characters is a surname."""
     import jieba
 
-    out = []
+    words = []
     for line in (Path(jieba.__file__).parent / "dict.txt").read_text(encoding="utf-8").splitlines():
         word, count, pos = line.split()
         if not 2 <= len(word) <= 4 or not CJK.fullmatch(word) or pos.startswith(("nr", "ns", "nt")):
             continue
         starts, within = word[0] in surnames, any(char in surnames for char in word[1:])
         if (starts and int(count) >= 3) or (within and len(word) <= 3 and int(count) >= 20):
-            out.append(word)
+            words.append(word)
     own = (Path(__file__).parent / "phi_words_zh.txt").read_text(encoding="utf-8").splitlines()
-    return sorted({*out, *(word for word in own if word[0] != "#")})
+    return sorted({*words, *(word for word in own if word[0] != "#")})
 
 
 def frequent_chinese(count: int) -> list[str]:
@@ -130,12 +130,12 @@ def frequent_chinese(count: int) -> list[str]:
     import jieba
 
     rows = [line.split() for line in (Path(jieba.__file__).parent / "dict.txt").read_text(encoding="utf-8").splitlines()]
-    kept = [
+    counted = [
         (int(n), word)
         for word, n, pos in rows
         if CJK.fullmatch(word) and len(word) <= 4 and not pos.startswith(("nr", "ns", "nt"))
     ]
-    return [word for _, word in sorted(kept, reverse=True)[:count]]
+    return [word for _, word in sorted(counted, reverse=True)[:count]]
 
 
 def chinese_names() -> tuple[list[str], list[str]]:
@@ -167,7 +167,7 @@ def main() -> None:
     seen, unseen = chinese_names()
     write("given_zh.txt", seen)
     zh = provider("address", "zh_CN")
-    held = {
+    unseen_names = {
         "first": sorted(n for n in first if held_out(n)),
         "last": sorted(n for n in last if held_out(n)),
         "towns": sorted(n for n in towns if held_out(n)),
@@ -175,7 +175,7 @@ def main() -> None:
         "given_zh": unseen,
         "cities_zh": sorted(c for c in getattr(zh, "cities", ()) if held_out(c)),
     }
-    HELD_OUT.write_text(json.dumps(held, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    HELD_OUT.write_text(json.dumps(unseen_names, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
