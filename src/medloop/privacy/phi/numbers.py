@@ -64,6 +64,7 @@ class NumberKind(NamedTuple):
     example: str
 
 
+_LENGTHS = range(11, 20)  # of any of the kinds
 NUMBER_KINDS = (  # the first that is valid gives the kind
     NumberKind("ID", is_resident_id, "证件 {1101 0519 4912 3100 2X}"),
     NumberKind("PHONE", is_mobile, "call {138 0013 8000} now"),
@@ -88,7 +89,9 @@ def _find_in_run(run: re.Match[str]) -> Iterator[Span]:
         digits = ""
         for group in groups[first : first + _MOST_GROUPS]:
             digits += group[0]
-            kind = _kind_of(digits) or _kind_of(digits.rstrip("Xx"))  # the X may be no part of the number
+            kind = _kind_of(digits)
+            if kind is None and digits[-1] in "Xx":  # the X may be no part of the number
+                kind = _kind_of(digits[:-1])
             if kind:
                 yield run.start() + groups[first].start(), run.start() + group.end(), kind
     for group in groups:
@@ -97,6 +100,8 @@ def _find_in_run(run: re.Match[str]) -> Iterator[Span]:
 
 
 def _kind_of(digits: str) -> str | None:
+    if len(digits) not in _LENGTHS:
+        return None
     for number in NUMBER_KINDS:
         if number.is_valid(digits):
             return number.kind
