@@ -3,15 +3,15 @@
     python benchmarks/rules.py --out rules.json
 
 Answers of the embedded corpus, cut or joined to a median of 300 characters, zh and en in turn, each with its chain of thought.
-Measured is processor time, best of the rounds, so that other work on the machine disturbs little. Texts of the same size:
+It measures processor time, best of the rounds, so that other work on the machine matters little. Texts of the same size:
 
     normal       answers as they are; every answer its own question ("alone") or eight answers to a question ("in groups")
     adversarial  keyword stuffing, repeated words, brackets, denials everywhere, words that nearly match, one sign drawn out,
                  think tags in think tags, and nothing but phrases of the lexicon in chain and answer
     plain regex  the baseline: one alternation of every phrase in the lexicon, no negation, no doses, no reasons
 
-`compiled` says whether the modules came from `make compile`. The issue asks for 5,000 answers/s and for adversarial text at no
-more than twice the cost; `met` says whether that held here.
+`compiled` says whether the modules came from `make compile`. The targets are 5,000 answers/s and adversarial text at no more than
+twice the cost; `met` says whether this run reached them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from typing import Any
 from medloop.contracts import Rule
 from medloop.embedded.corpus import generate
 from medloop.lexicon import scan
-from medloop.lexicon.load import lexicon
+from medloop.lexicon.load import load_lexicon
 from medloop.reward.rules import RULES
 
 SIZE = 300  # characters
-WANTED, ALLOWED = 5000, 2.0
+TARGET_PER_SECOND, MAX_ADVERSARIAL_COST = 5000, 2.0
 Pair = tuple[str, str]
 
 
@@ -45,13 +45,13 @@ def corpus(count: int) -> list[Pair]:
     en = [(question, _cut(answer)) for question, answer in rows if answer.isascii() and "</think>" in answer]
     zh = [(question, answer) for question, answer in rows if not answer.isascii() and "</think>" in answer]
     more = "".join(answer.partition("</think>")[2] for _, answer in zh)
-    longer = [(q, a + more[at * 160 : at * 160 + max(0, SIZE - len(a))]) for at, (q, a) in enumerate(zh)]
-    return [pair for both in zip(longer, en, strict=False) for pair in both][:count]
+    longer = [(q, a + more[n * 160 : n * 160 + max(0, SIZE - len(a))]) for n, (q, a) in enumerate(zh)]
+    return [pair for zh_and_en in zip(longer, en, strict=False) for pair in zh_and_en][:count]
 
 
 def _pair(row: dict[str, Any]) -> Pair:
-    said = {message["role"]: message["content"] for message in row["messages"]}
-    return said["user"], said["assistant"]
+    by_role = {message["role"]: message["content"] for message in row["messages"]}
+    return by_role["user"], by_role["assistant"]
 
 
 def _cut(answer: str) -> str:
@@ -75,12 +75,12 @@ def adversarial(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
         "drawn out": "aaaaaaaaaaaaaaaaaaaaaaa ",
         "nested": "<think><think>胸痛</think> call 911 <!-- <think> -->",
     }
-    made: dict[str, list[Pair]] = {
+    texts: dict[str, list[Pair]] = {
         name: [(q, (text * (len(a) // len(text) + 1))[: len(a)]) for q, a in pairs] for name, text in stuffings.items()
     }
     for language in ("zh", "en"):
-        made[f"lexicon {language}"] = [(q, stuffed(len(a), at, language)) for at, (q, a) in enumerate(pairs)]
-    return made
+        texts[f"lexicon {language}"] = [(q, stuffed(len(a), seed, language)) for seed, (q, a) in enumerate(pairs)]
+    return texts
 
 
 def stuffed(size: int, seed: int, language: str) -> str:
@@ -105,7 +105,7 @@ def score_one(rule: Rule, pairs: Sequence[Pair]) -> None:
 
 @cache
 def all_phrases() -> tuple[str, ...]:
-    return tuple(sorted({phrase for pattern in lexicon().matcher.patterns for part in pattern.parts for phrase in part}))
+    return tuple(sorted({phrase for pattern in load_lexicon().matcher.patterns for part in pattern.parts for phrase in part}))
 
 
 def plain_regex() -> Callable[[Sequence[Pair]], None]:
@@ -120,7 +120,7 @@ def plain_regex() -> Callable[[Sequence[Pair]], None]:
 
 
 def microseconds(work: Callable[[Sequence[Pair]], None], pairs: Sequence[Pair], rounds: int) -> float:
-    """Processor time per answer, best of the rounds; between rounds the texts differ from those kept in memory."""
+    """Processor time per answer, best of the rounds; there are more texts than the lexicon caches."""
     best = float("inf")
     for _ in range(rounds):
         began = time.process_time()
@@ -132,9 +132,9 @@ def microseconds(work: Callable[[Sequence[Pair]], None], pairs: Sequence[Pair], 
 def measure(count: int, rounds: int) -> dict[str, Any]:
     pairs = corpus(count)
     score_all(pairs[:20])
-    groups = [(pairs[at - at % 8][0], answer) for at, (_, answer) in enumerate(pairs)]
-    alone, grouped = (microseconds(score_all, these, rounds) for these in (pairs, groups))
-    hard = {name: microseconds(score_all, these, rounds) for name, these in adversarial(pairs).items()}
+    groups = [(pairs[index - index % 8][0], answer) for index, (_, answer) in enumerate(pairs)]
+    alone, grouped = (microseconds(score_all, sample, rounds) for sample in (pairs, groups))
+    hard = {name: microseconds(score_all, sample, rounds) for name, sample in adversarial(pairs).items()}
     shares = {name: microseconds(partial(score_one, rule), pairs, rounds) for name, rule in RULES.items()}
     baseline = microseconds(plain_regex(), pairs[: max(20, count // 20)], 1)
     worst = max(hard.values()) / alone
@@ -151,7 +151,7 @@ def measure(count: int, rounds: int) -> dict[str, Any]:
         "adversarial_microseconds": hard,
         "adversarial_cost": round(worst, 2),
         "times_faster_than_plain_regex": round(baseline / alone, 1),
-        "met": {"5,000 answers/s": 1e6 / alone >= WANTED, "adversarial at most twice": worst <= ALLOWED},
+        "met": {"5,000 answers/s": 1e6 / alone >= TARGET_PER_SECOND, "adversarial at most twice": worst <= MAX_ADVERSARIAL_COST},
     }
 
 

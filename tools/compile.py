@@ -1,7 +1,7 @@
-"""Compile what the rules spend their time in with mypyc: the same Python files, about a third quicker (decision 11).
+"""Compile the modules in which the rules spend their time with mypyc: the same Python files, about a third faster (decision 11).
 
     python tools/compile.py             # compiled modules appear beside their sources, which they then replace
-    python tools/compile.py --remove    # and are gone again
+    python tools/compile.py --remove    # removes them again
 
 Needs a C compiler and the development extra (mypy, setuptools). A compiled module hides later edits of its source: compile
 again, or remove. Nothing else changes; without compiled modules the sources are used.
@@ -19,27 +19,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 BUILD = ROOT / "build" / "compiled"
-# The modules call one another on the inner loops; what calls them once per answer stays as it is.
+# These modules call one another in the inner loops; what calls them once per answer is not compiled.
 FOLDERS = ("medloop/lexicon", "medloop/reward/rules")
 FILES = ("medloop/reward/answer_text.py",)
 
 
 def modules() -> list[str]:
     """Paths below `src`, in a fixed order."""
-    found = [str(path.relative_to(SOURCE)) for folder in FOLDERS for path in (SOURCE / folder).glob("*.py")]
-    return sorted((*found, *FILES))
+    paths = [str(path.relative_to(SOURCE)) for folder in FOLDERS for path in (SOURCE / folder).glob("*.py")]
+    return sorted((*paths, *FILES))
 
 
 def remove() -> int:
-    found = [path for pattern in ("*.so", "*.pyd") for path in SOURCE.rglob(pattern)]
-    for path in found:
+    paths = [path for pattern in ("*.so", "*.pyd") for path in SOURCE.rglob(pattern)]
+    for path in paths:
         path.unlink()
-    return len(found)
+    return len(paths)
 
 
 def compile_modules() -> None:
     if not any(shutil.which(name) for name in (os.environ.get("CC", "cc"), "gcc", "clang", "cl")):
-        sys.exit("No C compiler was found, so nothing was compiled; everything works without, only slower.")
+        sys.exit("There is no C compiler, so nothing was compiled; everything works without it, only slower.")
     try:
         from mypyc.build import mypycify
         from setuptools import Distribution
@@ -64,10 +64,10 @@ def check() -> None:
     names = [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in modules()]
     code = f"import importlib as i; print(*(n for n in {names} if i.import_module(n).__spec__.origin.endswith('.py')))"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    if found.returncode or found.stdout.strip():
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    if result.returncode or result.stdout.strip():
         remove()
-        sys.exit(f"The compiled modules do not load and were removed again: {found.stderr or found.stdout}")
+        sys.exit(f"The compiled modules do not load and were removed again: {result.stderr or result.stdout}")
     sys.stdout.write(f"Compiled {len(names)} modules; `python tools/compile.py --remove` goes back to the sources.\n")
 
 

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from medloop.lexicon.load import lexicon
+from medloop.lexicon.load import load_lexicon
 
 TRAINERS = ("medloop.train.ppo", "medloop.train.grpo", "medloop.train.irs", "medloop.evaluate.run")
 REWARDS = ("medloop.reward.mix", "medloop.reward.dynamic", "medloop.reward.word_overlap", "medloop.reward.relevance")
@@ -10,4 +10,4 @@ REST = ("medloop.store.db", "medloop.store.catalog", "sqlalchemy.dialects.sqlite
 
 for name in TRAINERS + REWARDS + REST:
     import_module(name)
-lexicon()
+load_lexicon()

@@ -5,12 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medloop import lexicon
-from medloop.lexicon.match import GAP, MAX_PLACES, NEAR, Matcher, fold, parse_pattern
+from medloop.lexicon.match import GAP, NEAR, Matcher, parse_pattern
+from medloop.lexicon.scan import MAX_SPANS, fold
 
 
-def found(pattern: str, text: str, **words: str) -> list[str]:
-    folded = fold(text)
-    return [text[hit.start : hit.end] for hit in Matcher([parse_pattern("k", "x", pattern, words)]).find(folded)]
+def matches(pattern: str, text: str, **words: str) -> list[str]:
+    matcher = Matcher([parse_pattern("k", "x", pattern, words)])
+    return [text[match.start : match.end] for match in matcher.find(fold(text))]
 
 
 def test_alternatives_optional_parts_and_word_lists_expand() -> None:
@@ -21,29 +22,29 @@ def test_alternatives_optional_parts_and_word_lists_expand() -> None:
 
 @pytest.mark.parametrize("text", ["chest pain", "Chest-Pain", "CHEST \n pain", "ｃｈｅｓｔ　ｐａｉｎ"])
 def test_case_width_hyphens_and_white_space_do_not_matter(text: str) -> None:
-    assert found("chest pain", text) == [text]
+    assert matches("chest pain", text) == [text]
 
 
 def test_english_needs_whole_words_and_chinese_does_not() -> None:
-    assert found("ill", "I am still chilled") == []
-    assert found("胸痛", "我胸痛了") == ["胸痛"]
+    assert matches("ill", "I am still chilled") == []
+    assert matches("胸痛", "我胸痛了") == ["胸痛"]
 
 
 def test_apostrophes_may_be_left_out() -> None:
-    assert found("can't breathe", "i cant breathe") == ["cant breathe"]
+    assert matches("can't breathe", "i cant breathe") == ["cant breathe"]
 
 
 def test_ordered_parts_stay_in_one_sentence_and_within_the_gap() -> None:
-    assert found("arm ~ numb", "my arm is numb") == ["arm is numb"]
-    assert found("arm ~ numb", "numb is my arm") == []
-    assert found("arm ~ numb", "look at my arm. It is numb") == []
-    assert found("arm ~ numb", "arm" + " " * (GAP + 1) + "numb") == []
-    assert found("arm ~3 numb", "arm is so numb") == []
+    assert matches("arm ~ numb", "my arm is numb") == ["arm is numb"]
+    assert matches("arm ~ numb", "numb is my arm") == []
+    assert matches("arm ~ numb", "look at my arm. It is numb") == []
+    assert matches("arm ~ numb", "arm" + " " * (GAP + 1) + "numb") == []
+    assert matches("arm ~3 numb", "arm is so numb") == []
 
 
 def test_near_parts_come_in_any_order_and_cross_sentences_within_reach() -> None:
-    assert found("fever & rash", "a rash. And fever") == ["rash. And fever"]
-    assert found("fever & rash", "fever" + "." * (NEAR + 1) + "rash") == []
+    assert matches("fever & rash", "a rash. And fever") == ["rash. And fever"]
+    assert matches("fever & rash", "fever" + "." * (NEAR + 1) + "rash") == []
 
 
 @pytest.mark.parametrize("broken", ["(a", "a)", "a ~ b & c", "[a]", "a*", "x{2}", "("])
@@ -53,7 +54,7 @@ def test_a_malformed_pattern_is_refused_with_the_id_of_its_entry(broken: str) ->
 
 
 def test_repeated_words_are_counted_up_to_a_limit() -> None:
-    assert len(found("pain", "pain " * 500)) == MAX_PLACES
+    assert len(matches("pain", "pain " * 500)) == MAX_SPANS
 
 
 @settings(deadline=None)  # the first call reads the lists

@@ -42,11 +42,11 @@ def test_doses_are_read_in_milligrams(text: str, mg: float, daily: bool) -> None
     assert dose.mg == pytest.approx(mg) and dose.daily is daily
 
 
-def test_a_dose_per_kilogram_is_no_dose() -> None:
+def test_a_dose_per_kilogram_is_left_out() -> None:
     assert lexicon.find_doses("15 mg per kilogram, 10mg/kg, 每公斤15毫克") == ()
 
 
-def test_letters_that_only_look_like_a_dose_are_none() -> None:
+def test_letters_that_only_look_like_a_dose_are_not_one() -> None:
     assert lexicon.find_doses("anticoagulants (an-te-ko-AG-u-lants), 5 days, 3 times") == ()
 
 
@@ -62,7 +62,7 @@ def test_letters_that_only_look_like_a_dose_are_none() -> None:
     ],
 )
 def test_frequencies_are_read_per_day(text: str, times: float) -> None:
-    assert [often.times for often in lexicon.find_per_day(text)] == [times]
+    assert [frequency.per_day for frequency in lexicon.find_frequencies(text)] == [times]
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_adults_belong_to_no_group(text: str) -> None:
     ],
 )
 def test_urgent_advice_is_seen(text: str) -> None:
-    found = lexicon.find_urgent_advice(text)
-    assert found and not any(m.negated for m in found)
+    mentions = lexicon.find_urgent_advice(text)
+    assert mentions and not any(m.negated for m in mentions)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_ordinary_advice_is_not_urgent(text: str) -> None:
 
 def test_every_avoid_entry_names_something_the_lexicon_can_find() -> None:
     known = {f"drug:{name}" for name in lexicon.drugs()} | {
-        id for kind, id in lexicon.load.lexicon().entries if kind in ("group", "condition")
+        id for kind, id in lexicon.load.load_lexicon().entries if kind in ("group", "condition")
     }
     for drug in lexicon.drugs().values():
         assert drug.avoid <= known, drug.id

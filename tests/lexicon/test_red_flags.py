@@ -1,8 +1,9 @@
-"""What counts as a red flag, in patients' words; and what looks like one and is none."""
+"""What counts as a red flag, in patients' words, and what only looks like one."""
 
 import pytest
 
 from medloop import lexicon
+from medloop.lexicon.load import read_list
 
 FLAGGED = [
     ("I have crushing chest pain", "cardiac_chest_pain"),
@@ -90,7 +91,7 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize(("text", "flag"), FLAGGED, ids=[f"{flag}-{at}" for at, (_, flag) in enumerate(FLAGGED)])
+@pytest.mark.parametrize(("text", "flag"), FLAGGED, ids=[f"{flag}-{number}" for number, (_, flag) in enumerate(FLAGGED)])
 def test_a_red_flag_is_seen(text: str, flag: str) -> None:
     assert flag in {m.id for m in lexicon.find_red_flags(text) if not m.negated}
 
@@ -101,8 +102,6 @@ def test_an_ordinary_question_is_not_flagged(text: str) -> None:
 
 
 def test_every_flag_has_both_languages_and_a_name_in_each() -> None:
-    from medloop.lexicon.load import read_list
-
     entries = read_list("red_flags.yaml")["entries"]
     assert len(entries) >= 40
     for entry in entries:
@@ -130,8 +129,8 @@ def test_every_flag_has_both_languages_and_a_name_in_each() -> None:
     ],
 )
 def test_what_is_denied_is_negated(text: str) -> None:
-    found = lexicon.find_red_flags(text)
-    assert found and all(m.negated for m in found)
+    mentions = lexicon.find_red_flags(text)
+    assert mentions and all(m.negated for m in mentions)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medloop import lexicon
-from medloop.lexicon.load import lexicon as lists
-from medloop.lexicon.load import read_list
+from medloop.lexicon.load import load_lexicon, read_list
 from medloop.lexicon.negation import LOOK_BACK, openings
-from medloop.lexicon.scan import MAX_PLACES, TOKEN, Plain, Scanner, Slot, fold
+from medloop.lexicon.scan import MAX_SPANS, TOKEN, NormalizedText, PhraseSet, Scanner, fold
 
 PHRASES = [
     "chest pain",
@@ -50,8 +49,8 @@ PIECES = [
     "。",
     "？",
 ]
-SLOTS = [Slot() for _ in PHRASES]
-SCANNER = Scanner({phrase: [slot] for phrase, slot in zip(PHRASES, SLOTS, strict=True)})
+SETS = [PhraseSet() for _ in PHRASES]
+SCANNER = Scanner({phrase: [phrase_set] for phrase, phrase_set in zip(PHRASES, SETS, strict=True)})
 GAPS = ["", " ", "  ", "-", " - ", "\n", "\n\n", "\t", "\u3000", "\u00a0"]
 
 
@@ -59,17 +58,17 @@ def naive(phrases: list[str], folded: str) -> dict[int, list[tuple[int, int]]]:
     """Every run of tokens that spells a phrase, by its first and last character."""
     tokens = [(token[0], token.span()) for token in TOKEN.finditer(folded)]
     spelt = {tuple(TOKEN.findall(s)): number for number, p in enumerate(phrases) for s in (p, p.replace("'", ""))}
-    found: dict[int, list[tuple[int, int]]] = {}
+    spans: dict[int, list[tuple[int, int]]] = {}
     for first in range(len(tokens)):
         for last in range(first, min(first + 4, len(tokens))):
             number = spelt.get(tuple(word for word, _ in tokens[first : last + 1]))
             if number is not None:
-                found.setdefault(number, []).append((tokens[first][1][0], tokens[last][1][1]))
-    return {number: places[:MAX_PLACES] for number, places in found.items()}
+                spans.setdefault(number, []).append((tokens[first][1][0], tokens[last][1][1]))
+    return {number: of_phrase[:MAX_SPANS] for number, of_phrase in spans.items()}
 
 
 def scanned(folded: str) -> dict[int, list[tuple[int, int]]]:
-    return {SLOTS.index(slot): places for slot, places in SCANNER.scan(Plain(folded)).places.items()}
+    return {SETS.index(phrase_set): spans for phrase_set, spans in SCANNER.scan(NormalizedText(folded)).spans.items()}
 
 
 @given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(GAPS)), max_size=40))
@@ -86,12 +85,12 @@ def test_an_apostrophe_alone_is_found_whatever_stands_around_it(before: str, aft
 
 
 @given(st.text(st.sampled_from("ab1' -\n\t胸痛.,"), max_size=60))
-def test_places_of_the_plain_text_are_those_of_the_folded_one(folded: str) -> None:
-    plain = Plain(folded)
-    for at, sign in enumerate(plain.text[:-1]):
-        start, end = plain.place(at, at + 1)
+def test_offsets_of_the_normalized_text_lead_back_to_the_folded_one(folded: str) -> None:
+    normalized = NormalizedText(folded)
+    for index, char in enumerate(normalized.text[:-1]):
+        start, end = normalized.original(index, index + 1)
         assert end == start + 1
-        assert folded[start] == sign or (sign == " " and folded[start] in " -\n\t")
+        assert folded[start] == char or (char == " " and folded[start] in " -\n\t")
 
 
 def test_half_a_character_is_read_past() -> None:
@@ -138,30 +137,30 @@ AFTER = cue_words("after", "not_after")
 
 @given(st.lists(st.sampled_from([*CUES, " ", "  ", "-", "\n", ", ", "。", ". ", "胸痛", "fever ", "an", "x", "'"]), max_size=14))
 def test_every_cue_begins_where_the_scanner_saw_that_it_may(parts: list[str]) -> None:
-    """An expression is tried only where one of its openings was found; it must match nowhere else."""
+    """An expression is tried only where the scanner saw one of its openings; it must match nowhere else."""
     folded = fold("".join(parts))
-    starts = lists().matcher.scan(Plain(folded)).cues
-    for negation in lists().negations.values():
+    starts = load_lexicon().matcher.scan(NormalizedText(folded)).cue_starts
+    for negation in load_lexicon().negations.values():
         for pattern, number in ((negation.before, negation.before_set), (negation.contrast, negation.contrast_set)):
-            assert {found.start() for found in pattern.finditer(folded)} <= set(starts[number])
+            assert {cue.start() for cue in pattern.finditer(folded)} <= set(starts[number])
     assert LOOK_BACK > max(map(len, CUES))
 
 
 def test_what_denies_behind_a_finding_begins_with_one_of_its_signs() -> None:
-    said = product(["", " ", "\n", ",", ", x"], [*AFTER, "x"], ["", " ", " be avoided", "禁用", "没有了"])
-    for folded in (gap + first + second for gap, first, second in said):
-        for negation in lists().negations.values():
+    parts = product(["", " ", "\n", ",", ", x"], [*AFTER, "x"], ["", " ", " be avoided", "禁用", "没有了"])
+    for folded in (gap + first + second for gap, first, second in parts):
+        for negation in load_lexicon().negations.values():
             if negation.after.match(folded):
                 assert folded[0].isspace() or folded[0] in negation.after_signs, folded
 
 
-def test_places_of_one_slot_are_in_order_though_one_phrase_holds_another() -> None:
-    slot = Slot()
-    found = Scanner({"pain": [slot], "chest pain now": [slot]}).scan(Plain("chest pain now pain"))
-    assert found.places == {slot: [(0, 14), (6, 10), (15, 19)]}
+def test_spans_of_one_set_are_in_order_though_one_phrase_contains_another() -> None:
+    phrases = PhraseSet()
+    result = Scanner({"pain": [phrases], "chest pain now": [phrases]}).scan(NormalizedText("chest pain now pain"))
+    assert result.spans == {phrases: [(0, 14), (6, 10), (15, 19)]}
 
 
 def test_cues_are_found_in_order_and_inside_of_words() -> None:
-    found = Scanner({"no": []}, [["no", "not"], ["o n"]]).scan(Plain("knot  no"))
-    assert found.cues == [[1, 1, 6], []]
-    assert Scanner({}, [["stop "]]).scan(Plain("stop-胸痛")).cues == [[0]]
+    result = Scanner({"no": []}, [["no", "not"], ["o n"]]).scan(NormalizedText("knot  no"))
+    assert result.cue_starts == [[1, 1, 6], []]
+    assert Scanner({}, [["stop "]]).scan(NormalizedText("stop-胸痛")).cue_starts == [[0]]

@@ -1,10 +1,10 @@
-"""Medical words, zh and en, that several stages need alike: red flags, urgent advice, drugs and doses, vulnerable groups.
+"""Medical words, zh and en, that several stages share: red flags, urgent advice, drugs and doses, vulnerable groups.
 
     find_red_flags("I have crushing chest pain but no fever")   -> (Mention(kind="red_flag", id="cardiac_chest_pain", ...),)
 
 Pure and offline. The lists are YAML files beside this module; `match.py` explains how a pattern is written. Every
-function takes any text and returns mentions by position; `negated` says that the text denies the finding or puts it long
-ago, or forbids the drug or the advice. VERSION changes with every change of a list.
+function takes any text and returns mentions by position. `negated`: the text denies the finding or says that it was long ago, or
+it forbids the drug or the advice. Every change of a list changes VERSION.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from itertools import pairwise
 from typing import Final
 
 from medloop.lexicon import numbers
-from medloop.lexicon.load import Drug, Entry, lexicon
-from medloop.lexicon.match import Hit, find_hits
-from medloop.lexicon.numbers import Dose, PerDay
-from medloop.lexicon.scan import Plain, fold, sentence_ends
+from medloop.lexicon.load import Drug, LexiconEntry, load_lexicon
+from medloop.lexicon.match import PatternMatch, find_matches
+from medloop.lexicon.numbers import Dose, Frequency
+from medloop.lexicon.scan import NormalizedText, fold, sentence_ends
 
 __all__ = [
-    "VERSION", "Dose", "Drug", "Entry", "Mention", "PerDay", "describe", "drugs", "find_advice", "find_conditions",
-    "find_doses", "find_drugs", "find_groups", "find_medication", "find_per_day", "find_reasoning",
+    "VERSION", "Dose", "Drug", "Frequency", "LexiconEntry", "Mention", "describe", "drugs", "find_advice", "find_conditions",
+    "find_doses", "find_drugs", "find_frequencies", "find_groups", "find_medication", "find_reasoning",
     "find_reassurance", "find_red_flags", "find_urgent_advice", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
@@ -31,7 +31,7 @@ VERSION = "2"
 
 
 class Mention:
-    """Characters `start` to `end` speak of `id`; `negated` when the text denies or forbids it."""
+    """Characters `start` to `end` mention `id`; `negated`: the text denies or forbids it."""
 
     __slots__ = ("end", "id", "kind", "negated", "start", "text")
 
@@ -79,20 +79,20 @@ def find_medication(text: str) -> tuple[Mention, ...]:
 
 def find_groups(text: str) -> tuple[Mention, ...]:
     """Vulnerable groups: pregnancy, child, elderly; by word or by age."""
-    reading = _read(text)
-    if reading.groups is None:
-        reading.groups = _groups(reading)
-    return reading.groups
+    analyzed = _analyze(text)
+    if analyzed.groups is None:
+        analyzed.groups = _groups(analyzed)
+    return analyzed.groups
 
 
-def _groups(reading: _Reading) -> tuple[Mention, ...]:
-    words = lexicon()
-    found = list(reading.mentions("group"))
-    for age in numbers.find_ages(reading.folded):
-        group = "child" if age.years < words.child_below else "elderly" if age.years >= words.elderly_from else None
+def _groups(analyzed: _AnalyzedText) -> tuple[Mention, ...]:
+    lexicon = load_lexicon()
+    mentions = list(analyzed.mentions("group"))
+    for age in numbers.find_ages(analyzed.folded):
+        group = "child" if age.years < lexicon.child_below else "elderly" if age.years >= lexicon.elderly_from else None
         if group and age.years <= 120:
-            found.append(Mention("group", group, age.start, age.end, reading.text[age.start : age.end], False))
-    return tuple(sorted(found, key=lambda mention: (mention.start, mention.end)))
+            mentions.append(Mention("group", group, age.start, age.end, analyzed.text[age.start : age.end], False))
+    return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end)))
 
 
 def find_conditions(text: str) -> tuple[Mention, ...]:
@@ -111,62 +111,62 @@ def find_advice(text: str, part: str) -> tuple[Mention, ...]:
 
 
 def find_reassurance(text: str, part: str) -> tuple[Mention, ...]:
-    """Words that calm (calm), send the doctor away (dismiss) or promise what nobody can (promise)."""
+    """Words that calm (calm), say that no doctor is needed (dismiss) or promise what nobody can (promise)."""
     return _mentions(text, f"reassurance_{part}")
 
 
 def sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Where sentences begin and end; the end includes the full stop."""
-    reading = _read(text)
-    if reading.sentences is None:
-        bounds = [0, *reading.ends, len(text)]
-        reading.sentences = tuple((start, end) for start, end in pairwise(bounds) if text[start:end].strip())
-    return reading.sentences
+    analyzed = _analyze(text)
+    if analyzed.sentences is None:
+        bounds = [0, *analyzed.ends, len(text)]
+        analyzed.sentences = tuple((start, end) for start, end in pairwise(bounds) if text[start:end].strip())
+    return analyzed.sentences
 
 
-def sentence_at(text: str, place: int) -> tuple[int, int]:
-    """The sentence that holds a place."""
-    found = sentences(text)
-    return found[bisect_right(found, (place, len(text))) - 1]
+def sentence_at(text: str, offset: int) -> tuple[int, int]:
+    """The sentence that contains an offset."""
+    spans = sentences(text)
+    return spans[bisect_right(spans, (offset, len(text))) - 1]
 
 
 def find_doses(text: str, start: int = 0, end: int | None = None) -> tuple[Dose, ...]:
-    """Amounts with a unit, in mg where the unit is a weight; those that begin between two places of the text."""
-    return numbers.find_doses(_read(text).folded, start, end)
+    """Amounts with a unit, in mg where the unit is a weight; those that begin between two offsets of the text."""
+    return numbers.find_doses(_analyze(text).folded, start, end)
 
 
-def find_per_day(text: str, start: int = 0, end: int | None = None) -> tuple[PerDay, ...]:
+def find_frequencies(text: str, start: int = 0, end: int | None = None) -> tuple[Frequency, ...]:
     """How often a day: "three times a day" is 3, "every six hours" is 4."""
-    return numbers.find_per_day(_read(text).folded, start, end)
+    return numbers.find_frequencies(_analyze(text).folded, start, end)
 
 
 def drugs() -> Mapping[str, Drug]:
     """Every drug and family word by id."""
-    return lexicon().drugs
+    return load_lexicon().drugs
 
 
-def red_flags() -> tuple[Entry, ...]:
+def red_flags() -> tuple[LexiconEntry, ...]:
     """Every red flag with its names."""
-    return tuple(entry for (kind, _), entry in lexicon().entries.items() if kind == "red_flag")
+    return tuple(entry for (kind, _), entry in load_lexicon().entries.items() if kind == "red_flag")
 
 
-def describe(kind: str, id: str) -> Entry:
+def describe(kind: str, id: str) -> LexiconEntry:
     """The entry behind a mention."""
-    return lexicon().entries[(kind, id)]
+    return load_lexicon().entries[(kind, id)]
 
 
-class _Reading:
-    """One text, made ready once; what is asked of it is looked for then, and kept."""
+class _AnalyzedText:
+    """One text, normalized and scanned once; mentions of a kind are computed when they are first asked for."""
 
-    __slots__ = ("_candidates", "_found", "_mentions", "ends", "folded", "groups", "sentences", "text")
+    __slots__ = ("_candidates", "_mentions", "_scan", "ends", "folded", "groups", "sentences", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.folded = fold(text)
         self.ends = sentence_ends(self.folded)
-        matcher = lexicon().matcher
-        self._found = matcher.scan(Plain(self.folded))
-        self._candidates = matcher.candidates(self._found.places)
+        matcher = load_lexicon().matcher
+        self._scan = matcher.scan(NormalizedText(self.folded))
+        self._candidates = matcher.candidates(self._scan.spans)
         self._mentions: dict[str, tuple[Mention, ...]] = {}
         self.groups: tuple[Mention, ...] | None = None
         self.sentences: tuple[tuple[int, int], ...] | None = None
@@ -174,40 +174,40 @@ class _Reading:
     def mentions(self, kind: str) -> tuple[Mention, ...]:
         if kind not in self._candidates:
             return ()
-        found = self._mentions.get(kind)
-        if found is None:
-            found = self._mentions[kind] = self._as_mentions(kind, self._hits(kind))
-        return found
+        mentions = self._mentions.get(kind)
+        if mentions is None:
+            mentions = self._mentions[kind] = self._as_mentions(kind, self._matches(kind))
+        return mentions
 
-    def _hits(self, kind: str) -> list[Hit]:
-        places = self._found.places
-        hits = find_hits(self._candidates[kind], places, self.ends)
+    def _matches(self, kind: str) -> list[PatternMatch]:
+        spans = self._scan.spans
+        matches = find_matches(self._candidates[kind], spans, self.ends)
         if excluding := self._candidates.get(f"-{kind}"):
-            hits = _without_excluded(hits, find_hits(excluding, places, self.ends))
-        return _distinct(hits) if len(hits) > 1 else hits
+            matches = _without_excluded(matches, find_matches(excluding, spans, self.ends))
+        return _distinct(matches) if len(matches) > 1 else matches
 
-    def _as_mentions(self, kind: str, hits: list[Hit]) -> tuple[Mention, ...]:
-        text, name = self.text, _negation(kind)
-        negation = lexicon().negations[name] if name else None
-        found = []
-        for hit in hits:
-            denied = negation is not None and negation.denies(self.folded, self.ends, self._found.cues, hit.places)
-            found.append(Mention(kind, hit.id, hit.start, hit.end, text[hit.start : hit.end], denied))
-        return tuple(found)
+    def _as_mentions(self, kind: str, matches: list[PatternMatch]) -> tuple[Mention, ...]:
+        text, name = self.text, _negation_for(kind)
+        negation = load_lexicon().negations[name] if name else None
+        mentions = []
+        for match in matches:
+            negated = negation is not None and negation.denies(self.folded, self.ends, self._scan.cue_starts, match.spans)
+            mentions.append(Mention(kind, match.id, match.start, match.end, text[match.start : match.end], negated))
+        return tuple(mentions)
 
 
-# The few texts in hand: callers ask several questions of each, and many answers share a question. More would not help:
-# what is kept long has left the processor's cache.
-_read = lru_cache(maxsize=16)(_Reading)
+# Callers ask several questions about the same text, and many answers share a question. A larger cache would not help: what was
+# used long ago has left the processor's cache.
+_analyze = lru_cache(maxsize=16)(_AnalyzedText)
 
 
 def _mentions(text: str, kind: str) -> tuple[Mention, ...]:
-    return _read(text).mentions(kind)
+    return _analyze(text).mentions(kind)
 
 
 @cache
-def _negation(kind: str) -> str | None:
-    """Who denies what: findings are denied, drugs forbidden, urgent advice unsaid; words of thinking need no denial."""
+def _negation_for(kind: str) -> str | None:
+    """Which cues negate a kind: findings are denied, drugs forbidden, urgent advice withdrawn, words of reasoning never."""
     if kind == "reassurance_promise":  # "surely not cancer" is a promise, not the denial of one
         return None
     if kind in ("red_flag", "group", "condition", "reasoning_red_flags") or kind.startswith("reassurance_"):
@@ -217,37 +217,37 @@ def _negation(kind: str) -> str | None:
     return "urgent" if kind == "urgent" else "drug"
 
 
-def _without_excluded(hits: list[Hit], excluded: list[Hit]) -> list[Hit]:
+def _without_excluded(matches: list[PatternMatch], excluded: list[PatternMatch]) -> list[PatternMatch]:
     return [
-        hit for hit in hits
-        if not any(out.id == hit.id and out.start < hit.end and hit.start < out.end for out in excluded)
+        match for match in matches
+        if not any(other.id == match.id and other.start < match.end and match.start < other.end for other in excluded)
     ]  # fmt: skip
 
 
-def _distinct(hits: list[Hit]) -> list[Hit]:
-    """One hit for one thing said: of phrases inside one another the longest, of overlapping joins of an id the tightest."""
-    kept: list[Hit] = []
+def _distinct(matches: list[PatternMatch]) -> list[PatternMatch]:
+    """One match for each thing: of phrases inside one another the longest, of overlapping joins of an id the tightest."""
+    distinct: list[PatternMatch] = []
     furthest = -1
-    for hit in sorted([hit for hit in hits if len(hit.places) == 1], key=lambda hit: (hit.start, -hit.end)):
-        if hit.end > furthest:
-            kept.append(hit)
-            furthest = hit.end
-    joined = [hit for hit in hits if len(hit.places) > 1]
+    for match in sorted([match for match in matches if len(match.spans) == 1], key=lambda match: (match.start, -match.end)):
+        if match.end > furthest:
+            distinct.append(match)
+            furthest = match.end
+    joined = [match for match in matches if len(match.spans) > 1]
     if joined:
-        kept += _tightest(joined, kept)
-    kept.sort(key=lambda hit: (hit.start, hit.end, hit.id))
-    return kept
+        distinct += _tightest(joined, distinct)
+    distinct.sort(key=lambda match: (match.start, match.end, match.id))
+    return distinct
 
 
-def _tightest(joined: list[Hit], kept: list[Hit]) -> list[Hit]:
-    """Joins that overlap nothing of their id that is kept, the tightest first."""
-    known: dict[str, list[Hit]] = {}
-    for hit in kept:
-        known.setdefault(hit.id, []).append(hit)
-    found = []
-    for hit in sorted(joined, key=lambda hit: (hit.end - hit.start, hit.start)):
-        same = known.setdefault(hit.id, [])
-        if all(other.end <= hit.start or hit.end <= other.start for other in same):
-            same.append(hit)
-            found.append(hit)
-    return found
+def _tightest(joined: list[PatternMatch], distinct: list[PatternMatch]) -> list[PatternMatch]:
+    """Joins that overlap no other match of their id, the tightest first."""
+    by_id: dict[str, list[PatternMatch]] = {}
+    for match in distinct:
+        by_id.setdefault(match.id, []).append(match)
+    tightest = []
+    for match in sorted(joined, key=lambda match: (match.end - match.start, match.start)):
+        same_id = by_id.setdefault(match.id, [])
+        if all(other.end <= match.start or match.end <= other.start for other in same_id):
+            same_id.append(match)
+            tightest.append(match)
+    return tightest

@@ -28,7 +28,7 @@ FILES = (
 
 @dataclass(frozen=True)
 class Drug:
-    """One drug; doses in mg, None where a single number would mislead. `family_word`: names a family, not a drug."""
+    """One drug. Doses are in mg, None where a single number would mislead. `family_word`: the entry names a family of drugs."""
 
     id: str
     family: str
@@ -44,8 +44,8 @@ class Drug:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A red flag, group or condition as a reader knows it."""
+class LexiconEntry:
+    """A red flag, group or condition with its names."""
 
     kind: str
     id: str
@@ -55,16 +55,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Lexicon:
-    matcher: Matcher  # of every list
+    matcher: Matcher  # of all lists
     negations: Mapping[str, Negation]
     drugs: Mapping[str, Drug]
-    entries: Mapping[tuple[str, str], Entry]
+    entries: Mapping[tuple[str, str], LexiconEntry]
     child_below: float
     elderly_from: float
 
 
 @lru_cache(maxsize=1)
-def lexicon() -> Lexicon:
+def load_lexicon() -> Lexicon:
     flags, urgent, groups, drugs, reasoning, advice, negation, reassurance = (read_list(name) for name in FILES)
     sections = [
         ("red_flag", flags, flags["entries"]),
@@ -77,13 +77,13 @@ def lexicon() -> Lexicon:
         *((f"reassurance_{part}", reassurance, entries) for part, entries in reassurance["parts"].items()),
     ]
     patterns = [pattern for kind, file, entries in sections for pattern in _patterns(kind, entries, file.get("words", {}))]
-    cues: list[frozenset[str]] = []
-    negations = {name: compile_negation(negation[name], cues) for name in ("finding", "drug", "urgent")}
+    cue_sets: list[frozenset[str]] = []
+    negations = {name: compile_negation(negation[name], cue_sets) for name in ("finding", "drug", "urgent")}
     return Lexicon(
-        matcher=Matcher(patterns, cues),
+        matcher=Matcher(patterns, cue_sets),
         negations=negations,
         drugs=MappingProxyType(
-            {entry["id"]: _drug(entry, word) for key, word in (("drugs", False), ("families", True)) for entry in drugs[key]}
+            {entry["id"]: _drug(entry, key == "families") for key in ("drugs", "families") for entry in drugs[key]}
         ),
         entries={(kind, entry["id"]): _entry(kind, entry) for kind, _, entries in sections for entry in entries},
         child_below=float(groups["child_below_years"]),
@@ -96,7 +96,7 @@ def read_list(name: str) -> Any:
 
 
 def _patterns(kind: str, entries: Any, words: Mapping[str, str]) -> Iterator[Pattern]:
-    """Patterns of all entries; what an entry excludes gets the kind `-kind`, to be taken away again."""
+    """Patterns of all entries; what an entry excludes gets the kind `-kind` and is removed from its matches later."""
     for entry in entries:
         for language in ("en", "zh"):
             for source in entry.get(language, ()):
@@ -105,7 +105,7 @@ def _patterns(kind: str, entries: Any, words: Mapping[str, str]) -> Iterator[Pat
             yield parse_pattern(f"-{kind}", entry["id"], source, words)
 
 
-def _drug(entry: Mapping[str, Any], word: bool) -> Drug:
+def _drug(entry: Mapping[str, Any], is_family: bool) -> Drug:
     return Drug(
         id=entry["id"],
         family=entry["family"],
@@ -117,10 +117,10 @@ def _drug(entry: Mapping[str, Any], word: bool) -> Drug:
         max_daily=entry.get("max_daily"),
         child_single=entry.get("child_single"),
         avoid=frozenset(entry.get("avoid", ())),
-        family_word=word,
+        family_word=is_family,
     )
 
 
-def _entry(kind: str, entry: Mapping[str, Any]) -> Entry:
+def _entry(kind: str, entry: Mapping[str, Any]) -> LexiconEntry:
     name = entry["id"].replace("_", " ")
-    return Entry(kind, entry["id"], entry.get("en_name", name), entry.get("zh_name", entry.get("en_name", name)))
+    return LexiconEntry(kind, entry["id"], entry.get("en_name", name), entry.get("zh_name", entry.get("en_name", name)))

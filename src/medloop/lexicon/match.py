@@ -1,4 +1,4 @@
-"""One matcher for every word list: all phrases are found in one pass (`scan.py`), then patterns join them.
+"""One matcher for every word list: `scan.py` finds all phrases in one pass, then patterns join them.
 
 A pattern is written as people read it:
 
@@ -18,13 +18,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from medloop.lexicon.scan import MAX_PLACES, Found, Place, Plain, Scanner, Slot, fold, sentence_ends
-
-__all__ = ["GAP", "MAX_PLACES", "NEAR", "Hit", "Matcher", "Pattern", "fold", "parse_pattern"]
+from medloop.lexicon.scan import NormalizedText, Offsets, PhraseSet, Scanner, ScanResult, fold, sentence_ends
 
 GAP = 40  # characters between the parts of `a ~ b`
 NEAR = 90  # characters between the parts of `a & b`
-MAX_PHRASES = 1500  # phrases one part may expand to: more is a slip in the word list
+MAX_PHRASES = 1500  # phrases one part may expand to: more is a mistake in the word list
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +36,26 @@ class Pattern:
     gaps: tuple[int, ...] = ()
 
 
-class Hit:
-    """A found pattern with the place of each of its parts."""
+class PatternMatch:
+    """A match of a pattern with the span of each of its parts."""
 
-    __slots__ = ("end", "id", "places", "start")
+    __slots__ = ("end", "id", "spans", "start")
 
-    def __init__(self, id: str, start: int, end: int, places: tuple[Place, ...]) -> None:
+    def __init__(self, id: str, start: int, end: int, spans: tuple[Offsets, ...]) -> None:
         self.id = id
         self.start = start
         self.end = end
-        self.places = places
+        self.spans = spans
 
 
 def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> Pattern:
     """Expand one written pattern; raises ValueError with the pattern when it is malformed."""
-    source = re.sub(r"\{(\w+)\}", lambda found: f"({words[found[1]]})" if found[1] in words else found[0], source)
+    source = re.sub(r"\{(\w+)\}", lambda name: f"({words[name[1]]})" if name[1] in words else name[0], source)
     near = " & " in source
     if near and "~" in source:
         raise ValueError(f"{id}: '~' and '&' cannot be mixed in '{source}'")
-    if found := re.search(r"[*+?^$\\{}]", source):
-        raise ValueError(f"{id}: '{found[0]}' means nothing in the pattern '{source}'")
+    if sign := re.search(r"[*+?^$\\{}]", source):
+        raise ValueError(f"{id}: '{sign[0]}' means nothing in the pattern '{source}'")
     pieces = re.split(" & " if near else r"~\d*", source)
     parts = tuple(frozenset(_expand(piece)) for piece in pieces)
     if any(not part or "" in part or len(part) > MAX_PHRASES for part in parts):
@@ -67,155 +65,156 @@ def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> 
 
 def _expand(source: str) -> Iterator[str]:
     """Every phrase that alternatives and optional parts allow, folded, single blanks; none when a bracket is unbalanced."""
-    found, at = _alternatives(source, 0)
-    for phrase in found if at == len(source) else ():
+    phrases, end = _alternatives(source, 0)
+    for phrase in phrases if end == len(source) else ():
         yield " ".join(fold(phrase).replace("-", " ").split())
 
 
-def _alternatives(source: str, at: int) -> tuple[list[str], int]:
-    """Phrases of `a|b|c` from `at` to the closing bracket or the end, and where that is."""
+def _alternatives(source: str, index: int) -> tuple[list[str], int]:
+    """Phrases of `a|b|c` from `index` to the closing bracket or the end, and where that is."""
     done: list[str] = []
     current = [""]
-    while at < len(source) and source[at] not in ")]":
-        if source[at] == "|":
-            done, current, at = done + current, [""], at + 1
-        elif source[at] in "([":
-            optional = source[at] == "["
-            inner, at = _alternatives(source, at + 1)
-            if at >= len(source):  # no closing bracket
-                return [], at
+    while index < len(source) and source[index] not in ")]":
+        if source[index] == "|":
+            done, current, index = done + current, [""], index + 1
+        elif source[index] in "([":
+            optional = source[index] == "["
+            inner, index = _alternatives(source, index + 1)
+            if index >= len(source):  # no closing bracket
+                return [], index
             current = [left + right for left in current for right in (*inner, *([""] if optional else []))]
-            at += 1
+            index += 1
         else:
-            current, at = [left + source[at] for left in current], at + 1
-    return done + current, at
+            current, index = [left + source[index] for left in current], index + 1
+    return done + current, index
 
 
-Places = dict[Slot, list[Place]]  # places of the phrases of a slot, by position
+Spans = dict[PhraseSet, list[Offsets]]  # spans of the phrases of a set, by position
 
 
-class Compiled:
-    """A pattern whose parts are slots."""
+class CompiledPattern:
+    """A pattern whose parts are phrase sets."""
 
-    __slots__ = ("gaps", "id", "kind", "near", "others", "slots")
+    __slots__ = ("gaps", "id", "kind", "near", "others", "parts")
 
-    def __init__(self, pattern: Pattern, slots: tuple[Slot, ...]) -> None:
+    def __init__(self, pattern: Pattern, parts: tuple[PhraseSet, ...]) -> None:
         self.kind, self.id, self.near, self.gaps = pattern.kind, pattern.id, pattern.near, pattern.gaps
-        self.slots = slots
-        self.others = slots[1:]
+        self.parts = parts
+        self.others = parts[1:]
 
-    def may_stand_in(self, places: Places) -> bool:
-        """Are all its parts somewhere in the text? Asked when the first one is."""
-        for slot in self.others:
-            if slot not in places:
+    def has_other_parts(self, spans: Spans) -> bool:
+        """Whether all parts but the first are somewhere in the text."""
+        for part in self.others:
+            if part not in spans:
                 return False
         return True
 
-    def add_hits(self, hits: list[Hit], places: Places, ends: list[int]) -> None:
+    def add_matches(self, matches: list[PatternMatch], spans: Spans, ends: list[int]) -> None:
         if not self.others:
-            for place in places[self.slots[0]]:
-                hits.append(Hit(self.id, place[0], place[1], (place,)))
+            for span in spans[self.parts[0]]:
+                matches.append(PatternMatch(self.id, span[0], span[1], (span,)))
             return
-        columns = [places[slot] for slot in self.slots]
-        for way in _join_near(columns) if self.near else _join_ordered(columns, self.gaps, ends):
-            hits.append(Hit(self.id, min([start for start, _ in way]), max([end for _, end in way]), way))
+        columns = [spans[part] for part in self.parts]
+        for joined in _join_near(columns) if self.near else _join_ordered(columns, self.gaps, ends):
+            start, end = min([start for start, _ in joined]), max([end for _, end in joined])
+            matches.append(PatternMatch(self.id, start, end, joined))
 
 
 class Matcher:
-    """All patterns compiled into one scanner. A slot is one set of phrases, shared by the patterns that need it.
+    """All patterns compiled into one scanner. Patterns share the phrase sets they have in common.
 
-    The scanner looks for sets of cues on the same way; what they mean is known to who handed them in.
+    The scanner looks for the cue sets in the same pass; only the caller knows what they mean.
     """
 
-    def __init__(self, patterns: Iterable[Pattern], cues: Sequence[Iterable[str]] = ()) -> None:
+    def __init__(self, patterns: Iterable[Pattern], cue_sets: Sequence[Iterable[str]] = ()) -> None:
         self.patterns = tuple(patterns)
-        self._begins: dict[Slot, list[Compiled]] = {}  # by their first part
-        slots: dict[frozenset[str], Slot] = {}
+        self._by_first_part: dict[PhraseSet, list[CompiledPattern]] = {}
+        phrase_sets: dict[frozenset[str], PhraseSet] = {}
         for pattern in self.patterns:
-            compiled = Compiled(pattern, tuple([slots.setdefault(part, Slot()) for part in pattern.parts]))
-            self._begins.setdefault(compiled.slots[0], []).append(compiled)
-        slots_of: dict[str, list[Slot]] = {}
-        for part, slot in slots.items():
+            compiled = CompiledPattern(pattern, tuple([phrase_sets.setdefault(part, PhraseSet()) for part in pattern.parts]))
+            self._by_first_part.setdefault(compiled.parts[0], []).append(compiled)
+        sets_of: dict[str, list[PhraseSet]] = {}
+        for part, phrase_set in phrase_sets.items():
             for phrase in part:
-                slots_of.setdefault(phrase, []).append(slot)
-        self._scanner = Scanner(slots_of, cues)
+                sets_of.setdefault(phrase, []).append(phrase_set)
+        self._scanner = Scanner(sets_of, cue_sets)
 
-    def scan(self, plain: Plain) -> Found:
-        return self._scanner.scan(plain)
+    def scan(self, normalized: NormalizedText) -> ScanResult:
+        return self._scanner.scan(normalized)
 
-    def find(self, folded: str) -> list[Hit]:
-        """Every pattern in `folded` (see `fold`), unsorted; overlaps are kept."""
-        places = self.scan(Plain(folded)).places
+    def find(self, folded: str) -> list[PatternMatch]:
+        """Every pattern in `folded` (see `fold`), unsorted and with overlaps."""
+        spans = self.scan(NormalizedText(folded)).spans
         ends = sentence_ends(folded)
-        return [hit for patterns in self.candidates(places).values() for hit in find_hits(patterns, places, ends)]
+        return [match for patterns in self.candidates(spans).values() for match in find_matches(patterns, spans, ends)]
 
-    def candidates(self, places: Places) -> dict[str, list[Compiled]]:
+    def candidates(self, spans: Spans) -> dict[str, list[CompiledPattern]]:
         """Kind -> patterns all of whose parts are somewhere in the text."""
-        found: dict[str, list[Compiled]] = {}
-        for slot in places:
-            patterns = self._begins.get(slot)
+        candidates: dict[str, list[CompiledPattern]] = {}
+        for phrase_set in spans:
+            patterns = self._by_first_part.get(phrase_set)
             if patterns is None:
                 continue
             for pattern in patterns:
-                if not pattern.others or pattern.may_stand_in(places):
-                    same = found.get(pattern.kind)
-                    if same is None:
-                        found[pattern.kind] = [pattern]
+                if not pattern.others or pattern.has_other_parts(spans):
+                    same_kind = candidates.get(pattern.kind)
+                    if same_kind is None:
+                        candidates[pattern.kind] = [pattern]
                     else:
-                        same.append(pattern)
-        return found
+                        same_kind.append(pattern)
+        return candidates
 
 
-def find_hits(patterns: list[Compiled], places: Places, ends: list[int]) -> list[Hit]:
-    """Where these patterns stand in a text whose sentences end at `ends`, unsorted; overlaps are kept."""
-    hits: list[Hit] = []
+def find_matches(patterns: list[CompiledPattern], spans: Spans, ends: list[int]) -> list[PatternMatch]:
+    """Matches of these patterns in a text whose sentences end at `ends`, unsorted and with overlaps."""
+    matches: list[PatternMatch] = []
     for pattern in patterns:
-        pattern.add_hits(hits, places, ends)
-    return hits
+        pattern.add_matches(matches, spans, ends)
+    return matches
 
 
-def _join_ordered(columns: list[list[Place]], gaps: tuple[int, ...], ends: list[int]) -> list[tuple[Place, ...]]:
+def _join_ordered(columns: list[list[Offsets]], gaps: tuple[int, ...], ends: list[int]) -> list[tuple[Offsets, ...]]:
     """For each first part the nearest following parts, within the gap and the same sentence."""
-    ways = []
+    result = []
     for first in columns[0]:
-        way = [first]
+        joined = [first]
         for number, gap in enumerate(gaps, 1):
-            column, here = columns[number], way[-1][1]
-            at = bisect_left(column, (here, 0))
-            if at == len(column) or column[at][0] - here > gap or _crosses(ends, here, column[at][0]):
+            column, end = columns[number], joined[-1][1]
+            index = bisect_left(column, (end, 0))
+            if index == len(column) or column[index][0] - end > gap or _crosses_sentence(ends, end, column[index][0]):
                 break
-            way.append(column[at])
+            joined.append(column[index])
         else:
-            ways.append(tuple(way))
-    return ways
+            result.append(tuple(joined))
+    return result
 
 
-def _join_near(columns: list[list[Place]]) -> list[tuple[Place, ...]]:
+def _join_near(columns: list[list[Offsets]]) -> list[tuple[Offsets, ...]]:
     """For each first part the nearest of the other parts, on either side."""
-    ways = []
+    result = []
     for first in columns[0]:
-        way = [first]
+        joined = [first]
         for column in columns[1:]:
             nearest = _nearest(column, first)
             if nearest is None or _distance(first, nearest) > NEAR:
                 break
-            way.append(nearest)
+            joined.append(nearest)
         else:
-            ways.append(tuple(way))
-    return ways
+            result.append(tuple(joined))
+    return result
 
 
-def _nearest(column: list[Place], first: Place) -> Place | None:
-    at = bisect_left(column, first)
-    around = [place for place in column[max(0, at - 2) : at + 2] if place[0] >= first[1] or place[1] <= first[0]]
-    return min(around, key=lambda place: _distance(first, place), default=None)
+def _nearest(column: list[Offsets], first: Offsets) -> Offsets | None:
+    index = bisect_left(column, first)
+    around = [span for span in column[max(0, index - 2) : index + 2] if span[0] >= first[1] or span[1] <= first[0]]
+    return min(around, key=lambda span: _distance(first, span), default=None)
 
 
-def _distance(a: Place, b: Place) -> int:
+def _distance(a: Offsets, b: Offsets) -> int:
     return max(b[0] - a[1], a[0] - b[1])
 
 
-def _crosses(ends: list[int], start: int, stop: int) -> bool:
-    """Does a sentence end between two places? `ends` are the places behind its last sign."""
-    at = bisect_right(ends, start)
-    return at < len(ends) and ends[at] <= stop
+def _crosses_sentence(ends: list[int], start: int, stop: int) -> bool:
+    """Whether a sentence ends between two offsets; `ends` are the offsets behind its last character."""
+    index = bisect_right(ends, start)
+    return index < len(ends) and ends[index] <= stop

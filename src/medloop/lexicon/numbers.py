@@ -1,4 +1,4 @@
-"""Numbers in medical text: doses with their unit ("400 mg", "每次0.5克", "two tablets") and ages ("3-year-old", "两岁半")."""
+"""Numbers in medical text: doses ("400 mg", "每次0.5克"), frequencies ("twice a day") and ages ("3-year-old", "两岁半")."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _COUNTED = ("tablets", "tablet", "pills", "pill", "capsules", "capsule", "puffs"
             "ml", "millilitres", "milliliters", "毫升", "片", "粒", "颗", "袋", "支", "units", "iu", "单位", "喷")  # fmt: skip
 _UNIT = "|".join(sorted((*_MG, *_COUNTED), key=len, reverse=True))
 _DOSE = re.compile(rf"(?<![a-z0-9.])({_NUMBER})(?:\s*(?:-|~|to|至|到)\s*({_NUMBER}))?\s*-?({_UNIT})(?![a-z])")
-_MEASURE = re.compile(rf"[\d\s半一两二三四五六七八九十-](?:{_UNIT})(?![a-z])")  # stands in every dose, and is soon looked for
+_MEASURE = re.compile(rf"[\d\s半一两二三四五六七八九十-](?:{_UNIT})(?![a-z])")  # part of every dose, and fast to search
 _PER_WEIGHT = re.compile(r"\s*(?:/|per\s|每)\s*(?:kg|kilo|公斤|千克)")  # after a dose
 _BEFORE_WEIGHT = re.compile(r"每(?:公斤|千克)(?:体重)?$")
 _DAILY_AFTER = re.compile(r"\s*(?:/\s*(?:d\b|day|日|天)|(?:a|per|each|every)\s+day|daily|in 24 hours|每[天日])")
 _DAILY_BEFORE = re.compile(r"(?:每天|每日|一天|一日|24小时|daily (?:maximum|limit|dose) (?:is|of))[^次\d,。.]{0,12}$")
-_TIMES = re.compile(
+_FREQUENCY = re.compile(
     rf"(once|twice|({_NUMBER})\s*(?:times|doses|x))\s*(?:a|per|each|every)?\s*(?:day|daily)"
     rf"|every\s+({_NUMBER})(?:\s*(?:-|to)\s*{_NUMBER})?\s*hours?"
     rf"|(?:每[天日]|[一1][天日]|日)\D{{0,5}}?({_NUMBER})\s*次"
@@ -34,9 +34,9 @@ _AGED = re.compile(r"\b(?:aged?|age of|turned)\s+(\d{1,3})\b(?!\s*(?:months?|wee
 _MONTHS = re.compile(
     r"(\d{1,2}|[一两二三四五六七八九十]{1,3})\s*(?:个半?月(?:大|(?:的|了)?(?:宝宝|婴儿|孩子|小孩|宝贝))|[- ]months?[- ]old)"
 )
-_TIMES_WORDS = ("day", "daily", "hour", "次", "小时")  # one of them stands in every frequency
+_FREQUENCY_WORDS = ("day", "daily", "hour", "次", "小时")  # one of them is part of every frequency
 _WEEKS = re.compile(r"(\d{1,2})[- ]weeks?[- ]old")
-# Patterns of ages, how many make a year, and words of which one stands in every match: most texts name no age, and the
+# Patterns of ages, how many units make a year, and words of which one is part of every match: most texts name no age, and the
 # patterns are slow.
 _AGES = (
     (_YEARS, 1, ("岁", "old", "yo", "y/o")),
@@ -50,7 +50,7 @@ LONGEST = 40  # characters of a dose or a frequency
 
 @dataclass(frozen=True, slots=True)
 class Dose:
-    """The larger end of a range; `mg` is None for counted units such as tablets; `daily` when it is a whole day's amount."""
+    """Of a range the larger end. `mg` is None for counted units such as tablets; `daily`: this is the amount of a whole day."""
 
     start: int
     end: int
@@ -61,10 +61,10 @@ class Dose:
 
 
 @dataclass(frozen=True, slots=True)
-class PerDay:
+class Frequency:
     start: int
     end: int
-    times: float
+    per_day: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +75,39 @@ class Age:
 
 
 def find_doses(folded: str, start: int = 0, end: int | None = None) -> tuple[Dose, ...]:
-    """Doses that begin between two places; amounts per kilogram are left out, they say nothing without a weight."""
+    """Doses that begin between two offsets, without amounts per kilogram: those mean nothing without a weight."""
     if not _MEASURE.search(folded, start, len(folded) if end is None else end + LONGEST):
         return ()
-    found = []
+    doses = []
     for match in _within(_DOSE, folded, start, end):
         before = folded[max(0, match.start() - 20) : match.start()]
         if _PER_WEIGHT.match(folded, match.end()) or _BEFORE_WEIGHT.search(before):
             continue
         amount, unit = number(match[2] or match[1]), match[3]
         daily = bool(_DAILY_AFTER.match(folded, match.end()) or _DAILY_BEFORE.search(before))
-        found.append(Dose(match.start(), match.end(), amount, unit, amount * _MG[unit] if unit in _MG else None, daily))
-    return tuple(found)
+        doses.append(Dose(match.start(), match.end(), amount, unit, amount * _MG[unit] if unit in _MG else None, daily))
+    return tuple(doses)
 
 
-def find_per_day(folded: str, start: int = 0, end: int | None = None) -> tuple[PerDay, ...]:
-    if not _names_any(folded, _TIMES_WORDS):
+def find_frequencies(folded: str, start: int = 0, end: int | None = None) -> tuple[Frequency, ...]:
+    if not _contains_any(folded, _FREQUENCY_WORDS):
         return ()
-    found = []
-    for match in _within(_TIMES, folded, start, end):
+    frequencies = []
+    for match in _within(_FREQUENCY, folded, start, end):
         word, times, hours, zh_times, zh_hours = match.groups()
         gap = hours or zh_hours
-        often = 24 / max(number(gap), 1) if gap else {"once": 1, "twice": 2}.get(word) or number(times or zh_times)
-        found.append(PerDay(match.start(), match.end(), often))
-    return tuple(found)
+        per_day = 24 / max(number(gap), 1) if gap else {"once": 1, "twice": 2}.get(word) or number(times or zh_times)
+        frequencies.append(Frequency(match.start(), match.end(), per_day))
+    return tuple(frequencies)
 
 
 def _within(pattern: re.Pattern[str], folded: str, start: int, end: int | None) -> list[re.Match[str]]:
-    """Matches that begin between two places; they may end a little later."""
+    """Matches that begin between two offsets; they may end a little later."""
     stop = len(folded) if end is None else end
     return [match for match in pattern.finditer(folded, start, stop + LONGEST) if match.start() < stop]
 
 
-def _names_any(folded: str, words: tuple[str, ...]) -> bool:
+def _contains_any(folded: str, words: tuple[str, ...]) -> bool:
     for word in words:
         if word in folded:
             return True
@@ -115,13 +115,13 @@ def _names_any(folded: str, words: tuple[str, ...]) -> bool:
 
 
 def find_ages(folded: str) -> tuple[Age, ...]:
-    found = [
-        Age(match.start(), match.end(), number(match[1]) / per)
-        for pattern, per, words in _AGES
-        if _names_any(folded, words)
+    ages = [
+        Age(match.start(), match.end(), number(match[1]) / units_per_year)
+        for pattern, units_per_year, words in _AGES
+        if _contains_any(folded, words)
         for match in pattern.finditer(folded)
     ]
-    return tuple(sorted(found, key=lambda age: age.start))
+    return tuple(sorted(ages, key=lambda age: age.start))
 
 
 def number(text: str) -> float:

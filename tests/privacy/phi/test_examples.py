@@ -11,7 +11,7 @@ from medloop.privacy.phi.chinese.names import SITUATIONS, NameCandidate, Situati
 from medloop.privacy.phi.english import places as english_places
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english import titled_names as english_titles
-from medloop.privacy.phi.english.candidates import RULES, Candidate, CandidateRule, deciding_rule
+from medloop.privacy.phi.english.candidates import RULES, CandidateRule, PhiCandidate, deciding_rule
 from medloop.privacy.phi.english.name_words import WORD_RULES, WordRule, rule_for
 from medloop.privacy.phi.find import find
 from medloop.privacy.phi.normalize import fold
@@ -79,7 +79,7 @@ def test_a_rule_for_candidates_decides_its_example(rule: CandidateRule) -> None:
     tokens = tagger.tokens(text)
     inside = [index for index, token in enumerate(tokens) if start <= token.start and token.end <= end]
     medical = tagger.text_type(token.word for token in tokens)[1] != "0"
-    kinds = [Candidate(tokens, inside[0], inside[-1], kind, medical, True) for kind in ("NAME", "PLACE", "ORG")]
+    kinds = [PhiCandidate(tokens, inside[0], inside[-1], kind, medical, True) for kind in ("NAME", "PLACE", "ORG")]
     assert rule in [deciding_rule(candidate) for candidate in kinds]
 
 

@@ -78,7 +78,7 @@ def test_leaving_out_what_can_only_be_ordinary_gives_the_same_tags() -> None:
 def test_sums_that_are_kept_equal_the_sum_of_all_features() -> None:
     model = tagger.load()
     text = "Yesterday Ulrika Danielsson of Malmesbury took aspirin."
-    words = [tagger.look(token.word, tagger.Case.MIXED) for token in tagger.tokens(text)]
+    words = [tagger.look(token.word, tagger.LetterCase.MIXED) for token in tagger.tokens(text)]
     for score, features in zip(model.emissions(words, "10"), tagger.features(words, "10"), strict=True):
         assert score == pytest.approx(model._sum(features))
 

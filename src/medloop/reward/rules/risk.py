@@ -64,7 +64,7 @@ class _Sentence:
     end: int
     drugs: tuple[lexicon.Mention, ...]
     doses: tuple[lexicon.Dose, ...]
-    often: tuple[lexicon.PerDay, ...]
+    often: tuple[lexicon.Frequency, ...]
     risky: tuple[lexicon.Mention, ...]
     advises: bool
     defers: bool  # the choice is left to a doctor; "without seeing a doctor" is the opposite
@@ -72,7 +72,7 @@ class _Sentence:
     @property
     def times_a_day(self) -> float | None:
         """The least frequency named: "every four hours, at most three times a day" is 3."""
-        return min([often.times for often in self.often], default=None)
+        return min([often.per_day for often in self.often], default=None)
 
     def doses_of(self, drug: lexicon.Mention) -> list[lexicon.Dose]:
         """Doses that stand nearer to this drug than to any other."""
@@ -99,7 +99,7 @@ def _sentences(visible: str) -> list[_Sentence]:
         named, habits = _between(drugs, start, end), _between(risky, start, end)
         if named or habits:
             advises, defers = bool(_between(advise, start, end)), bool(_between(defer, start, end))
-            doses, often = lexicon.find_doses(visible, start, end), lexicon.find_per_day(visible, start, end)
+            doses, often = lexicon.find_doses(visible, start, end), lexicon.find_frequencies(visible, start, end)
             found.append(_Sentence(start, end, named, doses, often, habits, advises, defers))
     return found
 

@@ -55,7 +55,7 @@ _LAND_LISTS = frozenset({WordList.COUNTRY, WordList.STATE, WordList.NATION})
 _TERM_LISTS = frozenset({WordList.MEDICAL_NAME, WordList.DISEASE_WORD, WordList.NATION, WordList.MONTH_OR_DAY})
 
 
-class Candidate:
+class PhiCandidate:
     """Tokens `first` to `last` of a text, tagged as `kind`."""
 
     __slots__ = (
@@ -95,24 +95,24 @@ class CandidateRule(NamedTuple):
     name: str
     example: str
     """The candidate is in braces."""
-    applies: Callable[[Candidate], bool]
+    applies: Callable[[PhiCandidate], bool]
     is_phi: bool
 
 
-def is_phi(candidate: Candidate) -> bool:
+def is_phi(candidate: PhiCandidate) -> bool:
     return deciding_rule(candidate).is_phi
 
 
-def deciding_rule(candidate: Candidate) -> CandidateRule:
+def deciding_rule(candidate: PhiCandidate) -> CandidateRule:
     return next(rule for rule in RULES if rule.applies(candidate))
 
 
-def is_word_phi(candidate: Candidate) -> bool:
+def is_word_phi(candidate: PhiCandidate) -> bool:
     """As `is_phi` for a word by itself: what stands beside it does not count."""
     return next(rule for rule in WORD_RULES if rule.applies(candidate)).is_phi
 
 
-def _is_remark(candidate: Candidate) -> bool:
+def _is_remark(candidate: PhiCandidate) -> bool:
     return _has_few_words(candidate.tokens) and all(
         _DRUG_OR_DISEASE_ENDING.search(word) or (not listed and (is_plain(word) or (word.isupper() and len(word) < 5)))
         for word, listed in zip(candidate.words, candidate.listed, strict=True)
@@ -128,7 +128,7 @@ def _has_few_words(tokens: Sequence[Token]) -> bool:
     return True
 
 
-def _is_eponym(candidate: Candidate) -> bool:
+def _is_eponym(candidate: PhiCandidate) -> bool:
     if not candidate.is_medical or candidate.kind == "PLACE":
         return False
     for distance, token in enumerate(candidate.tokens[candidate.last + 1 : candidate.last + 4]):
@@ -144,11 +144,11 @@ def _is_eponym(candidate: Candidate) -> bool:
     return False
 
 
-def _is_department(candidate: Candidate) -> bool:
+def _is_department(candidate: PhiCandidate) -> bool:
     return candidate.kind == "ORG" and candidate.mixed_case and is_department(candidate.words)
 
 
-def _opens_sentence(candidate: Candidate) -> bool:
+def _opens_sentence(candidate: PhiCandidate) -> bool:
     tokens, index = candidate.tokens, candidate.first
     if candidate.kind != "NAME" or index != candidate.last or not candidate.mixed_case:
         return False
@@ -164,17 +164,17 @@ def _opens_sentence(candidate: Candidate) -> bool:
     return following in _BEHIND_OPENING
 
 
-def _is_time_or_price(candidate: Candidate) -> bool:
+def _is_time_or_price(candidate: PhiCandidate) -> bool:
     if not candidate.is_numbered_place or not candidate.mixed_case or candidate.longest_number() >= 5:
         return False
     return not any(word[0].isupper() and word not in ("AM", "PM", "A", "P", "M") for word in candidate.words)
 
 
-def _is_number_with_letters(candidate: Candidate) -> bool:
+def _is_number_with_letters(candidate: PhiCandidate) -> bool:
     return candidate.is_numbered_place and candidate.longest_number() < 4 and all(len(word) == 1 for word in candidate.words)
 
 
-def _is_dose(candidate: Candidate) -> bool:
+def _is_dose(candidate: PhiCandidate) -> bool:
     if not candidate.is_numbered_place or not candidate.is_medical:
         return False
     return all(len(word) < 4 and word.isupper() for word in candidate.words) and not any(
@@ -182,27 +182,27 @@ def _is_dose(candidate: Candidate) -> bool:
     )
 
 
-def _is_counted_term(candidate: Candidate) -> bool:
+def _is_counted_term(candidate: PhiCandidate) -> bool:
     numbered = candidate.is_numbered_place and candidate.is_medical
     return numbered and candidate.longest_number() < 4 and candidate.all_terms()
 
 
-def _has_no_capital(candidate: Candidate) -> bool:
+def _has_no_capital(candidate: PhiCandidate) -> bool:
     return candidate.mixed_case and not any(token.word[0].isupper() or token.word[0].isdigit() for token in candidate.span)
 
 
-def _is_public_body(candidate: Candidate) -> bool:
+def _is_public_body(candidate: PhiCandidate) -> bool:
     return candidate.is_medical and " ".join(candidate.words).lower() in _PUBLIC_BODIES
 
 
-def _is_land_of_article(candidate: Candidate) -> bool:
+def _is_land_of_article(candidate: PhiCandidate) -> bool:
     if not candidate.is_medical or candidate.kind != "PLACE":
         return False
     lands = [not _LAND_LISTS.isdisjoint(listed) for listed in candidate.listed]
     return any(lands) and all(land or is_plain(word) for land, word in zip(lands, candidate.words, strict=True))
 
 
-def _is_titled(candidate: Candidate) -> bool:
+def _is_titled(candidate: PhiCandidate) -> bool:
     tokens, first = candidate.tokens, candidate.first
     if candidate.kind != "NAME":
         return False
@@ -210,11 +210,11 @@ def _is_titled(candidate: Candidate) -> bool:
     return before.lower() in TITLES
 
 
-def _is_in_country(candidate: Candidate) -> bool:
+def _is_in_country(candidate: PhiCandidate) -> bool:
     return candidate.kind == "PLACE" and any(WordList.COUNTRY in listed for listed in candidate.listed)
 
 
-def _is_ordinary_word(candidate: Candidate) -> bool:
+def _is_ordinary_word(candidate: PhiCandidate) -> bool:
     if not candidate.is_medical or len(candidate.words) != 1:
         return False
     return is_plain(candidate.words[0]) or _is_inhabitant(candidate.words[0])
@@ -232,7 +232,7 @@ WORD_RULES = (
     CandidateRule("name behind a title", "she was one of the patients of Dr. {Fever}", _is_titled, True),
     CandidateRule("place in a country", "She lives in {Malmesbury, France}", _is_in_country, True),
     CandidateRule("ordinary word or inhabitant", "patients were {Jordanians} by birth", _is_ordinary_word, False),
-    CandidateRule("nothing but terms", "most of the patients took {Tylenol, Metoprolol} daily", Candidate.all_terms, False),
+    CandidateRule("nothing but terms", "most of the patients took {Tylenol, Metoprolol} daily", PhiCandidate.all_terms, False),
     CandidateRule("anything else", "Call {Annabelle Kowalczyk}", lambda _: True, True),
 )
 RULES = (

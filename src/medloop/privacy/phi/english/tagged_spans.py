@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from medloop.privacy.phi.english import tagger
-from medloop.privacy.phi.english.candidates import TITLES, Candidate, is_phi, is_word_phi
-from medloop.privacy.phi.english.tagger import TAGS, Case, Scores, Token
+from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_word_phi
+from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
 from medloop.privacy.phi.lists import FREQUENT, WordList, is_listed, tier
 from medloop.privacy.phi.spans import Span
 
@@ -94,14 +94,14 @@ def nearest(tagged: Iterable[TaggedPart]) -> float:
 
 
 def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float:
-    is_medical, mixed_case = part.is_medical, tagger.case_of(part.text) == Case.MIXED
+    is_medical, mixed_case = part.is_medical, tagger.case_of(part.text) == LetterCase.MIXED
     for token, margin in zip(part.tokens, margins, strict=True):
         word = token.word
         if margin <= best or margin <= DOUBTLESS or not word[0].isalpha() or _is_frequent(word):
             continue
         if mixed_case and word.isupper() and len(word) < 6:  # INR, MRI
             continue
-        if not is_medical or is_word_phi(Candidate([token], 0, 0, "NAME", is_medical, mixed_case)):
+        if not is_medical or is_word_phi(PhiCandidate([token], 0, 0, "NAME", is_medical, mixed_case)):
             best = margin
     return best
 
@@ -159,7 +159,7 @@ def _latin_lines(folded: str) -> list[tuple[int, int]]:
 
 def _spans_of(part: LatinPart, tags: list[int]) -> Iterator[Span]:
     tokens = part.tokens
-    filled, mixed_case = _fill(tokens, tags), tagger.case_of(part.text) == Case.MIXED
+    filled, mixed_case = _fill(tokens, tags), tagger.case_of(part.text) == LetterCase.MIXED
     first = 0
     while first < len(tokens):
         tag, last = filled[first], first
@@ -168,7 +168,7 @@ def _spans_of(part: LatinPart, tags: list[int]) -> Iterator[Span]:
         if tag:
             kind = TAGS[tag]
             span = _whole(part.text, tokens, first, last, kind)
-            if span and is_phi(Candidate(tokens, first, last, kind, part.is_medical, mixed_case)):
+            if span and is_phi(PhiCandidate(tokens, first, last, kind, part.is_medical, mixed_case)):
                 yield span
         first = last + 1
 

@@ -3,7 +3,7 @@
 Trained by tools/train_phi.py on sentences we generate ourselves; the weights are assets/phi/tagger.json. The scores of a word in
 each place (the word itself, the one before, the one after) are summed once and cached, so a text costs a few additions a word.
 
-The codes of `Case`, `Shape`, `lists.WordList` and the tiers are part of the feature names: to change one, train again.
+The codes of `LetterCase`, `WordShape`, `lists.WordList` and the tiers are part of the feature names: to change one, train again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Token(NamedTuple):
     word: str
 
 
-class Case(StrEnum):
+class LetterCase(StrEnum):
     """How a text uses capitals; they mean nothing in the last two."""
 
     MIXED = "a"
@@ -57,7 +57,7 @@ class Case(StrEnum):
     UPPER = "u"
 
 
-class Shape(StrEnum):
+class WordShape(StrEnum):
     """How a word of a `MIXED` text is written; in other texts the case of the text stands instead."""
 
     ONE_CAPITAL = "X"
@@ -109,12 +109,12 @@ def tokens(text: str, known: Sequence[tuple[int, int, str]] = ()) -> list[Token]
     return result
 
 
-def case_of(text: str) -> Case:
+def case_of(text: str) -> LetterCase:
     if MASK in text:
-        return Case.MIXED  # the capitals may have stood where a placeholder is now
+        return LetterCase.MIXED  # the capitals may have stood where a placeholder is now
     if text.islower():
-        return Case.LOWER
-    return Case.UPPER if text.isupper() else Case.MIXED
+        return LetterCase.LOWER
+    return LetterCase.UPPER if text.isupper() else LetterCase.MIXED
 
 
 def text_type(words: Iterable[str]) -> str:
@@ -160,19 +160,19 @@ def look(word: str, case: str) -> Word:
     affixes: tuple[str, ...] = ()
     if tier in _AFFIX_TIERS:
         affixes = (f"-{lower[-2:]}{shape}", f"-{lower[-3:]}{shape}", f"-{lower[-4:]}{shape}{tier}", f"{lower[:3]}-{shape}")
-    is_small = shape in (Shape.SMALL, Case.LOWER)
+    is_small = shape in (WordShape.SMALL, LetterCase.LOWER)
     can_be_phi = not is_small or tier not in ORDINARY or bool(listed) or lower in JOINTS
     return Word(f"{lower if is_spelled else tier}/{shape}", f"{shape}{tier}{listed}", shape + tier, affixes, can_be_phi)
 
 
 def _shape(word: str, case: str) -> str:
-    if case != Case.MIXED:
+    if case != LetterCase.MIXED:
         return case
     if word.isupper():
-        return Shape.ONE_CAPITAL if len(word) == 1 else Shape.CAPITALS
+        return WordShape.ONE_CAPITAL if len(word) == 1 else WordShape.CAPITALS
     if word[0].isupper():
-        return Shape.CAPITALIZED if word[1:].islower() else Shape.CAPITAL_AND_MORE
-    return Shape.SMALL if word.islower() else Shape.SMALL_AND_MORE
+        return WordShape.CAPITALIZED if word[1:].islower() else WordShape.CAPITAL_AND_MORE
+    return WordShape.SMALL if word.islower() else WordShape.SMALL_AND_MORE
 
 
 _END = Word(EDGE, EDGE, EDGE, ())
@@ -277,7 +277,7 @@ class Tagger:
         """In a text with capitals, small words are scored only if they can stand inside a name or address."""
         case = case_of(text)
         words = [look(token.word, case) for token in tokens]
-        return self.emissions(words, text_type, [word.can_be_phi for word in words] if case == Case.MIXED else None)
+        return self.emissions(words, text_type, [word.can_be_phi for word in words] if case == LetterCase.MIXED else None)
 
     def margins(self, scores: Sequence[Scores], tags: Sequence[int], bias: float) -> list[float]:
         """For each token tagged "O", how much is lost (zero or less) if it alone, or with the one before, is not."""
