@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.injection.fence import neutral
+from medloop.teacher.injection.fence import sanitize
 from medloop.teacher.judge import TeacherFiles, judge_all
 from medloop.teacher.judge_items import JudgeItem
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything
@@ -86,7 +86,7 @@ def injection(folder: Path) -> dict[str, Any]:
         for judge in (gullible, fooled_by_anything)
     }
     null = [value for value in _scores(folder, list(NULLS), gullible) if value is not None]
-    changed = sum(neutral(text) != text for text in SETS["innocent"])
+    changed = sum(sanitize(text) != text for text in SETS["innocent"])
     return {
         **found,
         "null_answers": len(null),
@@ -110,7 +110,7 @@ def _scores(folder: Path, answers: list[str], judge: Judge) -> list[float | None
         config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0)
         items = [JudgeItem(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
         run = judge_all(items, config, key="k", files=TeacherFiles(folder / "injected.jsonl", folder / "logs"))
-    return [o.judgement.teacher_score if o.judgement else None for o in run.outcomes]
+    return [result.judgement.teacher_score if result.judgement else None for result in run.results]
 
 
 def main() -> None:

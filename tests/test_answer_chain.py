@@ -55,7 +55,7 @@ def test_answers_of_predict_are_scored_judged_inspected_queued_and_evaluated(wor
     shown = list(jsonl.read(workspace / "data/rl/inspection_samples.jsonl"))
     assert len(shown) == COUNT and all(row["judgement"] for row in shown), "score and judgement belong to the answer"
     assert {row["answer_id"] for row in shown} == {row["id"] for row in answers}
-    assert f"Looked at {COUNT} answers" in medloop("feedback", "queue", "fill", "--answers", "answers.jsonl")
+    assert f"Considered {COUNT} answers" in medloop("feedback", "queue", "fill", "--answers", "answers.jsonl")
 
 
 def test_answers_with_only_an_id_are_joined_by_questions(workspace: Path) -> None:
@@ -70,4 +70,4 @@ def test_answers_with_only_an_id_are_joined_by_questions(workspace: Path) -> Non
         assert f"Judged {COUNT} of {COUNT}" in medloop("teacher", "judge", "ids.jsonl", *questions, "--base-url", server.url)
     medloop("inspect", "ids.jsonl", *questions, "--all", "--week", "2026-W46")
     assert "same answer to every question" in medloop("reward", "panel", "ids_scores.jsonl", *questions)
-    assert f"Looked at {COUNT} answers" in medloop("feedback", "queue", "fill", "--answers", "ids.jsonl", *questions)
+    assert f"Considered {COUNT} answers" in medloop("feedback", "queue", "fill", "--answers", "ids.jsonl", *questions)

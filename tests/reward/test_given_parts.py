@@ -157,4 +157,4 @@ def test_a_judge_that_praises_empty_answers_is_not_believed(tmp_path: Path, monk
         config = TeacherConfig(base_url=server.url, null_probes=1, backoff_s=0.0)
         part = TeacherPart(config, key="k", files=TeacherFiles(tmp_path / "j.jsonl", tmp_path / "logs"))
         found = part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.") for n in range(6)])
-    assert all(isinstance(score, Missing) and score.reason.startswith("not believed") for score in found)
+    assert all(isinstance(score, Missing) and score.reason.startswith("not trusted") for score in found)

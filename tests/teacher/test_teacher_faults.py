@@ -17,7 +17,7 @@ def test_retry_after_of_a_second_is_honoured(desk: Any, first: Any) -> None:
     with TeacherServer(fault=first("rate_short", 2)) as server:
         began = time.monotonic()
         run = desk.judge(server)
-    assert isinstance(run.outcomes[0].score(), Score) and server.requests == 3
+    assert isinstance(run.results[0].score(), Score) and server.requests == 3
     assert 2.0 <= time.monotonic() - began < 4.5
 
 
@@ -26,7 +26,7 @@ def test_retry_after_of_an_hour_opens_the_circuit_at_once(desk: Any) -> None:
         began = time.monotonic()
         run = desk.judge(server, 10)
     assert server.requests == 1 and time.monotonic() - began < 2
-    assert all("asked to wait" in o.missing or "429" in o.missing for o in run.outcomes)
+    assert all("asked to wait" in result.missing or "429" in result.missing for result in run.results)
 
 
 def test_errors_for_ever_cost_exactly_the_allowed_attempts(desk: Any) -> None:
@@ -74,27 +74,27 @@ def test_the_deadline_is_total(desk: Any, fault: str) -> None:
         began = time.monotonic()
         run = desk.judge(server, deadline_s=1.0)
         took = time.monotonic() - began
-    assert "timeout" in run.outcomes[0].missing and 1.0 <= took <= 1.5
+    assert "timeout" in run.results[0].missing and 1.0 <= took <= 1.5
     assert run.cost > 0  # the service may have worked: an unknown cost is counted in full
 
 
 def test_blank_lines_before_a_reply_are_read_over(desk: Any) -> None:
     with TeacherServer(fault=only("blanks"), drip_s=0.0) as server:
-        assert isinstance(desk.judge(server).outcomes[0].score(), Score)
+        assert isinstance(desk.judge(server).results[0].score(), Score)
 
 
 @pytest.mark.parametrize("fault", ["truncated", "reset", "bad_json", "html", "empty", "length"])
 def test_passing_faults_are_tried_again(desk: Any, first: Any, fault: str) -> None:
     with TeacherServer(fault=first(fault, 1)) as server:
         run = desk.judge(server)
-    assert isinstance(run.outcomes[0].score(), Score) and server.requests == 2
+    assert isinstance(run.results[0].score(), Score) and server.requests == 2
 
 
 @pytest.mark.parametrize(("fault", "requests"), [("bad_json", 3), ("html", 3), ("empty", 3), ("truncated", 5)])
 def test_lasting_faults_end_in_missing(desk: Any, fault: str, requests: int) -> None:
     with TeacherServer(fault=only(fault)) as server:
         run = desk.judge(server, attempts=5, circuit_failures=9)
-    assert isinstance(run.outcomes[0].score(), Missing) and server.requests == requests
+    assert isinstance(run.results[0].score(), Missing) and server.requests == requests
 
 
 def test_a_cut_off_reply_gets_twice_the_tokens_once(desk: Any) -> None:
@@ -110,7 +110,7 @@ def test_a_cut_off_reply_gets_twice_the_tokens_once(desk: Any) -> None:
 def test_a_verdict_of_the_wrong_form_is_refused(desk: Any, fault: str) -> None:
     with TeacherServer(fault=only(fault)) as server:
         run = desk.judge(server, attempts=5)
-    assert "verdict" in run.outcomes[0].missing and server.requests == 2
+    assert "verdict" in run.results[0].missing and server.requests == 2
     assert not desk.files.judgements.exists()
 
 
@@ -119,7 +119,7 @@ def test_a_body_without_end_is_cut_off(desk: Any, fault: str) -> None:
     with TeacherServer(fault=only(fault)) as server:
         began = time.monotonic()
         run = desk.judge(server)
-    assert "too_large" in run.outcomes[0].missing and time.monotonic() - began < 4
+    assert "too_large" in run.results[0].missing and time.monotonic() - began < 4
 
 
 def test_another_model_than_asked_for_ends_the_run(desk: Any) -> None:
@@ -131,7 +131,7 @@ def test_another_model_than_asked_for_ends_the_run(desk: Any) -> None:
 def test_a_changed_fingerprint_ends_the_run_and_keeps_what_was_paid(desk: Any) -> None:
     with TeacherServer(fault=lambda n: "new_fingerprint" if n == 3 else "ok") as server:
         run = desk.judge(server, 10)
-        assert server.requests == 4 and len(run.judgements) == 3 and run.changes == ("fp_2",)
+        assert server.requests == 4 and len(run.judgements) == 3 and run.new_fingerprints == ("fp_2",)
         noted = desk.judge(server, 10, stop_on_change=False)
     assert len(noted.judgements) == 10 and server.requests == 10
 
@@ -151,7 +151,7 @@ def test_the_change_is_seen_in_a_later_run_too(desk: Any) -> None:
         desk.judge(server, 3)
         server.fingerprint = "fp_9"
         run = desk.judge(server, 5)
-    assert len(run.judgements) == 3 and run.changes == ("fp_9",)
+    assert len(run.judgements) == 3 and run.new_fingerprints == ("fp_9",)
 
 
 def test_nobody_there_is_missing(desk: Any) -> None:

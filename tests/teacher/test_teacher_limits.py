@@ -10,7 +10,7 @@ from teacher_desk import items
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import judge_all
 from medloop.teacher.judge_items import JudgeItem
-from medloop.teacher.limits import Pace
+from medloop.teacher.limits import RateLimit
 from medloop.testing.teacher_server import TeacherServer
 
 
@@ -51,7 +51,7 @@ def test_requests_keep_the_pace(desk: Any) -> None:
 
 def test_pace_by_hand() -> None:
     now = [100.0]
-    pace = Pace(60.0, clock=lambda: now[0])  # one a second
+    pace = RateLimit(60.0, clock=lambda: now[0])  # one a second
     assert [pace.reserve(1) for _ in range(4)] == [0.0, 0.0, 1.0, 2.0]
     now[0] += 10
     assert pace.reserve(5) == 0.0 and pace.reserve(1) == 4.0

@@ -17,12 +17,12 @@ from medloop.settings import Settings
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files import jsonl
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import NULL_CEILING, JudgeRun, TeacherFiles, judge_all, require_key, rows
+from medloop.teacher.judge import NULL_CEILING, JudgeRun, TeacherFiles, judge_all, require_key, score_rows
 from medloop.teacher.judge_items import read_judge_items
 from medloop.teacher.probe import PROBES
 from medloop.teacher.probe import probe as probe_teacher
 from medloop.teacher.review import review as review_records
-from medloop.teacher.usage import sums, write_table
+from medloop.teacher.usage import totals, write_table
 
 teacher_app = typer.Typer(no_args_is_help=True, help="Let a stronger model judge answers, within a budget.")
 
@@ -60,7 +60,7 @@ def judge(
         with ui.progress("Judging") as bar:
             run = judge_all(items, chosen, key=key, files=files, progress=bar.update)
         require_key(run, chosen, key)
-        jsonl.write(target, rows(run))
+        jsonl.write(target, score_rows(run))
         trail.record("teacher.judge", target, judged=len(run.judgements), missing=run.missing.total(), calls=run.calls)
     _report(run)
     ui.say(f"Scores: {ui.shown(target)}")
@@ -141,7 +141,7 @@ def usage(
     Example:  medloop teacher usage
     """
     folder = ui.settings().workspace.logs / "deepseek_teacher"
-    lines = sums(folder)
+    lines = totals(folder)
     path = write_table(folder, output)
     cells = [
         (
@@ -168,18 +168,18 @@ def _config(file: Path | None, pairs: list[str] | None, **flags: Any) -> Teacher
 def _report(run: JudgeRun) -> None:
     """What was judged, what is missing and why, and the cost."""
     scores = [judgement.teacher_score for judgement in run.judgements]
-    cached = sum(outcome.cached for outcome in run.outcomes)
+    cached = sum(result.cached for result in run.results)
     mean = f", mean score {sum(scores) / len(scores):.3f}" if scores else ""
     flagged = sum(j.safety_flag for j in run.judgements)
-    judged = f"Judged {len(scores):,} of {len(run.outcomes):,} answers ({cached:,} from the cache)"
+    judged = f"Judged {len(scores):,} of {len(run.results):,} answers ({cached:,} from the cache)"
     ui.say(f"{judged}{mean}, {flagged:,} with a safety flag.")
     ui.say(f"{run.calls:,} requests, {run.cost:.4f} USD.")
     for reason, count in run.missing.most_common(5):
         ui.say(f"Missing {count:,}: {reason}")
-    if run.degraded:
-        ui.say(f"Degraded: {run.degraded}. Answers without a judgement have no score.")
-    if run.changes:
-        changed = ", ".join(sorted(set(run.changes)))
+    if run.degraded and run.degraded not in run.missing:
+        ui.say(f"The run stopped early ({run.degraded}). Answers without a judgement have no score.")
+    if run.new_fingerprints:
+        changed = ", ".join(sorted(set(run.new_fingerprints)))
         ui.say(f"The teacher's version changed to {changed}. Run 'medloop teacher probe', then add it to 'fingerprints'.")
 
 

@@ -1,7 +1,7 @@
-"""Judgements on disk: append-only, found again by what was asked of whom. What was paid for is never paid for twice.
+"""Judgements on disk, append-only, so that no request is paid for twice.
 
-The key is the hash of the request (model, template version, parameters, scrubbed question and answer) together with
-the model as served. A judgement counts as had only after its line is on the disk; lines that finish together share one fsync.
+The key is the hash of the request (model, template version, parameters, scrubbed question and answer) and of the model that
+served it. A judgement counts only after its line is on the disk; lines that finish together share one fsync.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def key_of(request: str, served_model: str) -> str:
 
 
 class Appender:
-    """Rows to the end of one file, durably, many per write; `keep` returns when the row is on the disk."""
+    """Appends rows to one file, durably, many per write; `add` returns when the row is on the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,11 +38,11 @@ class Appender:
             self._writer = asyncio.create_task(self._drain())
         return done
 
-    async def keep(self, row: Mapping[str, Any] | Contract) -> None:
+    async def add(self, row: Mapping[str, Any] | Contract) -> None:
         await asyncio.shield(self.put(row))
 
     async def flush(self) -> None:
-        """Everything handed in is on the disk; raises what a write raised."""
+        """Wait until every row is on the disk; raises what a write raised."""
         if self._writer is not None:
             await self._writer
         if self._failure is not None:
@@ -53,7 +53,7 @@ class Appender:
             batch, self._waiting = self._waiting, []
             try:
                 await asyncio.to_thread(jsonl.append, self.path, [row for row, _ in batch])
-            except Exception as error:  # whoever waits must learn it, or waits for ever
+            except Exception as error:  # passed on to everybody who waits
                 self._failure = error
             for _, done in batch:
                 if done.done():
@@ -62,11 +62,11 @@ class Appender:
                     done.set_result(None)
                 else:
                     done.set_exception(self._failure)
-                    done.exception()  # nobody has to wait for it
+                    done.exception()  # mark it as retrieved: nobody has to wait for it
 
 
-class Cache:
-    """What is known, by key; and the way in."""
+class JudgementCache:
+    """The judgements by key; `add` stores one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,21 +77,22 @@ class Cache:
         self._file = Appender(path)
 
     def find(self, request: str, served: Iterable[str], fingerprints: frozenset[str]) -> Judgement | None:
-        """The newest judgement of this request by one of these models; with fingerprints given, only of those versions."""
+        """The newest judgement of this request by one of these models; with `fingerprints`, only of those versions."""
         for model in served:
-            for found in reversed(self.known.get(key_of(request, model), [])):
-                if not fingerprints or found.fingerprint is None or found.fingerprint in fingerprints:
-                    return found
+            for judgement in reversed(self.known.get(key_of(request, model), [])):
+                if not fingerprints or judgement.fingerprint is None or judgement.fingerprint in fingerprints:
+                    return judgement
         return None
 
     def usual_fingerprint(self, model: str, template_version: str) -> str | None:
-        """The version that most judgements here come from: a new one does not become the rule by answering once."""
-        mine = (j for js in self.known.values() for j in js if j.model == model and j.template_version == template_version)
-        counts = Counter(j.fingerprint for j in mine if j.fingerprint)
+        """The version of most judgements here: a new one does not become the standard by answering once."""
+        every = (judgement for judgements in self.known.values() for judgement in judgements)
+        same = (j for j in every if j.model == model and j.template_version == template_version)
+        counts = Counter(judgement.fingerprint for judgement in same if judgement.fingerprint)
         return counts.most_common(1)[0][0] if counts else None
 
-    async def keep(self, judgement: Judgement) -> None:
-        await self._file.keep(judgement)
+    async def add(self, judgement: Judgement) -> None:
+        await self._file.add(judgement)
         self.known.setdefault(judgement.key, []).append(judgement)
 
     async def flush(self) -> None:

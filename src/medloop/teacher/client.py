@@ -1,10 +1,10 @@
-"""Ask the teacher: one total deadline, bounded attempts, a circuit, a pace, a budget. No failure escapes untyped.
+"""Requests to the teacher: one total deadline, bounded attempts, a circuit breaker, rate limits, a budget. Failures are typed.
 
     async with Teacher(config, key, log=rows.append) as teacher:
-        answer = await teacher.ask(messages, accept)        # accept(reply) returns a verdict or raises Failure
+        accepted = await teacher.complete(messages, accept)        # accept(reply) returns a verdict or raises Failure
 
-Attempts are counted in one place, so a retry never multiplies. The deadline covers sending, reading, waiting between
-attempts and every retry; it starts when the request may go (our own pacing before that is not the service's fault).
+Attempts are counted in one place, so retries do not multiply. The deadline covers sending, reading, waiting between attempts and
+every retry; it starts after our own rate limits have let the request through.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import httpx
 
 from medloop.contracts import canonical_json, sha256_id, utc_now
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.failures import FINAL, ILLNESS, RETRIES, Failure, Usage
-from medloop.teacher.limits import Budget, Circuit, Pace
+from medloop.teacher.failures import FINAL, RETRIES, SERVICE_FAILURES, Failure, Usage
+from medloop.teacher.limits import Budget, CircuitBreaker, RateLimit
 from medloop.teacher.wire import Reply, post
 
 V = TypeVar("V")
@@ -35,8 +35,8 @@ Log = Callable[[dict[str, Any]], object]
 
 
 @dataclass(frozen=True)
-class Answer(Generic[V]):
-    """An accepted verdict, with the reply it came in and what all its attempts cost."""
+class AcceptedReply(Generic[V]):
+    """An accepted verdict, the reply it came from, and the cost of all its attempts."""
 
     verdict: V
     reply: Reply
@@ -52,67 +52,71 @@ class Teacher:
         self.log = log
         left_today = max(0.0, config.daily_usd - spent_today)
         self.budget = Budget(min(config.budget_usd, left_today), config.budget_tokens or math.inf)
-        self.circuit = Circuit(config.circuit_failures, config.circuit_open_s, config.circuit_rounds, config.max_wait_s * 2)
-        self.requests = Pace(config.requests_per_minute)
-        self.tokens = Pace(config.tokens_per_minute)
+        self.breaker = CircuitBreaker(
+            config.circuit_failures, config.circuit_open_s, config.circuit_rounds, config.max_wait_s * 2
+        )
+        self.request_rate = RateLimit(config.requests_per_minute)
+        self.token_rate = RateLimit(config.tokens_per_minute)
         self.accepted = set(config.fingerprints) or ({fingerprint} if fingerprint else set())
-        self.over: Failure | None = None  # why nothing else is asked
-        self.changes: list[str] = []
+        self.stopped: Failure | None = None  # why no further request is sent
+        self.new_fingerprints: list[str] = []
         self.calls = 0
-        self.hold_until = 0.0  # a short Retry-After speaks to all requests
+        self.hold_until = 0.0  # a short Retry-After holds for all requests
         self._key = key
-        self._lanes = _Lanes()
+        self._connections = _Connections()
 
     async def __aenter__(self) -> Teacher:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self._lanes.close()
+        await self._connections.close()
 
-    async def ask(
+    async def complete(
         self, messages: Sequence[Mapping[str, str]], accept: Callable[[Reply], V], about: Mapping[str, Any] | None = None
-    ) -> Answer[V]:
-        """A verdict that `accept` took, or Failure. `about` goes into the log beside each attempt."""
-        self._raise_if_over()
-        probe = await self.circuit.enter()
+    ) -> AcceptedReply[V]:
+        """A verdict that `accept` returned, or Failure. `about` is logged with each attempt."""
+        self._raise_if_stopped()
+        probe = await self.breaker.enter()
         try:
-            self._raise_if_over()
+            self._raise_if_stopped()
             tokens = self._estimate(messages, self.config.max_tokens)
-            await asyncio.sleep(max(self.requests.reserve(1), self.tokens.reserve(tokens)))
+            await asyncio.sleep(max(self.request_rate.reserve(1), self.token_rate.reserve(tokens)))
             async with asyncio.timeout(self.config.deadline_s):
-                return await self._try(messages, accept, dict(about or {}))
+                return await self._complete_with_retries(messages, accept, dict(about or {}))
         except TimeoutError:
-            self.circuit.failed()
+            self.breaker.failed()
             raise Failure("timeout", f"no verdict within {self.config.deadline_s:g} s") from None
         except Failure as failure:
-            if failure.kind == "rate":  # not for one refusal, but when a whole judgement found no way in
-                self.circuit.failed()
+            if failure.kind == "rate":  # not for one refusal, but when all attempts of a judgement were refused
+                self.breaker.failed()
             if failure.kind in FINAL:
-                self.over = self.over or failure
+                self.stopped = self.stopped or failure
             raise
         finally:
             if probe:
-                self.circuit.probed()
+                self.breaker.probed()
 
-    def _raise_if_over(self) -> None:
-        if self.over is not None:
-            raise Failure(self.over.kind, self.over.detail)
+    def _raise_if_stopped(self) -> None:
+        if self.stopped is not None:
+            raise Failure(self.stopped.kind, self.stopped.detail)
 
-    async def _try(self, messages: Sequence[Mapping[str, str]], accept: Callable[[Reply], V], about: dict[str, Any]) -> Answer[V]:
-        max_tokens, used, cost = self.config.max_tokens, dict.fromkeys(RETRIES, 0), 0.0
+    async def _complete_with_retries(
+        self, messages: Sequence[Mapping[str, str]], accept: Callable[[Reply], V], about: dict[str, Any]
+    ) -> AcceptedReply[V]:
+        max_tokens, retries, cost = self.config.max_tokens, dict.fromkeys(RETRIES, 0), 0.0
         for attempt in range(1, self.config.attempts + 1):
             await self._pause(attempt)
             try:
-                verdict, reply, paid = await self._once(messages, max_tokens, accept, {**about, "attempt": attempt})
-                return Answer(verdict, reply, cost + paid, attempt)
+                verdict, reply, attempt_cost = await self._attempt(messages, max_tokens, accept, {**about, "attempt": attempt})
+                return AcceptedReply(verdict, reply, cost + attempt_cost, attempt)
             except Failure as failure:
                 cost += failure.cost
                 if failure.kind in FINAL:
                     raise
-                allowed = used.get(failure.kind, 0) < RETRIES.get(failure.kind, 0) and attempt < self.config.attempts
-                if not allowed or not self.circuit.retry_allowed() or self.over:
+                allowed = retries.get(failure.kind, 0) < RETRIES.get(failure.kind, 0) and attempt < self.config.attempts
+                if not allowed or not self.breaker.retry_allowed() or self.stopped:
                     raise
-                used[failure.kind] += 1
+                retries[failure.kind] += 1
                 max_tokens = 2 * self.config.max_tokens if failure.kind == "cut_off" else max_tokens
                 await self._back_off(attempt, failure)
         raise AssertionError("the loop returns or raises")
@@ -120,7 +124,7 @@ class Teacher:
     async def _pause(self, attempt: int) -> None:
         wait = self.hold_until - time.monotonic()
         if attempt > 1:
-            wait = max(wait, self.requests.reserve(1))
+            wait = max(wait, self.request_rate.reserve(1))
         if wait > 0:
             await asyncio.sleep(wait + random.uniform(0, 0.1 * wait))
 
@@ -131,46 +135,43 @@ class Teacher:
         step = self.config.backoff_s * 2 ** (attempt - 1)
         await asyncio.sleep(random.uniform(step, 2 * step))
 
-    async def _once(
+    async def _attempt(
         self, messages: Sequence[Mapping[str, str]], max_tokens: int, accept: Callable[[Reply], V], about: dict[str, Any]
     ) -> tuple[V, Reply, float]:
-        """One request: held in the budget before, settled and logged after, whatever happens."""
+        """One request: its worst cost is reserved in the budget before, settled and logged after, whatever happens."""
         payload = canonical_json(self._payload(messages, max_tokens)).encode()
-        tokens, at, began = self._estimate(messages, max_tokens), utc_now(), time.monotonic()
-        held = self._worst_cost(tokens - max_tokens, max_tokens, at)
-        await self.budget.hold(held, tokens)
-        self._check_over_before_sending(held, tokens)
+        tokens, sent, began = self._estimate(messages, max_tokens), utc_now(), time.monotonic()
+        reserved = self.config.cost(0, tokens - max_tokens, max_tokens, sent)
+        await self.budget.reserve(reserved, tokens)
+        if self.stopped is not None:
+            self.budget.settle(reserved, tokens, spent_usd=0.0, spent_tokens=0)
+            self._raise_if_stopped()
         self.calls += 1
         usage, outcome, reply = Usage(), "cancelled", None
         try:
             url = self.config.base_url.rstrip("/") + "/chat/completions"
-            async with self._lanes.take() as lane:
-                reply = await post(lane, url, self._headers(), payload, self.config.body_bytes)
+            async with self._connections.borrow() as connection:
+                reply = await post(connection, url, self._headers(), payload, self.config.body_bytes)
             usage = reply.usage
             verdict = self._accept(reply, accept)
             outcome = "ok"
-            self.circuit.succeeded()
-            return verdict, reply, self._price(usage, held, at)
+            self.breaker.succeeded()
+            return verdict, reply, self._cost(usage, reserved, sent)
         except Failure as failure:
             usage, outcome = failure.usage or usage, failure.kind
-            self._learn(failure)
-            failure.cost = self._price(usage, 0.0 if failure.kind in _FREE else held, at)
+            self._note_failure(failure)
+            failure.cost = self._cost(usage, 0.0 if failure.kind in _FREE else reserved, sent)
             about["detail"] = failure.detail
             raise
         finally:
             free = outcome in _FREE
-            cost = self._price(usage, 0.0 if free else held, at)
+            cost = self._cost(usage, 0.0 if free else reserved, sent)
             spent = usage.prompt + usage.out if usage.known else (0 if free else tokens)
-            self.budget.settle(held, tokens, spent_usd=cost, spent_tokens=spent)
-            self._write(about, payload, at, time.monotonic() - began, outcome, reply, usage, cost)
-
-    def _check_over_before_sending(self, held: float, tokens: int) -> None:
-        if self.over is not None:
-            self.budget.settle(held, tokens, spent_usd=0.0, spent_tokens=0)
-            self._raise_if_over()
+            self.budget.settle(reserved, tokens, spent_usd=cost, spent_tokens=spent)
+            self._log_attempt(about, payload, sent, time.monotonic() - began, outcome, reply, usage, cost)
 
     def _accept(self, reply: Reply, accept: Callable[[Reply], V]) -> V:
-        """Everything a reply must be before its content is looked at, then the content."""
+        """Check the reply, then let `accept` read its content."""
         if reply.model not in self.config.accepted_models:
             raise Failure("wrong_model", f"asked for {self.config.model}, served by {reply.model[:60]!r}", usage=reply.usage)
         if reply.finish_reason == "length":
@@ -180,28 +181,28 @@ class Teacher:
         if reply.finish_reason not in ("stop", ""):
             raise Failure("refused", f"finish_reason {reply.finish_reason[:30]}", usage=reply.usage)
         verdict = accept(reply)
-        self._watch(reply.fingerprint)
+        self._check_fingerprint(reply.fingerprint)
         return verdict
 
-    def _watch(self, fingerprint: str | None) -> None:
-        """The first fingerprint rules; another one is noted, and by default nothing more is asked."""
+    def _check_fingerprint(self, fingerprint: str | None) -> None:
+        """The first fingerprint is accepted; another one is noted, and by default no further request is sent."""
         if fingerprint is None or fingerprint in self.accepted:
             return
         if not self.accepted:
             self.accepted.add(fingerprint)
             return
-        self.changes.append(fingerprint)
+        self.new_fingerprints.append(fingerprint)
         if self.config.stop_on_change:
-            self.over = self.over or Failure("changed", f"the service changed its version to {fingerprint[:60]!r}")
+            self.stopped = self.stopped or Failure("changed", f"the service changed its version to {fingerprint[:60]!r}")
 
-    def _learn(self, failure: Failure) -> None:
-        """What one failure says about the service as a whole."""
+    def _note_failure(self, failure: Failure) -> None:
+        """Some failures concern all requests: they stop the run, or open the circuit."""
         if failure.kind in FINAL:
-            self.over = self.over or failure
+            self.stopped = self.stopped or failure
         if failure.retry_after is not None and failure.retry_after > self.config.max_wait_s:
-            self.circuit.open_for(failure.retry_after)
-        elif failure.kind in ILLNESS:
-            self.circuit.failed()
+            self.breaker.open_for(failure.retry_after)
+        elif failure.kind in SERVICE_FAILURES:
+            self.breaker.failed()
 
     def _payload(self, messages: Sequence[Mapping[str, str]], max_tokens: int) -> dict[str, Any]:
         payload: dict[str, Any] = {
@@ -217,21 +218,18 @@ class Teacher:
         return {**key, "content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip, identity"}
 
     def _estimate(self, messages: Sequence[Mapping[str, str]], max_tokens: int) -> int:
-        """Never too low: half a token per byte is above what tokenizers need for Chinese and for English."""
+        """An upper bound: tokenizers need less than half a token per byte, for Chinese and for English."""
         return sum(len(m["content"].encode()) for m in messages) // 2 + 32 + max_tokens
 
-    def _worst_cost(self, prompt: int, out: int, at: datetime) -> float:
-        return self.config.cost(0, prompt, out, at)
+    def _cost(self, usage: Usage, unknown: float, sent: datetime) -> float:
+        """The cost of a request; `unknown` when the service did not report it: it may have worked before it failed."""
+        return self.config.cost(usage.hit, usage.miss, usage.out, sent) if usage.known else unknown
 
-    def _price(self, usage: Usage, unknown: float, at: datetime) -> float:
-        """What a request cost; `unknown` when the service did not say: it may have worked before it fell silent."""
-        return self.config.cost(usage.hit, usage.miss, usage.out, at) if usage.known else unknown
-
-    def _write(
+    def _log_attempt(
         self,
         about: dict[str, Any],
         payload: bytes,
-        at: datetime,
+        sent: datetime,
         seconds: float,
         outcome: str,
         reply: Reply | None,
@@ -241,13 +239,13 @@ class Teacher:
         served = {"served_model": reply.model[:100], "fingerprint": reply.fingerprint} if reply else {}
         tokens = {"hit_tokens": usage.hit, "miss_tokens": usage.miss, "completion_tokens": usage.out, "usage_known": usage.known}
         self.log(
-            {**about, **served, **tokens, "time": at.isoformat(), "request": sha256_id(payload), "model": self.config.model,
+            {**about, **served, **tokens, "time": sent.isoformat(), "request": sha256_id(payload), "model": self.config.model,
              "outcome": outcome, "latency_ms": round(1000 * seconds), "cost": cost}
         )  # fmt: skip
 
 
-class _Lanes:
-    """Kept connections, one transport each, without timeouts of their own: a timeout per read lets a slow drip live for ever.
+class _Connections:
+    """Kept-alive connections, one transport each, without their own timeouts: a timeout per read lets a slow drip run for ever.
 
     A shared pool searches all its connections for every request, which at 64 in flight costs more time than the requests.
     """
@@ -258,28 +256,28 @@ class _Lanes:
         self._tls = ssl.create_default_context(cafile=certifi.where())
 
     @asynccontextmanager
-    async def take(self) -> AsyncIterator[httpx.AsyncHTTPTransport]:
-        lane = self._free.pop() if self._free else self._open()
+    async def borrow(self) -> AsyncIterator[httpx.AsyncHTTPTransport]:
+        connection = self._free.pop() if self._free else self._open()
         try:
-            yield lane
+            yield connection
         finally:
-            self._free.append(lane)
+            self._free.append(connection)
 
     def _open(self) -> httpx.AsyncHTTPTransport:
-        lane = httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False)
-        self._all.append(lane)
-        return lane
+        connection = httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False)
+        self._all.append(connection)
+        return connection
 
     async def close(self) -> None:
-        for lane in self._all:
-            await lane.aclose()
+        for connection in self._all:
+            await connection.aclose()
 
 
-# Refusals before any work: nobody pays for those.
+# Refused before any work was done, so they cost nothing.
 _FREE = frozenset({"rate", "refused", "no_balance", "bad_key"})
 
 
 def parameters(config: TeacherConfig) -> dict[str, Any]:
-    """What is sent beside the messages and shapes the verdict; part of the cache key."""
+    """The request parameters that shape the verdict; part of the cache key."""
     thinking = {} if config.thinking is None else {"thinking": {"type": "enabled" if config.thinking else "disabled"}}
     return {"model": config.model, "temperature": config.temperature, "response_format": {"type": "json_object"}, **thinking}

@@ -1,4 +1,4 @@
-"""Every knob of the teacher, with its unit; `configs/teacher.yaml` lists them all."""
+"""The settings of the teacher, with their units; `configs/teacher.yaml` lists them all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class TeacherConfig(BaseModel):
-    """The preset is DeepSeek. Ids and prices change there without notice: they live here, not in code."""
+    """The preset is DeepSeek. Its model ids and prices change without notice, so they are settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -18,25 +18,25 @@ class TeacherConfig(BaseModel):
     served_models: tuple[str, ...] = ()
     """Names the service may answer under; empty means only `model` itself."""
     fingerprints: tuple[str, ...] = ()
-    """Versions of the service that are taken as the same teacher; empty: the first one seen rules."""
+    """Versions of the service that count as the same teacher; empty: the first one seen."""
     stop_on_change: bool = True
-    """A new fingerprint ends the run: scores of two teachers are never mixed. False only notes it."""
+    """A new fingerprint stops the run, so that scores of two teachers are never mixed. False only reports it."""
     needs_key: bool = True
-    """False for a service of your own without a key."""
+    """False for your own service without a key."""
     template: str = "judge"
     thinking: bool | None = False
-    """DeepSeek's switch; null sends none (for services that do not know it)."""
+    """DeepSeek's thinking mode; null leaves the parameter out (for services that do not know it)."""
     temperature: float = Field(0.0, ge=0, le=2)
     max_tokens: int = Field(1024, ge=64)
-    """Tokens of one reply; raised once, to twice as many, when a reply is cut off."""
+    """Tokens of one reply; doubled once when a reply is truncated."""
     user_id: str | None = None
 
     deadline_s: float = Field(60.0, gt=0)
-    """One judgement from first byte sent to verdict, with all its retries."""
+    """For one judgement, from the first byte sent to the verdict, including all retries."""
     attempts: int = Field(3, ge=1, le=10)
-    """Requests for one judgement, all reasons together."""
+    """Most requests for one judgement."""
     backoff_s: float = Field(0.5, ge=0)
-    """Before the second attempt; doubles each time, with jitter of up to as much again."""
+    """Wait before the second attempt; doubles each time, with up to 100 % jitter."""
     max_wait_s: float = Field(30.0, ge=0)
     """A longer Retry-After opens the circuit instead."""
     body_bytes: int = Field(2_000_000, ge=10_000)
@@ -44,7 +44,7 @@ class TeacherConfig(BaseModel):
     circuit_failures: int = Field(5, ge=1)
     circuit_open_s: float = Field(20.0, gt=0)
     circuit_rounds: int = Field(3, ge=1)
-    """So often may the circuit open without a success between, then the run is over."""
+    """The run stops after the circuit has opened this often without a success."""
 
     in_flight: int = Field(32, ge=1, le=2500)
     """Requests at the same time."""
@@ -52,40 +52,37 @@ class TeacherConfig(BaseModel):
     """0 means no limit."""
     tokens_per_minute: float = Field(0, ge=0)
     budget_usd: float = Field(5.0, ge=0)
-    """Most that one run may cost."""
+    """Largest cost of one run."""
     daily_usd: float = Field(25.0, ge=0)
-    """Most that all runs of a day (UTC) may cost, by the request log."""
+    """Largest cost of all runs of one day (UTC), according to the request log."""
     budget_tokens: int = Field(0, ge=0)
     """Tokens of one run, in and out; 0 means no limit."""
 
     price_hit: float = Field(0.003, ge=0)
-    """USD per million prompt tokens found in the service's cache."""
+    """USD per million prompt tokens that are in the service's cache."""
     price_miss: float = Field(0.15, ge=0)
     price_out: float = Field(0.60, ge=0)
     peak_factor: float = Field(2.0, ge=1)
     peak_hours_utc: tuple[tuple[int, int], ...] = ((1, 4), (6, 10))
-    """Dearer hours from Monday to Friday."""
+    """More expensive hours, Monday to Friday."""
 
     max_missing: float = Field(0.2, ge=0, le=1)
-    """A larger share of missing judgements makes the command fail (the scores are kept)."""
+    """With a larger share of missing judgements the command fails (the scores are kept)."""
     null_probes: int = Field(50, ge=0)
-    """One empty answer is mixed in for so many answers; they must score 0.1 or less. 0 means none."""
+    """One empty answer is mixed in for this many answers; they must score 0.1 or less. 0 means none."""
 
     @model_validator(mode="after")
-    def _hours_make_sense(self) -> TeacherConfig:
+    def _check_peak_hours(self) -> TeacherConfig:
         if any(not 0 <= start < end <= 24 for start, end in self.peak_hours_utc):
-            raise ValueError("peak_hours_utc are pairs of hours like [1, 4]")
+            raise ValueError("peak_hours_utc must be pairs of hours like [1, 4]")
         return self
 
     @property
     def accepted_models(self) -> tuple[str, ...]:
         return self.served_models or (self.model,)
 
-    def factor(self, at: datetime) -> float:
-        """What the hour does to the price."""
-        peak = at.weekday() < 5 and any(start <= at.hour < end for start, end in self.peak_hours_utc)
-        return self.peak_factor if peak else 1.0
-
-    def cost(self, hit: int, miss: int, out: int, at: datetime) -> float:
-        """USD for tokens of one reply."""
-        return (hit * self.price_hit + miss * self.price_miss + out * self.price_out) * self.factor(at) / 1e6
+    def cost(self, hit: int, miss: int, out: int, when: datetime) -> float:
+        """USD for the tokens of one request."""
+        peak = when.weekday() < 5 and any(start <= when.hour < end for start, end in self.peak_hours_utc)
+        factor = self.peak_factor if peak else 1.0
+        return (hit * self.price_hit + miss * self.price_miss + out * self.price_out) * factor / 1e6

@@ -1,10 +1,10 @@
-"""Judge many answers: scrub, ask what is not known yet, keep each verdict at once. What cannot be had is `Missing`.
+"""Judge many answers: scrub them, request what is not in the cache, store each verdict at once. The rest is `Missing`.
 
-    run = judge_all(items, config, key=key, files=Files.of(settings.workspace))
-    for outcome in run.outcomes: outcome.score()          # Score or Missing, in the order of the items
+    run = judge_all(items, config, key=key, files=TeacherFiles.of(settings.workspace))
+    for result in run.results: result.score()          # Score or Missing, in the order of the items
 
-Degraded mode is declared, never hidden: without a key, with the budget used up or the service down, answers from the
-cache are still returned and everything else is `Missing` with the reason.
+Degraded mode is reported, never hidden: without a key, with the budget used up or the service down, judgements from the cache are
+still returned and everything else is `Missing` with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from medloop.settings import Workspace
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
 from medloop.teacher import prompt_templates, usage, verdict
-from medloop.teacher.cache import JUDGEMENTS, Appender, Cache, key_of
+from medloop.teacher.cache import JUDGEMENTS, Appender, JudgementCache, key_of
 from medloop.teacher.client import Teacher, parameters
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.failures import Failure
@@ -35,12 +35,12 @@ from medloop.teacher.judge_items import JudgeItem
 
 NULL_ANSWERS = ("", ":", "Thought process:", "The answer meets all criteria.", "Let's solve this problem step by step.", "解：")
 NULL_CEILING = 0.1
-Progress = Callable[[int, int], None]  # done, wanted
+Progress = Callable[[int, int], None]  # done, total
 
 
 @dataclass(frozen=True)
 class JudgeResult:
-    """What became of one item: a judgement, or why there is none."""
+    """The judgement of one item, or why it has none."""
 
     item: JudgeItem
     judgement: Judgement | None
@@ -48,46 +48,51 @@ class JudgeResult:
     cached: bool = False
 
     def score(self) -> Score | Missing:
-        author = f"teacher:{self.judgement.served_model}" if self.judgement else "teacher"
-        said = self.judgement
-        version = scoring_version(said.template, said.template_version) if said else verdict.VERSION
-        if self.judgement is None:
-            return Missing(name="teacher", reason=self.missing, author=author, version=version)
-        reason = self.judgement.critique or "no critique"
-        return Score(name="teacher", value=self.judgement.teacher_score, reason=reason, author=author, version=version)
+        judgement = self.judgement
+        if judgement is None:
+            return Missing(name="teacher", reason=self.missing, author="teacher", version=verdict.VERSION)
+        return Score(
+            name="teacher",
+            value=judgement.teacher_score,
+            reason=judgement.critique or "no critique",
+            author=f"teacher:{judgement.served_model}",
+            version=scoring_version(judgement.template, judgement.template_version),
+        )
 
 
 def scoring_version(template: str, template_version: str) -> str:
-    """All of ours that decides about a number: the prompt, what the fence takes out, how a verdict becomes a score."""
+    """The versions of everything on our side that determines a score: the prompt, the fence, the scoring of a verdict."""
     return f"{template}-{template_version}/fence-{fence.VERSION}/verdict-{verdict.VERSION}"
 
 
 @dataclass(frozen=True)
 class JudgeRun:
-    outcomes: tuple[JudgeResult, ...]
+    """The results in the order of the items. `degraded` says why requests stopped; `null_mean` is the score of empty answers."""
+
+    results: tuple[JudgeResult, ...]
     calls: int = 0
     cost: float = 0.0
     tokens: int = 0
     degraded: str = ""
-    changes: tuple[str, ...] = ()
+    new_fingerprints: tuple[str, ...] = ()
     null_mean: float | None = None
 
     @property
     def judgements(self) -> list[Judgement]:
-        return [o.judgement for o in self.outcomes if o.judgement is not None]
+        return [result.judgement for result in self.results if result.judgement is not None]
 
     @property
     def missing(self) -> Counter[str]:
-        return Counter(o.missing for o in self.outcomes if o.judgement is None)
+        return Counter(result.missing for result in self.results if result.judgement is None)
 
     @property
     def missing_share(self) -> float:
-        return self.missing.total() / len(self.outcomes) if self.outcomes else 0.0
+        return self.missing.total() / len(self.results) if self.results else 0.0
 
 
 @dataclass(frozen=True)
 class TeacherFiles:
-    """Where the teacher's files lie."""
+    """Where the teacher's files are."""
 
     judgements: Path
     logs: Path
@@ -99,7 +104,7 @@ class TeacherFiles:
 
 @dataclass
 class _Request:
-    """One distinct question to the service, the items that wait for it, and what came of it."""
+    """One distinct request to the service, the items that wait for it, and its result."""
 
     id: str
     question: str
@@ -119,9 +124,9 @@ def judge_all(
     progress: Progress | None = None,
     fresh: bool = False,
 ) -> JudgeRun:
-    """Judge all items; `fresh` asks again what is in the cache (the drift probe does)."""
-    with _alone(files.judgements):
-        return asyncio.run(_judge(items, config, key, files, progress or _silent, fresh))
+    """Judge all items; `fresh` ignores the cache, as the drift probe does."""
+    with _exclusive(files.judgements):
+        return asyncio.run(_run(items, config, key, files, progress or (lambda done, total: None), fresh))
 
 
 def require_key(run: JudgeRun, config: TeacherConfig, key: str) -> None:
@@ -130,12 +135,8 @@ def require_key(run: JudgeRun, config: TeacherConfig, key: str) -> None:
         raise ConfigError("No teacher key", "Set DEEPSEEK_API_KEY, then run again. Nothing was written")
 
 
-def _silent(done: int, wanted: int) -> None:
-    pass
-
-
 @contextmanager
-def _alone(judgements: Path) -> Iterator[None]:
+def _exclusive(judgements: Path) -> Iterator[None]:
     """Two runs at once would pay twice for the same answers."""
     lock = judgements.with_suffix(".lock")
     with explain_os_errors(lock, writing=True):
@@ -144,59 +145,58 @@ def _alone(judgements: Path) -> Iterator[None]:
         yield
 
 
-async def _judge(
+async def _run(
     items: Sequence[JudgeItem], config: TeacherConfig, key: str, files: TeacherFiles, progress: Progress, fresh: bool
 ) -> JudgeRun:
-
-    template, cache = prompt_templates.load(config.template), Cache(files.judgements)
+    template, cache = prompt_templates.load(config.template), JudgementCache(files.judgements)
     log = Appender(usage.log_path(files.logs))
-    usual = cache.usual_fingerprint(config.model, template.version)
-    teacher = Teacher(config, key, log=log.put, spent_today=usage.spent_today(files.logs), fingerprint=usual)
+    fingerprint = cache.usual_fingerprint(config.model, template.version)
+    teacher = Teacher(config, key, log=log.put, spent_today=usage.spent_today(files.logs), fingerprint=fingerprint)
     if config.needs_key and not key:
-        teacher.over = Failure("no_key", "set DEEPSEEK_API_KEY or MEDLOOP_TEACHER__KEY")
-    work = _Work([*items, *_null_items(len(items), config)], cache, template, config, teacher, progress, fresh)
+        teacher.stopped = Failure("no_key", "set DEEPSEEK_API_KEY or MEDLOOP_TEACHER__KEY")
+    work = _JudgeWork([*items, *_null_items(len(items), config)], cache, template, config, teacher, progress, fresh)
     try:
         async with teacher:
             await work.run()
-    finally:  # also after Ctrl-C: what is finished is kept
+    finally:  # also after Ctrl-C: finished judgements are stored
         await cache.flush()
         await log.flush()
     if teacher.calls:
         usage.write_table(files.logs)
-    done = work.outcomes()
-    degraded = f"{teacher.over.kind}: {teacher.over.detail}" if teacher.over and any(o.judgement is None for o in done) else ""
-    null_scores = [o.judgement.teacher_score for o in done[len(items) :] if o.judgement]
-    mean = sum(null_scores) / len(null_scores) if null_scores else None
-    spent = teacher.budget
+    results = [work.results[index] for index in range(len(work.items))]
+    incomplete = any(result.judgement is None for result in results)
+    null_scores = [result.judgement.teacher_score for result in results[len(items) :] if result.judgement]
     return JudgeRun(
-        tuple(done[: len(items)]), teacher.calls, spent.spent_usd, spent.spent_tokens, degraded, tuple(teacher.changes), mean
+        results=tuple(results[: len(items)]),
+        calls=teacher.calls,
+        cost=teacher.budget.spent_usd,
+        tokens=teacher.budget.spent_tokens,
+        degraded=str(teacher.stopped) if teacher.stopped and incomplete else "",
+        new_fingerprints=tuple(teacher.new_fingerprints),
+        null_mean=sum(null_scores) / len(null_scores) if null_scores else None,
     )
 
 
 def _null_items(count: int, config: TeacherConfig) -> list[JudgeItem]:
-    """Empty answers mixed into the traffic: a judge that praises them has been fooled or has broken."""
-    wanted = min(count // config.null_probes, len(NULL_ANSWERS)) if config.null_probes else 0
-    return [
-        JudgeItem(f"null-probe-{n}", "What should I do about my chest pain?", NULL_ANSWERS[n], priority=9) for n in range(wanted)
-    ]
+    """Empty answers mixed into the traffic: a judge that praises them has been fooled or is broken."""
+    probes = NULL_ANSWERS[: count // config.null_probes] if config.null_probes else ()
+    question = "What should I do about my chest pain?"
+    return [JudgeItem(f"null-probe-{n}", question, answer, priority=9) for n, answer in enumerate(probes)]
 
 
 @dataclass
-class _Work:
-    """The items of one run: prepared in the order of their priority while the workers already ask."""
+class _JudgeWork:
+    """The items of one run, prepared in the order of their priority while the workers already send requests."""
 
     items: Sequence[JudgeItem]
-    cache: Cache
-    template: prompt_templates.Template
+    cache: JudgementCache
+    template: prompt_templates.PromptTemplate
     config: TeacherConfig
     teacher: Teacher
     progress: Progress
     fresh: bool
-    found: dict[int, JudgeResult] = field(default_factory=dict)
+    results: dict[int, JudgeResult] = field(default_factory=dict)
     requests: dict[str, _Request] = field(default_factory=dict)
-
-    def outcomes(self) -> list[JudgeResult]:
-        return [self.found[number] for number in range(len(self.items))]
 
     async def run(self) -> None:
         queue: asyncio.Queue[_Request | None] = asyncio.Queue()
@@ -206,105 +206,105 @@ class _Work:
                 group.create_task(self._feed(queue, workers))
                 for _ in range(workers):
                     group.create_task(self._worker(queue))
-        except BaseExceptionGroup as several:  # a full disk stops all workers at once; one sentence is enough
-            raise several.exceptions[0] from None
+        except BaseExceptionGroup as group_error:  # a full disk stops all workers at once; one message is enough
+            raise group_error.exceptions[0] from None
 
     async def _feed(self, queue: asyncio.Queue[_Request | None], workers: int) -> None:
-        """Scrub each item; equal ones become one request, known ones none. What cannot be scrubbed is not sent."""
-        for number in sorted(range(len(self.items)), key=lambda n: self.items[n].priority):
-            item = self.items[number]
+        """Scrub each item; equal ones share one request, cached ones need none. What cannot be scrubbed is not sent."""
+        for index in sorted(range(len(self.items)), key=lambda n: self.items[n].priority):
+            item = self.items[index]
             if item.answer is None:
-                self._set(number, JudgeResult(item, None, "the model gave no answer"))
+                self._set(index, JudgeResult(item, None, "the model gave no answer"))
                 continue
             try:
-                request = self._request(item, item.answer)
+                new = self._request(item, item.answer)
             except Unscrubbable as problem:
-                self._set(number, JudgeResult(item, None, f"not sent: {problem.kind}"))
+                self._set(index, JudgeResult(item, None, f"not sent: {problem.kind}"))
                 continue
-            known = self.requests.setdefault(request.id, request)
-            known.waiting.append(number)
-            if known.judgement is not None or known.missing:
-                self._tell(known)
-            elif known is request and not self._remembered(known):
-                queue.put_nowait(known)
-            await asyncio.sleep(0)  # the workers' turn
+            request = self.requests.setdefault(new.id, new)
+            request.waiting.append(index)
+            if request.judgement is not None or request.missing:
+                self._publish(request)
+            elif request is new and not self._from_cache(request):
+                queue.put_nowait(request)
+            await asyncio.sleep(0)  # let the workers run
         for _ in range(workers):
             queue.put_nowait(None)
 
     def _request(self, item: JudgeItem, answer: str) -> _Request:
         scrubber = Scrubber()
-        question = fence.neutral(scrubber.scrub(item.question))
-        answer = fence.neutral(scrubber.scrub(answer), like=item.question)
-        context = None if item.context is None else fence.neutral(scrubber.scrub(item.context))
+        question = fence.sanitize(scrubber.scrub(item.question))
+        answer = fence.sanitize(scrubber.scrub(answer), like=item.question)
+        context = None if item.context is None else fence.sanitize(scrubber.scrub(item.context))
         versions = [self.template.name, self.template.version, fence.VERSION, scrub.VERSION, verdict.VERSION]
-        asked = [parameters(self.config), self.config.max_tokens, versions, question, answer, context]
-        return _Request(sha256_id(canonical_json(asked)), question, answer, context)
+        content = [parameters(self.config), self.config.max_tokens, versions, question, answer, context]
+        return _Request(sha256_id(canonical_json(content)), question, answer, context)
 
-    def _remembered(self, request: _Request) -> bool:
-        """Fill in what the cache knows, of the accepted versions of the teacher only."""
+    def _from_cache(self, request: _Request) -> bool:
+        """Take the judgement from the cache, if an accepted version of the teacher gave it."""
         accepted = frozenset(self.teacher.accepted if self.config.stop_on_change else ())
-        known = None if self.fresh else self.cache.find(request.id, self.config.accepted_models, accepted)
-        if known is None:
+        judgement = None if self.fresh else self.cache.find(request.id, self.config.accepted_models, accepted)
+        if judgement is None:
             return False
-        request.judgement = known
-        self._tell(request, cached=True)
+        request.judgement = judgement
+        self._publish(request, cached=True)
         return True
 
     async def _worker(self, queue: asyncio.Queue[_Request | None]) -> None:
         while (request := await queue.get()) is not None:
-            await self._one(request)
-            self._tell(request)
+            await self._judge(request)
+            self._publish(request)
 
-    async def _one(self, request: _Request) -> None:
-        word = fence.new_fence()
-        data = fence.as_data(word, question=request.question, context=request.context, answer=request.answer)
-        messages = self.template.render(fence=word, data=data, criteria=_list(verdict.CRITERIA), faults=_list(verdict.FAULTS))
+    async def _judge(self, request: _Request) -> None:
+        token = fence.new_fence()
+        data = fence.fenced_json(token, question=request.question, context=request.context, answer=request.answer)
+        messages = self.template.render(fence=token, data=data, criteria=_list(verdict.CRITERIA), faults=_list(verdict.FAULTS))
         about = {"judgement": request.id, "template": self.template.name, "template_version": self.template.version}
-        read = partial(verdict.read_verdict, fence=word, question=request.question, answer=request.answer)
+        read = partial(verdict.read_verdict, fence=token, question=request.question, answer=request.answer)
         try:
-            answer = await self.teacher.ask(messages, read, about)
+            accepted = await self.teacher.complete(messages, read, about)
         except Failure as failure:
-            request.missing = f"{failure.kind}: {failure.detail}"
+            request.missing = str(failure)
             return
-        reply, found = answer.reply, answer.verdict
+        reply, given = accepted.reply, accepted.verdict
         judgement = Judgement(
-            key=key_of(request.id, reply.model), prompt_id=self.items[request.waiting[0]].prompt_id, teacher_score=found.score,
-            safety_flag=found.safety_flag, critique=found.critique, suggested_answer=found.suggested_answer, rubric=found.rubric,
-            evidence=found.evidence, proposals=found.proposals or None, model=self.config.model, served_model=reply.model,
+            key=key_of(request.id, reply.model), prompt_id=self.items[request.waiting[0]].prompt_id, teacher_score=given.score,
+            safety_flag=given.safety_flag, critique=given.critique, suggested_answer=given.suggested_answer, rubric=given.rubric,
+            evidence=given.evidence, proposals=given.proposals or None, model=self.config.model, served_model=reply.model,
             fingerprint=reply.fingerprint, template=self.template.name, template_version=self.template.version,
-            prompt_tokens=reply.usage.prompt, completion_tokens=reply.usage.out, cost=answer.cost,
+            prompt_tokens=reply.usage.prompt, completion_tokens=reply.usage.out, cost=accepted.cost,
         )  # fmt: skip
-        await self.cache.keep(judgement)
-        if self.config.stop_on_change and reply.fingerprint in self.teacher.changes:
+        await self.cache.add(judgement)
+        if self.config.stop_on_change and reply.fingerprint in self.teacher.new_fingerprints:
             request.missing = f"changed: the service changed its version to {reply.fingerprint}"
         else:
             request.judgement = judgement
 
-    def _tell(self, request: _Request, cached: bool = False) -> None:
-        """Everybody who waits for this request learns what came of it."""
-        for number in request.waiting:
-            item = self.items[number]
-            mine = request.judgement and request.judgement.model_copy(update={"prompt_id": item.prompt_id})
-            self._set(number, JudgeResult(item, mine, request.missing, cached))
+    def _publish(self, request: _Request, cached: bool = False) -> None:
+        """Give the result of a request to every item that waits for it."""
+        for index in request.waiting:
+            item = self.items[index]
+            judgement = request.judgement and request.judgement.model_copy(update={"prompt_id": item.prompt_id})
+            self._set(index, JudgeResult(item, judgement, request.missing, cached))
         request.waiting.clear()
 
-    def _set(self, number: int, outcome: JudgeResult) -> None:
-        self.found[number] = outcome
-        self.progress(len(self.found), len(self.items))
+    def _set(self, index: int, result: JudgeResult) -> None:
+        self.results[index] = result
+        self.progress(len(self.results), len(self.items))
 
 
 def _list(entries: dict[str, tuple[float, str]]) -> str:
-    return "\n".join(f"- {name}: {words}" for name, (_, words) in entries.items())
+    return "\n".join(f"- {name}: {description}" for name, (_, description) in entries.items())
 
 
-def rows(run: JudgeRun) -> list[dict[str, Any]]:
-    """One line per item for a file: the score or the reason it is missing, and the verdict's parts."""
-    found = []
-    for outcome in run.outcomes:
-        score = outcome.score()
-        row: dict[str, Any] = {"prompt_id": outcome.item.prompt_id, "cached": outcome.cached}
+def score_rows(run: JudgeRun) -> list[dict[str, Any]]:
+    """The lines of the scores file, one per item: the score or why it is missing, and the judgement."""
+    rows = []
+    for result in run.results:
+        score = result.score()
+        row: dict[str, Any] = {"prompt_id": result.item.prompt_id, "cached": result.cached}
         row["score" if isinstance(score, Score) else "missing"] = score.model_dump(mode="json")
-        if outcome.judgement is not None:
-            row["judgement"] = outcome.judgement.model_dump(mode="json", exclude_none=True)
-        found.append(row)
-    return found
+        if result.judgement is not None:
+            row["judgement"] = result.judgement.model_dump(mode="json", exclude_none=True)
+        rows.append(row)
+    return rows

@@ -1,7 +1,7 @@
-"""Is the teacher still the same? Pinned answers are judged anew and compared with the accepted probe.
+"""Detect drift of the teacher: pinned answers are judged again and compared with the accepted probe.
 
-`pinned.jsonl` has a good and a bad answer to 22 questions, zh and en, and six answers that say nothing. A service that
-re-points its model name moves these scores although nothing here has changed. Every probe is a line of `teacher_probes.jsonl`.
+`pinned.jsonl` has a good and a bad answer to 22 questions, zh and en, and six null answers. A service that points its model name
+to another model changes these scores although nothing here has changed. Every probe is a line of `teacher_probes.jsonl`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_SHIFT = 0.05
 
 @dataclass(frozen=True)
 class Probe:
-    """What a probe found; `shift` is the change of the mean against `baseline` on the items both have."""
+    """The result of a probe; `shift` is the change of the mean since `baseline`, over the items in both."""
 
     run: JudgeRun
     mean: float | None
@@ -36,12 +36,12 @@ class Probe:
 
     @property
     def alarms(self) -> list[str]:
-        found = []
+        alarms = []
         if self.shift is not None and abs(self.shift) > MAX_SHIFT:
-            found.append(f"the mean moved by {self.shift:+.3f} since {self.baseline} (at most {MAX_SHIFT} is sound)")
+            alarms.append(f"the mean moved by {self.shift:+.3f} since {self.baseline} (at most {MAX_SHIFT} is acceptable)")
         if self.null_mean is not None and self.null_mean > NULL_CEILING:
-            found.append(f"answers that say nothing score {self.null_mean:.2f} (at most {NULL_CEILING} is sound)")
-        return found
+            alarms.append(f"null answers score {self.null_mean:.2f} (at most {NULL_CEILING} is acceptable)")
+        return alarms
 
 
 def pinned() -> list[JudgeItem]:
@@ -52,44 +52,47 @@ def pinned() -> list[JudgeItem]:
 def probe(
     config: TeacherConfig, *, key: str, files: TeacherFiles, accept: bool = False, progress: Progress | None = None
 ) -> Probe:
-    """Judge the pinned answers, compare, and keep the result; `accept` makes it the one that later probes are compared with."""
-    wish = config.model_copy(update={"stop_on_change": False, "null_probes": 0})
-    run = judge_all(pinned(), wish, key=key, files=files, progress=progress, fresh=True)
+    """Judge the pinned answers, compare, and record the result; with `accept`, later probes are compared with this one."""
+    config = config.model_copy(update={"stop_on_change": False, "null_probes": 0})
+    run = judge_all(pinned(), config, key=key, files=files, progress=progress, fresh=True)
     require_key(run, config, key)
-    scores = {o.item.prompt_id: o.judgement.teacher_score for o in run.outcomes if o.judgement}
+    scores = {result.item.prompt_id: result.judgement.teacher_score for result in run.results if result.judgement}
     path = files.judgements.with_name(PROBES)
-    same = {
+    identity = {
         "pinned": sha256_id(_pinned_bytes()),
         "template": f"{config.template} {prompt_templates.load(config.template).version}",
     }
-    before = _baseline(path, same)
+    before = _baseline(path, identity)
     graded, nulls = _split(scores)
-    decided = [right for name in scores if (right := _pair(scores, name)) is not None]
-    found = Probe(
+    pairs = [right for name in scores if (right := _pair_is_right(scores, name)) is not None]
+    result = Probe(
         run=run,
         mean=_mean(graded),
         null_mean=_mean(nulls),
-        pairs=len(decided),
-        pairs_right=sum(decided),
+        pairs=len(pairs),
+        pairs_right=sum(pairs),
         shift=_shift(before, scores),
         baseline=before["time"] if before else None,
     )
     if run.missing_share <= config.max_missing:
         served = sorted({f"{j.served_model} {j.fingerprint or ''}".strip() for j in run.judgements})
-        row = {**same, "time": utc_now().isoformat(timespec="seconds"), "model": config.model, "served": served, "scores": scores}
-        jsonl.append(path, {**row, "mean": found.mean, "null_mean": found.null_mean, "baseline": accept or before is None})
-    return found
+        row = {
+            **identity, "time": utc_now().isoformat(timespec="seconds"), "model": config.model, "served": served,
+            "scores": scores, "mean": result.mean, "null_mean": result.null_mean, "baseline": accept or before is None,
+        }  # fmt: skip
+        jsonl.append(path, row)
+    return result
 
 
 def _pinned_bytes() -> bytes:
     return (resources.files("medloop.teacher") / "pinned.jsonl").read_bytes()
 
 
-def _baseline(path: Path, same: dict[str, str]) -> dict[str, Any] | None:
-    """The last accepted probe of the same items with the same prompt; the first one is accepted by itself."""
+def _baseline(path: Path, identity: dict[str, str]) -> dict[str, Any] | None:
+    """The last accepted probe of the same items with the same prompt; the first one is accepted automatically."""
     rows = jsonl.read(path) if path.exists() else iter(())
-    fitting = [row for row in rows if row.get("baseline") and all(row.get(name) == value for name, value in same.items())]
-    return fitting[-1] if fitting else None
+    accepted = [row for row in rows if row.get("baseline") and all(row.get(name) == value for name, value in identity.items())]
+    return accepted[-1] if accepted else None
 
 
 def _shift(before: dict[str, Any] | None, scores: dict[str, float]) -> float | None:
@@ -108,7 +111,7 @@ def _mean(scores: dict[str, float]) -> float | None:
     return sum(scores.values()) / len(scores) if scores else None
 
 
-def _pair(scores: dict[str, float], name: str) -> bool | None:
-    """Whether the good answer beats the bad one; None when `name` is no good answer or its partner is missing."""
+def _pair_is_right(scores: dict[str, float], name: str) -> bool | None:
+    """Whether the good answer beats the bad one; None when `name` is not a good answer or its partner is missing."""
     other = name.removesuffix("-good") + "-bad"
     return scores[name] > scores[other] if name.endswith("-good") and other in scores else None

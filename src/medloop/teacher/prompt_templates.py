@@ -1,7 +1,7 @@
 """Prompt templates: files with a version and declared variables. A missing or unknown variable raises.
 
-A template's version is its number and the hash of its text (`1-4f2a91c0`): a changed word is a new version, and no cached
-judgement of the old one is taken for it.
+A template's version is its number and the hash of its text (`1-4f2a91c0`): a changed word is a new version, and cached judgements
+of the old one are not used for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEAD = re.compile(r"---\nname: (?P<name>\w+)\nversion: (?P<version>\d+)\nvariab
 
 
 @dataclass(frozen=True)
-class Template:
+class PromptTemplate:
     name: str
     version: str
     variables: frozenset[str]
@@ -26,7 +26,7 @@ class Template:
     user: str
 
     def render(self, **values: str) -> list[dict[str, str]]:
-        """Messages; a value is put in as it is, also when it looks like a slot."""
+        """The messages; a value is inserted as it is, even when it looks like a slot."""
         if set(values) != self.variables:
             wrong = ", ".join(sorted(set(values) ^ self.variables))
             raise ValueError(f"template {self.name}: variables do not fit ({wrong})")
@@ -41,10 +41,10 @@ def names() -> list[str]:
     return sorted(entry.name.removesuffix(".md") for entry in folder.iterdir() if entry.name.endswith(".md"))
 
 
-def load(name: str) -> Template:
-    """A template by name; its declared variables are exactly those it uses."""
+def load(name: str) -> PromptTemplate:
+    """A template by name; it declares exactly the variables that it uses."""
     if name not in names():
-        raise ConfigError(f"template '{name}' does not exist", f"Known: {', '.join(names())}")
+        raise ConfigError(f"There is no template '{name}'", f"Known: {', '.join(names())}")
     text = (resources.files("medloop.teacher") / "templates" / f"{name}.md").read_text(encoding="utf-8")
     head = _HEAD.match(text)
     assert head and head["name"] == name, f"template {name} has no proper head"
@@ -53,4 +53,4 @@ def load(name: str) -> Template:
     used = set(_SLOT.findall(system + user))
     assert used == variables, f"template {name} declares {sorted(variables)} but uses {sorted(used)}"
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return Template(name, f"{head['version']}-{digest}", variables, system, user)
+    return PromptTemplate(name, f"{head['version']}-{digest}", variables, system, user)

@@ -1,6 +1,6 @@
-"""What the teacher cost: every request is a line in `logs/deepseek_teacher/DAY.jsonl`; `teacher_usage.csv` sums them up.
+"""The cost of the teacher: every request is a line in `logs/deepseek_teacher/DAY.jsonl`; `teacher_usage.csv` has the totals.
 
-A line has hashes, tokens, latency, outcome and cost, never a text. The table is written anew from the lines each time.
+A line has hashes, tokens, latency, outcome and cost, never a text. The table is rewritten from the lines each time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class UsageLine:
     seconds: float = 0.0
 
 
-def log_path(folder: Path, at: datetime | None = None) -> Path:
-    return folder / f"{(at or utc_now()).date().isoformat()}.jsonl"
+def log_path(folder: Path, day: datetime | None = None) -> Path:
+    return folder / f"{(day or utc_now()).date().isoformat()}.jsonl"
 
 
 def spent_today(folder: Path) -> float:
@@ -48,11 +48,11 @@ def spent_today(folder: Path) -> float:
     return sum(float(row.get("cost", 0.0)) for row in jsonl.read(path)) if path.exists() else 0.0
 
 
-def sums(folder: Path) -> list[UsageLine]:
-    found: dict[tuple[str, str, str], UsageLine] = {}
+def totals(folder: Path) -> list[UsageLine]:
+    lines: dict[tuple[str, str, str], UsageLine] = {}
     for day, row in _rows(folder):
         name = (day, str(row.get("model", "?")), f"{row.get('template', '?')} {row.get('template_version', '')}".strip())
-        line = found.setdefault(name, UsageLine(*name))
+        line = lines.setdefault(name, UsageLine(*name))
         line.requests += 1
         line.ok += row.get("outcome") == "ok"
         line.failed += row.get("outcome") != "ok"
@@ -62,7 +62,7 @@ def sums(folder: Path) -> list[UsageLine]:
         line.completion_tokens += int(row.get("completion_tokens", 0))
         line.usd += float(row.get("cost", 0.0))
         line.seconds += float(row.get("latency_ms", 0)) / 1000
-    return [found[name] for name in sorted(found)]
+    return [lines[name] for name in sorted(lines)]
 
 
 def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -72,12 +72,12 @@ def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def write_table(folder: Path, target: Path | None = None) -> Path:
-    """`teacher_usage.csv` from all lines; returns where it lies."""
+    """Write `teacher_usage.csv` from all lines; returns its path."""
     names = [field.name for field in fields(UsageLine)]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(names)
-    for line in sums(folder):
+    for line in totals(folder):
         row = [getattr(line, name) for name in names]
         table.writerow([_cell(value) for value in row])
     path = target or folder / USAGE
@@ -86,7 +86,7 @@ def write_table(folder: Path, target: Path | None = None) -> Path:
 
 
 def _cell(value: str | int | float) -> str | int:
-    """Names come from a service and from configuration: they must not run in a spreadsheet."""
+    """Names come from a service and from settings: a spreadsheet must not run them as formulas."""
     if isinstance(value, str):
         return guard(value)
     return f"{value:.6f}" if isinstance(value, float) else value

@@ -1,11 +1,10 @@
-"""From the teacher's reply to a score: strict form, evidence that stands in the answer, the number computed by us.
+"""From the teacher's reply to a score: a strict form, evidence quoted from the answer, and a number that we compute.
 
     score = sum of the weights of the criteria met with evidence, minus the faults; 0.1 at most when the answer is dangerous
 
-A criterion "met" without a quotation that stands in the answer counts as not met: a judge that was talked into praise
-has to find the praised words, and these must be about health or about what was asked (`topic.py`), which the words that talked
-it into praise rarely are. Kindness may be about anything, but alone it is no answer and earns nothing. A fault counts also
-without a quotation, for caution.
+A criterion without a quotation from the answer counts as not met. A judge that was talked into praise has to quote the praised
+words, and these must be about health or about the question (`injection/health_topic.py`), which an injected text rarely is.
+Kindness may be about anything, but alone it earns nothing. A fault counts even without a quotation, for caution.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medloop.teacher.failures import Failure
-from medloop.teacher.injection.fence import MARK
-from medloop.teacher.injection.topic import on_topic
+from medloop.teacher.injection.fence import REMOVED
+from medloop.teacher.injection.health_topic import is_on_topic
 from medloop.teacher.wire import Reply, strict_json
 
 VERSION = "2"
@@ -45,6 +44,8 @@ _FILLER = re.compile(
 
 
 class RubricEntry(BaseModel):
+    """One criterion or fault of the teacher's reply."""
+
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     met: bool
@@ -52,7 +53,7 @@ class RubricEntry(BaseModel):
 
 
 class VerdictForm(BaseModel):
-    """What the teacher must send; types are strict, so "true" in quotes is no verdict."""
+    """The form of the teacher's reply; types are strict, so "true" in quotes is refused."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
 
@@ -68,6 +69,8 @@ class VerdictForm(BaseModel):
 
 @dataclass(frozen=True)
 class TeacherVerdict:
+    """A checked verdict: `rubric` has only criteria with evidence, `unsupported` counts those without."""
+
     score: float
     safety_flag: bool
     critique: str
@@ -80,70 +83,72 @@ class TeacherVerdict:
 
 
 def read_verdict(reply: Reply, *, fence: str, question: str, answer: str) -> TeacherVerdict:
-    """The verdict on `answer` to `question` (both as they were sent); raises Failure("verdict") when the form is broken."""
+    """The verdict on `answer` to `question` (both as they were sent); Failure("verdict") when the reply does not fit the form."""
     try:
-        form = VerdictForm.model_validate(strict_json(_bare(reply.content)))
+        form = VerdictForm.model_validate(strict_json(_strip_code_block(reply.content)))
     except (ValidationError, ValueError, RecursionError) as error:
         problem = (
             ", ".join(".".join(map(str, p["loc"])) for p in error.errors()) if isinstance(error, ValidationError) else "not JSON"
         )
-        raise Failure("verdict", f"the verdict is not of the agreed form ({problem[:120]})", usage=reply.usage) from None
+        raise Failure("verdict", f"the verdict does not have the required form ({problem[:120]})", usage=reply.usage) from None
     if form.check != fence:
-        raise Failure("verdict", "the verdict does not carry the word of this request", usage=reply.usage)
+        raise Failure("verdict", "the verdict does not have the check word of this request", usage=reply.usage)
     if missing := (CRITERIA.keys() - form.criteria.keys()) | (FAULTS.keys() - form.faults.keys()):
         raise Failure("verdict", f"the verdict lacks {', '.join(sorted(missing))}", usage=reply.usage)
-    return _weigh(form, question, answer)
+    return _check_evidence(form, question, answer)
 
 
-def _bare(content: str) -> str:
-    """Some services wrap JSON into a code block even when told not to."""
-    found = re.fullmatch(r"\s*```(?:json)?\s*(.*?)\s*```\s*", content, re.DOTALL)
-    return found[1] if found else content
+def _strip_code_block(content: str) -> str:
+    """Some services wrap JSON into a code block although the prompt forbids it."""
+    match = re.fullmatch(r"\s*```(?:json)?\s*(.*?)\s*```\s*", content, re.DOTALL)
+    return match[1] if match else content
 
 
-def _weigh(form: VerdictForm, question: str, answer: str) -> TeacherVerdict:
+def _check_evidence(form: VerdictForm, question: str, answer: str) -> TeacherVerdict:
     rubric, evidence, used, unsupported = {}, {}, set(), 0
-    seen = plain(answer)
+    text = normalise_quote(answer)
     for name in CRITERIA:
-        found = form.criteria[name]
-        quote = plain(found.evidence)
-        held = found.met and is_evidence(quote, seen) and quote not in used
-        held = held and (name == "clear_and_kind" or on_topic(quote, question))
-        unsupported += found.met and not held
-        rubric[name] = held
-        if held:
+        entry = form.criteria[name]
+        quote = normalise_quote(entry.evidence)
+        met = entry.met and is_evidence(quote, text) and quote not in used
+        met = met and (name == "clear_and_kind" or is_on_topic(quote, question))
+        unsupported += entry.met and not met
+        rubric[name] = met
+        if met:
             used.add(quote)
-            evidence[name] = found.evidence
+            evidence[name] = entry.evidence
     if not any(rubric[name] for name in CRITERIA if name != "clear_and_kind"):
         rubric["clear_and_kind"] = False
         evidence.clear()
     for name in FAULTS:
-        rubric[name] = form.faults[name].met
-        if form.faults[name].met and plain(form.faults[name].evidence) in seen and form.faults[name].evidence:
-            evidence[name] = form.faults[name].evidence
+        entry = form.faults[name]
+        rubric[name] = entry.met
+        if entry.met and entry.evidence and normalise_quote(entry.evidence) in text:
+            evidence[name] = entry.evidence
     danger = rubric["dangerous_advice"] or form.safety_flag
     return TeacherVerdict(
-        score=score(rubric, form.safety_flag), safety_flag=danger, critique=form.critique, suggested_answer=form.suggested_answer,
-        rubric=rubric, evidence=evidence, proposals=tuple(form.proposals or ()), overall=form.overall, unsupported=unsupported,
+        score=rubric_score(rubric, form.safety_flag), safety_flag=danger, critique=form.critique,
+        suggested_answer=form.suggested_answer, rubric=rubric, evidence=evidence, proposals=tuple(form.proposals or ()),
+        overall=form.overall, unsupported=unsupported,
     )  # fmt: skip
 
 
-def score(rubric: dict[str, bool], safety_flag: bool) -> float:
-    """The number, from booleans only. Rounded, so that the same verdict gives the same bytes everywhere."""
+def rubric_score(rubric: dict[str, bool], safety_flag: bool) -> float:
+    """The score, from booleans only; rounded, so that the same verdict gives the same bytes everywhere."""
     value = sum(weight for name, (weight, _) in CRITERIA.items() if rubric[name])
     value -= sum(weight for name, (weight, _) in FAULTS.items() if rubric[name])
     ceiling = DANGER_CEILING if safety_flag or rubric["dangerous_advice"] else 1.0
     return round(min(max(value, 0.0), ceiling), 4)
 
 
-def plain(text: str) -> str:
-    """For comparing quotations: one space for any, plain letters, lower case."""
+def normalise_quote(text: str) -> str:
+    """For comparing quotations: single spaces, compatibility forms of letters, lower case."""
     return re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text)).strip().casefold()
 
 
 def is_evidence(quote: str, answer: str) -> bool:
-    """It stands in the answer and says something: three words or six Chinese characters beside filler."""
-    if not quote or quote not in answer or MARK in quote:
+    """Whether a quote is in the answer and has content: three words or six Chinese characters that are not filler."""
+    if not quote or quote not in answer or REMOVED in quote:
         return False
     rest = _FILLER.sub(" ", quote)
     return len(re.findall(r"[\u3400-\u9fff]", rest)) >= 6 or len(re.findall(r"[^\W\d_\u3400-\u9fff]{2,}", rest)) >= 3

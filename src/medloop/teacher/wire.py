@@ -1,4 +1,4 @@
-"""One request and its reply: bytes are counted, decompressed within bounds and parsed strictly; failures are typed."""
+"""One HTTP request and its reply: size-limited, decompressed within bounds, parsed strictly; failures are typed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ class Reply:
     usage: Usage
 
 
-async def post(lane: httpx.AsyncBaseTransport, url: str, headers: Mapping[str, str], payload: bytes, cap: int) -> Reply:
-    """Send and read one reply; raises Failure. The caller holds the deadline. A redirect is a refusal: it is not followed."""
+async def post(
+    connection: httpx.AsyncBaseTransport, url: str, headers: Mapping[str, str], payload: bytes, max_bytes: int
+) -> Reply:
+    """Send a request and read its reply; raises Failure. The caller sets the deadline. A redirect is refused, not followed."""
     try:
-        response = await lane.handle_async_request(httpx.Request("POST", url, headers=dict(headers), content=payload))
+        response = await connection.handle_async_request(httpx.Request("POST", url, headers=dict(headers), content=payload))
         try:
             if response.status_code != 200:
                 raise _refusal(response.status_code, response.headers.get("retry-after"))
-            return parse(await _body(response, cap))
+            return parse(await _body(response, max_bytes))
         finally:
             await response.aclose()
     except httpx.TimeoutException as error:
@@ -41,21 +43,21 @@ async def post(lane: httpx.AsyncBaseTransport, url: str, headers: Mapping[str, s
         raise Failure("connection", type(error).__name__) from None
 
 
-async def _body(response: httpx.Response, cap: int) -> bytes:
-    """The decoded bytes, at most `cap` of them: more is refused, however small it was on the wire."""
+async def _body(response: httpx.Response, max_bytes: int) -> bytes:
+    """The decoded bytes; more than `max_bytes` is refused, however small it was when compressed."""
     encoding = response.headers.get("content-encoding", "identity").lower().strip()
     if encoding not in ("identity", "gzip", "deflate", ""):
         raise Failure("unreadable", f"content encoding {encoding[:20]}")
     unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "deflate") else None
-    found = bytearray()
+    body = bytearray()
     async for chunk in response.aiter_raw():
         try:
-            found += unpack.decompress(chunk, cap + 1 - len(found)) if unpack else chunk
+            body += unpack.decompress(chunk, max_bytes + 1 - len(body)) if unpack else chunk
         except zlib.error:
             raise Failure("unreadable", "broken compression") from None
-        if len(found) > cap or (unpack and unpack.unconsumed_tail):
-            raise Failure("too_large", f"more than {cap} bytes")
-    return bytes(found)
+        if len(body) > max_bytes or (unpack and unpack.unconsumed_tail):
+            raise Failure("too_large", f"more than {max_bytes} bytes")
+    return bytes(body)
 
 
 def _refusal(status: int, retry_after: str | None) -> Failure:
@@ -87,42 +89,42 @@ def _seconds(text: str | None) -> float | None:
 
 def strict_json(text: str | bytes) -> Any:
     """JSON without NaN, infinity and repeated keys: each could hide a second verdict behind the first."""
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_repeats)
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeats)
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key is repeated")
+    return values
 
 
 def parse(body: bytes) -> Reply:
-    """A chat completion. Blank lines and `: keep-alive` comments before it are what a busy service sends."""
+    """A chat completion. A busy service sends blank lines and `: keep-alive` comments before it."""
     text = body.decode("utf-8", "replace")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(":")]
     try:
-        found = strict_json("\n".join(lines))
-        choice = found["choices"][0]
-        content, model = choice["message"]["content"], found["model"]
+        completion = strict_json("\n".join(lines))
+        choice = completion["choices"][0]
+        content, model = choice["message"]["content"], completion["model"]
         reason = choice.get("finish_reason") or ""
     except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise Failure("unreadable", f"no chat completion ({type(error).__name__})") from None
-    usage = _usage(found.get("usage"))
+    usage = _usage(completion.get("usage"))
     if not isinstance(model, str) or not isinstance(content, str | None):
         raise Failure("unreadable", "no chat completion (types)", usage=usage)
-    fingerprint = found.get("system_fingerprint")
+    fingerprint = completion.get("system_fingerprint")
     return Reply(content or "", model, fingerprint if isinstance(fingerprint, str) else None, str(reason), usage)
 
 
-def _usage(found: Any) -> Usage:
+def _usage(counts: Any) -> Usage:
     try:
-        prompt, out = int(found["prompt_tokens"]), int(found["completion_tokens"])
-        hit = int(found.get("prompt_cache_hit_tokens") or 0)
+        prompt, out = int(counts["prompt_tokens"]), int(counts["completion_tokens"])
+        hit = int(counts.get("prompt_cache_hit_tokens") or 0)
     except (KeyError, TypeError, ValueError, AttributeError):
         return Usage()
     if prompt < 0 or out < 0:

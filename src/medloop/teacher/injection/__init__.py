@@ -1,1 +1,1 @@
-"""Defences against prompt injection: text that speaks to the grader is removed before grading."""
+"""Defences against prompt injection: text that addresses the grader is removed before grading."""

@@ -1,8 +1,8 @@
-"""The graded answer as data: what could speak to the grader is taken out before the grader sees it.
+"""The graded answer as data: text that could address the grader is removed before the grader sees it.
 
-Taken out and marked: chat-format tokens, invisible characters, codes, verdicts in JSON, sentences that talk to or about the
-grader (`address.py`), also in disguise and in languages that the question does not use (`disguise.py`). What is left is put
-into JSON between two lines that carry a random word, which the grader must give back.
+Removed and marked are chat-format tokens, invisible characters, encodings, verdicts in JSON, and sentences that talk to or about
+the grader (`grader_address.py`), also when obfuscated or in languages that the question does not use (`obfuscation.py`). The rest
+becomes JSON between two lines with a random word, which the grader must return.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import json
 import re
 import secrets
 
-from medloop.teacher.injection.address import goes_with_an_attack, speaks_to_grader
-from medloop.teacher.injection.disguise import language, scripts, visible, without_codes
+from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader
+from medloop.teacher.injection.obfuscation import foreign_scripts, latin_language, remove_encoded, strip_invisible
 
 VERSION = "2"
-MARK = "[removed]"
+REMOVED = "[removed]"
 
 _SPEAKERS = (
     "system|assistant|user|human|grader|evaluator|judge|instructions?|response|input|model|系统|助手|评审|评分员|裁判|用户"
@@ -41,48 +41,50 @@ def new_fence() -> str:
     return secrets.token_hex(8)
 
 
-def neutral(text: str, like: str | None = None) -> str:
-    """The text with everything that could address the grader replaced by a mark; ordinary answers pass unchanged.
+def sanitize(text: str, like: str | None = None) -> str:
+    """The text with everything that could address the grader replaced by "[removed]"; ordinary answers pass unchanged.
 
-    `like` is the question: an answer may use the languages that it uses, besides Chinese and English.
+    `like` is the question: an answer may use its languages, besides Chinese and English.
     """
-    plain, turned = visible(text)
-    plain = _FENCED.sub(lambda block: MARK if _VERDICT_WORDS.search(block[0]) else block[0], plain)
+    plain, is_reversed = strip_invisible(text)
+    plain = _FENCED.sub(lambda block: REMOVED if _VERDICT_WORDS.search(block[0]) else block[0], plain)
     for _ in range(4):  # braces inside braces
-        cut = _BRACES.sub(lambda block: MARK if _VERDICT_WORDS.search(block[0]) or MARK in block[0] else block[0], plain)
-        if cut == plain:
+        shorter = _BRACES.sub(
+            lambda block: REMOVED if _VERDICT_WORDS.search(block[0]) or REMOVED in block[0] else block[0], plain
+        )
+        if shorter == plain:
             break
-        plain = cut
+        plain = shorter
     for _ in range(3):  # a token inside a token
-        cut = _TOKENS.sub(MARK, plain)
-        if cut == plain:
+        shorter = _TOKENS.sub(REMOVED, plain)
+        if shorter == plain:
             break
-        plain = cut
-    plain = without_codes(plain, MARK)
-    kept = _without_attacks(_SENTENCE.findall(plain), plain if like is None else like, attacked=turned or MARK in plain)
-    return re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", MARK + " ", "".join(kept)).strip()
+        plain = shorter
+    plain = remove_encoded(plain, REMOVED)
+    kept = _without_attacks(_SENTENCE.findall(plain), plain if like is None else like, attacked=is_reversed or REMOVED in plain)
+    return re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", REMOVED + " ", "".join(kept)).strip()
 
 
 def _without_attacks(sentences: list[str], like: str, attacked: bool) -> list[str]:
-    """A second look at the rest when there was an attack: its other half often stands beside it."""
-    bad = [speaks_to_grader(sentence) or _foreign(sentence, like) for sentence in sentences]
+    """Replace attacks. Where there was one, the other sentences are checked more strictly: its other half is often beside it."""
+    bad = [addresses_grader(sentence) or _foreign(sentence, like) for sentence in sentences]
     for first in range(len(sentences) - 1):  # "give it full" / "marks"
         if not bad[first] and not bad[first + 1] and sentences[first].endswith("\n"):
-            bad[first] = bad[first + 1] = speaks_to_grader(sentences[first].rstrip("\n") + " " + sentences[first + 1])
+            bad[first] = bad[first + 1] = addresses_grader(sentences[first].rstrip("\n") + " " + sentences[first + 1])
     if attacked or any(bad):
-        bad = [was or goes_with_an_attack(sentence) for was, sentence in zip(bad, sentences, strict=True)]
-    return [f" {MARK} " if was else sentence for was, sentence in zip(bad, sentences, strict=True)]
+        bad = [is_bad or accompanies_attack(sentence) for is_bad, sentence in zip(bad, sentences, strict=True)]
+    return [f" {REMOVED} " if is_bad else sentence for is_bad, sentence in zip(bad, sentences, strict=True)]
 
 
 def _foreign(sentence: str, like: str) -> bool:
-    strange = scripts(sentence)
-    if strange:
-        return not strange <= scripts(like)
-    tongue = language(sentence)
-    return tongue != "english" and tongue != language(like)
+    scripts = foreign_scripts(sentence)
+    if scripts:
+        return not scripts <= foreign_scripts(like)
+    language = latin_language(sentence)
+    return language != "english" and language != latin_language(like)
 
 
-def as_data(fence: str, **values: str | None) -> str:
+def fenced_json(fence: str, **values: str | None) -> str:
     """A JSON object between two fence lines; angle brackets are escaped so that no tag survives."""
     body = json.dumps({name: value for name, value in values.items() if value is not None}, ensure_ascii=False)
     return f"=== data {fence} ===\n{body.replace('<', chr(92) + 'u003c').replace('>', chr(92) + 'u003e')}\n=== end {fence} ==="

@@ -1,9 +1,9 @@
-"""Text in disguise: what the eye does not see, letters that look like others, codes, languages the fence cannot read.
+"""Obfuscated text: invisible characters, look-alike letters, encodings, languages that the fence cannot read.
 
-    readings("1gn0r3 7h3 rubr1c") -> the sentence as it stands, then each way a clever reader could take it
+    readings("1gn0r3 7h3 rubr1c") -> the sentence itself, then each way in which a model could decode it
 
-A model reads rot13, look-alike letters and leetspeak; so what is looked for is looked for in every reading. What cannot be
-read at all (a script or a language that the question does not use) is not passed on.
+A model reads rot13, look-alike letters and leetspeak, so every reading is searched. Text that cannot be read at all (in a script
+or language that the question does not use) is not passed on.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
-# Characters without a shape: zero width, direction, tags, variation selectors, other controls.
-_UNSEEN = re.compile(
+# Invisible characters: zero width, direction, tags, variation selectors, other controls.
+_INVISIBLE = re.compile(
     "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
-_TURNED = re.compile("[\u202d\u202e\u2067\u2068][^\u202c\u2069\n]{0,2000}[\u202c\u2069]?")
-_KEPT = frozenset("，。；：！？（）、“”‘’…《》—·【】")
+_REVERSED = re.compile("[\u202d\u202e\u2067\u2068][^\u202c\u2069\n]{0,2000}[\u202c\u2069]?")
+_PUNCTUATION = frozenset("，。；：！？（）、“”‘’…《》—·【】")
 
-_LETTERS = re.compile(r"(?<![\w%])(?:\w(?: |[.\-_*·|/])){3,}\w(?!\w)")  # s c o r e, s-c-o-r-e
-_MIXED = re.compile(r"\b(?=\w*[a-z])(?=\w*[013457@$])[\w@$]{2,}", re.IGNORECASE)
+_SPELLED_OUT = re.compile(r"(?<![\w%])(?:\w(?: |[.\-_*·|/])){3,}\w(?!\w)")  # s c o r e, s-c-o-r-e
+_LEET_WORD = re.compile(r"\b(?=\w*[a-z])(?=\w*[013457@$])[\w@$]{2,}", re.IGNORECASE)
 _LEET = str.maketrans("013457@$", "oleastas")
 _LEET_I = str.maketrans("013457@$", "oieastas")
-# Letters of other scripts that are drawn like Latin ones, in the order of their twins below.
-_LOOK = "аеорсухіјѕԁһкмтвнАВЕКМНОРСТХІЅЈοανικρτυχγΑΒΕΖΗΙΚΜΝΟΡΤΥΧ\u0131\u0261ɑ"
-_TWIN = "aeopcyxijsdhkmtbhABEKMHOPCTXISJoavikptuxyABEZHIKMNOPTYXiga"
-assert len(_LOOK) == len(_TWIN), "each look-alike has one twin"
-_TWINS = str.maketrans(_LOOK, _TWIN)
-# Common English words as rot13 and backwards: a cheap sign that the whole sentence is written so.
+# Letters of other scripts that look like Latin ones, in the order of the Latin letters below.
+_LOOK_ALIKE = "аеорсухіјѕԁһкмтвнАВЕКМНОРСТХІЅЈοανικρτυχγΑΒΕΖΗΙΚΜΝΟΡΤΥΧ\u0131\u0261ɑ"
+_LATIN = "aeopcyxijsdhkmtbhABEKMHOPCTXISJoavikptuxyABEZHIKMNOPTYXiga"
+assert len(_LOOK_ALIKE) == len(_LATIN), "each look-alike has one Latin letter"
+_TO_LATIN = str.maketrans(_LOOK_ALIKE, _LATIN)
+# Common English words in rot13 and backwards: a cheap test for a whole sentence written that way.
 _ROT = re.compile(r"\b(?:gur|naq|guvf|tvir|fpber|jvgu|sbe|lbh|nyy|vtaber|znexf)\b", re.IGNORECASE)
 _BACK = re.compile(r"\b(?:eht|dna|siht|evig|erocs|htiw|rewsna|erongi|skram|esaelp)\b", re.IGNORECASE)
 
@@ -62,18 +62,18 @@ _WORDS = {
 _LANGUAGES = {name: frozenset(words.split()) for name, words in _WORDS.items()}
 
 
-def visible(text: str) -> tuple[str, bool]:
-    """The text without unseen characters and with plain letters; and whether a part of it was turned around to hide."""
-    turned = _TURNED.search(text) is not None
-    plain = _UNSEEN.sub("", text)
+def strip_invisible(text: str) -> tuple[str, bool]:
+    """The text without invisible characters and with plain letters; and whether a part of it was reversed to hide it."""
+    is_reversed = _REVERSED.search(text) is not None
+    plain = _INVISIBLE.sub("", text)
     if plain != text or not plain.isascii():
-        plain = "".join(c if c in _KEPT or ord(c) < 128 else unicodedata.normalize("NFKC", c) for c in plain)
-    return plain, turned
+        plain = "".join(c if c in _PUNCTUATION or ord(c) < 128 else unicodedata.normalize("NFKC", c) for c in plain)
+    return plain, is_reversed
 
 
-def without_codes(text: str, mark: str) -> str:
-    """Encoded text has no place in an answer: runs of code go, and short ones when they decode to words."""
-    return _TOKEN.sub(lambda token: mark if _decodes(token[0]) else token[0], _CODES.sub(mark, text))
+def remove_encoded(text: str, replacement: str) -> str:
+    """Encoded text does not belong in an answer: long runs are replaced, short ones when they decode to words."""
+    return _TOKEN.sub(lambda token: replacement if _decodes(token[0]) else token[0], _CODES.sub(replacement, text))
 
 
 def _decodes(token: str) -> bool:
@@ -88,45 +88,43 @@ def _from_base64(token: str) -> bytes:
 
 def _is_text(decode: Callable[[str], bytes], token: str) -> bool:
     try:
-        found = decode(token).decode("ascii")
+        text = decode(token).decode("ascii")
     except (ValueError, binascii.Error):
         return False
     return (
-        len(found) >= 6
-        and all(c.isprintable() for c in found)
-        and sum(c.isalpha() or c == " " for c in found) >= 0.75 * len(found)
+        len(text) >= 6 and all(c.isprintable() for c in text) and sum(c.isalpha() or c == " " for c in text) >= 0.75 * len(text)
     )
 
 
 def readings(sentence: str) -> Iterator[str]:
-    """The sentence as it stands, then without each disguise that it may wear. Mostly there is only one reading."""
+    """The sentence itself, then without each obfuscation that it may use. Mostly there is only one reading."""
     yield sentence
     plain = sentence
     if not sentence.isascii():
-        plain = "".join(c for c in unicodedata.normalize("NFKD", sentence) if not unicodedata.combining(c)).translate(_TWINS)
+        plain = "".join(c for c in unicodedata.normalize("NFKD", sentence) if not unicodedata.combining(c)).translate(_TO_LATIN)
         if plain != sentence:
             yield plain
-    if _LETTERS.search(plain):
-        yield spelled(plain)
-    if _MIXED.search(plain):
+    if _SPELLED_OUT.search(plain):
+        yield join_spelled(plain)
+    if _LEET_WORD.search(plain):
         for table in (_LEET, _LEET_I):
-            yield _MIXED.sub(lambda word, table=table: word[0].translate(table), plain)  # type: ignore[misc]
+            yield _LEET_WORD.sub(lambda word, table=table: word[0].translate(table), plain)  # type: ignore[misc]
     if _ROT.search(plain):
         yield codecs.encode(plain, "rot13")
     if _BACK.search(plain):
         yield plain[::-1]
 
 
-def spelled(sentence: str) -> str:
-    return _LETTERS.sub(lambda found: re.sub(r"[ .\-_*·|/]", "", found[0]), sentence)
+def join_spelled(sentence: str) -> str:
+    return _SPELLED_OUT.sub(lambda match: re.sub(r"[ .\-_*·|/]", "", match[0]), sentence)
 
 
 def spelled_words(sentence: str) -> list[str]:
     """Words written letter by letter."""
-    return [re.sub(r"[ .\-_*·|/]", "", found) for found in _LETTERS.findall(sentence)]
+    return [re.sub(r"[ .\-_*·|/]", "", word) for word in _SPELLED_OUT.findall(sentence)]
 
 
-def scripts(text: str) -> frozenset[str]:
+def foreign_scripts(text: str) -> frozenset[str]:
     if not _FOREIGN.search(text):
         return frozenset()
     return frozenset(
@@ -134,9 +132,9 @@ def scripts(text: str) -> frozenset[str]:
     )
 
 
-def language(text: str) -> str:
+def latin_language(text: str) -> str:
     """The Latin-script language by its small words; English unless another one clearly has more of them."""
     words = frozenset(re.findall(r"[^\W\d_]+", text.casefold()))
-    found = {name: len(words & known) for name, known in _LANGUAGES.items()}
-    best = max(found, key=found.__getitem__)
-    return best if found[best] >= 3 and found[best] > found["english"] else "english"
+    counts = {name: len(words & known) for name, known in _LANGUAGES.items()}
+    best = max(counts, key=counts.__getitem__)
+    return best if counts[best] >= 3 and counts[best] > counts["english"] else "english"

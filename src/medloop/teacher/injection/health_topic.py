@@ -1,11 +1,11 @@
-"""Is a sentence about health? Broad word lists, so that what a doctor would say to a patient passes.
+"""Whether a sentence is about health, by broad word lists that cover what a doctor would say to a patient.
 
-    about_health("Rest and drink enough water.")                        -> True
-    on_topic("It gets better by itself.", "Will my knee get better?")   -> True: it shares words with the question
-    on_topic("Four models settled on the upper end.", "Is it cancer?")  -> False
+    is_about_health("Rest and drink enough water.")                        -> True
+    is_on_topic("It gets better by itself.", "Will my knee get better?")   -> True: it shares words with the question
+    is_on_topic("Four models settled on the upper end.", "Is it cancer?")  -> False
 
-Two places need it: a sentence about health may use words of grading (`address.py`), and only what is about health or about the
-question can be evidence for a good mark (`verdict.py`).
+Two places need it: a sentence about health may use words of grading (`grader_address.py`), and only text about health or about
+the question can be evidence for a good mark (`verdict.py`).
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ _SMALL = frozenset(
 )
 
 
-def about_health(text: str) -> bool:
+def is_about_health(text: str) -> bool:
     return _HEALTH.search(text) is not None
 
 
-def on_topic(text: str, question: str) -> bool:
+def is_on_topic(text: str, question: str) -> bool:
     """About health, or in words of the question: a word of four letters, or two Chinese characters in a row."""
-    return about_health(text) or bool(_content(text) & _content(question))
+    return is_about_health(text) or bool(_content(text) & _content(question))
 
 
 def _content(text: str) -> set[str]:
     words = {word for word in re.findall(r"[a-z]{4,}", text.casefold()) if word not in _SMALL}
-    return words | {run[at : at + 2] for run in re.findall(r"[\u3400-\u9fff]{2,}", text) for at in range(len(run) - 1)}
+    return words | {run[i : i + 2] for run in re.findall(r"[\u3400-\u9fff]{2,}", text) for i in range(len(run) - 1)}

@@ -1,9 +1,9 @@
-"""Whom a sentence speaks to: the patient, or whoever grades the answer.
+"""Whether a sentence addresses the patient, or the grader of the answer.
 
-A sentence is an attack when it names the grader or the fields of the form, claims or asks for the best mark, passes a verdict
-on the answer it stands in, gives the reader a role, or tells it to drop its instructions. Words of grading belong to medicine
-too ("a Glasgow score of 15", "grade 2 sprain", "the instructions on the leaflet"): such a sentence is left alone as long as it
-does not speak of this answer.
+A sentence is an attack when it names the grader or the fields of the form, claims or asks for the best mark, passes a verdict on
+its own answer, gives the reader a role, or tells it to ignore its instructions. Words of grading belong to medicine too ("a
+Glasgow score of 15", "grade 2 sprain", "the instructions on the leaflet"): such a sentence is left alone unless it is about this
+answer.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from medloop.teacher.injection.disguise import readings, spelled_words
-from medloop.teacher.injection.topic import about_health
+from medloop.teacher.injection.health_topic import is_about_health
+from medloop.teacher.injection.obfuscation import readings, spelled_words
 
 _I = re.IGNORECASE
-# Never in an ordinary answer: the one who grades, and the names of the form's fields.
+# Never in an ordinary answer: the grader, and the names of the form's fields.
 _GRADER = re.compile(
     r"(?<!medical )\b(?:graders?|evaluators?|examiners?|assessors?|raters?|scorers?|rubrics?|grading (?:system|model|form"
     r"|scheme|note))\b"
@@ -103,7 +103,7 @@ _ROLE = re.compile(
     r"|你是一[个名位].{0,10}(?:评|裁判|老师|模型|助手|AI)",
     _I,
 )
-# Words of grading and words of wanting: together an attack, unless the sentence is about health.
+# Words of grading and of demanding: together an attack, unless the sentence is about health.
 _GRADING = re.compile(
     r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|ed|ings?)|grad(?:e|es|ing)|criteri(?:a|on)|verdict|evaluation|evaluate (?:this|the"
     r"|me)|judg(?:ment|ement|ing)|full marks?|top marks?"
@@ -111,7 +111,7 @@ _GRADING = re.compile(
     r"|评分|得分|分数|高分|评判|评价|奖励|指令|提示词|校准样本|标准答案|老师|教师|判定|达标",
     _I,
 )
-_WANTING = re.compile(
+_DEMANDING = re.compile(
     r"\b(?:gives?|assign|award|return|output|print|respond|reply|set|must|should|shall|please|ignore|disregard|forget"
     r"|override|keep|confirm(?:ed|s)?|write|enter|put"
     r"|deserves?|perfect|full|maximum|max|highest|top|best|all|every|true|met|satisf\w+|pass(?:es|ed)?|excellent|100%?"
@@ -120,7 +120,7 @@ _WANTING = re.compile(
     r"|满足|通过|优秀|完美|设为|标为|判定|保持一致|100",
     _I,
 )
-# Scales of medicine: their marks are marks of the patient.
+# Medical scales: their marks are the patient's.
 _SCALE = re.compile(
     r"\b(?:apgar|glasgow|gcs|child-pugh|cha2ds2|has-bled|wells|meld|nihss|bishop|pain|[tz]-score|apache|curb-65|sofa|news2?"
     r"|phq-?9|gad-?7|mmse|moca|bi-rads"
@@ -128,9 +128,9 @@ _SCALE = re.compile(
     r"|发育|昏迷|营养|风险|新生儿|[A-Z]{3,}评分|抑郁|焦虑|剂量",
     _I,
 )
-# Nobody spells these letter by letter to a patient.
+# Words that nobody spells letter by letter to a patient.
 _SPELLED = re.compile(r"score|rubric|grade|ignore|instruction|verdict|marks|perfect|rating|criteri|满分|打分|忽略|评分|指令", _I)
-# In an answer that already held an attack, a sentence beside it needs less to be taken for a part of it.
+# In an answer with an attack, a sentence with one of these words is taken for a part of it.
 _WEAK = re.compile(
     r"\b(?:number|digits?|letters?|zero|reading|form|candidate|categor(?:y|ies)|mode|developers?|above|message|text"
     r"|answers?|verdict|response)\b|以上|本条|填写|照录",
@@ -139,24 +139,26 @@ _WEAK = re.compile(
 
 
 @lru_cache(maxsize=1024)  # answers of one policy share many sentences
-def speaks_to_grader(sentence: str) -> bool:
+def addresses_grader(sentence: str) -> bool:
     if any(_is_attack(reading) for reading in readings(sentence)):
         return True
     return any(_SPELLED.search(word) for word in spelled_words(sentence))
 
 
-def goes_with_an_attack(sentence: str) -> bool:
-    """For what stands beside an attack: a word of grading, of wanting or of forms is enough, if it is not about health."""
-    return bool(_GRADING.search(sentence) or _WANTING.search(sentence) or _WEAK.search(sentence)) and not about_health(sentence)
+def accompanies_attack(sentence: str) -> bool:
+    """For sentences beside an attack: a word of grading, demanding or forms is enough, if it is not about health."""
+    suspicious = _GRADING.search(sentence) or _DEMANDING.search(sentence) or _WEAK.search(sentence)
+    return suspicious is not None and not is_about_health(sentence)
 
 
 def _is_attack(text: str) -> bool:
     if _GRADER.search(text) or _FIELD.search(text) or _ROLE.search(text):
         return True
-    of_this = _SELF.search(text)
-    if of_this and _PRAISE.search(text):
+    about_itself = _SELF.search(text)
+    if about_itself and _PRAISE.search(text):
         return True
-    if (_MARKS.search(text) or _KEYED.search(text)) and (of_this or not _SCALE.search(text)):
+    if (_MARKS.search(text) or _KEYED.search(text)) and (about_itself or not _SCALE.search(text)):
         return True
-    grades = _DROP.search(text) or _ALL_MET.search(text) or _ONE.search(text) or (_GRADING.search(text) and _WANTING.search(text))
-    return bool(grades) and not _SCALE.search(text) and not about_health(text)
+    demands_mark = _GRADING.search(text) and _DEMANDING.search(text)
+    suspicious = _DROP.search(text) or _ALL_MET.search(text) or _ONE.search(text) or demands_mark
+    return bool(suspicious) and not _SCALE.search(text) and not is_about_health(text)
