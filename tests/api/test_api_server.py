@@ -18,7 +18,7 @@ from medloop.settings import Settings
 from medloop.testing.models import tiny_model
 
 # The request of the training API as its clients send it, letter by letter.
-DOCUMENT_003 = """{
+EXAMPLE_REQUEST = """{
   "stage": "IRS",
   "model_id": "Qwen/Qwen2.5-1.5B-Instruct",
   "irs_config": {
@@ -122,15 +122,15 @@ def server(first: Server, home: Path):
 
 
 def test_the_contract_of_the_training_api_on_a_running_server(server, home):
-    assert httpx.post(f"{server.client.base_url}/api/train", content=DOCUMENT_003).status_code in (401, 415)
+    assert httpx.post(f"{server.client.base_url}/api/train", content=EXAMPLE_REQUEST).status_code in (401, 415)
     headers = {"Content-Type": "application/json"}
-    made = server.client.post("/api/train", content=DOCUMENT_003, headers=headers)
+    made = server.client.post("/api/train", content=EXAMPLE_REQUEST, headers=headers)
     assert made.status_code == 200 and re.fullmatch(r"train_\d{8}T\d{6}Z(-\d+)?", made.json()["job_id"])
     server.client.post(f"/api/train/{made.json()['job_id']}/cancel")  # the model is not on this machine
 
     small = {"n_iterations": 1, "n_candidates": 2, "batch_size": 4, "max_new_tokens": 16}
     # Rewards on two held-out questions are noise: a round that seems to have made them worse is kept here.
-    body = json.loads(DOCUMENT_003) | {"model_id": "embedded:tiny", "n_questions": 4, "config": {"tolerance": 1.0}}
+    body = json.loads(EXAMPLE_REQUEST) | {"model_id": "embedded:tiny", "n_questions": 4, "config": {"tolerance": 1.0}}
     body["irs_config"] |= small
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
     status = server.until(job_id, "succeeded", "failed")

@@ -23,9 +23,10 @@ from sec_world import World, client_of, served
 
 from medloop.api import errors, slow_clients
 from medloop.api.limits import RequestLimits
+from medloop.api.routes import train
 from medloop.feedback import listing
 from medloop.feedback.submit import submit
-from medloop.jobs import queue
+from medloop.jobs import job_row, queue
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store import audit
@@ -311,9 +312,9 @@ def test_red_a_twin_that_works_where_all_wait_is_found() -> None:
 # Class 21
 
 INNER = [
-    (queue, "status_of", "GET", "/api/train/status/train_20260203T120000Z"),
+    (job_row, "read", "GET", "/api/train/status/train_20260203T120000Z"),
     (queue, "page", "GET", "/api/train"),
-    (queue, "submit", "POST", "/api/train"),
+    (train, "submit_training", "POST", "/api/train"),
     (listing, "listed", "GET", "/api/v1/rlhf/feedback"),
     (listing, "one", "GET", "/api/v1/rlhf/feedback/fb_1"),
     (incident_rows, "list_incidents", "GET", "/api/v1/rlhf/incidents"),

@@ -20,6 +20,9 @@ from medloop.api.policy import ForbiddenError, NotFoundError, UnauthenticatedErr
 from medloop.errors import BusyError, ConfigError, InputError, MedloopError, ModelError, NoSpaceError
 from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
+from medloop.store.records.incident_rows import AlreadyClosedError, NoSuchIncidentError
+from medloop.store.records.quarantine import AlreadyDecidedError, TraceFirstError
+from medloop.store.records.review_queue import LapsedError, UnknownItemError
 
 ErrorPage = Callable[[Request, int, MedloopError | None], Awaitable[Response]]
 
@@ -31,7 +34,13 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (ForbiddenError, 403),
     (NotFoundError, 404),
     (UnknownJobError, 404),
+    (UnknownItemError, 404),
+    (NoSuchIncidentError, 404),
     (StateError, 409),
+    (LapsedError, 409),
+    (AlreadyClosedError, 409),
+    (AlreadyDecidedError, 409),
+    (TraceFirstError, 409),
     (RateLimitError, 429),
     (NoSpaceError, 507),
     (BusyError, 503),

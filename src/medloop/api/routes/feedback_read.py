@@ -18,7 +18,6 @@ from starlette.concurrency import run_in_threadpool
 
 from medloop.api import metrics
 from medloop.api.deps import check_rate, store_of, writer_of
-from medloop.api.errors import error_response
 from medloop.api.policy import OWN_ONLY, Caller, NotFoundError, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference
@@ -187,13 +186,8 @@ async def list_incidents(request: Request, caller: MetricsReader, query: Annotat
 @router.post("/incidents/{incident_id}/close", responses=ERRORS, response_model=dict[str, Any])
 async def close_incident(incident_id: RecordId, body: CloseBody, request: Request, caller: IncidentCloser) -> Response:
     """Close an incident with a note on what was done about it. Its red-team case stays."""
-    submission = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=body.note)
-    try:
-        stored = await writer_of(request).submit(submission)
-    except incident_rows.NoSuchIncidentError as error:
-        raise NotFoundError(error.what, error.to_do) from None
-    except incident_rows.AlreadyClosedError as error:
-        return error_response(409, error.what, error.to_do)
+    closing = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=body.note)
+    stored = await writer_of(request).submit(closing)
     return JSONResponse(stored.answer)
 
 

@@ -17,7 +17,6 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.api.deps import check_rate, store_of
-from medloop.api.errors import error_response
 from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.errors import InputError
@@ -163,8 +162,5 @@ def decide(record_id: RecordId, body: DecisionBody, request: Request, caller: Re
     check_rate(request, caller)
     store, state = store_of(request), state_of(body.decision, body.reason)
     for_review(store, caller, record_id)
-    try:
-        held = quarantine.decide(store, record_id, state, actor=caller.user_id, reason=body.reason, was=body.was)
-    except (quarantine.AlreadyDecidedError, quarantine.TraceFirstError) as error:
-        return error_response(409, error.what, error.to_do)
+    held = quarantine.decide(store, record_id, state, actor=caller.user_id, reason=body.reason, was=body.was)
     return JSONResponse(HeldOut.model_validate(_public(held)).model_dump(mode="json"))

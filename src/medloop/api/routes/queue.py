@@ -12,13 +12,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.api.deps import store_of
-from medloop.api.policy import Caller, NotFoundError, allow
+from medloop.api.policy import Caller, allow
 from medloop.contracts import utc_now
 from medloop.contracts.queue import QueueContent
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.review import queue
-from medloop.jobs.job_row import StateError
-from medloop.store.records.review_queue import LapsedError, UnknownItemError
 
 router = APIRouter(prefix="/api/v1", tags=["queue"])
 
@@ -80,24 +78,14 @@ def next_item(
 @router.post("/queue/{item_id}/done")
 def done(item_id: str, body: VerdictBody, request: Request, caller: Rater) -> ItemStateOut:
     """Name the record that is your verdict. 404: not your item; 409: it has gone to another rater."""
-    try:
-        state = queue.finish(store_of(request), item_id, caller.user_id, body.record_id)
-    except UnknownItemError as error:
-        raise NotFoundError(error.what, error.to_do) from None
-    except LapsedError as error:
-        raise StateError(error.what, error.to_do) from None
+    state = queue.finish(store_of(request), item_id, caller.user_id, body.record_id)
     return ItemStateOut.model_validate({"item_id": item_id, "state": state})
 
 
 @router.post("/queue/{item_id}/skip", status_code=204)
 def skip(item_id: str, request: Request, caller: Rater) -> Response:
     """Return the item; you will not get it again."""
-    try:
-        queue.skip(store_of(request), item_id, caller.user_id)
-    except UnknownItemError as error:
-        raise NotFoundError(error.what, error.to_do) from None
-    except LapsedError as error:
-        raise StateError(error.what, error.to_do) from None
+    queue.skip(store_of(request), item_id, caller.user_id)
     return Response(status_code=204)
 
 

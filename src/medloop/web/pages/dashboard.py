@@ -14,7 +14,7 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from medloop.api.deps import store_of, writer_of
-from medloop.api.policy import Caller, NotFoundError, allow
+from medloop.api.policy import Caller, allow
 from medloop.contracts import Interval, utc_now
 from medloop.errors import InputError
 from medloop.feedback import incidents
@@ -67,8 +67,8 @@ async def close_incident(request: Request, caller: IncidentCloser, incident_id: 
     try:
         closing = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
         await writer_of(request).submit(closing)
-    except NoSuchIncidentError as error:
-        raise NotFoundError(error.what) from None
+    except NoSuchIncidentError:
+        raise
     except AlreadyClosedError:
         return await run_in_threadpool(_show, request, caller, code=409, problem=t("incident_closed_before"))
     except InputError:

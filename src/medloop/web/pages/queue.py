@@ -8,9 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from medloop.api.deps import store_of
-from medloop.api.policy import NotFoundError
 from medloop.feedback.review import queue
-from medloop.store.records.review_queue import LapsedError, UnknownItemError, turns_of
+from medloop.store.records.review_queue import LapsedError, turns_of
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.review.flow import Rater, draw_form, empty_queue_text, is_senior
 from medloop.web.review.form import ReviewForm, new_key
@@ -41,8 +40,6 @@ def queue_page(request: Request, caller: Rater, lapsed: bool = False) -> Respons
 def skip(request: Request, caller: Rater, form: FormFields) -> Response:
     try:
         queue.skip(store_of(request), form.get("item", ""), caller.user_id)
-    except UnknownItemError:
-        raise NotFoundError("You have no such item") from None
     except LapsedError:
         return redirect("/web/queue?lapsed=true")
     return redirect("/web/queue")

@@ -19,7 +19,7 @@ from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.feedback.review import queue
 from medloop.feedback.submit import submit
 from medloop.feedback.submit.bodies import FeedbackBody
-from medloop.store.records.review_queue import LapsedError, LeasedItem, UnknownItemError
+from medloop.store.records.review_queue import LapsedError, LeasedItem
 from medloop.store.records.write_request import KeyReusedError, WriteResult
 from medloop.web.render import redirect, show, translator_of
 from medloop.web.review.form import AXES, KEY_LENGTH, Errors, ReviewBody, ReviewForm, new_key
@@ -64,10 +64,7 @@ def empty_queue_text(caller: Caller, t: Translator) -> str:
 async def submit_form(request: Request, caller: Caller, kind: ReviewKind, parse: ParseForm, values: dict[str, str]) -> Response:
     """Store what was judged and say thanks; draw the form again if something is wrong or has to be confirmed."""
     t = translator_of(request)
-    try:
-        target = await run_in_threadpool(find_target, store_of(request), caller, kind, values)
-    except UnknownItemError:
-        raise NotFoundError("You have no such item") from None
+    target = await run_in_threadpool(find_target, store_of(request), caller, kind, values)
     if target is None and not _may_paste(caller, kind):
         raise NotFoundError("There is nothing to judge")
     back = values.get("back", "queue")
