@@ -29,9 +29,8 @@ def test_the_place_counts_characters_over_lines():
 
 
 def test_allowed_values_are_quoted_as_they_are(client):
-    answered = client.post("/api/train", json={"stage": "irs"})
-    (field,) = answered.json()["fields"]
-    assert field["field"] == "stage" and "'IRS'" in field["problem"] and "'irs'" not in field["problem"]
+    listed = client.get("/api/v1/rlhf/feedback", params={"order": "Newest"})
+    assert listed.json()["fields"] == [{"field": "order", "problem": "Input should be 'newest' or 'oldest'"}]
 
 
 def test_a_missing_and_a_wrong_key_are_told_apart_and_nothing_more(stranger, settings, key):

@@ -26,7 +26,7 @@ from medloop.api.limits import RequestLimits
 from medloop.api.routes import train
 from medloop.feedback import listing
 from medloop.feedback.submit import submit
-from medloop.jobs import job_row, queue
+from medloop.jobs import queue
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store import audit
@@ -312,7 +312,7 @@ def test_red_a_twin_that_works_where_all_wait_is_found() -> None:
 # Class 21
 
 INNER = [
-    (job_row, "read", "GET", "/api/train/status/train_20260203T120000Z"),
+    (queue, "folder_of", "GET", "/api/train/status/train_20260203T120000Z"),
     (queue, "page", "GET", "/api/train"),
     (train, "submit_training", "POST", "/api/train"),
     (listing, "listed", "GET", "/api/v1/rlhf/feedback"),
