@@ -11,7 +11,8 @@ from medloop.cli import ui
 from medloop.errors import ResultError
 from medloop.jobs.affected import TrainingJobs
 from medloop.loop.erasure import erase_records
-from medloop.privacy.erasure.erase import ErasurePreview, ErasureProof, ErasureRequest, preview, proof_path
+from medloop.privacy.erasure.contracts import ErasurePreview, ErasureProof, ErasureRequest
+from medloop.privacy.erasure.erase import preview, proof_path
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 

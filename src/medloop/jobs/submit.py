@@ -17,7 +17,7 @@ from medloop.errors import ConfigError
 from medloop.jobs import preflight, queue
 from medloop.jobs.job_row import JobRow, UnknownJobError
 from medloop.jobs.kinds import Door, Kind, kind_of
-from medloop.privacy.erasure.erase import ErasureRequest as ErasureRequest
+from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.settings import Settings
 
 

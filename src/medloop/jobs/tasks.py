@@ -27,7 +27,7 @@ from medloop.knobs import load_config
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.loop.train import STAGES, run_stage
-from medloop.privacy.erasure.erase import ErasureRequest as ErasureRequest
+from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.privacy.erasure.erase import preview, proof_path
 from medloop.settings import Settings
 from medloop.store.db import open_store

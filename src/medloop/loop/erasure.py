@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from medloop.data.feedback.write import after_erasure
-from medloop.privacy.erasure.erase import ErasureProof, ErasureRequest, TrainingJobs, erase
+from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest, TrainingJobs
+from medloop.privacy.erasure.erase import erase
 from medloop.store.db import Store
 
 

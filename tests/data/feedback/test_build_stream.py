@@ -20,7 +20,7 @@ from medloop.data.feedback.build import FeedbackConfig, build
 from medloop.data.feedback.select import CachedScrubber
 from medloop.errors import BusyError
 from medloop.loop.erasure import erase_records
-from medloop.privacy.erasure.erase import ErasureRequest
+from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store

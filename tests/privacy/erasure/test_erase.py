@@ -23,7 +23,8 @@ from medloop.feedback import listing
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
-from medloop.privacy.erasure.erase import ErasureProof, ErasureRequest, preview
+from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest
+from medloop.privacy.erasure.erase import preview
 from medloop.store import audit, catalog, tables
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl

@@ -24,7 +24,8 @@ from medloop.jobs.submit import submit_training
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
-from medloop.privacy.erasure.erase import ErasureProof, ErasureRequest, preview
+from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest
+from medloop.privacy.erasure.erase import preview
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.files.artifacts import new_artifact, verify_artifact

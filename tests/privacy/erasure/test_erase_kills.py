@@ -16,7 +16,8 @@ from medloop.data.feedback.build import FeedbackConfig
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
-from medloop.privacy.erasure.erase import ErasureRequest, reports
+from medloop.privacy.erasure.contracts import ErasureRequest
+from medloop.privacy.erasure.erase import reports
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.check import check

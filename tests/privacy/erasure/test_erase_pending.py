@@ -8,7 +8,8 @@ from medloop.errors import InputError
 from medloop.loop.erasure import erase_records
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure import erase
-from medloop.privacy.erasure.erase import ErasureProof, ErasureRequest, check_known, reports
+from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest
+from medloop.privacy.erasure.erase import check_known, reports
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud
@@ -47,7 +48,7 @@ def test_nobody_gets_the_proof_of_somebody_else(half_done: Settings) -> None:
 
 def test_a_wish_is_known_by_the_journal_of_that_person_alone(half_done: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(half_done) as store:
-        monkeypatch.setattr(erase.erasing, "about_subject", lambda *args: {})  # the rows went, the proof is not there yet
+        monkeypatch.setattr(erase.erasing, "find_by_subject", lambda *args: {})  # the rows went, the proof is not there yet
         check_known(store, ErasureRequest("asked", "pat-1"))
         for stranger in ("typo-999", "pat-2"):
             with pytest.raises(InputError, match="holds nothing"):

@@ -26,8 +26,8 @@ from medloop.errors import InputError
 from medloop.jobs import queue, submit
 from medloop.jobs.job_row import FINAL
 from medloop.privacy import consent as consents_of
+from medloop.privacy.erasure.contracts import ErasureRequest as Erasure
 from medloop.privacy.erasure.erase import LONGEST_REASON, check_known
-from medloop.privacy.erasure.erase import ErasureRequest as Erasure
 from medloop.store.records import consents
 from medloop.store.records import crud as records
 

@@ -15,20 +15,20 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pydantic import Field
 
-from medloop.contracts import AuditEvent, Contract, utc_now, uuid7
-from medloop.contracts.base import Text, Timestamp
+from medloop.contracts import AuditEvent, utc_now, uuid7
 from medloop.errors import InputError, IntegrityError
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure import find_files
+from medloop.privacy.erasure.contracts import ErasureCase, ErasurePlan, ErasurePreview, ErasureProof, ErasureRequest, TrainingJobs
 from medloop.privacy.erasure.find_files import FileSearch, Recard, needles_of
 from medloop.privacy.erasure.flags import old_hashes, tainted_models, update_catalog
 from medloop.privacy.erasure.needles import Needles
@@ -44,92 +44,6 @@ from medloop.store.records import consents, erasing, lineage
 
 PENDING = ".pending"
 LONGEST_REASON = 200  # characters
-
-
-@dataclass(frozen=True)
-class ErasureRequest:
-    """Whom or what to erase: one subject (an external id or its hash), or records by their ids; and why.
-
-    Training jobs on data that changes are cancelled, unless `keep_jobs`; then they are only named.
-    """
-
-    reason: str
-    subject: str | None = None
-    records: tuple[str, ...] = ()
-    keep_jobs: bool = False
-
-
-class TrainingJobs(Protocol):
-    """The training jobs of a workspace, as far as an erasure has to do with them."""
-
-    def on(self, hashes: Collection[str], paths: Collection[str]) -> list[str]:
-        """Those not over that learn from these hashes or read these paths of the workspace."""
-
-    def unread(self) -> list[str]:
-        """The folders of jobs that are too damaged to say what they read."""
-
-    def stop(self, job_ids: Collection[str], erasure_id: str) -> None:
-        """Cancel them and see them end; their records keep the reason."""
-
-    def stopped(self, erasure_id: str) -> list[dict[str, str]]:
-        """What this erasure cancelled: job, state and reason."""
-
-
-class ErasureCase(Contract):
-    """One erasure: whom it is about, who asked for it and why."""
-
-    erasure_id: Text
-    subject: str | None = None
-    asked: tuple[Text, ...] = ()
-    reason: Text
-    actor: Text
-    started: Timestamp
-    keep_jobs: bool = False
-    shared: int = Field(0, ge=0)  # records of others that hold some of the same text, and stay
-
-
-class ErasureProof(ErasureCase):
-    """What an erasure did. No erased word is in it; `complete`: the last look found none either, and no job goes on with them."""
-
-    finished: Timestamp
-    complete: bool
-    rows: dict[str, int] = Field(default_factory=dict)  # rows of the store that went, by table
-    tombstones: tuple[dict[str, str], ...] = ()
-    files: tuple[dict[str, Any], ...] = ()  # what was rewritten or removed, with its hash before and after
-    flagged: tuple[dict[str, str], ...] = ()  # models that learnt from what went
-    jobs: tuple[Text, ...] = ()  # runs that were begun on the old data, and jobs that were kept or did not end
-    alive: tuple[Text, ...] = ()  # jobs that were to be stopped for it and have not ended
-    cancelled: tuple[dict[str, str], ...] = ()  # training jobs that were stopped for it
-    elsewhere: tuple[Text, ...] = ()  # files outside the workspace that were made of it
-    store: str = ""
-    verified: dict[str, int] = Field(default_factory=dict)  # the last look: files, bytes, hits, texts looked for
-    left: tuple[Text, ...] = ()
-    unsearched: tuple[Text, ...] = ()
-
-
-class ErasurePlan(ErasureCase):
-    """The journal: sealed while the erasure is under way, gone afterwards."""
-
-    record_ids: dict[str, tuple[str, ...]]
-    words: tuple[tuple[str, bool], ...]
-    marks: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()
-
-    @property
-    def ids(self) -> set[str]:
-        return {record_id for ids in self.record_ids.values() for record_id in ids}
-
-
-@dataclass(frozen=True)
-class ErasurePreview:
-    """What an erasure would do."""
-
-    rows: dict[str, int]
-    files: list[str]
-    datasets: int
-    shared: int
-    unsearched: list[str]
-    jobs: list[str]
 
 
 def erase(
@@ -153,7 +67,7 @@ def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: Training
     plan = _plan(store, request, actor)
     if plan is None:
         raise _nothing(request)
-    files = find_files.search_files(store, Cutter(_needles(plan), plan.ids), reports(store))
+    files = find_files.search_files(store, Cutter(needles_of(list(plan.words)), plan.ids), reports(store))
     rows = {name: len(ids) for name, ids in plan.record_ids.items()}
     hashes = {*plan.datasets, *find_files.hashes_of(store, files.hits)}
     tainted, models = tainted_models(store, hashes)
@@ -273,50 +187,102 @@ def _copies(
     return copies, len(shared)
 
 
+@dataclass
+class _Erasure:
+    """An erasure under way: what its steps share and find out."""
+
+    store: Store
+    plan: ErasurePlan
+    folder: Path
+    recard: Recard | None
+    jobs: TrainingJobs | None
+    learning: list[str] = field(default_factory=list)  # training jobs on the data
+    alive: set[str] = field(default_factory=set)  # of these, those that were stopped and have not ended
+    flagged: tuple[list[dict[str, str]], list[str], list[str]] = ([], [], [])
+    compacted: str = ""
+    last: FileSearch = field(default_factory=FileSearch)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.plan.erasure_id}.files.jsonl"
+
+    @property
+    def cutter(self) -> Cutter:
+        return Cutter(needles_of(list(self.plan.words)), self.plan.ids)
+
+
+def _remove_rows(work: _Erasure) -> None:
+    order = erasing.ErasureOrder(work.plan.erasure_id, work.plan.reason, work.plan.actor)
+    erasing.remove_rows(work.store, {name: set(ids) for name, ids in work.plan.record_ids.items()}, order)
+
+
+def _rewrite_files(work: _Erasure) -> None:
+    find_files.rewrite_files(work.store, work.cutter, work.log, work.plan.erasure_id, work.recard)
+
+
+def _stop_jobs(work: _Erasure) -> None:
+    if not work.jobs:
+        return
+    work.learning = _learning(work.store, work.plan, work.log, work.jobs)
+    if work.learning and not work.plan.keep_jobs:
+        work.jobs.stop(work.learning, work.plan.erasure_id)
+        work.alive = set(work.learning) & set(_learning(work.store, work.plan, work.log, work.jobs))
+        _rewrite_files(work)  # what a job wrote down between the first rewriting and its end
+
+
+def _flag_models(work: _Erasure) -> None:
+    changes = find_files.logged_changes(work.log)
+    work.flagged = update_catalog(work.store, work.plan.erasure_id, work.plan.actor, changes, work.plan.datasets)
+
+
+def _compact_store(work: _Erasure) -> None:
+    samples = [bytes.fromhex(sample) for sample in work.plan.marks]
+    left = partial(find_files.ciphertext_left, work.store, samples)
+    work.compacted = erasing.compact(work.store, list(work.plan.record_ids), left)
+
+
+def _search_again(work: _Erasure) -> None:
+    work.last = find_files.search_files(work.store, work.cutter, work.folder)
+
+
+# In this order; each may be repeated after a kill. A new step goes before the search, which proves that nothing is left.
+STEPS = (_remove_rows, _rewrite_files, _stop_jobs, _flag_models, _compact_store, _search_again)
+
+
 def _carry_out(store: Store, plan: ErasurePlan, folder: Path, recard: Recard | None, jobs: TrainingJobs | None) -> ErasureProof:
-    """Rows, files, jobs, flags, a last look, the proof; every step may be repeated."""
-    order = erasing.ErasureOrder(plan.erasure_id, plan.reason, plan.actor)
-    erasing.remove_rows(store, {name: set(ids) for name, ids in plan.record_ids.items()}, order)
-    needles, log = _needles(plan), folder / f"{plan.erasure_id}.files.jsonl"
-    find_files.rewrite_files(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
-    learning, alive = _learning(store, plan, log, jobs) if jobs else [], set[str]()
-    if jobs and learning and not plan.keep_jobs:
-        jobs.stop(learning, plan.erasure_id)
-        alive = set(learning) & set(_learning(store, plan, log, jobs))
-        # What a job wrote down between the rewriting and its end.
-        find_files.rewrite_files(store, Cutter(needles, plan.ids), log, plan.erasure_id, recard)
-    changes = find_files.logged_changes(log)
-    kept = {f"jobs/{job}" for job in (learning if plan.keep_jobs else alive)}
-    flagged, begun, elsewhere = update_catalog(store, plan.erasure_id, plan.actor, changes, plan.datasets)
-    marks = [bytes.fromhex(mark) for mark in plan.marks]
-    compacted = erasing.compact(store, list(plan.record_ids), lambda: find_files.ciphertext_left(store, marks))
-    last = find_files.search_files(store, Cutter(needles, plan.ids), folder)
-    stones = erasing.tombstones_of(store, plan.erasure_id)
-    proof = ErasureProof(
-        **{name: getattr(plan, name) for name in ErasureCase.model_fields}, finished=utc_now(),
-        complete=not last.hits and not alive,
-        rows=_counted(stones), tombstones=tuple(stones),
-        files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
-        flagged=tuple(flagged), jobs=tuple(sorted({*begun, *kept})), alive=tuple(sorted(alive)),
-        cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=compacted,
-        verified=_verified(last, plan, needles), left=tuple(last.hits),
-        unsearched=(*last.unsearched, *(jobs.unread() if jobs else ())),
-    )  # fmt: skip
+    work = _Erasure(store, plan, folder, recard, jobs)
+    for step in STEPS:
+        step(work)
+    proof = _proof_of(work)
     _prove(store, proof, folder)
     return proof
 
 
+def _proof_of(work: _Erasure) -> ErasureProof:
+    plan, last, jobs = work.plan, work.last, work.jobs
+    flagged, begun, elsewhere = work.flagged
+    stones = erasing.tombstones_of(work.store, plan.erasure_id)
+    kept = {f"jobs/{job}" for job in (work.learning if plan.keep_jobs else work.alive)}
+    changes = find_files.logged_changes(work.log)
+    counts = {"files": last.searched, "bytes": last.bytes, "hits": len(last.hits), "texts": len(plan.words)}
+    return ErasureProof(
+        **{name: getattr(plan, name) for name in ErasureCase.model_fields}, finished=utc_now(),
+        complete=not last.hits and not work.alive,
+        rows=dict(sorted(Counter(stone["table"] for stone in stones).items())), tombstones=tuple(stones),
+        files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
+        flagged=tuple(flagged), jobs=tuple(sorted({*begun, *kept})), alive=tuple(sorted(work.alive)),
+        cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=work.compacted,
+        verified={**counts, "too_short": work.cutter.needles.too_short}, left=tuple(last.hits),
+        unsearched=(*last.unsearched, *(jobs.unread() if jobs else ())),
+    )  # fmt: skip
+
+
 def _learning(store: Store, plan: ErasurePlan, log: Path, jobs: TrainingJobs) -> list[str]:
-    """Training jobs that learn from what went."""
+    """Training jobs that learn from the erased data."""
     changes = find_files.logged_changes(log)
     hashes = old_hashes(changes, plan.datasets)
     tainted, models = tainted_models(store, hashes)
     return jobs.on(hashes | tainted, [*(change["path"] for change in changes), *models])
-
-
-def _verified(last: FileSearch, plan: ErasurePlan, needles: Needles) -> dict[str, int]:
-    texts = {"texts": len(plan.words), "too_short": needles.too_short}
-    return {"files": last.searched, "bytes": last.bytes, "hits": len(last.hits), **texts}
 
 
 def _prove(store: Store, proof: ErasureProof, folder: Path) -> None:
@@ -333,17 +299,6 @@ def _prove(store: Store, proof: ErasureProof, folder: Path) -> None:
     if proof.complete:
         for ending in (".files.jsonl", PENDING):
             workspace_scan.remove(folder / f"{proof.erasure_id}{ending}")
-
-
-def _counted(stones: Sequence[dict[str, str]]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for stone in stones:
-        counts[stone["table"]] = counts.get(stone["table"], 0) + 1
-    return dict(sorted(counts.items()))
-
-
-def _needles(plan: ErasurePlan) -> Needles:
-    return needles_of(list(plan.words))
 
 
 def _keep(store: Store, plan: ErasurePlan, folder: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from medloop.privacy.erasure.erase import ErasureProof
+    from medloop.privacy.erasure.contracts import ErasureProof
 
 TABLES = {
     "rlhf_feedback": "ratings",
