@@ -36,7 +36,7 @@ def test_pages_follow_one_another_without_what_somebody_sent_themselves(store: S
     assert found == theirs and quarantine.count(store, not_by="usr_1") == 5 and quarantine.count(store) == 8
     quarantine.decide(store, mine[0], "refused", actor="usr_2", was="waiting")
     assert quarantine.count(store) == 7 and [one.record_id for one in quarantine.page(store, state="refused")] == mine[:1]
-    with pytest.raises(InputError, match="'after' names no record"):
+    with pytest.raises(InputError, match="'after' names an unknown record"):
         quarantine.page(store, after="none")
 
 

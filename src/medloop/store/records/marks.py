@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Row, Table, case, func, select
 
 from medloop.contracts.polarity import REASONS_TO_REVIEW
 from medloop.store.db import Store
+from medloop.store.records.chunks import chunks
 from medloop.store.records.lineage import superseded
 from medloop.store.records.polarity_sql import polarity_column
 from medloop.store.records.quarantine import withheld
@@ -182,8 +183,7 @@ def traces_with_records(store: Store, trace_ids: list[str]) -> set[str]:
     """Those of these traces that anybody rated, compared or corrected."""
     traces_: set[str] = set()
     with store.read() as conn:
-        for start in range(0, len(trace_ids), 400):
-            some = trace_ids[start : start + 400]
+        for some in chunks(trace_ids):
             for table in TABLES.values():
                 traces_.update(conn.execute(select(table.c.trace_id).where(table.c.trace_id.in_(some)).distinct()).scalars())
     return traces_
@@ -217,8 +217,7 @@ def feedback_on_traces(store: Store, trace_ids: list[str]) -> dict[str, TraceFee
     rater = func.coalesce(table.clinician_id, table.recorded_by)
     bad = func.max(case((polarity.in_(REASONS_TO_REVIEW), 1), else_=0))
     with store.read() as conn:
-        for start in range(0, len(trace_ids), 400):
-            some = trace_ids[start : start + 400]
+        for some in chunks(trace_ids):
             query = select(table.trace_id, bad, func.count(rater.distinct())).where(table.trace_id.in_(some), spoke)
             for name, complaint, n in conn.execute(query.group_by(table.trace_id)).all():
                 feedback[name] = TraceFeedback(float(complaint), int(n))

@@ -104,7 +104,7 @@ def page(
         if after is not None:
             row_id = conn.execute(select(quarantine.c.id).where(quarantine.c.record_id == after)).scalar()
             if row_id is None:
-                raise InputError("'after' names no record in quarantine", "Send the 'next' of the page before")
+                raise InputError("'after' names an unknown record", "Send the 'next' of the page before")
             query = query.where(quarantine.c.id > row_id)
         return [_held(row) for row in conn.execute(query).all()]
 

@@ -26,13 +26,13 @@ from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.errors import InputError, StoreError
 from medloop.store import audit
 from medloop.store.db import Store
+from medloop.store.records.chunks import chunks
 from medloop.store.records.crud import decrypt_row
 from medloop.store.records.quarantine import withheld
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
 from medloop.store.tables import rlhf_feedback, traces
 
-CHUNK = 400
 RECENT_TURNS = 200  # turns that count for the quotas
 AT_WORK = timedelta(hours=8)  # a rater whose turn ended no longer ago than this may well come back
 
@@ -102,7 +102,7 @@ def add_items(store: Store, wanted: Iterable[QueueItem], *, actor: str) -> int:
     """Put items into the queue; what is there already stays as it is. Returns how many are new."""
     by_id = {item.item_id: item for item in wanted}
     with store.write() as conn:
-        for chunk in _chunks(list(by_id)):
+        for chunk in chunks(list(by_id)):
             for (known,) in conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).all():
                 del by_id[known]
         if by_id:
@@ -129,7 +129,7 @@ def _seal(key: Any, item: QueueItem) -> bytes:
 def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
     known: set[str] = set()
     with store.read() as conn:
-        for chunk in _chunks(list(item_ids)):
+        for chunk in chunks(list(item_ids)):
             known.update(conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).scalars())
     return known
 
@@ -347,8 +347,3 @@ def stats(store: Store) -> QueueStats:
             given_lately=recent_turns_by_stratum(conn),
             oldest_open=conn.execute(select(func.min(items.c.timestamp)).where(is_open)).scalar_one(),
         )
-
-
-def _chunks(values: list[str]) -> Iterable[list[str]]:
-    for start in range(0, len(values), CHUNK):
-        yield values[start : start + CHUNK]

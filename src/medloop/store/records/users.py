@@ -91,7 +91,7 @@ def digest(text: str) -> str:
 
 def add_user(store: Store, name: str, role: str, *, password: str | None = None, actor: str) -> User:
     if not NAME.fullmatch(name):
-        raise InputError(f"'{name[:64]}' is no name for a user", "Use up to 64 letters, digits, and . @ - _ inside")
+        raise InputError(f"'{name[:64]}' is not a valid user name", "Use letters, digits and . @ - _ (at most 64)")
     if role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
     kept = None if password is None else passwords.hash_password(_long_enough(password))
