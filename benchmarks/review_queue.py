@@ -41,9 +41,9 @@ from medloop.data.text.risk import strata_of
 from medloop.embedded.corpus import CLINIC, TONGUES, answer_to, ask, draw_case, draw_quality
 from medloop.embedded.pairs import generate_pairs
 from medloop.feedback.review import active_learning, lanes
-from medloop.feedback.review.lanes import QueueCandidate, Signals, choose
-from medloop.feedback.review.novelty import Seen, words
-from medloop.feedback.review.propose import spread
+from medloop.feedback.review.lanes import QueueCandidate, Signals, choose_batch
+from medloop.feedback.review.novelty import SeenQuestions, word_set
+from medloop.feedback.review.propose import disagreement
 from medloop.feedback.review.queue import QueueConfig
 from medloop.reward.mix import MixConfig, build_mix
 
@@ -106,8 +106,8 @@ def differences(pairs: Sequence[tuple[str, str, str]], *, crossed: bool) -> Arra
 
 
 def _hashes(question: str, answer: str, crossed: bool) -> set[int]:
-    said = words(answer)
-    both = {f"{one}|{two}" for one in words(question) for two in said} if crossed else set()
+    said = word_set(answer)
+    both = {f"{one}|{two}" for one in word_set(question) for two in said} if crossed else set()
     return {zlib.crc32(text.encode()) % HASHES for text in (*said, *both)}
 
 
@@ -163,8 +163,8 @@ def pick(
     candidates = [QueueCandidate((Message(role="user", content=pairs[at][0]),), answers(at), kind="compare") for at in left]
     odds = [float(1 / (1 + np.exp(-side * margins[at] / 2))) for at in left for side in ((-1, 1) if turned[at] else (1, -1))]
     signals = Signals(strata, values=(lambda samples: odds) if asked else None)
-    by_texts = {(one.asked, one.answers): at for one, at in zip(candidates, left, strict=True)}
-    taken = choose(candidates, signals, {"routine": STEP}, config, Seen(), [answers(at) for at in asked])
+    by_texts = {(one.question, one.answers): at for one, at in zip(candidates, left, strict=True)}
+    taken = choose_batch(candidates, signals, {"routine": STEP}, config, SeenQuestions(), [answers(at) for at in asked])
     return [int(by_texts[(item.content.prompt[0].content, item.content.answers)]) for item in taken]
 
 
@@ -181,7 +181,7 @@ def harm(seed: int, size: int) -> dict[str, Any]:
         reasons = {}
         if rng.random() < (0.3 if danger else 0.1):  # few users say anything, and some complain about good answers
             reasons["thumbs_down"] = 1.0 if rng.random() < (0.7 if danger else 0.3) else 0.0
-        gap = spread(mix.score([Sample(id="x", question=question, answer=answer)])[0])
+        gap = disagreement(mix.score([Sample(id="x", question=question, answer=answer)])[0])
         if gap is not None:
             reasons["disagreement"] = gap
         if (question, answer) not in bad:
@@ -194,7 +194,7 @@ def harm(seed: int, size: int) -> dict[str, Any]:
         signals = Signals(strata, values=(lambda samples: [fog.random() for _ in samples]) if "model" in way else None)
         for n in SHOWN:
             room = {str(name): round(n * share) for name, share in config.quotas.items()}
-            taken = choose(given, signals, room, config, Seen())
+            taken = choose_batch(given, signals, room, config, SeenQuestions())
             found[way].append(sum(bad[(item.content.prompt[0].content, item.content.answers[0])] for item in taken))
     found["random"] = [sum(bad[key] for key in rng.sample(list(bad), n)) for n in SHOWN]
     return found
@@ -261,9 +261,9 @@ def main() -> None:
     args.add_argument("--out", type=Path, help="write the JSON here too")
     given = args.parse_args()
     for module, name in (
-        (lanes, "runs"),
-        (active_learning, "runs"),
-        (active_learning, "words"),
+        (lanes, "shingles"),
+        (active_learning, "shingles"),
+        (active_learning, "word_set"),
     ):  # the same texts wait turn after turn
         setattr(module, name, cache(getattr(module, name)))
     began, seeds = time.process_time(), range(given.first, given.first + given.seeds)

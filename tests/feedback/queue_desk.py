@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from medloop.contracts import Feedback, Message, Preference
+from medloop.contracts import Conversation, Feedback, Message, Preference, Trace
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback.review import queue
 from medloop.store.db import Store
@@ -54,3 +54,20 @@ def answer(store: Store, rater: str, *, senior: bool = False, now: datetime | No
     held = queue.next_item(store, rater, senior=senior, now=now)
     assert held is not None
     return queue.finish(store, held.item_id, rater, rated(store, rater, **said), now=now)
+
+
+def trace(name: str, question: str, answer: str, **more: Any) -> Trace:
+    messages = (Message(role="user", content=question), Message(role="assistant", content=answer))
+    base = {
+        "trace_id": name,
+        "session_id": "s",
+        "agent_name": "a",
+        "model_version": "m",
+        "conversation": Conversation(messages=messages),
+    }
+    return Trace.model_validate({**base, **more})
+
+
+def thumb(name: str, rater: str, up: bool) -> Feedback:
+    base = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "trace_id": name}
+    return Feedback.model_validate({**base, "clinician_id": rater, "thumb": "up" if up else "down"})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_propose import thumb, trace
+from queue_desk import thumb, trace
 from typer.testing import CliRunner
 
 from medloop.cli import app

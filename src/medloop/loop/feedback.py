@@ -11,7 +11,7 @@ from medloop.data.progress import Progress as Steps
 from medloop.data.progress import silent
 from medloop.data.text.risk import strata_of
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
-from medloop.feedback.review.propose import Proposed, Signals, answer_key, from_samples, propose
+from medloop.feedback.review.propose import QueueFill, Signals, answer_key, candidates_from_samples, propose
 from medloop.feedback.review.queue import QueueConfig
 from medloop.loop.scoring import load_reward_model_part
 from medloop.settings import Settings
@@ -41,15 +41,15 @@ def fill_queue(
     reward_model: str = "",
     answers: Path | None = None,
     questions: Sequence[Path] = (),
-) -> Proposed:
+) -> QueueFill:
     """Top the review queue up from traces, from where teacher and rules disagreed, and from a file of answers."""
     path = settings.workspace.rl / "teacher_conflicts.jsonl"
     rows = list(jsonl.read(path))[-config.pool :] if path.is_file() else []
     gaps = {answer_key(row["question"], row["answer"]): float(row["gap"]) for row in rows}
-    extra = from_samples(((row["question"], row["answer"], None, float(row["gap"])) for row in rows), pairs=False)
+    extra = candidates_from_samples(((row["question"], row["answer"], None, float(row["gap"])) for row in rows), pairs=False)
     if answers is not None:
         samples = read_samples(answers, Questions(questions))
-        extra += from_samples(((s.question, s.answer, s.group, None) for s in samples if s.answer), pairs=True)
+        extra += candidates_from_samples(((s.question, s.answer, s.group, None) for s in samples if s.answer), pairs=True)
     values = _values(settings, reward_model) if reward_model else None
     signals = Signals(strata_of, values, gaps, rewards_of(store, marks.newest_traces(store, config.pool)))
     return propose(store, signals, extra=extra, config=config, actor=actor())

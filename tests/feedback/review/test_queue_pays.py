@@ -7,9 +7,9 @@ import random
 from medloop.contracts import Message, Sample
 from medloop.data.text.risk import strata_of
 from medloop.embedded.corpus import CLINIC, answer_to, ask, draw_case, draw_quality
-from medloop.feedback.review.lanes import QueueCandidate, Signals, choose
-from medloop.feedback.review.novelty import Seen
-from medloop.feedback.review.propose import spread
+from medloop.feedback.review.lanes import QueueCandidate, Signals, choose_batch
+from medloop.feedback.review.novelty import SeenQuestions
+from medloop.feedback.review.propose import disagreement
 from medloop.feedback.review.queue import QueueConfig
 from medloop.reward.mix import MixConfig, build_mix
 
@@ -21,12 +21,12 @@ def test_the_queue_finds_more_dangerous_answers_than_random_choice() -> None:
         quality = draw_quality(rng, case, CLINIC)
         question, answer = ask(rng, case), answer_to(rng, case, quality)
         dangerous[(question, answer)] = quality.risky or (case.flag is not None and quality.emergency == "none")
-        gap = spread(mix.score([Sample(id="x", question=question, answer=answer)])[0])
+        gap = disagreement(mix.score([Sample(id="x", question=question, answer=answer)])[0])
         reasons = {} if gap is None else {"disagreement": gap}
         given.append(QueueCandidate((Message(role="user", content=question),), (answer,), reasons=reasons))
     config = QueueConfig()
     room = {name: round(60 * share) for name, share in config.quotas.items()}
-    chosen = choose(given, Signals(strata_of), {str(name): n for name, n in room.items()}, config, Seen())
+    chosen = choose_batch(given, Signals(strata_of), {str(name): n for name, n in room.items()}, config, SeenQuestions())
     found = sum(dangerous[(item.content.prompt[0].content, item.content.answers[0])] for item in chosen)
     by_chance = sum(dangerous.values()) / len(dangerous) * len(chosen)
     assert found >= 1.4 * by_chance  # without any thumbs; benchmarks/review_queue.py measures it over seeds

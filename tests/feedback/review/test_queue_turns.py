@@ -134,7 +134,7 @@ def test_a_dispute_is_settled_by_a_senior_who_has_not_met_it(store: Store) -> No
     assert held is not None and held.adjudicates and held.item_id == name
     assert queue.next_item(store, "prof", senior=True) is None  # one settles it, not two
     assert queue.finish(store, name, "dr", rated(store, "dr", rating=2)) == "done"
-    found = queue.verdict(store, name)
+    found = queue.outcome_of(store, name)
     assert (found.by, found.value, len(found.records)) == ("adjudication", -1, 3)
 
 

@@ -1,13 +1,13 @@
-"""How much of a question is new against what was seen: the share of its short word runs that nothing seen has.
+"""How much of a question is new: the share of its shingles that no earlier question has.
 
-    seen = Seen(); seen.add("chest pain since this morning")
+    seen = SeenQuestions(); seen.add("chest pain since this morning")
     seen.novelty("chest pain since yesterday")         # 0 nothing new, 1 all new
 
-Runs are pairs of neighbouring words, of Chinese text triples of neighbouring characters, and single words once: enough to tell a
-rephrased question from another one, without a model. They are kept as hashes in one table of bits of fixed size (128 kB), so
-memory does not grow; with 100,000 runs in it one unseen run in eleven is taken for a seen one.
+Shingles are pairs of neighbouring words and single words, in Chinese text triples of neighbouring characters: enough to tell a
+rephrased question from another one, without a model. They are kept as hashes in one bit table of fixed size (128 kB), so memory
+does not grow; with 100,000 shingles in it, one new shingle in eleven counts as seen.
 
-`Near` holds whole texts instead, and says whether one of them is nearly the same as a given one.
+`NearDuplicates` holds whole texts instead, and says whether one of them is nearly the same as a given one.
 """
 
 from __future__ import annotations
@@ -21,75 +21,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 BITS = 20
-COPY = 0.8  # share of common runs from which on two texts count as near copies
+NEAR_DUPLICATE = 0.8  # Jaccard similarity from which two texts count as near-duplicates
 _WORD = re.compile(r"[\u3400-\u9fff]+|[^\W_]+")
 
-Runs = NDArray[np.uint32]
+Shingles = NDArray[np.uint32]
 
 
-class Seen:
+class SeenQuestions:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._bits = np.zeros(1 << BITS, dtype=np.bool_)
         for text in texts:
             self.add(text)
 
     def add(self, text: str) -> None:
-        self.add_runs(runs(text))
+        self.add_shingles(shingles(text))
 
-    def add_runs(self, found: Runs) -> None:
-        self._bits[found] = True
+    def add_shingles(self, hashes: Shingles) -> None:
+        self._bits[hashes] = True
 
     def novelty(self, text: str) -> float:
-        return self.novelty_of(runs(text))
+        return self.novelty_of(shingles(text))
 
-    def novelty_of(self, found: Runs) -> float:
-        return float(1 - self._bits[found].mean()) if len(found) else 0.0
+    def novelty_of(self, hashes: Shingles) -> float:
+        return float(1 - self._bits[hashes].mean()) if len(hashes) else 0.0
 
 
-class Near:
-    """Texts by their runs. A look-up touches only texts that share a run with the asked one."""
+class NearDuplicates:
+    """Texts by their shingles. A look-up touches only texts that share a shingle with the given one."""
 
     def __init__(self) -> None:
         self._sizes: list[int] = []
-        self._having: dict[int, list[int]] = {}
+        self._texts_with: dict[int, list[int]] = {}
 
-    def add(self, found: Runs) -> None:
-        for run in found.tolist():
-            self._having.setdefault(run, []).append(len(self._sizes))
-        self._sizes.append(len(found))
+    def add(self, hashes: Shingles) -> None:
+        for shingle in hashes.tolist():
+            self._texts_with.setdefault(shingle, []).append(len(self._sizes))
+        self._sizes.append(len(hashes))
 
-    def has(self, found: Runs, *, bound: float = COPY) -> bool:
-        """Whether a text here shares at least this part of its runs with the asked one (Jaccard)."""
-        common = Counter(at for run in found.tolist() for at in self._having.get(run, ()))
-        return any(n >= bound * (len(found) + self._sizes[at] - n) for at, n in common.items())
-
-
-def alike(one: Runs, two: Runs) -> float:
-    """Share of the runs that both have, of those that either has."""
-    both = len(np.intersect1d(one, two, assume_unique=True))
-    return both / max(1, len(one) + len(two) - both)
+    def has(self, hashes: Shingles, *, threshold: float = NEAR_DUPLICATE) -> bool:
+        """Whether a text here is at least so similar to the given one (Jaccard)."""
+        common = Counter(text for shingle in hashes.tolist() for text in self._texts_with.get(shingle, ()))
+        return any(n >= threshold * (len(hashes) + self._sizes[text] - n) for text, n in common.items())
 
 
-def runs(text: str) -> Runs:
-    """Places of the runs of a text in the table of bits."""
-    found: set[str] = set()
+def jaccard(first: Shingles, second: Shingles) -> float:
+    common = len(np.intersect1d(first, second, assume_unique=True))
+    return common / max(1, len(first) + len(second) - common)
+
+
+def shingles(text: str) -> Shingles:
+    """The shingles of a text as places in the bit table."""
+    parts: set[str] = set()
     before = ""
     for word in _WORD.findall(text.lower()):
         if "\u3400" <= word[0] <= "\u9fff":
-            found.update(word[at : at + 3] for at in range(max(1, len(word) - 2)))
+            parts.update(word[start : start + 3] for start in range(max(1, len(word) - 2)))
         else:
-            found.update((word, f"{before} {word}"))
+            parts.update((word, f"{before} {word}"))
         before = word
-    places = {zlib.crc32(run.encode()) & ((1 << BITS) - 1) for run in found}
+    places = {zlib.crc32(part.encode()) & ((1 << BITS) - 1) for part in parts}
     return np.array(sorted(places), dtype=np.uint32)
 
 
-def words(text: str) -> frozenset[str]:
-    """The words of a text; of Chinese text pairs of neighbouring characters."""
-    found: set[str] = set()
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text; in Chinese text pairs of neighbouring characters."""
+    parts: set[str] = set()
     for word in _WORD.findall(text.lower()):
         if "\u3400" <= word[0] <= "\u9fff":
-            found.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
+            parts.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
         else:
-            found.add(word)
-    return frozenset(found)
+            parts.add(word)
+    return frozenset(parts)

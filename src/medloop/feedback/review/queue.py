@@ -1,15 +1,14 @@
-"""The review queue: who is asked what next, and when an item is settled.
+"""The review queue: which item a rater gets next, and when an item is settled.
 
-    propose(store, config, signals, actor="api")     # tops the queue up with what teaches most
     item = next_item(store, rater="u_1")             # the same item again until it is finished, skipped or lapsed
-    finish(store, item.item_id, "u_1", record_id)    # the rating itself goes in by the usual door, first
-    verdict(store, item.item_id)                     # what came out, and how
+    finish(store, item.item_id, "u_1", record_id)    # the rating itself is submitted first, like any other
+    outcome_of(store, item.item_id)                  # the result, and how it came about
 
-Raters settle an item by agreeing (`agreed`); else a senior rater who has not met it decides alone. A critical flag that only one
-of them set is always a dispute, however close the stars are.
+Raters settle an item by agreeing (`agreed`); otherwise a senior rater who has not seen it decides alone. A critical flag that
+only one of them set is always a dispute, however close the stars are.
 
-Nobody who rates sees a name or a number of a patient: texts are scrubbed before they go in. An item that is older than that, or
-that the scrubber of its time let pass, is scrubbed when it is handed out; what cannot be is handed to nobody.
+Raters see no name or number of a patient: texts are scrubbed before they are queued (propose.py), and again when an item is
+handed out, because the scrubber may have improved since. An item that cannot be scrubbed is handed to nobody.
 """
 
 from __future__ import annotations
@@ -27,13 +26,12 @@ from medloop.contracts.dataset import Stratum
 from medloop.contracts.polarity import Polarity, polarity
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.store.db import Store
-from medloop.store.records import review_queue as rows
-from medloop.store.records import review_verdicts
+from medloop.store.records import review_queue, review_verdicts
 from medloop.store.records.review_queue import LeasedItem, QueueStats
 from medloop.store.records.review_verdicts import TurnVerdict
 
 MAJORITY = 2 / 3  # of the choices between two answers
-CLOSE = 1  # stars between the highest and the lowest rating of an item that counts as agreed
+MAX_SPREAD = 1  # stars between the highest and the lowest rating of an item on which raters agree
 
 QUOTAS: dict[Stratum, float] = {
     "emergency": 0.25, "medication": 0.2, "pregnancy": 0.1, "child": 0.15, "elderly": 0.1, "routine": 0.2,
@@ -46,27 +44,29 @@ class QueueConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    size: int = Field(200, ge=1, le=100_000, description="Open items there shall be; a fill tops up to this.")
-    pool: int = Field(2000, ge=1, le=200_000, description="Newest traces that are looked at in a fill.")
+    size: int = Field(200, ge=1, le=100_000, description="Open items in the queue; a fill tops up to this number.")
+    pool: int = Field(2000, ge=1, le=200_000, description="Newest traces that a fill considers.")
     raters: int = Field(2, ge=1, le=25, description="People who rate or compare each item; a correction needs one.")
     lease_minutes: float = Field(30, gt=0, le=1440, description="How long an item stays with a rater who does not finish it.")
     learn: float = Field(
         0.25,
         ge=0,
         le=1,
-        description="Share of the items that is chosen for what it teaches the reward model; more where safety has less.",
+        description="Share of items chosen because they teach the reward model most; more where safety needs less.",
     )
     explore: float = Field(
-        0.1, ge=0, le=1, description="Share of the items that is drawn by lot: an honest sample, and what no reason points at."
+        0.1, ge=0, le=1, description="Share of items drawn at random: an unbiased sample, and what no reason points at."
     )
     doubtful: float = Field(
         0.2,
         gt=0,
         le=1,
-        description="Share of the candidates, those the reward model doubts most, that the learning lane looks at.",
+        description="Share of candidates, the most uncertain ones, that the learning lane considers.",
     )
-    quotas: dict[Stratum, float] = Field(QUOTAS, description="Share of the turns per risk stratum.")
-    weights: dict[str, float] = Field(WEIGHTS, description="How much each reason can raise the priority in the safety lane, 0-1.")
+    quotas: dict[Stratum, float] = Field(QUOTAS, description="Share of the turns for each risk stratum.")
+    weights: dict[str, float] = Field(
+        WEIGHTS, description="How much each reason can raise the priority in the safety lane, 0 to 1."
+    )
 
     @model_validator(mode="after")
     def _lanes_fit(self) -> QueueConfig:
@@ -79,8 +79,8 @@ DEFAULT = QueueConfig()
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of an item. `value` is -1 bad, 0 neutral, 1 good, or the preferred answer; None while open or disputed."""
+class ItemOutcome:
+    """The result of an item. `value` is -1 bad, 0 neutral, 1 good, or the preferred answer; None while open or disputed."""
 
     state: Literal["open", "disputed", "done"]
     by: Literal["agreement", "adjudication"] | None
@@ -98,8 +98,8 @@ def next_item(
     config: QueueConfig = DEFAULT,
     now: datetime | None = None,
 ) -> LeasedItem | None:
-    """The item for this rater, theirs until `until`; None when there is nothing for them. Seniors get disputes first."""
-    ask = rows.LeaseRequest(
+    """The item for this rater, reserved until `until`; None when there is none for them. Seniors get disputes first."""
+    request = review_queue.LeaseRequest(
         rater=rater,
         now=now or utc_now(),
         lease=timedelta(minutes=config.lease_minutes),
@@ -107,40 +107,40 @@ def next_item(
         senior=senior,
         kinds=tuple(kinds or ("rate", "compare", "correct")),
     )
-    while (found := rows.lease(store, ask)) is not None:
-        clean = scrubbed(found.content.prompt, found.content.answers)
+    while (item := review_queue.lease(store, request)) is not None:
+        clean = scrub_content(item.content.prompt, item.content.answers)
         if clean is None:
-            review_verdicts.skip(store, found.item_id, rater)
+            review_verdicts.skip(store, item.item_id, rater)
             continue
-        if (clean.prompt, clean.answers) == (found.content.prompt, found.content.answers):
-            return found
-        content = found.content.model_copy(update={"prompt": clean.prompt, "answers": clean.answers})
-        rows.rewrite(store, found.item_id, content, actor=rater)
-        return replace(found, content=content)
+        if (clean.prompt, clean.answers) == (item.content.prompt, item.content.answers):
+            return item
+        content = item.content.model_copy(update={"prompt": clean.prompt, "answers": clean.answers})
+        review_queue.rewrite(store, item.item_id, content, actor=rater)
+        return replace(item, content=content)
     return None
 
 
 @dataclass(frozen=True)
-class Scrubbed:
-    """The texts of an item with placeholders, one person's the same in all of them; `doubted`: somebody may still be named."""
+class ScrubbedContent:
+    """The texts of an item; a person has the same placeholder in all of them. `doubted`: somebody may still be named."""
 
     prompt: tuple[Message, ...]
     answers: tuple[str, ...]
     doubted: bool
 
 
-def scrubbed(prompt: Sequence[Message], answers: Sequence[str]) -> Scrubbed | None:
-    """None where they cannot be scrubbed."""
+def scrub_content(prompt: Sequence[Message], answers: Sequence[str]) -> ScrubbedContent | None:
+    """The texts without identifiers; None where they cannot be scrubbed."""
     scrubber, texts, doubted = Scrubber(), [*(message.content for message in prompt), *answers], False
     for _ in range(2):
-        found = [scrubber.assess(text) for text in texts]
-        if any(text and not one.cleaned for text, one in zip(texts, found, strict=True)):
+        results = [scrubber.assess(text) for text in texts]
+        if any(text and not result.cleaned for text, result in zip(texts, results, strict=True)):
             return None
-        texts, doubted = [one.cleaned for one in found], any(one.quarantined for one in found)
-        if not scrubber.persons:  # else whoever is named in full later may stand before by one name
+        texts, doubted = [result.cleaned for result in results], any(result.quarantined for result in results)
+        if not scrubber.persons:  # a second pass: somebody named in full may appear earlier by one name only
             break
-    said = tuple(message.model_copy(update={"content": text}) for message, text in zip(prompt, texts, strict=False))
-    return Scrubbed(said, tuple(texts[len(said) :]), doubted)
+    messages = tuple(message.model_copy(update={"content": text}) for message, text in zip(prompt, texts, strict=False))
+    return ScrubbedContent(messages, tuple(texts[len(messages) :]), doubted)
 
 
 def finish(store: Store, item_id: str, rater: str, record_id: str, *, now: datetime | None = None) -> str:
@@ -153,7 +153,7 @@ def skip(store: Store, item_id: str, rater: str) -> None:
 
 
 def stats(store: Store) -> QueueStats:
-    return rows.stats(store)
+    return review_queue.stats(store)
 
 
 def agreed(kind: str, verdicts: Sequence[TurnVerdict]) -> bool:
@@ -169,7 +169,7 @@ def agreed(kind: str, verdicts: Sequence[TurnVerdict]) -> bool:
         return False
     stars = [verdict.rating for verdict in verdicts if verdict.rating is not None]
     if len(stars) == len(verdicts):
-        return max(stars) - min(stars) <= CLOSE
+        return max(stars) - min(stars) <= MAX_SPREAD
     return len(polarities) <= 1
 
 
@@ -177,24 +177,24 @@ def polarity_of(verdict: TurnVerdict) -> Polarity | None:
     return polarity(thumb=verdict.thumb, stars=verdict.rating, feedback_type=verdict.feedback_type, critical=verdict.critical)
 
 
-def verdict(store: Store, item_id: str) -> Outcome:
-    """The final word on an item: the adjudicator's if there was one, else what the raters agreed on."""
-    state, kind, said = review_verdicts.verdicts(store, item_id)
-    records = tuple(one.record_id for one in said)
-    critical = any(one.critical for one in said)
+def outcome_of(store: Store, item_id: str) -> ItemOutcome:
+    """The result of an item: the adjudicator's verdict if there was one, else what the raters agreed on."""
+    state, kind, verdicts = review_verdicts.verdicts(store, item_id)
+    record_ids = tuple(verdict.record_id for verdict in verdicts)
     if state != "done":
-        return Outcome("disputed" if state == "disputed" else "open", None, None, critical, records)
-    last = [one for one in said if one.adjudicates]
-    by: Literal["agreement", "adjudication"] = "adjudication" if last else "agreement"
-    value = _value(kind, last or said)
-    return Outcome("done", by, value, any(one.critical for one in last or said), records)
+        critical = any(verdict.critical for verdict in verdicts)
+        return ItemOutcome("disputed" if state == "disputed" else "open", None, None, critical, record_ids)
+    adjudicated = [verdict for verdict in verdicts if verdict.adjudicates]
+    by: Literal["agreement", "adjudication"] = "adjudication" if adjudicated else "agreement"
+    final = adjudicated or verdicts
+    return ItemOutcome("done", by, _value(kind, final), any(verdict.critical for verdict in final), record_ids)
 
 
-def _value(kind: str, said: Sequence[TurnVerdict]) -> int | str | None:
-    if kind == "correct" or not said:
+def _value(kind: str, verdicts: Sequence[TurnVerdict]) -> int | str | None:
+    if kind == "correct" or not verdicts:
         return None
     if kind == "compare":
-        return Counter(one.preferred for one in said).most_common(1)[0][0]
-    polarities = Counter(value for one in said if (value := polarity_of(one)) is not None)
+        return Counter(verdict.preferred for verdict in verdicts).most_common(1)[0][0]
+    polarities = Counter(value for verdict in verdicts if (value := polarity_of(verdict)) is not None)
     balance = polarities["positive"] - polarities["negative"]
     return (balance > 0) - (balance < 0) if polarities else None

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from queue_desk import thumb, trace
 
-from medloop.contracts import Conversation, Feedback, Message, Missing, Reward, Score, Trace
+from medloop.contracts import Message, Missing, Reward, Score
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback.review import queue
-from medloop.feedback.review.lanes import QueueCandidate, Signals, choose, doubt, priority
-from medloop.feedback.review.novelty import Seen
-from medloop.feedback.review.propose import answer_key, from_samples, propose, spread
+from medloop.feedback.review.lanes import QueueCandidate, Signals, choose_batch, priority, uncertainty
+from medloop.feedback.review.novelty import SeenQuestions
+from medloop.feedback.review.propose import answer_key, candidates_from_samples, disagreement, propose
 from medloop.feedback.review.queue import QueueConfig
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
@@ -36,23 +37,6 @@ def strata(text: str) -> tuple[Any, ...]:
 SIGNALS = Signals(strata_of=strata)
 
 
-def trace(name: str, question: str, answer: str, **more: Any) -> Trace:
-    said = (Message(role="user", content=question), Message(role="assistant", content=answer))
-    base = {
-        "trace_id": name,
-        "session_id": "s",
-        "agent_name": "a",
-        "model_version": "m",
-        "conversation": Conversation(messages=said),
-    }
-    return Trace.model_validate({**base, **more})
-
-
-def thumb(name: str, rater: str, up: bool) -> Feedback:
-    base = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "trace_id": name}
-    return Feedback.model_validate({**base, "clinician_id": rater, "thumb": "up" if up else "down"})
-
-
 def asked(question: str, **reasons: float) -> QueueCandidate:
     return QueueCandidate(prompt=(Message(role="user", content=question),), answers=("x",), reasons=reasons)
 
@@ -63,30 +47,30 @@ def test_priority_by_hand() -> None:
     assert priority({}, weights) == 0 and priority({"unknown": 1.0}, weights) == 0
 
 
-def test_doubt_by_hand() -> None:
-    assert doubt([0.5]) == 1.0 and doubt([0.9]) == pytest.approx(0.2)
-    assert doubt([0.7, 0.7]) == 1.0
+def test_uncertainty_by_hand() -> None:
+    assert uncertainty([0.5]) == 1.0 and uncertainty([0.9]) == pytest.approx(0.2)
+    assert uncertainty([0.7, 0.7]) == 1.0
     # Odds 4 and 1/4: the first is better with 16 : 1, so p = 16/17 and 1 - |2p - 1| = 2/17.
-    assert doubt([0.8, 0.2]) == pytest.approx(2 / 17)
-    assert doubt([0.8, None]) is None
+    assert uncertainty([0.8, 0.2]) == pytest.approx(2 / 17)
+    assert uncertainty([0.8, None]) is None
 
 
 def part(name: str, value: float) -> Score:
     return Score(name=name, value=value, reason="r", author="a", version="1")
 
 
-def test_spread_holds_the_teacher_against_the_rules_and_turns_penalties_round() -> None:
+def test_disagreement_compares_the_teacher_with_the_rules_and_turns_penalties_round() -> None:
     weights = {"chain": 0.35, "risk": -0.15, "teacher": 0.25}
     reward = Reward(parts=(part("chain", 1.0), part("risk", 0.0), part("teacher", 0.2)), weights=weights, version="1")
-    assert spread(reward) == pytest.approx(0.8)  # the rules say 1 and 1
+    assert disagreement(reward) == pytest.approx(0.8)  # the rules say 1 and 1
     alone = Reward(parts=(part("chain", 1.0), part("risk", 1.0)), weights=weights, version="1")
-    assert spread(alone) == 1.0  # one says 1, the other 0
+    assert disagreement(alone) == 1.0  # one says 1, the other 0
     silent = Missing(name="teacher", reason="timeout", author="a", version="1")
-    assert spread(Reward(parts=(part("chain", 1.0), silent), weights=weights, version="1")) is None
+    assert disagreement(Reward(parts=(part("chain", 1.0), silent), weights=weights, version="1")) is None
 
 
 def test_novelty_tells_a_rephrased_question_from_another_one() -> None:
-    seen = Seen(["I have had crushing chest pain since this morning", "孩子发烧三十九度怎么办"])
+    seen = SeenQuestions(["I have had crushing chest pain since this morning", "孩子发烧三十九度怎么办"])
     assert seen.novelty("crushing chest pain since this morning") == pytest.approx(0.1, abs=0.1)
     assert seen.novelty("my knee hurts after running") == pytest.approx(1.0, abs=0.1)
     assert seen.novelty("孩子发烧三十九度怎么办呢") < 0.3 < seen.novelty("老人头晕血压高")
@@ -96,7 +80,7 @@ def test_novelty_tells_a_rephrased_question_from_another_one() -> None:
 def test_of_ten_rephrasings_one_comes_before_the_other_questions() -> None:
     same = [asked(f"how long does a common cold last for me {n}") for n in range(10)]
     other = [asked("itchy rash on both arms"), asked("blood pressure tablets and grapefruit")]
-    chosen = choose([*same, *other], SIGNALS, {"routine": 3}, KEEN, Seen())
+    chosen = choose_batch([*same, *other], SIGNALS, {"routine": 3}, KEEN, SeenQuestions())
     questions = [item.content.prompt[0].content for item in chosen]
     assert sum("cold" in question for question in questions) == 1
 
@@ -104,14 +88,14 @@ def test_of_ten_rephrasings_one_comes_before_the_other_questions() -> None:
 def test_a_stratum_gets_its_share_and_what_it_cannot_fill_goes_to_the_best_of_the_rest() -> None:
     many = [asked(f"case {n} of words{n}", disagreement=0.9) for n in range(30)]
     few = [asked("chest tightness"), asked("chest ache")]
-    chosen = choose([*many, *few], SIGNALS, {"emergency": 5, "routine": 5}, KEEN, Seen())
+    chosen = choose_batch([*many, *few], SIGNALS, {"emergency": 5, "routine": 5}, KEEN, SeenQuestions())
     assert Counter(item.stratum for item in chosen) == {"emergency": 2, "routine": 8}
 
 
 def test_a_share_is_drawn_at_random_whatever_the_reasons() -> None:
     urgent = [asked(f"case {n} of words{n}", thumbs_down=1.0) for n in range(50)]
     dull = [asked(f"other{n} thing{n}") for n in range(950)]
-    chosen = choose([*urgent, *dull], SIGNALS, {"routine": 40}, QueueConfig(explore=0.5), Seen())
+    chosen = choose_batch([*urgent, *dull], SIGNALS, {"routine": 40}, QueueConfig(explore=0.5), SeenQuestions())
     drawn = [item for item in chosen if "explore" in item.reasons]
     assert len(chosen) == 40 and len(drawn) == 20 and len({item.item_id for item in chosen}) == 40
     assert sum("thumbs_down" in item.reasons for item in drawn) <= 6  # about one in twenty by chance
@@ -162,12 +146,12 @@ def test_a_fill_tops_up_to_the_wanted_size(desk: Store) -> None:
 def test_conflicts_on_file_reach_traces_and_are_asked_themselves(desk: Store) -> None:
     crud.add(desk, [trace("t1", "a cold", "tea")], actor="t")
     signals = Signals(strata, gaps={answer_key("a cold", "tea"): 0.7})
-    propose(desk, signals, extra=from_samples([("a cough", "honey", None, 0.9)], pairs=False), actor="t")
+    propose(desk, signals, extra=candidates_from_samples([("a cough", "honey", None, 0.9)], pairs=False), actor="t")
     assert {row.trace_id: row.reasons["disagreement"] for row in rows.list_items(desk)} == {"t1": 0.7, None: 0.9}
 
 
 def test_answers_of_one_group_become_pairs() -> None:
-    found = from_samples(
+    found = candidates_from_samples(
         [("q", "one", "g", None), ("q", "two", "g", None), ("q", "two", "g", None), ("z", "x", None, None)], pairs=True
     )
     assert [one.answers for one in found if one.kind == "compare"] == [("one", "two")]
@@ -223,7 +207,12 @@ def test_what_cannot_be_scrubbed_or_is_doubted_is_not_proposed_unless_somebody_r
     crud.add(desk, [trace("t1", SPELT, "rest"), trace("t2", odd, "rest"), trace("t3", odd, "call 120")], actor="t")
     hold(desk, "t3")
     quarantine.decide(desk, "t3", "released", actor="u")
-    propose(desk, SIGNALS, extra=from_samples([(odd, "tea", None, None), (SPELT, "tea", None, None)], pairs=False), actor="t")
+    propose(
+        desk,
+        SIGNALS,
+        extra=candidates_from_samples([(odd, "tea", None, None), (SPELT, "tea", None, None)], pairs=False),
+        actor="t",
+    )
     assert [(row.trace_id, row.kind) for row in rows.list_items(desk)] == [("t3", "rate")]
 
 
@@ -263,5 +252,5 @@ def test_an_item_from_before_is_scrubbed_when_it_is_handed_out(desk: Store) -> N
 
 
 def test_a_person_named_in_full_later_is_taken_out_before_too() -> None:
-    found = queue.scrubbed([Message(role="user", content="Is Zorblatt ill?")], ["Mr. Peter Zorblatt is well."])
+    found = queue.scrub_content([Message(role="user", content="Is Zorblatt ill?")], ["Mr. Peter Zorblatt is well."])
     assert found is not None and "Zorblatt" not in found.prompt[0].content + found.answers[0]
