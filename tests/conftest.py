@@ -53,7 +53,7 @@ class Postgres:
 
 
 def find_postgres_binaries() -> Path | None:
-    on_path = [Path(found).resolve().parent for name in ("initdb", "pg_ctl") if (found := shutil.which(name))]
+    on_path = [Path(binary).resolve().parent for name in ("initdb", "pg_ctl") if (binary := shutil.which(name))]
     installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((path for path in (*on_path, *installed) if (path / "initdb").exists() and (path / "postgres").exists()), None)
 

@@ -10,8 +10,8 @@ from medloop.bootstrap import interval, resampled_means
 
 def test_two_samples_worked_by_hand() -> None:
     # Two draws of [0, 1] have the mean 0, 1/2 or 1 with chances 1/4, 1/2, 1/4: the 2.5 % point is 0, the 97.5 % point is 1.
-    found = interval([0.0, 1.0], seed=1, name="m")
-    assert (found.mean, found.low, found.high, found.n) == (0.5, 0.0, 1.0, 2)
+    estimate = interval([0.0, 1.0], seed=1, name="m")
+    assert (estimate.mean, estimate.low, estimate.high, estimate.n) == (0.5, 0.0, 1.0, 2)
     means = resampled_means(np.array([0.0, 1.0]), seed=1, name="m", resamples=20_000)
     assert [float(np.mean(means == value)) for value in (0.0, 0.5, 1.0)] == pytest.approx([0.25, 0.5, 0.25], abs=0.015)
 
@@ -20,17 +20,17 @@ def test_two_samples_worked_by_hand() -> None:
 def test_the_width_is_that_of_the_binomial(hits: int, n: int) -> None:
     p = hits / n
     half = 1.96 * math.sqrt(p * (1 - p) / n)  # normal approximation; the bootstrap must come within 15 % of it
-    found = interval([1.0] * hits + [0.0] * (n - hits), seed=3, name="m", resamples=4000)
-    assert found.low is not None and found.high is not None
-    assert found.low == pytest.approx(p - half, abs=0.15 * half) and found.high == pytest.approx(p + half, abs=0.15 * half)
+    estimate = interval([1.0] * hits + [0.0] * (n - hits), seed=3, name="m", resamples=4000)
+    assert estimate.low is not None and estimate.high is not None
+    assert estimate.low == pytest.approx(p - half, abs=0.15 * half) and estimate.high == pytest.approx(p + half, abs=0.15 * half)
 
 
 def test_nine_in_ten_intervals_and_more_hold_the_truth() -> None:
     rng = np.random.default_rng(0)
     held = 0
     for trial in range(200):
-        found = interval(list(rng.random(60)), seed=trial, name="m", resamples=500)
-        held += found.low is not None and found.high is not None and found.low <= 0.5 <= found.high
+        estimate = interval(list(rng.random(60)), seed=trial, name="m", resamples=500)
+        held += estimate.low is not None and estimate.high is not None and estimate.low <= 0.5 <= estimate.high
     assert 0.90 <= held / 200 <= 0.99
 
 
@@ -49,5 +49,5 @@ def test_seed_and_name_decide_and_order_does_not_matter_for_the_mean() -> None:
 
 
 def test_large_samples_are_drawn_in_pieces_without_changing_the_mean() -> None:
-    found = interval([0.0, 1.0] * 50_000, seed=1, name="m", resamples=100)
-    assert found.low == pytest.approx(0.5, abs=0.01) and found.high == pytest.approx(0.5, abs=0.01)
+    estimate = interval([0.0, 1.0] * 50_000, seed=1, name="m", resamples=100)
+    assert estimate.low == pytest.approx(0.5, abs=0.01) and estimate.high == pytest.approx(0.5, abs=0.01)

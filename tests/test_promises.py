@@ -1,4 +1,4 @@
-"""Promises that cross several parts, each once broken: found by reading, reproduced, then mended."""
+"""Promises that cross several parts, each was once broken, reproduced and fixed."""
 
 import json
 import os
@@ -62,11 +62,11 @@ def test_a_damaged_dataset_is_refused(home: Path, command: tuple[str, ...]) -> N
 
 
 def test_a_danger_named_in_an_earlier_turn_is_still_asked_about() -> None:
-    said = ("My 3-year-old son has a seizure.", "How long?", "About ten minutes, what should I do?")
+    texts = ("My 3-year-old son has a seizure.", "How long?", "About ten minutes, what should I do?")
     talk = Conversation(
-        messages=tuple(Message(role=r, content=t) for r, t in zip(("user", "assistant", "user"), said, strict=True))
+        messages=tuple(Message(role=r, content=t) for r, t in zip(("user", "assistant", "user"), texts, strict=True))
     )
-    assert talk.user_text == f"{said[0]}\n{said[2]}" and talk.question == said[2]
+    assert talk.user_text == f"{texts[0]}\n{texts[2]}" and talk.question == texts[2]
 
 
 def test_a_broken_last_line_of_a_users_file_is_an_error(home: Path) -> None:

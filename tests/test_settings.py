@@ -17,22 +17,22 @@ def home(tmp_path: Path) -> Path:
 
 def test_flag_beats_environment_beats_file_beats_default(home: Path) -> None:
     (home / "medloop.yaml").write_text("seed: 1\nthreads: 1\nmodel: file-model\n")
-    found = resolve({"home": home, "seed": "3"}, {"MEDLOOP_SEED": "2", "MEDLOOP_THREADS": "2"})
-    assert (found.settings.seed, found.settings.threads, found.settings.model, found.settings.device) == (
+    resolved = resolve({"home": home, "seed": "3"}, {"MEDLOOP_SEED": "2", "MEDLOOP_THREADS": "2"})
+    assert (resolved.settings.seed, resolved.settings.threads, resolved.settings.model, resolved.settings.device) == (
         3,
         2,
         "file-model",
         "auto",
     )
-    assert found.origins["seed"] == "flag"
-    assert found.origins["threads"] == "environment MEDLOOP_THREADS"
-    assert found.origins["model"] == str(home / "medloop.yaml")
-    assert found.origins["device"] == "default"
+    assert resolved.origins["seed"] == "flag"
+    assert resolved.origins["threads"] == "environment MEDLOOP_THREADS"
+    assert resolved.origins["model"] == str(home / "medloop.yaml")
+    assert resolved.origins["device"] == "default"
 
 
 def test_the_workspace_is_found_from_a_folder_inside_it(home: Path) -> None:
-    found = resolve({}, {}, cwd=home / "data/raw")
-    assert found.settings.home == home and found.origins["home"] == "nearest medloop.yaml"
+    resolved = resolve({}, {}, cwd=home / "data/raw")
+    assert resolved.settings.home == home and resolved.origins["home"] == "nearest medloop.yaml"
 
 
 def test_outside_a_workspace_the_error_says_how_to_make_one(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_reward_device_has_two_names_and_ours_wins(home: Path) -> None:
     assert resolve({"home": home}, {}).settings.reward.device == "cpu"
     plain = resolve({"home": home}, {"REWARD_DEVICE": "cuda"})
     assert (plain.settings.reward.device, plain.origins["reward.device"]) == ("cuda", "environment REWARD_DEVICE")
-    both = resolve({"home": home}, {"MEDLOOP_REWARD__DEVICE": "auto", "REWARD_DEVICE": "cuda"})
-    assert (both.settings.reward.device, both.origins["reward.device"]) == ("auto", "environment MEDLOOP_REWARD__DEVICE")
+    ours = resolve({"home": home}, {"MEDLOOP_REWARD__DEVICE": "auto", "REWARD_DEVICE": "cuda"})
+    assert (ours.settings.reward.device, ours.origins["reward.device"]) == ("auto", "environment MEDLOOP_REWARD__DEVICE")
     with pytest.raises(ConfigError, match=r"reward\.device is 'tpu' .environment REWARD_DEVICE."):
         resolve({"home": home}, {"REWARD_DEVICE": "tpu"})
 

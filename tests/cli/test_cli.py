@@ -21,7 +21,7 @@ def medloop(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[st
 def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
     if not hasattr(group, "commands"):
         return [(path, group)]
-    return [found for name, sub in group.commands.items() for found in commands(sub, (*path, name))]
+    return [leaf for name, sub in group.commands.items() for leaf in commands(sub, (*path, name))]
 
 
 COMMANDS = commands(typer.main.get_command(app))
@@ -76,3 +76,24 @@ def test_a_wrong_value_is_told_in_plain_words(tmp_path: Path, words: tuple[str, 
 def test_a_set_without_a_value_is_explained(tmp_path: Path) -> None:
     done = medloop("--set", "seed", "config", "show", cwd=tmp_path)
     assert done.returncode == 2 and "NAME=VALUE" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "predict q.jsonl --output a.jsonl",
+        "eval --model embedded:tiny",
+        "train sft",
+        "train grpo",
+        "--set seed=x embedded sample",
+        "--set seed=x embedded build --output m",
+    ],
+)
+def test_bad_settings_and_a_missing_workspace_are_told_before_torch_is_loaded(tmp_path: Path, words: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['medloop', *{words.split()!r}]\nfrom medloop.cli import main\n"
+        "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    )
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MEDLOOP_")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"] and ("workspace" in done.stderr or "seed is 'x'" in done.stderr)

@@ -43,22 +43,26 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_widest_gaps_come_first_and_each_language_has_one_name() -> None:
-    found = choose_questions(rows())
-    assert [one.question for one in found] == [
+    questions = choose_questions(rows())
+    assert [item.question for item in questions] == [
         "My name is Daniel Okafor, MRN 4471902. " + ROWS[0][0],
         "我叫李伟，身份证号11010519491231002X。" + ROWS[2][0],
         ROWS[4][0],
     ]
-    assert found[0].good == ROWS[0][1] and found[0].bad == ROWS[1][1] and found[2].bad is None
+    assert questions[0].good == ROWS[0][1] and questions[0].bad == ROWS[1][1] and questions[2].bad is None
 
 
 def test_answers_that_are_worth_the_same_are_no_pair_and_no_rows_are_no_questions() -> None:
     alike = [("Q?", "one", 0.8), ("Q?", "two", 0.8)]
     assert choose_questions(rows(alike)) == [DemoQuestion("Q?", "one")] and choose_questions([]) == []
     many = [(f"Q{at}?", word, reward) for at in range(30) for word, reward in (("a", 0.5 + at / 100), ("b", 0.5))]
-    found = choose_questions(rows(many))
-    assert [one.question[-4:] for one in found[:6]] == ["Q29?", "Q28?", "Q27?", "Q26?", "Q25?", "Q24?"]
-    assert len(found) == 12 and len({one.question for one in found}) == 12 and {one.bad for one in found[6:]} == {None}
+    questions = choose_questions(rows(many))
+    assert [item.question[-4:] for item in questions[:6]] == ["Q29?", "Q28?", "Q27?", "Q26?", "Q25?", "Q24?"]
+    assert (
+        len(questions) == 12
+        and len({item.question for item in questions}) == 12
+        and {item.bad for item in questions[6:]} == {None}
+    )
 
 
 def counted(home: Path) -> dict[str, int]:
@@ -71,10 +75,10 @@ def test_the_people_of_the_demo_speak_once_however_often_it_is_run(folder: Path,
     monkeypatch.setenv("MEDLOOP_HOME", str(folder.parent))  # somebody's own, which the demo must not see
     monkeypatch.setenv("MEDLOOP_DATABASE__URL", "sqlite:////nowhere/else.db")
     clinicians.collect_feedback(folder)
-    said = capsys.readouterr().out
-    assert "15 records are new, 0 were stored by an earlier demo." in said and "Log in on the page below as 'admin'" in said
-    assert "All 15 requests were sent again with the same keys: 15 known, 0 stored twice." in said
-    assert "medloop_incidents_open 1" in said and "critical flag: incident inc_" in said
+    output = capsys.readouterr().out
+    assert "15 records are new, 0 were stored by an earlier demo." in output and "Log in on the page below as 'admin'" in output
+    assert "All 15 requests were sent again with the same keys: 15 known, 0 stored twice." in output
+    assert "medloop_incidents_open 1" in output and "critical flag: incident inc_" in output
     expected = {"Trace": 5, "Feedback": 11, "Preference": 2, "Correction": 2}
     assert counted(folder) == expected
     clinicians.collect_feedback(folder)
