@@ -65,3 +65,12 @@ def test_every_test_that_the_rl_checklist_names_exists() -> None:
     }
     assert len(named) > 80 and not named - there
     assert re.findall(r"^\| (\d+) \|", table, re.MULTILINE) == [str(n) for n in range(1, 28)]
+
+
+def test_the_walks_of_the_loop_name_files_and_functions_that_exist() -> None:
+    rows = re.findall(r"^\| \d+ \| `([^`]+)` \| (.*?) \|", (ROOT / "docs/loop.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 20
+    for file, functions in rows:
+        source = (ROOT / "src/medloop" / file).read_text(encoding="utf-8")
+        for name in re.findall(r"\w+", " ".join(re.findall(r"`([^`(]+)", functions))):
+            assert re.search(rf"\b{name}\b", source), f"{name} in {file}"
