@@ -28,8 +28,8 @@ import numpy as np
 from medloop.contracts import Component, Sample, Score
 from medloop.embedded.corpus import generate
 from medloop.models.encode import load_encoder
-from medloop.reward.relevance import RelevanceConfig, load_relevance, seen
-from medloop.reward.word_overlap import pieces, sentences
+from medloop.reward.relevance import RelevanceConfig, load_relevance, visible_text
+from medloop.reward.word_overlap import sentences, word_pieces
 from medloop.settings import Settings
 
 CANDIDATES = 4  # answers to a question in a round of rejection sampling
@@ -58,14 +58,14 @@ def _sample(id: str, row: dict[str, Any]) -> Sample:
 def embedded(language: str, rows: int) -> list[Sample]:
     said = [{m["role"]: m["content"] for m in row["messages"]} for row in generate(rows * 4, seed=9)]
     pairs = [(one["user"], one["assistant"]) for one in said if one["user"].isascii() == (language == "english")][:rows]
-    bare = [seen(Sample(id="a", question=q, answer=a)) for q, a in pairs]
+    bare = [visible_text(Sample(id="a", question=q, answer=a)) for q, a in pairs]
     around = [" ".join((bare[at - 5], bare[at], bare[at - 7])) for at in range(len(bare))]
     return [Sample(id=str(at), question=q, answer=bare[at], context=around[at]) for at, (q, _) in enumerate(pairs)]
 
 
 def most_alike(samples: Sequence[Sample]) -> list[int]:
     """For each question the one that shares most pieces of words with it, for its size."""
-    bags = [pieces(sample.question) for sample in samples]
+    bags = [word_pieces(sample.question) for sample in samples]
     found = []
     for at, bag in enumerate(bags):
         shares = [len(bag & other) / (len(bag | other) or 1) if number != at else -1.0 for number, other in enumerate(bags)]
@@ -135,7 +135,12 @@ def speed(samples: list[Sample], settings: Settings) -> dict[str, Any]:
 
     def naive(these: Sequence[Sample]) -> None:
         for sample in these:
-            for text in (sample.question, seen(sample), *sentences(seen(sample)), *sentences(sample.context or "")):
+            for text in (
+                sample.question,
+                visible_text(sample),
+                *sentences(visible_text(sample)),
+                *sentences(sample.context or ""),
+            ):
                 encoder.encode([text])
 
     def batched(these: Sequence[Sample]) -> None:

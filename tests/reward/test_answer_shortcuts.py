@@ -32,17 +32,19 @@ def test_an_answer_is_split_as_the_expressions_say(text: str) -> None:
 @example("a b c d e f g", "b c d e f g", 0.75)
 @example("a b c d e f g", "a b c d e f", 0.75)
 def test_what_copies_is_never_passed_over(text: str, source: str, share: float) -> None:
-    assert answer_text.copies(text, source, share) == (answer_text.copied_share(text, source) >= share)
+    assert answer_text.is_copied(text, source, share) == (answer_text.copied_share(text, source) >= share)
 
 
 @given(st.text(st.sampled_from("aZ9' -_é胸痛，.K"), max_size=40))
 def test_letters_are_at_least_what_the_bound_says(text: str) -> None:
-    assert answer_text.letters_at_least(text) <= answer_text.letters(text)
+    assert answer_text.min_letter_count(text) <= answer_text.letter_count(text)
 
 
 @given(WORDS, WORDS)
 @example("headache since today", "HEADACHE")
 @example("胸痛了很久，头晕", "痛了很久")  # pairs with a common character do not count
 def test_being_on_topic_is_sharing_content(question: str, text: str) -> None:
-    asked = answer_text.content(question)
-    assert answer_text.on_topic(question, text) == (len(asked & answer_text.content(text)) >= min(2, max(1, len(asked) // 2)))
+    asked = answer_text.content_words(question)
+    assert answer_text.is_on_topic(question, text) == (
+        len(asked & answer_text.content_words(text)) >= min(2, max(1, len(asked) // 2))
+    )

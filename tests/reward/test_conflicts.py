@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medloop.contracts import Missing, Sample, Score
-from medloop.reward.conflicts import Conflict, rules_view, write_conflicts
+from medloop.reward.conflicts import Conflict, rules_share, write_conflicts
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.store.files import jsonl
 
@@ -57,4 +57,4 @@ def test_the_rules_view_is_their_share_of_what_could_be_earned() -> None:
     (reward,) = build_mix(MixConfig()).score([Sample(id="1", question=QUESTION, answer=GOOD)])
     length = next(part.value for part in reward.parts if part.name == "length" and isinstance(part, Score))
     # chain 0, emergency 1: (0.35·0 + 0.25·1 - 0.05·length) / 0.60
-    assert rules_view(reward, MixConfig()) == pytest.approx((0.25 - 0.05 * length) / 0.60, abs=1e-6)
+    assert rules_share(reward, MixConfig()) == pytest.approx((0.25 - 0.05 * length) / 0.60, abs=1e-6)

@@ -33,7 +33,7 @@ PATCHY = st.dictionaries(st.sampled_from(NAMES), UNIT)
 
 
 def as_written(weights: dict[str, float], history: dict[str, list[float]], window: int, temperature: float) -> dict[str, float]:
-    """The snippet of document 003, section 3.2, as it stands there."""
+    """The formula with raw slopes, as in the module docstring, for three rewards."""
     x = np.arange(len(history["rel"][-window:]))
     slopes = {k: np.polyfit(x, history[k][-window:], 1)[0] for k in weights}
     exps = {k: np.exp(-v / temperature) for k, v in slopes.items()}
@@ -92,7 +92,7 @@ def test_normalised_weights_keep_their_floors_and_their_sum(
     weights = dict(config.initial_weights)
     for end in range(1, len(history) + 1):
         weights = update(weights, history[:end], config)
-        assert all(np.isfinite(weight) and weight >= config.least[name] for name, weight in weights.items())
+        assert all(np.isfinite(weight) and weight >= config.lowest[name] for name, weight in weights.items())
         assert sum(weights.values()) == pytest.approx(2.5, abs=1e-9)
 
 
@@ -211,7 +211,7 @@ def test_a_history_made_with_other_settings_is_refused() -> None:
 )
 def test_a_file_that_is_no_history_is_one_sentence(tmp_path: Path, content: str) -> None:
     (tmp_path / "h.json").write_text(content)
-    with pytest.raises(InputError, match=r"h\.json is no history of weights"):
+    with pytest.raises(InputError, match=r"h\.json is not a history of weights"):
         load_state(tmp_path / "h.json")
     with pytest.raises(InputError, match="does not exist"):
         load_state(tmp_path / "none.json")
@@ -222,7 +222,7 @@ def test_a_file_that_is_no_history_is_one_sentence(tmp_path: Path, content: str)
     [
         ({"initial_weights": {"rel": -1.0, "faith": 2.0}}, "rel is below 0"),
         ({"initial_weights": {"rel": 0.0}}, "sum to more than 0"),
-        ({"floors": {"safety": 0.1}}, "floor for 'safety'"),
+        ({"floors": {"safety": 0.1}}, "floor 'safety' has no weight"),
         ({"floors": {"conc": 0.6}}, "floor of conc"),
         ({"temperature": 0.0}, "temperature"),
         ({"history_window": 1}, "history_window"),
@@ -234,7 +234,7 @@ def test_settings_that_make_no_sense_are_refused(values: dict[str, object], says
 
 
 def test_parts_and_weights_must_be_of_the_same_rewards() -> None:
-    with pytest.raises(ConfigError, match="Weights are for conc, faith, rel, but rel was handed in"):
+    with pytest.raises(ConfigError, match="The weights are for conc, faith, rel, but the rewards are rel"):
         DynamicScorer(DwConfig(), {"rel": Fixed("rel", [])})
 
 

@@ -40,7 +40,7 @@ def test_the_demo_shows_both_switches_and_only_one_moves(tmp_path: Path) -> None
 
 def test_nothing_is_drawn_when_the_history_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "dw.json").write_text("{}")
-    with pytest.raises(InputError, match="no history of weights"):
+    with pytest.raises(InputError, match="not a history of weights"):
         medloop(str(tmp_path / "dw.json"), "--plot", str(tmp_path / "w.png"))
     assert not (tmp_path / "w.png").exists()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from medloop import knobs
 from medloop.contracts import Missing, Reward, Sample, Score
 from medloop.errors import ConfigError
-from medloop.reward.mix import MixConfig, Part, build_mix, effective_weights, load_scorer
+from medloop.reward.mix import MixConfig, MixPart, build_mix, effective_weights, load_scorer
 
 FLAG, PLAIN = "I have crushing chest pain since an hour.", "I have a runny nose and a cough since yesterday."
 GOOD = (
@@ -37,9 +37,9 @@ class Given:
         ]
 
 
-def only(*values: float | None, config: MixConfig | None = None, **more: Part) -> list[Reward]:
+def only(*values: float | None, config: MixConfig | None = None, **more: MixPart) -> list[Reward]:
     """Rewards of a mix made of the teacher and `more`."""
-    config = config or MixConfig(parts={"teacher": Part(weight=1.0, given=True), **more})
+    config = config or MixConfig(parts={"teacher": MixPart(weight=1.0, given=True), **more})
     samples = [Sample(id=str(at), question=PLAIN, answer=GOOD, group="g") for at in range(len(values))]
     return build_mix(config, {"teacher": Given(*values)}).score(samples)
 
@@ -73,9 +73,9 @@ def test_what_does_not_apply_is_left_out_not_given_for_free() -> None:
 
 
 def test_a_failed_part_is_masked_and_a_failed_required_part_makes_the_sample_missing() -> None:
-    masked, _ = only(None, 1.0, chain=Part(weight=1.0))
+    masked, _ = only(None, 1.0, chain=MixPart(weight=1.0))
     assert masked.value is not None and masked.weights == {"chain": 2.0} and masked.reason == "teacher: timeout"
-    config = MixConfig(parts={"teacher": Part(weight=1.0, given=True, required=True), "chain": Part(weight=1.0)})
+    config = MixConfig(parts={"teacher": MixPart(weight=1.0, given=True, required=True), "chain": MixPart(weight=1.0)})
     failed, fine = only(None, 1.0, config=config)
     assert failed.value is None and failed.weights == {} and failed.reason == "required and missing: teacher (timeout)"
     assert fine.value is not None
@@ -90,12 +90,12 @@ def test_a_sample_without_an_answer_is_missing_and_never_asked_about() -> None:
 
 
 def test_only_penalties_left_is_missing_not_zero() -> None:
-    (reward,) = only(None, risk=Part(weight=-1.0))
-    assert reward.value is None and "nothing that can be earned" in (reward.reason or "")
+    (reward,) = only(None, risk=MixPart(weight=-1.0))
+    assert reward.value is None and "no part with a positive weight" in (reward.reason or "")
 
 
 def test_bounds_hold() -> None:
-    config = MixConfig(parts={"teacher": Part(weight=5.0, given=True), "length": Part(weight=-5.0)}, bounds=(-0.5, 2.0))
+    config = MixConfig(parts={"teacher": MixPart(weight=5.0, given=True), "length": MixPart(weight=-5.0)}, bounds=(-0.5, 2.0))
     mix = build_mix(config, {"teacher": Given(1.0, 0.0)})
     high, low = mix.score([Sample(id="1", question="q", answer=GOOD), Sample(id="2", question="q", answer="")])
     assert (high.value, low.value) == (2.0, -0.5)
@@ -103,14 +103,14 @@ def test_bounds_hold() -> None:
 
 def test_normalised_parts_weigh_alike_whatever_their_spread() -> None:
     # Values 0.0, 0.1 (mean 0.05, std 0.05) become -1, +1 as 0 and 1 would; eps 1e-4 takes 0.2 % off.
-    low, high = only(0.0, 0.1, config=MixConfig(normalise="group", parts={"teacher": Part(weight=0.5, given=True)}))
+    low, high = only(0.0, 0.1, config=MixConfig(normalise="group", parts={"teacher": MixPart(weight=0.5, given=True)}))
     assert low.value == pytest.approx(-0.5, abs=2e-3) and high.value == pytest.approx(0.5, abs=2e-3)
-    same = only(0.7, 0.7, config=MixConfig(normalise="group", parts={"teacher": Part(weight=0.5, given=True)}))
+    same = only(0.7, 0.7, config=MixConfig(normalise="group", parts={"teacher": MixPart(weight=0.5, given=True)}))
     assert [reward.value for reward in same] == [0.0, 0.0]
 
 
 def test_groups_are_normalised_apart() -> None:
-    config = MixConfig(normalise="group", parts={"teacher": Part(weight=1.0, given=True)})
+    config = MixConfig(normalise="group", parts={"teacher": MixPart(weight=1.0, given=True)})
     samples = [Sample(id=str(at), question="q", answer=GOOD, group="ab"[at // 2]) for at in range(4)]
     values = [reward.value for reward in build_mix(config, {"teacher": Given(0.0, 0.2, 0.8, 1.0)}).score(samples)]
     assert values == pytest.approx([-1, 1, -1, 1], abs=2e-3)
@@ -125,14 +125,14 @@ def test_scores_of_two_versions_never_share_a_mean() -> None:
             found = super().score(samples)
             return [*found[:2], *(one.model_copy(update={"version": "t2"}) for one in found[2:])]
 
-    config = MixConfig(normalise="batch", parts={"teacher": Part(weight=1.0, given=True)})
+    config = MixConfig(normalise="batch", parts={"teacher": MixPart(weight=1.0, given=True)})
     samples = [Sample(id=str(at), question="q", answer=GOOD) for at in range(4)]
     values = [reward.value for reward in build_mix(config, {"teacher": Changed(0.0, 0.2, 0.8, 1.0)}).score(samples)]
     assert values == pytest.approx([-1, 1, -1, 1], abs=2e-3)
 
 
 def test_a_missing_score_leaves_the_group_mean() -> None:
-    config = MixConfig(normalise="group", parts={"teacher": Part(weight=1.0, given=True)})
+    config = MixConfig(normalise="group", parts={"teacher": MixPart(weight=1.0, given=True)})
     first, second, lost = only(0.0, 1.0, None, config=config)
     assert first.value == pytest.approx(-1, abs=1e-3) and second.value == pytest.approx(1, abs=1e-3) and lost.value is None
 
@@ -140,26 +140,26 @@ def test_a_missing_score_leaves_the_group_mean() -> None:
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ({"risk": Part(weight=0.5), "chain": Part(weight=1.0)}, "risk is a penalty: its weight cannot be 0.5"),
-        ({"chain": Part(weight=-1.0), "emergency": Part(weight=1.0)}, "chain is no penalty"),
-        ({"teacher": Part(weight=1.0, given=True, required=True)}, "'teacher' is required, but was not handed in"),
-        ({"chian": Part(weight=1.0)}, "There is no rule 'chian'"),
-        ({"chain": Part(weight=1.0), "length": Part(weight=-1.0, options={"width": 3})}, "length has no option width"),
+        ({"risk": MixPart(weight=0.5), "chain": MixPart(weight=1.0)}, "risk is a penalty: its weight cannot be 0.5"),
+        ({"chain": MixPart(weight=-1.0), "emergency": MixPart(weight=1.0)}, "chain is not a penalty"),
+        ({"teacher": MixPart(weight=1.0, given=True, required=True)}, "'teacher' is required, but was not given"),
+        ({"chian": MixPart(weight=1.0)}, "There is no rule 'chian'"),
+        ({"chain": MixPart(weight=1.0), "length": MixPart(weight=-1.0, options={"width": 3})}, "length has no option width"),
     ],
 )
-def test_a_mix_that_makes_no_sense_is_refused(parts: dict[str, Part], says: str) -> None:
+def test_a_mix_that_makes_no_sense_is_refused(parts: dict[str, MixPart], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         build_mix(MixConfig(parts=parts))
 
 
 def test_what_was_not_asked_for_is_not_taken() -> None:
-    with pytest.raises(ConfigError, match="'judge' was handed in"):
+    with pytest.raises(ConfigError, match="'judge' was given"):
         build_mix(MixConfig(), {"judge": Given(1.0, name="judge")})
 
 
 def test_the_version_changes_with_weights_options_and_versions_of_parts() -> None:
-    heavier = MixConfig(parts={**MixConfig().parts, "chain": Part(weight=0.4)})
-    wider = MixConfig(parts={**MixConfig().parts, "length": Part(weight=-0.05, options={"long": 300})})
+    heavier = MixConfig(parts={**MixConfig().parts, "chain": MixPart(weight=0.4)})
+    wider = MixConfig(parts={**MixConfig().parts, "length": MixPart(weight=-0.05, options={"long": 300})})
     mixes = [
         build_mix(MixConfig()), build_mix(heavier), build_mix(wider), build_mix(MixConfig(), {"teacher": Given()}),
         build_mix(MixConfig(), {"teacher": Given(version="t2")}),
@@ -169,14 +169,14 @@ def test_the_version_changes_with_weights_options_and_versions_of_parts() -> Non
 
 
 def test_options_change_a_rule_and_its_version() -> None:
-    mix = build_mix(MixConfig(parts={"chain": Part(weight=1.0), "length": Part(weight=-1.0, options={"short": 1})}))
+    mix = build_mix(MixConfig(parts={"chain": MixPart(weight=1.0), "length": MixPart(weight=-1.0, options={"short": 1})}))
     (reward,) = mix.score([Sample(id="1", question="q", answer="Rest now.")])
     length = reward.parts[1]
     assert isinstance(length, Score) and length.value == 0.0 and length.version == "1(short=1)"
 
 
 def test_rewards_survive_a_round_trip() -> None:
-    for reward in (*only(0.5, None, chain=Part(weight=1.0)), *only(None)):
+    for reward in (*only(0.5, None, chain=MixPart(weight=1.0)), *only(None)):
         assert Reward.from_json(reward.canonical_json()) == reward
 
 
@@ -210,7 +210,7 @@ def test_a_scorer_comes_by_name_or_as_module_and_function() -> None:
 
 @given(st.sets(st.sampled_from(["a", "b", "c", "d"]), min_size=1))
 def test_what_can_be_earned_is_the_same_whatever_is_missing(present: set[str]) -> None:
-    parts = {"a": Part(weight=0.35), "b": Part(weight=0.25), "c": Part(weight=0.25), "d": Part(weight=-0.4)}
+    parts = {"a": MixPart(weight=0.35), "b": MixPart(weight=0.25), "c": MixPart(weight=0.25), "d": MixPart(weight=-0.4)}
     weights = effective_weights(parts, present)
     if present - {"d"}:
         assert sum(weight for weight in weights.values() if weight > 0) == pytest.approx(0.85, abs=1e-5)
@@ -218,6 +218,6 @@ def test_what_can_be_earned_is_the_same_whatever_is_missing(present: set[str]) -
 
 
 def test_one_outlier_counts_at_most_z_bound() -> None:
-    config = MixConfig(normalise="batch", z_bound=2.0, parts={"teacher": Part(weight=1.0, given=True)})
+    config = MixConfig(normalise="batch", z_bound=2.0, parts={"teacher": MixPart(weight=1.0, given=True)})
     rewards = only(*[0.0] * 15, 1.0, config=config)  # alone among 16 it is 3.9 deviations away
     assert rewards[-1].value == 2.0

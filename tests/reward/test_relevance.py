@@ -13,9 +13,9 @@ from transformers import BertConfig, BertForSequenceClassification
 from medloop.contracts import Missing, Sample, Score
 from medloop.errors import MissingExtraError, ModelError
 from medloop.models import minilm
-from medloop.reward.mix import MixConfig, Part, build_mix
+from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.relevance import RelevanceConfig, greedy_f1, load_relevance
-from medloop.reward.word_overlap import script, sentences, shared_with, supported
+from medloop.reward.word_overlap import overlap_with, script, sentence_overlap, sentences
 from medloop.settings import Settings
 from medloop.testing.models import tiny_tokenizer
 
@@ -153,7 +153,7 @@ def test_an_english_encoder_leaves_chinese_to_the_heuristic_and_says_so(minilm_p
         assert chinese.author == "reward:heuristic" and "heuristic" in chinese.version
         assert chinese.reason.startswith("Heuristic (embedded:minilm does not read this script)")
         assert english.author == "reward:relevance" and "embedded:minilm@" in english.version
-    assert "no cross-encoder is configured" in one(minilm_parts["rel"], ask(GOOD)).reason
+    assert "no cross-encoder configured" in one(minilm_parts["rel"], ask(GOOD)).reason
 
 
 def test_strict_makes_it_missing_instead(settings: Settings) -> None:
@@ -186,7 +186,7 @@ def test_without_the_package_words_are_compared_and_the_version_says_so(
     monkeypatch.setattr(minilm, "folder", gone)
     parts = load_relevance(RelevanceConfig(), settings)
     assert parts["rel"].version == parts["faith"].version == "1(heuristic-1)"
-    assert one(parts["rel"], ask(GOOD)).reason.startswith("Heuristic (no encoder is used): the answer shares")
+    assert one(parts["rel"], ask(GOOD)).reason.startswith("Heuristic (no encoder): the answer has")
     with pytest.raises(MissingExtraError):
         load_relevance(RelevanceConfig(strict=True), settings)["rel"].score([ask(GOOD)])
 
@@ -201,7 +201,7 @@ def test_a_cross_encoder_judges_relevance_and_knows_what_it_reads(settings: Sett
     config = RelevanceConfig(cross_encoder=str(tiny_cross))
     rel = load_relevance(config, settings)["rel"]
     found = one(rel, ask(GOOD))
-    assert isinstance(found, Score) and 0 < found.value < 1 and found.reason.startswith("The cross-encoder says 0.")
+    assert isinstance(found, Score) and 0 < found.value < 1 and found.reason.startswith("Cross-encoder score: 0.")
     assert f"cross-encoder:{tiny_cross}@" in rel.version
     assert one(rel, zh(ZH_GOOD)).author == "reward:heuristic"  # it spells Chinese in bytes
     reads = load_relevance(config.model_copy(update={"reads_chinese": True}), settings)["rel"]
@@ -249,15 +249,15 @@ def test_the_script_of_a_text(text: str, wanted: str) -> None:
 
 def test_shared_pieces_by_hand() -> None:
     # "高血", "血压", "党参" are what is asked about; the answer has the first two.
-    assert shared_with("我有高血压，能吃党参吗？", "高血压要紧。") == pytest.approx(2 / 3)
-    assert shared_with("", "高血压") == 0 and supported("", "高血压") == 0
+    assert overlap_with("我有高血压，能吃党参吗？", "高血压要紧。") == pytest.approx(2 / 3)
+    assert overlap_with("", "高血压") == 0 and sentence_overlap("", "高血压") == 0
     # First sentence: both pairs in the context; second: none of its own.
-    assert supported("血压党参。门票窗口。", "血压高。党参好。血压党参。") == pytest.approx(0.5)
+    assert sentence_overlap("血压党参。门票窗口。", "血压高。党参好。血压党参。") == pytest.approx(0.5)
     assert sentences("One. Two!\n三。One.") == ["One", "Two", "三"]
 
 
 def test_the_parts_go_into_the_mix(minilm_parts: dict[str, Any]) -> None:
-    config = MixConfig(parts={name: Part(weight=1.0, given=True) for name in minilm_parts}, bounds=(-3, 3))
+    config = MixConfig(parts={name: MixPart(weight=1.0, given=True) for name in minilm_parts}, bounds=(-3, 3))
     samples: Sequence[Sample] = [ask(GOOD), ask(OFF), ask("")]
     good, off, null = (reward.value or 0.0 for reward in build_mix(config, minilm_parts).score(samples))
     assert good > off > null == 0

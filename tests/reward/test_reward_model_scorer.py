@@ -13,7 +13,7 @@ from medloop.errors import IntegrityError, ModelError
 from medloop.loop.train import STAGES, run_stage
 from medloop.loop.workspace import init_workspace
 from medloop.models.classify import Classifier
-from medloop.reward.mix import MixConfig, Part, build_mix
+from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.model import RewardModel, load_reward_model
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
@@ -51,12 +51,12 @@ def test_it_is_a_component_and_prefers_what_people_preferred(model: RewardModel)
     assert (component.name, component.penalty) == ("model", False) and component.version.startswith("model-")
     good, bad = component.score([sample("REST. REST."), sample("rest. rest.")])
     assert isinstance(good, Score) and isinstance(bad, Score) and good.value > 0.6 > 0.4 > bad.value
-    assert good.author == "reward model:caps" and "above the reference's mean" in good.reason and "below" in bad.reason
+    assert good.author == "reward model:caps" and "above the reference mean" in good.reason and "below" in bad.reason
 
 
 def test_scores_are_centred_on_the_reference(model: RewardModel):
-    score = model._score(model.scoring.mean, model._read(sample("x")))
-    above = model._score(model.scoring.mean + model.scoring.std, model._read(sample("x")))
+    score = model._score(model.scoring.mean, model._encode(sample("x")))
+    above = model._score(model.scoring.mean + model.scoring.std, model._encode(sample("x")))
     assert score.value == 0.5 and above.value == pytest.approx(1 / (1 + math.exp(-1)))
 
 
@@ -78,18 +78,18 @@ def test_what_cannot_be_read_is_missing_in_its_place_and_never_zero(model: Rewar
 
 def test_a_long_question_loses_its_beginning_and_the_reason_says_so(model: RewardModel):
     found = model.score([sample("REST.", question="old " * 60 + "what now?")])[0]
-    assert isinstance(found, Score) and "tokens of the question were cut" in found.reason
+    assert isinstance(found, Score) and "tokens of the question were truncated" in found.reason
 
 
 def test_an_output_that_is_no_number_is_missing(model: RewardModel, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Classifier, "logits", lambda self, rows, **_: [math.nan] * len(rows))
     assert model.score([sample("REST.")])[0] == Missing(
-        name="model", reason="the model's output is no number", author="reward model:caps", version=model.version
+        name="model", reason="the model's output is not a number", author="reward model:caps", version=model.version
     )
 
 
 def test_it_takes_its_place_in_the_mix(model: RewardModel):
-    mix = build_mix(MixConfig(parts={"model": Part(weight=1.0, given=True)}), given={"model": model})
+    mix = build_mix(MixConfig(parts={"model": MixPart(weight=1.0, given=True)}), given={"model": model})
     good, bad = mix.score([sample("REST. REST."), sample("rest. rest.")])
     assert good.value > bad.value and good.parts[0].version == model.version
 

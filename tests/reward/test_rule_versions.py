@@ -6,18 +6,19 @@ from medloop.contracts import canonical_json, sha256_id
 from medloop.embedded.corpus import generate
 from medloop.reward.rules import RULES
 
-# When this test fails a rule gives other values, reasons or spans than before. If that was the wish, raise its `version`
-# and put the line it prints here; if you only wanted speed, you changed more than that.
+# Digests of values with spans, and of reasons. When the first one changes, a rule gives other values than before: if that is
+# intended, raise its `version` and put the line it prints here; if you only wanted speed, you changed more than that. When only
+# the second one changes, the wording of a reason changed: put the line here, the version stays.
 # (A changed embedded corpus changes the texts that are scored: then all lines change.)
-KNOWN: dict[tuple[str, str], str] = {
-    ("chain", "1/lexicon-2"): "5e8c9dc43ceb5615",
-    ("emergency", "1/lexicon-2"): "0c251d8561366e57",
-    ("false_reassurance", "1/lexicon-2"): "c91da8bffd3ffae8",
-    ("format", "1"): "428657b0b2c1e0db",
-    ("length", "1"): "2b8fe8e513a96910",
-    ("overtriage", "1/lexicon-2"): "b7b4b4c541c77977",
-    ("repetition", "2"): "dd4d546879eb43c8",
-    ("risk", "1/lexicon-2"): "5e354b36dd25f64b",
+KNOWN: dict[tuple[str, str], tuple[str, str]] = {
+    ("chain", "1/lexicon-2"): ("850943dc11b40573", "412b7bd2014abb0a"),
+    ("emergency", "1/lexicon-2"): ("3af8f3f1e245b0bb", "2511fb27934c74a6"),
+    ("false_reassurance", "1/lexicon-2"): ("94101ee8a38c9979", "00aa542c1afd6891"),
+    ("format", "1"): ("518d64115d2089bd", "9a9e7b97a74a5f32"),
+    ("length", "1"): ("19b709dbc4f1e74b", "500a7f9636035aea"),
+    ("overtriage", "1/lexicon-2"): ("42dc175eb7417d21", "53212d603439d395"),
+    ("repetition", "2"): ("868d9336ea9acb62", "d731a198f30d23e1"),
+    ("risk", "1/lexicon-2"): ("7a5a92182a06c187", "8dc30299a6329b66"),
 }
 
 
@@ -37,5 +38,6 @@ def answers() -> list[tuple[str, str]]:
 def test_the_scores_are_those_of_the_version(name: str) -> None:
     rule = RULES[name]
     scores = [rule.score(*pair).model_dump(mode="json", exclude={"version"}) for pair in answers()]
-    digest = sha256_id(canonical_json(scores))[7:23]
-    assert KNOWN.get((name, rule.version)) == digest, f'("{name}", "{rule.version}"): "{digest}",'
+    reasons = [score.pop("reason") for score in scores]
+    digests = tuple(sha256_id(canonical_json(rows))[7:23] for rows in (scores, reasons))
+    assert KNOWN.get((name, rule.version)) == digests, f'("{name}", "{rule.version}"): {digests},'

@@ -15,7 +15,7 @@ from medloop.errors import ConfigError, InputError
 from medloop.knobs import load_config, split_pairs
 from medloop.loop.scoring import given_parts, score_answers
 from medloop.reward.mix import MixConfig, build_mix
-from medloop.reward.rulebook import formula, rulebook
+from medloop.reward.rulebook import reward_formula, rulebook
 from medloop.reward.score_file import FileSummary
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files.answer_lines import Questions, read_samples
@@ -121,7 +121,7 @@ def rules(
         penalty = rule.penalty if rule else part.weight < 0
         rows.append((name, f"{part.weight:+g}", "low" if penalty else "high", rule.version if rule else "declared absent"))
     ui.table(("part", "weight", "good is", "version"), rows)
-    ui.say(f"R = {formula(mix)}   (version {mix.version})")
+    ui.say(f"R = {reward_formula(mix)}   (version {mix.version})")
     ui.say(f"Definitions: {ui.shown(target)}")
 
 

@@ -1,7 +1,7 @@
-"""An answer as the rules read it: the chain of thought apart from what the patient sees, and checks against cheap tricks.
+"""An answer as the rules read it: the chain of thought apart from the visible text, and checks against cheap tricks.
 
-Text in `<think>` or in an HTML comment is hidden from the patient. `visible` keeps its length, hidden text blanked out,
-so that a place in it is a place in the answer.
+Text in `<think>` or in an HTML comment is hidden from the patient. `visible` keeps the length of the answer, with hidden text
+blanked out, so that a position in it is a position in the answer.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from operator import add
 from medloop import lexicon
 from medloop.contracts import Rule, Score, Span
 
-KEPT = 16  # texts whose parts and words are remembered: several rules read the same answer, many answers the same question
+CACHE_SIZE = 16  # texts whose parts and words are cached: several rules read the same answer, many answers have one question
 _HIDDEN = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
 _CHAIN = re.compile(r"\s*<think>(.*?)</think>", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[\u3400-\u9fff]")
 _NO_LETTER = re.compile(r"[^A-Za-z0-9\u3400-\u9fff]")
 _CJK = re.compile(r"[\u3400-\u9fff]+")
-# Words that say nothing about what was asked.
+# Words that do not show what a question is about.
 _COMMON = frozenset(
     """a about after again all also am an and any are as at be been but by can could day days do does doctor for from get give had
     has have having he hello help her hi him his how i if in is it its just me more my need no not now of on or our please she
@@ -36,7 +36,7 @@ _COMMON_ZH = frozenset(
 )
 
 
-class Parts:
+class AnswerParts:
     """`chain` is the text of a leading, closed `<think>`; None when there is none."""
 
     __slots__ = ("chain", "chain_start", "visible")
@@ -47,151 +47,150 @@ class Parts:
         self.visible = visible
 
     @property
-    def says_something(self) -> bool:
+    def has_content(self) -> bool:
         return len(words(self.visible)) >= 3
 
 
-@lru_cache(maxsize=KEPT)
-def split_answer(answer: str) -> Parts:
+@lru_cache(maxsize=CACHE_SIZE)
+def split_answer(answer: str) -> AnswerParts:
     if "<" not in answer:
-        return Parts(None, 0, answer)
+        return AnswerParts(None, 0, answer)
     start, close = answer.find("<think>"), answer.find("</think>")
-    if 0 <= start < close and answer.count("<") == 2:  # nearly every answer; the expressions below say the same of it
+    if 0 <= start < close and answer.count("<") == 2:  # nearly every answer; a shortcut for the expressions below
         begin, end = start + len("<think>"), close + len("</think>")
         leads = not answer[:start].strip()
         visible = answer[:start] + " " * (end - start) + answer[end:]
-        return Parts(answer[begin:close] if leads else None, begin if leads else 0, visible)
-    visible = _HIDDEN.sub(lambda found: " " * len(found[0]), answer)
-    found = _CHAIN.match(answer)
-    return Parts(found[1] if found else None, found.start(1) if found else 0, visible)
+        return AnswerParts(answer[begin:close] if leads else None, begin if leads else 0, visible)
+    visible = _HIDDEN.sub(lambda match: " " * len(match[0]), answer)
+    chain = _CHAIN.match(answer)
+    return AnswerParts(chain[1] if chain else None, chain.start(1) if chain else 0, visible)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def words(text: str) -> tuple[str, ...]:
     """Latin words and single Chinese characters, lower case."""
-    return tuple(_WORD.findall(text.lower().lstrip()))  # what is hidden leaves many blanks before the first word
+    return tuple(_WORD.findall(text.lower().lstrip()))  # hidden text leaves many blanks before the first word
 
 
-def letters_at_least(text: str) -> int:
-    """A quick lower bound of `letters`."""
+def min_letter_count(text: str) -> int:
+    """A quick lower bound of `letter_count`."""
     return len(text) - len(_NO_LETTER.findall(text))
 
 
-def letters(text: str) -> int:
-    """Letters of a fragment's words; not kept, fragments are many."""
+def letter_count(text: str) -> int:
+    """Letters in the words of a fragment; not cached, because there are many fragments."""
     return len("".join(_WORD.findall(text.lower())))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def word_set(text: str) -> frozenset[str]:
     """The different words of a text."""
     return frozenset(words(text))
 
 
-@lru_cache(maxsize=KEPT)
-def content(text: str) -> frozenset[str]:
+@lru_cache(maxsize=CACHE_SIZE)
+def content_words(text: str) -> frozenset[str]:
     """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""
-    latin = {word for word in word_set(text) if _says_latin(word)}
-    pairs = {pair for run in _CJK.findall(text) for pair in map(add, run, run[1:]) if _says_pair(pair)}
+    latin = {word for word in word_set(text) if _is_content_word(word)}
+    pairs = {pair for run in _CJK.findall(text) for pair in map(add, run, run[1:]) if _is_content_pair(pair)}
     return frozenset(latin | pairs)
 
 
-def _says_latin(word: str) -> bool:
+def _is_content_word(word: str) -> bool:
     return (len(word) > 2 or word.isdigit()) and word not in _COMMON and word.isascii()
 
 
-def _says_pair(pair: str) -> bool:
+def _is_content_pair(pair: str) -> bool:
     return pair[0] not in _COMMON_ZH and pair[1] not in _COMMON_ZH and pair not in _COMMON_PAIRS
 
 
-COPIED_RUN = 4  # words
+COPIED_NGRAM = 4  # words
 ON_TOPIC = 2  # content words shared with the question; one is enough for a very short question
 
 
-@lru_cache(maxsize=KEPT)
-def on_topic(question: str, text: str) -> bool:
-    """Does a text share with the question what it is about?"""
-    shared = {word for word in word_set(question) & word_set(text) if _says_latin(word)}
+@lru_cache(maxsize=CACHE_SIZE)
+def is_on_topic(question: str, text: str) -> bool:
+    """Whether a text shares content words with the question."""
+    shared = {word for word in word_set(question) & word_set(text) if _is_content_word(word)}
     if len(shared) < ON_TOPIC and not text.isascii():
         for run in _CJK.findall(question):
             for pair in map(add, run, run[1:]):
-                if pair in text and _says_pair(pair):
+                if pair in text and _is_content_pair(pair):
                     shared.add(pair)
                     if len(shared) >= ON_TOPIC:
                         return True
-    return len(shared) >= ON_TOPIC or len(shared) >= min(ON_TOPIC, max(1, len(content(question)) // 2))
+    return len(shared) >= ON_TOPIC or len(shared) >= min(ON_TOPIC, max(1, len(content_words(question)) // 2))
 
 
-def copies(text: str, source: str, share: float) -> bool:
-    """Does at least this share of a text stand word for word in another? See `copied_share`."""
-    return may_copy(text, source, share) and copied_share(text, source) >= share
+def is_copied(text: str, source: str, share: float) -> bool:
+    """Whether at least this share of a text is copied word for word from another; see `copied_share`."""
+    return may_be_copied(text, source, share) and copied_share(text, source) >= share
 
 
-def may_copy(text: str, source: str, share: float) -> bool:
-    """Can `copied_share` be so much? Each word that the source lacks spoils one run of the text at least."""
-    own, total = word_set(text), len(words(text)) - COPIED_RUN + 1
-    lacking = len(own) - len(own & word_set(source))
-    return total < 1 or total - lacking >= share * total
+def may_be_copied(text: str, source: str, share: float) -> bool:
+    """Whether `copied_share` can be this high: each word that the source lacks rules out at least one n-gram of the text."""
+    own, total = word_set(text), len(words(text)) - COPIED_NGRAM + 1
+    missing = len(own) - len(own & word_set(source))
+    return total < 1 or total - missing >= share * total
 
 
-@lru_cache(maxsize=KEPT)
-def copied_share(text: str, source: str, size: int = COPIED_RUN) -> float:
-    """How much of a text stands word for word in another: the share of its runs of `size` words, 0–1."""
-    found = words(text)
-    if len(found) < size:
-        return 1.0 if found and " ".join(found) in " ".join(words(source)) else 0.0
-    known, own, total = run_set(source, size), run_set(text, size), len(found) - size + 1
-    common = own & known
-    if not common or len(own) == total:  # nothing copied, or nothing said twice: no need to look up run by run
+@lru_cache(maxsize=CACHE_SIZE)
+def copied_share(text: str, source: str, size: int = COPIED_NGRAM) -> float:
+    """How much of a text is copied word for word from another: the share of its n-grams, 0–1."""
+    tokens = words(text)
+    if len(tokens) < size:
+        return 1.0 if tokens and " ".join(tokens) in " ".join(words(source)) else 0.0
+    own, total = ngram_set(text, size), len(tokens) - size + 1
+    common = own & ngram_set(source, size)
+    if not common or len(own) == total:  # nothing copied, or no n-gram repeated: no need to count them one by one
         return len(common) / total
-    return sum(map(common.__contains__, runs(found, size))) / total
+    return sum(map(common.__contains__, ngrams(tokens, size))) / total
 
 
 def is_repetitive(text: str) -> bool:
-    """Does it say the same again and again? By runs of three words; short texts are never called repetitive."""
-    found = words(text)
-    count = len(found) - 2
-    if count < 12 or len(word_set(text)) - 2 >= 0.5 * count:  # all but the last two words begin a run: at least so many differ
+    """Whether fewer than half of its 3-grams are different; short texts are never called repetitive."""
+    count = len(words(text)) - 2
+    if count < 12 or len(word_set(text)) - 2 >= 0.5 * count:  # all but the last two words begin a 3-gram: at least as many differ
         return False
-    return len(run_set(text, 3)) < 0.5 * count
+    return len(ngram_set(text, 3)) < 0.5 * count
 
 
-@lru_cache(maxsize=KEPT)
-def run_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
-    """The different runs of a text."""
-    return frozenset(runs(words(text), size))
+@lru_cache(maxsize=CACHE_SIZE)
+def ngram_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
+    """The different n-grams of a text."""
+    return frozenset(ngrams(words(text), size))
 
 
-def runs(found: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
+def ngrams(tokens: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
     """Every `size` words in a row."""
-    return zip(*[found[at:] for at in range(size)], strict=False)
+    return zip(*[tokens[start:] for start in range(size)], strict=False)
 
 
-Mark = dict[str, str | int]  # a Span that is checked together with its score, which is quicker than one by one
+SpanDict = dict[str, str | int]  # a Span that is validated together with its score, which is faster than one by one
 
 
-def verdict(rule: Rule, value: float, reason: str, spans: Sequence[Span | Mark] = (), *, applies: bool = True) -> Score:
-    """The score of a rule under its name and version. One without spans says the same of many answers and is made once."""
+def rule_score(rule: Rule, value: float, reason: str, spans: Sequence[Span | SpanDict] = (), *, applies: bool = True) -> Score:
+    """The score of a rule under its name and version. Scores without spans are the same for many answers, so they are cached."""
     if not spans:
-        return _general(rule.name, rule.version, value, reason, applies)
+        return _cached_score(rule.name, rule.version, value, reason, applies)
     return _score(rule.name, rule.version, value, reason, applies, spans)
 
 
 @lru_cache(maxsize=1024)
-def _general(name: str, version: str, value: float, reason: str, applies: bool) -> Score:
+def _cached_score(name: str, version: str, value: float, reason: str, applies: bool) -> Score:
     return _score(name, version, value, reason, applies, ())
 
 
-def _score(name: str, version: str, value: float, reason: str, applies: bool, spans: Sequence[Span | Mark]) -> Score:
+def _score(name: str, version: str, value: float, reason: str, applies: bool, spans: Sequence[Span | SpanDict]) -> Score:
     author = f"rule:{name}"
     return Score.model_validate(
         {"name": name, "value": value, "reason": reason, "author": author, "version": version, "applies": applies, "spans": spans}
     )
 
 
-def question_spans(mentions: Sequence[lexicon.Mention]) -> list[Mark]:
+def question_spans(mentions: Sequence[lexicon.Mention]) -> list[SpanDict]:
     return [{"where": "question", "start": m.start, "end": m.end, "label": m.id} for m in mentions]
 
 
-def answer_spans(mentions: Sequence[lexicon.Mention], offset: int = 0) -> list[Mark]:
+def answer_spans(mentions: Sequence[lexicon.Mention], offset: int = 0) -> list[SpanDict]:
     return [{"where": "answer", "start": m.start + offset, "end": m.end + offset, "label": m.id} for m in mentions]

@@ -2,7 +2,7 @@
 
     write_conflicts(path, samples, rewards, config)      # after scoring; returns how many are new
 
-What the rules say is their part of the mix alone, as a share of what they could earn, 0–1. A conflict is written once per answer
+The score of the rules is their part of the mix, as a share of what they could earn, 0–1. A conflict is written once per answer
 and versions: scoring the same file again adds nothing, a new rule or prompt version may.
 """
 
@@ -35,19 +35,19 @@ class Conflict(Contract):
 
 
 def write_conflicts(path: Path, samples: Sequence[Sample], rewards: Sequence[Reward], config: MixConfig) -> int:
-    """Append what is new; the file only ever grows."""
-    found = {conflict.key: conflict for conflict in find_conflicts(samples, rewards, config)}
-    if not found:
+    """Append the new conflicts; returns how many."""
+    conflicts = {conflict.key: conflict for conflict in find_conflicts(samples, rewards, config)}
+    if not conflicts:
         return 0
     known = {row["key"] for row in jsonl.read(path)} if path.is_file() else set()
-    new = [conflict for key, conflict in found.items() if key not in known]
+    new = [conflict for key, conflict in conflicts.items() if key not in known]
     return jsonl.append(path, new) if new else 0
 
 
 def find_conflicts(samples: Sequence[Sample], rewards: Sequence[Reward], config: MixConfig) -> Iterator[Conflict]:
     for sample, reward in zip(samples, rewards, strict=True):
         teacher = next((part for part in reward.parts if part.name == TEACHER and isinstance(part, Score)), None)
-        rules = rules_view(reward, config)
+        rules = rules_share(reward, config)
         if teacher is None or rules is None or sample.answer is None or abs(teacher.value - rules) <= config.conflict:
             continue
         versions = {part.name: part.version for part in reward.parts}
@@ -65,14 +65,14 @@ def find_conflicts(samples: Sequence[Sample], rewards: Sequence[Reward], config:
         )
 
 
-def rules_view(reward: Reward, config: MixConfig) -> float | None:
-    """What the mix would be without its given parts, as a share of what could be earned; None when no rule could say."""
-    said = [
+def rules_share(reward: Reward, config: MixConfig) -> float | None:
+    """The mix without its given parts, as a share of what could be earned; None when no rule has a score."""
+    scores = [
         (config.parts[part.name].weight, part.value)
         for part in reward.parts
         if isinstance(part, Score) and part.applies and not config.parts[part.name].given
     ]
-    earned = sum(weight for weight, _ in said if weight > 0)
-    if not earned:
+    highest = sum(weight for weight, _ in scores if weight > 0)
+    if not highest:
         return None
-    return round(min(1.0, max(0.0, sum(weight * value for weight, value in said) / earned)), 6)
+    return round(min(1.0, max(0.0, sum(weight * value for weight, value in scores) / highest)), 6)

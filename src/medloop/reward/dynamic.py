@@ -1,18 +1,18 @@
-"""Dynamic weights (DW-GRPO, document 003): a reward that stagnates gets more weight, one that rises gets less.
+"""Dynamic weights (DW-GRPO): a reward that stagnates gets more weight, one that rises gets less.
 
-    slope_k = np.polyfit(x, history_k[-window:], 1)[0]           of each reward's mean per round
-    new_k   = K · exp(-slope_k / T) / Σ exp(-slope / T)          K is the number of rewards; the document writes 3.0 for its three
+    slope_k = np.polyfit(x, history_k[-window:], 1)[0]           slope of each reward's mean per round
+    new_k   = K · exp(-slope_k / T) / Σ exp(-slope / T)          K is the number of rewards
     w_k     = 0.8 · w_k + 0.2 · new_k                            momentum
 
 With `normalize_slopes: false` that is all. Rewards between 0 and 1 have slopes of a few hundredths, so at T = 2 those weights
 hardly move. With `normalize_slopes` (the default) a slope is divided by the reward's own spread over the window, new weights
-share the sum that the initial ones had (the scale of the reward stays), and no weight falls below its floor.
+keep the sum of the initial ones (and so the scale of the reward), and no weight falls below its floor.
 
-A round without a value for a reward is left out of its line, never taken as 0; with fewer than two values its weight stays.
+A round without a value for a reward is left out of its history, never counted as 0; with fewer than two values its weight stays.
 
     scorer = DynamicScorer(DwConfig(), load_relevance(RelevanceConfig(), settings))       # a Scorer: score(samples) -> rewards
     scorer.end_round(rewards)                                                             # its weights for the next round
-    save_state(path, scorer.state()); scorer.restore(load_state(path))                    # goes on to the bit
+    save_state(path, scorer.state()); scorer.restore(load_state(path))                    # continues exactly
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from pydantic import Field, ValidationError, model_validator
 from medloop.contracts import Component, Contract, Reward, Sample, Score, Scorer
 from medloop.contracts.base import Unit
 from medloop.errors import ConfigError, InputError, explain_os_errors
-from medloop.reward.mix import MixConfig, Part, build_mix
+from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.relevance import RelevanceConfig, load_relevance
 from medloop.settings import Settings
 from medloop.store.files.atomic import atomic_write
 
 Weights = dict[str, float]
 History = Sequence[Mapping[str, float]]  # one mapping per round; a reward without a value in a round is not in it
-FLOOR = 0.1  # share of its initial weight that a reward keeps when no floors are named
+FLOOR = 0.1  # floor of a weight as a share of its initial value, where no floors are set
 
 
 class DwConfig(Contract):
-    """How weights follow the rewards; the first three fields are the `dw_config` of document 003."""
+    """How weights follow the rewards; the first three fields are the `dw_config` of the training API."""
 
     history_window: int = Field(5, ge=2)
-    """Rounds that a slope is taken over."""
+    """Rounds over which a slope is computed."""
     temperature: float = Field(2.0, ge=0.01)
-    """Higher: weights stay closer to one another."""
+    """A higher temperature keeps the weights closer together."""
     initial_weights: dict[str, float] = Field(default_factory=lambda: {"rel": 1.0, "faith": 1.0, "conc": 0.5}, min_length=1)
     momentum: Unit = 0.8
-    """Share of the old weight that a round keeps."""
+    """Share of the old weight that is kept each round."""
     normalize_slopes: bool = True
-    """Divide each slope by its reward's own spread over the window; false is the document's arithmetic."""
+    """Divide each slope by its reward's own spread over the window; false uses raw slopes."""
     least_spread: float = Field(0.02, gt=0)
-    """Spreads below this count as this: a reward that moves less is stagnant, however straight its line."""
+    """Lower bound of the spread: a reward that moves less is stagnant, however straight its line."""
     floors: dict[str, float] | None = None
-    """Least weight of a reward; null: a tenth of its initial weight with normalize_slopes, none without."""
+    """Lowest weight of each reward; null: a tenth of its initial weight with normalize_slopes, none without."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> DwConfig:
@@ -61,7 +61,7 @@ class DwConfig(Contract):
             problems.append("the initial weights must sum to more than 0 and at most 10")
         for name, floor in (self.floors or {}).items():
             if name not in self.initial_weights:
-                problems.append(f"there is a floor for '{name}', which has no weight")
+                problems.append(f"the floor '{name}' has no weight")
             elif not 0 <= floor <= self.initial_weights[name]:
                 problems.append(f"the floor of {name} is not between 0 and its initial weight")
         if problems:
@@ -69,7 +69,7 @@ class DwConfig(Contract):
         return self
 
     @property
-    def least(self) -> Weights:
+    def lowest(self) -> Weights:
         """The floor of every reward."""
         if self.floors is None:
             return {name: FLOOR * weight * self.normalize_slopes for name, weight in self.initial_weights.items()}
@@ -77,82 +77,83 @@ class DwConfig(Contract):
 
 
 class DwRound(Contract):
-    """One round: each reward's mean (of those that had one) and the weights that came of it."""
+    """One round: the mean of each reward that had a value, and the new weights."""
 
     means: dict[str, float]
     weights: dict[str, float]
 
 
 class DwState(Contract):
-    """All that is needed to go on, and the whole history for the plot."""
+    """Everything needed to continue, and the whole history for the plot."""
 
     config: DwConfig
     weights: dict[str, float]
     rounds: tuple[DwRound, ...] = ()
 
     @model_validator(mode="after")
-    def _speaks_of_the_same_rewards(self) -> DwState:
-        wanted = set(self.config.initial_weights)
-        if any(
-            set(weights) != wanted or min(weights.values()) < 0 for weights in (self.weights, *(r.weights for r in self.rounds))
-        ):
-            raise ValueError("weights are not those of the rewards in its configuration")
-        if any(not set(done.means) <= wanted for done in self.rounds):
-            raise ValueError("a mean is of a reward that has no weight")
+    def _check_rewards(self) -> DwState:
+        names = set(self.config.initial_weights)
+        every = (self.weights, *(round_.weights for round_ in self.rounds))
+        if any(set(weights) != names or min(weights.values()) < 0 for weights in every):
+            raise ValueError("the weights do not match the rewards in its configuration")
+        if any(not set(round_.means) <= names for round_ in self.rounds):
+            raise ValueError("a mean belongs to a reward without a weight")
         return self
 
 
 class DynamicConfig(Contract):
-    """The DW-GRPO scorer as a file (`configs/dw.yaml`): what is measured, and how the weights move."""
+    """The settings of the DW-GRPO scorer (`configs/dw.yaml`): what is measured, and how the weights move."""
 
     relevance: RelevanceConfig = RelevanceConfig()
     weights: DwConfig = DwConfig()
 
 
 def slope(values: Sequence[float | None], least_spread: float | None) -> float | None:
-    """Least-squares slope per round over the values there are; with `least_spread` in units of their own spread."""
-    known = [(at, value) for at, value in enumerate(values) if value is not None]
+    """Least-squares slope per round over the known values; with `least_spread`, in units of their own spread."""
+    known = [(index, value) for index, value in enumerate(values) if value is not None]
     if len(known) < 2:
         return None
-    found = float(np.polyfit([at for at, _ in known], [value for _, value in known], 1)[0])
-    return found if least_spread is None else found / max(least_spread, float(np.std([value for _, value in known])))
+    raw = float(np.polyfit([index for index, _ in known], [value for _, value in known], 1)[0])
+    return raw if least_spread is None else raw / max(least_spread, float(np.std([value for _, value in known])))
 
 
 def update(weights: Mapping[str, float], history: History, config: DwConfig) -> Weights:
     """The weights after the last round of `history`; pure."""
     recent = history[-config.history_window :]
     spread = config.least_spread if config.normalize_slopes else None
-    slopes = {name: found for name in weights if (found := slope([row.get(name) for row in recent], spread)) is not None}
+    slopes = {name: value for name in weights if (value := slope([row.get(name) for row in recent], spread)) is not None}
     if not slopes:
         return dict(weights)
     exps = {name: np.exp(-value / config.temperature) for name, value in slopes.items()}
     total = sum(exps.values())
     share = sum(weights[name] for name in slopes) if config.normalize_slopes else float(len(slopes))
     new = {name: share * (value / total) for name, value in exps.items()}
-    keep, take = config.momentum, round(1 - config.momentum, 12)  # 1 - 0.8 is not 0.2 to a computer
-    moved = {name: float(keep * old + take * new[name]) if name in new else old for name, old in weights.items()}
-    return _hold(moved, config.least)
+    momentum, step = config.momentum, round(1 - config.momentum, 12)  # 1 - 0.8 is not exactly 0.2 in floating point
+    moved = {name: float(momentum * old + step * new[name]) if name in new else old for name, old in weights.items()}
+    return _apply_floors(moved, config.lowest)
 
 
-def _hold(weights: Weights, least: Mapping[str, float]) -> Weights:
-    """Lift what is below its floor; the others pay in proportion to their room, so that the sum stays."""
-    lacking = sum(max(0.0, least[name] - weight) for name, weight in weights.items())
-    if not lacking:
+def _apply_floors(weights: Weights, floors: Mapping[str, float]) -> Weights:
+    """Raise weights to their floors; the others give in proportion to their distance from theirs, so that the sum stays."""
+    deficit = sum(max(0.0, floors[name] - weight) for name, weight in weights.items())
+    if not deficit:
         return weights
-    room = {name: max(0.0, weight - least[name]) for name, weight in weights.items()}
-    paid = lacking / sum(room.values()) if any(room.values()) else 0.0
-    return {name: least[name] + room[name] * max(0.0, 1 - paid) for name in weights}
+    excess = {name: max(0.0, weight - floors[name]) for name, weight in weights.items()}
+    share = deficit / sum(excess.values()) if any(excess.values()) else 0.0
+    return {name: floors[name] + excess[name] * max(0.0, 1 - share) for name in weights}
 
 
 class DynamicScorer:
-    """A Scorer whose weights move between rounds. A part that is a penalty counts against the reward with its weight."""
+    """A Scorer whose weights change between rounds. A penalty has a negative weight."""
 
     def __init__(self, config: DwConfig, components: Mapping[str, Component]) -> None:
         if set(components) != set(config.initial_weights):
-            wanted, got = (", ".join(sorted(names)) for names in (config.initial_weights, components))
-            raise ConfigError(f"Weights are for {wanted}, but {got} was handed in", "Name the same rewards in initial_weights")
+            expected, given = (", ".join(sorted(names)) for names in (config.initial_weights, components))
+            raise ConfigError(
+                f"The weights are for {expected}, but the rewards are {given}", "Name the same rewards in initial_weights"
+            )
         if not any(weight and not components[name].penalty for name, weight in config.initial_weights.items()):
-            raise ConfigError("All rewards with a weight are penalties", "Name one that can be earned")
+            raise ConfigError("All rewards with a weight are penalties", "Add a reward that is not a penalty")
         self.config = config
         self._components = dict(components)
         self._weights: Weights = dict(config.initial_weights)
@@ -160,34 +161,34 @@ class DynamicScorer:
 
     @property
     def weights(self) -> Weights:
-        """Those in force."""
+        """The current weights."""
         return dict(self._weights)
 
     @property
     def version(self) -> str:
-        """Names the weights in force; the hash behind them covers the parts' versions too."""
+        """The current weights and a hash that covers the versions of the parts too."""
         return self._mix.version
 
     def score(self, samples: Sequence[Sample]) -> list[Reward]:
-        """Weighted sums; what is missing or does not apply is left out and the other weights grow to the same sum."""
+        """Weighted sums; a part that is missing or does not apply is left out and the other weights grow to the same sum."""
         return self._mix.score(samples)
 
     @property
     def _mix(self) -> Scorer:
         signs = {name: -1 if part.penalty else 1 for name, part in self._components.items()}
-        named = ",".join(f"{name}={weight:.6g}" for name, weight in self._weights.items())
-        reach = 1 + sum(self._weights.values())
-        parts = {name: Part(weight=signs[name] * weight, given=True) for name, weight in self._weights.items()}
-        return build_mix(MixConfig(version=f"dw({named})", bounds=(-reach, reach), parts=parts), self._components)
+        weights = ",".join(f"{name}={weight:.6g}" for name, weight in self._weights.items())
+        bound = 1 + sum(self._weights.values())
+        parts = {name: MixPart(weight=signs[name] * weight, given=True) for name, weight in self._weights.items()}
+        return build_mix(MixConfig(version=f"dw({weights})", bounds=(-bound, bound), parts=parts), self._components)
 
     def end_round(self, rewards: Sequence[Reward]) -> DwRound:
-        """Take the mean of each reward into the history and move the weights."""
+        """Add the mean of each reward to the history and update the weights."""
         columns: dict[str, list[float]] = {}
         for part in (part for reward in rewards for part in reward.parts if isinstance(part, Score) and part.applies):
-            good = 1 - part.value if self._components[part.name].penalty else part.value
-            columns.setdefault(part.name, []).append(good)
+            value = 1 - part.value if self._components[part.name].penalty else part.value
+            columns.setdefault(part.name, []).append(value)
         means = {name: fmean(column) for name, column in columns.items()}
-        history = [*(done.means for done in self._rounds), means]
+        history = [*(round_.means for round_ in self._rounds), means]
         self._weights = update(self._weights, history, self.config)
         self._rounds = (*self._rounds, DwRound(means=means, weights=self._weights))
         return self._rounds[-1]
@@ -196,22 +197,22 @@ class DynamicScorer:
         return DwState(config=self.config, weights=self._weights, rounds=self._rounds)
 
     def restore(self, state: DwState) -> None:
-        """Go on where another scorer of the same configuration stood."""
+        """Continue from the state of another scorer with the same configuration."""
         if state.config != self.config:
             ours, theirs = self.config.model_dump(), state.config.model_dump()
-            other = ", ".join(name for name in ours if ours[name] != theirs[name])
-            raise ConfigError(f"The saved weights were made with another {other}", "Use the same settings, or start anew")
-        # In our order, whatever the file's: sums of floats depend on it.
+            different = ", ".join(name for name in ours if ours[name] != theirs[name])
+            raise ConfigError(f"The saved weights have another {different}", "Use the same settings, or start from the beginning")
+        # In the order of our configuration: sums of floats depend on it.
         self._weights, self._rounds = {name: state.weights[name] for name in self.config.initial_weights}, state.rounds
 
 
 def load_dynamic(config: DynamicConfig, settings: Settings) -> DynamicScorer:
-    """The DW-GRPO scorer of document 003; models are loaded when it first scores."""
+    """The DW-GRPO scorer; models are loaded when it first scores."""
     return DynamicScorer(config.weights, load_relevance(config.relevance, settings))
 
 
 def save_state(path: Path, state: DwState) -> None:
-    """Whole or not at all; rewards keep their order, so that the table and the plot do."""
+    """Written atomically; rewards keep their order, as in the table and the plot."""
     atomic_write(path, state.model_dump_json(indent=1) + "\n")
 
 
@@ -222,5 +223,5 @@ def load_state(path: Path) -> DwState:
         return DwState.model_validate_json(raw)
     except ValidationError as error:
         raise InputError(
-            f"{path} is no history of weights ({error.error_count()} problems)", "Name a file that a run saved"
+            f"{path} is not a history of weights ({error.error_count()} problems)", "Name a file that a run saved"
         ) from None

@@ -1,7 +1,7 @@
-"""Weights and rewards of a DW history as a picture, and a simulated history that shows what the switch does.
+"""Plots of weights and rewards over the rounds, and a simulated history that shows the effect of `normalize_slopes`.
 
 plot_history(load_state(path), Path("weights.png"))
-plot_histories(simulate(DwConfig()), Path("weights.png"))      # normalised slopes and the document's, side by side
+plot_histories(simulate(DwConfig()), Path("weights.png"))      # normalised and raw slopes, side by side
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def plot_history(state: DwState, path: Path) -> None:
 
 
 def plot_histories(states: Mapping[str, DwState], path: Path) -> None:
-    """One column per history, so that they can be compared; a PNG that appears whole."""
+    """A PNG with one column per history, so that they can be compared; written atomically."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -48,34 +48,37 @@ def _draw(above: object, below: object, state: DwState) -> None:
     """A reward without a value in a round leaves a gap in its line."""
     rounds = np.arange(len(state.rounds) + 1)
     for number, name in enumerate(state.config.initial_weights):
-        look = {"color": COLOURS[number % len(COLOURS)], "marker": ".", "label": name}
-        above.plot(rounds[1:], [done.means.get(name, np.nan) for done in state.rounds], **look)  # type: ignore[attr-defined]
-        weights = [state.config.initial_weights[name], *(done.weights[name] for done in state.rounds)]
-        below.plot(rounds, weights, **look)  # type: ignore[attr-defined]
-        if floor := state.config.least[name]:
-            below.axhline(floor, color=look["color"], linewidth=0.8, linestyle=":")  # type: ignore[attr-defined]
+        style = {"color": COLOURS[number % len(COLOURS)], "marker": ".", "label": name}
+        above.plot(rounds[1:], [round_.means.get(name, np.nan) for round_ in state.rounds], **style)  # type: ignore[attr-defined]
+        weights = [state.config.initial_weights[name], *(round_.weights[name] for round_ in state.rounds)]
+        below.plot(rounds, weights, **style)  # type: ignore[attr-defined]
+        if floor := state.config.lowest[name]:
+            below.axhline(floor, color=style["color"], linewidth=0.8, linestyle=":")  # type: ignore[attr-defined]
     below.set_xlabel("round")  # type: ignore[attr-defined]
 
 
 def simulate(config: DwConfig, seed: int = 0) -> dict[str, DwState]:
-    """The same rewards under both switches: the first rises and levels off, the second stagnates, the others rise slowly."""
+    """The same rewards with both settings: the first rises and levels off, the second stagnates, the others rise slowly."""
     noise = np.random.default_rng(seed).normal(0, NOISE, (ROUNDS, len(config.initial_weights)))
     names = list(config.initial_weights)
-    means = [{name: _course(at, number) + float(noise[at, number]) for number, name in enumerate(names)} for at in range(ROUNDS)]
-    switches = {"normalize_slopes: true": True, "normalize_slopes: false": False}
-    return {title: replay(config.model_copy(update={"normalize_slopes": on}), means) for title, on in switches.items()}
+    means = [
+        {name: _simulated_mean(round_, index) + float(noise[round_, index]) for index, name in enumerate(names)}
+        for round_ in range(ROUNDS)
+    ]
+    settings = {"normalize_slopes: true": True, "normalize_slopes: false": False}
+    return {title: replay(config.model_copy(update={"normalize_slopes": on}), means) for title, on in settings.items()}
 
 
 def replay(config: DwConfig, means: list[dict[str, float]]) -> DwState:
     """The state after rounds with these means."""
     weights, rounds = dict(config.initial_weights), []
-    for at in range(len(means)):
-        weights = update(weights, means[: at + 1], config)
-        rounds.append(DwRound(means=means[at], weights=weights))
+    for index in range(len(means)):
+        weights = update(weights, means[: index + 1], config)
+        rounds.append(DwRound(means=means[index], weights=weights))
     return DwState(config=config, weights=weights, rounds=tuple(rounds))
 
 
-def _course(at: int, number: int) -> float:
-    if number == 0:
-        return 0.35 + 0.04 * min(at, 14)
-    return 0.5 if number == 1 else 0.45 + 0.012 * at
+def _simulated_mean(round_: int, reward: int) -> float:
+    if reward == 0:
+        return 0.35 + 0.04 * min(round_, 14)
+    return 0.5 if reward == 1 else 0.45 + 0.012 * round_

@@ -5,8 +5,8 @@
     plain sum      R = clip(Σ wᵢ·vᵢ); the weight of a penalty is negative
     normalise      z = (v - mean) / (std + 1e-4) of each part over its group or batch, then Σ wᵢ·zᵢ (GDPO, arXiv 2601.05242)
 
-A part that is missing or does not apply is left out. The weights of what can be earned then grow in proportion, so that their
-sum stays; penalties keep their weight. A missing part that is `required` makes the whole reward missing. Never is a failure 0.
+A part that is missing or does not apply is left out. The other positive weights then grow in proportion, so that their sum stays
+the same; penalties keep their weight. A missing part that is `required` makes the whole reward missing. A failure is never 0.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from medloop.contracts.base import Text, Unit
 from medloop.errors import ConfigError
 from medloop.reward.rules import load_rules
 
-EPS = 1e-4  # as in TRL: a group whose members all score alike has no spread to divide by
+EPS = 1e-4  # as in TRL: a group with equal scores has no spread to divide by
 AUTHOR = "reward:mix"
 ABSENT = "absent"  # the version of a part that was not given
 GivenParts = Mapping[str, Component]  # parts that are not rules (teacher, reward model, relevance), by name
 
 
-class Part(Contract):
+class MixPart(Contract):
     """One part of the mix."""
 
     weight: float = Field(ge=-10, le=10)
     """Negative for a penalty; 0 reports the part without mixing it."""
     rule: Text | None = None
-    """Rule by name or `module:object`; without it the part's own name."""
+    """Rule by name or `module:object`; default: the name of the part."""
     given: bool = False
-    """Not a rule: handed in by the caller (teacher, reward model). Where nobody hands it in, it is declared absent."""
+    """Not a rule: given by the caller (teacher, reward model). Where it is not given, it is declared absent."""
     required: bool = False
-    """Without it a sample has no reward."""
+    """A sample without this part has no reward."""
     options: dict[str, float] = Field(default_factory=dict)
-    """Numbers of a rule that differ from its own, such as the length band; they enter its version."""
+    """Parameters of a rule that differ from its defaults, such as the length range; they are part of its version."""
 
 
-def _document_000() -> dict[str, Part]:
-    """R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher, with the penalties that keep it honest."""
+def default_parts() -> dict[str, MixPart]:
+    """R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher, minus penalties against shortcuts."""
     return {
-        "chain": Part(weight=0.35),
-        "emergency": Part(weight=0.25),
-        "risk": Part(weight=-0.15),
-        "teacher": Part(weight=0.25, given=True),
-        "false_reassurance": Part(weight=-0.10),
-        "overtriage": Part(weight=-0.10),
-        "length": Part(weight=-0.05),
-        "repetition": Part(weight=-0.10),
-        "format": Part(weight=0.0),
+        "chain": MixPart(weight=0.35),
+        "emergency": MixPart(weight=0.25),
+        "risk": MixPart(weight=-0.15),
+        "teacher": MixPart(weight=0.25, given=True),
+        "false_reassurance": MixPart(weight=-0.10),
+        "overtriage": MixPart(weight=-0.10),
+        "length": MixPart(weight=-0.05),
+        "repetition": MixPart(weight=-0.10),
+        "format": MixPart(weight=0.0),
     }
 
 
@@ -64,16 +64,16 @@ class MixConfig(Contract):
     """Weights, bounds and versions of a reward."""
 
     version: Text = "1"
-    """Yours to raise; the reward's full version also hashes everything below and the versions of the parts."""
+    """Your own version; the reward's full version also has a hash of everything below and of the versions of the parts."""
     normalise: Literal["none", "group", "batch"] = "none"
-    """Over what each part is brought to mean 0 and spread 1 before the sum."""
+    """Over what each part is normalised to mean 0 and standard deviation 1 before the sum."""
     bounds: tuple[float, float] = (-1.0, 1.0)
-    """Least and greatest reward of the plain sum."""
+    """Lowest and highest reward of the plain sum."""
     z_bound: float = Field(3.0, gt=0)
-    """With `normalise`: a part counts at most so many standard deviations."""
+    """With `normalise`: a part is clipped to this many standard deviations."""
     conflict: Unit = 0.4
     """Teacher and rules further apart than this are a conflict (see conflicts.py)."""
-    parts: dict[str, Part] = Field(default_factory=_document_000, min_length=1)
+    parts: dict[str, MixPart] = Field(default_factory=default_parts, min_length=1)
 
     @field_validator("version", mode="before")
     @classmethod
@@ -90,15 +90,15 @@ class MixConfig(Contract):
     @model_validator(mode="after")
     def _something_to_earn(self) -> MixConfig:
         if not any(part.weight > 0 for part in self.parts.values()):
-            raise ValueError("no part has a positive weight: there would be nothing to earn")
-        if both := [name for name, part in self.parts.items() if part.given and (part.rule or part.options)]:
-            raise ValueError(f"{', '.join(both)}: a part is given or a rule, not both")
+            raise ValueError("no part has a positive weight, so nothing could be earned")
+        if ambiguous := [name for name, part in self.parts.items() if part.given and (part.rule or part.options)]:
+            raise ValueError(f"{', '.join(ambiguous)}: a part is either given or a rule")
         return self
 
 
 @dataclass(frozen=True)
-class Mix:
-    """The scorer of a MixConfig. `absent` are the given parts that nobody handed in."""
+class RewardMix:
+    """The scorer of a MixConfig. `absent` are the parts that should be given but are not."""
 
     config: MixConfig
     rules: Mapping[str, Rule]
@@ -109,65 +109,68 @@ class Mix:
     def score(self, samples: Sequence[Sample]) -> list[Reward]:
         scored = self._given_scores(samples)
         rows = [
-            self._parts_of(sample, {name: column[at] for name, column in scored.items()}) for at, sample in enumerate(samples)
+            self._parts_of(sample, {name: column[index] for name, column in scored.items()})
+            for index, sample in enumerate(samples)
         ]
         values = _normalised(self.config, samples, rows) if self.config.normalise != "none" else [_values(row) for row in rows]
         return [self._combine(row, value) for row, value in zip(rows, values, strict=True)]
 
     def _given_scores(self, samples: Sequence[Sample]) -> dict[str, dict[int, Score | Missing]]:
-        """What the given components say of the samples that have an answer; one call each."""
-        asked = [at for at, sample in enumerate(samples) if sample.answer is not None]
-        found: dict[str, dict[int, Score | Missing]] = {}
+        """The scores of the given parts, in one call each; samples without an answer are missing."""
+        answered = [index for index, sample in enumerate(samples) if sample.answer is not None]
+        columns: dict[str, dict[int, Score | Missing]] = {}
         for name, component in self.given.items():
-            results = component.score([samples[at] for at in asked]) if asked else []
-            assert len(results) == len(asked), f"{name} returned {len(results)} results for {len(asked)} samples"
-            said = dict(zip(asked, results, strict=True))
-            found[name] = {at: said.get(at) or _missing(name, s.why_missing, component.version) for at, s in enumerate(samples)}
-        return found
+            results = component.score([samples[index] for index in answered]) if answered else []
+            assert len(results) == len(answered), f"{name} returned {len(results)} results for {len(answered)} samples"
+            column: dict[int, Score | Missing] = dict(zip(answered, results, strict=True))
+            for index, sample in enumerate(samples):
+                column.setdefault(index, _missing(name, sample.why_missing, component.version))
+            columns[name] = column
+        return columns
 
     def _parts_of(self, sample: Sample, given: Mapping[str, Score | Missing]) -> tuple[Score | Missing, ...]:
         """One score per part, in the order of the configuration and under the part's name."""
         parts: list[Score | Missing] = []
         for name in self.config.parts:
             if name in self.absent:
-                found: Score | Missing = _missing(name, "declared absent", ABSENT)
+                part: Score | Missing = _missing(name, "declared absent", ABSENT)
             elif name in given:
-                found = given[name]
+                part = given[name]
             elif sample.answer is None:
-                found = _missing(name, sample.why_missing, self.rules[name].version)
+                part = _missing(name, sample.why_missing, self.rules[name].version)
             else:
-                found = self.rules[name].score(sample.question, sample.answer)
-            parts.append(found if found.name == name else found.model_copy(update={"name": name}))
+                part = self.rules[name].score(sample.question, sample.answer)
+            parts.append(part if part.name == name else part.model_copy(update={"name": name}))
         return tuple(parts)
 
-    def _matters(self, part: Score | Missing) -> bool:
-        """Is it worth a word that a part was left out? Not of a penalty that has nothing to say."""
+    def _is_reported(self, part: Score | Missing) -> bool:
+        """Whether the reason names a part that was left out; not a penalty that does not apply."""
         weight = self.config.parts[part.name].weight
         return weight > 0 or (weight < 0 and isinstance(part, Missing))
 
     def _combine(self, row: tuple[Score | Missing, ...], values: Mapping[str, float]) -> Reward:
-        asked = self.config.parts
-        left_out = [f"{part.name}: {_why_left_out(part)}" for part in row if part.name not in values and self._matters(part)]
-        said = "; ".join(left_out) or None
-        lacking = [p for p in row if isinstance(p, Missing) and asked[p.name].required]
-        if lacking:
-            why = f"required and missing: {lacking[0].name} ({lacking[0].reason})"
-            return Reward(value=None, parts=row, weights={}, version=self.version, reason=why)
-        weights = effective_weights(asked, values)
+        config = self.config.parts
+        left_out = [f"{part.name}: {_why_left_out(part)}" for part in row if part.name not in values and self._is_reported(part)]
+        reason = "; ".join(left_out) or None
+        required = [part for part in row if isinstance(part, Missing) and config[part.name].required]
+        if required:
+            reason = f"required and missing: {required[0].name} ({required[0].reason})"
+            return Reward(value=None, parts=row, weights={}, version=self.version, reason=reason)
+        weights = effective_weights(config, values)
         if not any(weight > 0 for weight in weights.values()):
-            why = f"nothing that can be earned was scored ({said})"
-            return Reward(value=None, parts=row, weights={}, version=self.version, reason=why)
+            reason = f"no part with a positive weight has a score ({reason})"
+            return Reward(value=None, parts=row, weights={}, version=self.version, reason=reason)
         total = sum(weight * values[name] for name, weight in weights.items())
         low, high = self.config.bounds if self.config.normalise == "none" else (float("-inf"), float("inf"))
-        return Reward(value=round(min(high, max(low, total)), 6), parts=row, weights=weights, version=self.version, reason=said)
+        return Reward(value=round(min(high, max(low, total)), 6), parts=row, weights=weights, version=self.version, reason=reason)
 
 
-def effective_weights(parts: Mapping[str, Part], present: Iterable[str]) -> dict[str, float]:
-    """Weights of what is there; those of what can be earned grow so that their sum is the declared one."""
-    there = {name: parts[name].weight for name in present if parts[name].weight}
+def effective_weights(parts: Mapping[str, MixPart], present: Iterable[str]) -> dict[str, float]:
+    """The weights of the present parts; positive ones grow so that their sum is that of all positive weights."""
+    weights = {name: parts[name].weight for name in present if parts[name].weight}
     declared = sum(part.weight for part in parts.values() if part.weight > 0)
-    earned = sum(weight for weight in there.values() if weight > 0)
-    return {name: round(weight * declared / earned, 6) if weight > 0 else weight for name, weight in there.items()}
+    positive = sum(weight for weight in weights.values() if weight > 0)
+    return {name: round(weight * declared / positive, 6) if weight > 0 else weight for name, weight in weights.items()}
 
 
 def _missing(name: str, why: str, version: str) -> Missing:
@@ -185,57 +188,57 @@ def _values(row: Iterable[Score | Missing]) -> dict[str, float]:
 def _normalised(
     config: MixConfig, samples: Sequence[Sample], rows: Sequence[tuple[Score | Missing, ...]]
 ) -> list[dict[str, float]]:
-    """z of each part. Scores of two versions are two measures and never share a mean; a part said by one alone is 0."""
+    """The z-score of each part. Scores of two versions never share a mean; a single score has z = 0."""
     columns: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
-    for at, (sample, row) in enumerate(zip(samples, rows, strict=True)):
+    for index, (sample, row) in enumerate(zip(samples, rows, strict=True)):
         group = (sample.group or sample.id) if config.normalise == "group" else ""
         for part in row:
             if isinstance(part, Score) and part.applies:
-                columns.setdefault((group, part.name, part.version), []).append((at, part.value))
-    found: list[dict[str, float]] = [{} for _ in samples]
+                columns.setdefault((group, part.name, part.version), []).append((index, part.value))
+    z_scores: list[dict[str, float]] = [{} for _ in samples]
     for (_, name, _), column in columns.items():
         values = [value for _, value in column]
         mean, spread = fmean(values), pstdev(values)
-        for at, value in column:
+        for index, value in column:
             z = (value - mean) / (spread + EPS)
-            found[at][name] = min(config.z_bound, max(-config.z_bound, z))
-    return found
+            z_scores[index][name] = min(config.z_bound, max(-config.z_bound, z))
+    return z_scores
 
 
-def build_mix(config: MixConfig, given: GivenParts | None = None) -> Mix:
-    """The mix of a configuration, all problems at once."""
+def build_mix(config: MixConfig, given: GivenParts | None = None) -> RewardMix:
+    """The mix of a configuration; ConfigError lists all problems."""
     given = given or {}
-    wanted = {name for name, part in config.parts.items() if part.given}
+    expected = {name for name, part in config.parts.items() if part.given}
     rules = {name: _rule(name, part) for name, part in config.parts.items() if not part.given}
-    problems = [f"'{name}' was handed in, but is not a given part of the mix" for name in given if name not in wanted]
-    problems += [f"'{name}' is required, but was not handed in" for name in wanted - set(given) if config.parts[name].required]
-    everyone: dict[str, Rule | Component] = {**rules, **{name: part for name, part in given.items() if name in wanted}}
-    for name, found in everyone.items():
+    problems = [f"'{name}' was given, but the mix has no such given part" for name in given if name not in expected]
+    problems += [f"'{name}' is required, but was not given" for name in expected - set(given) if config.parts[name].required]
+    scorers: dict[str, Rule | Component] = {**rules, **{name: part for name, part in given.items() if name in expected}}
+    for name, scorer in scorers.items():
         weight = config.parts[name].weight
-        if (weight > 0) == found.penalty and weight:
-            problems.append(f"{name} is {'a penalty' if found.penalty else 'no penalty'}: its weight cannot be {weight:g}")
+        if (weight > 0) == scorer.penalty and weight:
+            problems.append(f"{name} is {'a penalty' if scorer.penalty else 'not a penalty'}: its weight cannot be {weight:g}")
     if problems:
-        hint = "A given part stands in the mix like 'rel: {weight: 0.2, given: true}'; penalties have negative weights"
+        hint = "Name a given part in the mix like 'rel: {weight: 0.2, given: true}'; penalties have negative weights"
         raise ConfigError("; ".join(sorted(problems)), f"{hint}; see configs/reward.yaml")
-    absent = frozenset(wanted - set(given))
-    versions = {name: part.version for name, part in everyone.items()} | dict.fromkeys(absent, ABSENT)
+    absent = frozenset(expected - set(given))
+    versions = {name: scorer.version for name, scorer in scorers.items()} | dict.fromkeys(absent, ABSENT)
     digest = sha256_id(canonical_json([config.model_dump(mode="json"), versions]))[7:19]
-    return Mix(config=config, rules=rules, given=dict(given), absent=absent, version=f"{config.version}+{digest}")
+    return RewardMix(config=config, rules=rules, given=dict(given), absent=absent, version=f"{config.version}+{digest}")
 
 
-def _rule(name: str, part: Part) -> Rule:
+def _rule(name: str, part: MixPart) -> Rule:
     (rule,) = load_rules([part.rule or name])
     if not part.options:
         return rule
     known = {field.name for field in fields(rule) if field.type in ("float", float)} if is_dataclass(rule) else set[str]()
     if unknown := sorted(set(part.options) - known):
         raise ConfigError(f"{name} has no option {', '.join(unknown)}", f"It has {', '.join(sorted(known)) or 'none'}")
-    said = ",".join(f"{key}={value:g}" for key, value in sorted(part.options.items()))
-    return replace(rule, **part.options, version=f"{rule.version}({said})")  # type: ignore[type-var]
+    options = ",".join(f"{key}={value:g}" for key, value in sorted(part.options.items()))
+    return replace(rule, **part.options, version=f"{rule.version}({options})")  # type: ignore[type-var]
 
 
 def load_scorer(name: str = "mix", config: MixConfig | None = None, given: GivenParts | None = None) -> Scorer:
-    """`mix`, or your own as `module:object`: a scorer, or what makes one when called without arguments."""
+    """`mix`, or your own as `module:object`: a scorer, or a class or function that returns one."""
     if name == "mix":
         return build_mix(config or MixConfig(), given)
     scorer = _imported("scorer", name)
@@ -245,22 +248,23 @@ def load_scorer(name: str = "mix", config: MixConfig | None = None, given: Given
 
 
 def load_component(name: str, source: str) -> Component:
-    """A given part of your own, as `module:object`: a component, or what makes one when called without arguments."""
+    """Your own given part as `module:object`: a component, or a class or function that returns one."""
     component = _imported("part", source or name)
-    if not all(hasattr(component, wanted) for wanted in ("score", "version", "penalty")):
-        raise ConfigError(f"'{source}' is no part of a reward", "A part has a name, a version, penalty and score(samples)")
+    if not all(hasattr(component, name) for name in ("score", "version", "penalty")):
+        raise ConfigError(f"'{source}' is not a part of a reward", "A part has a name, a version, penalty and score(samples)")
     return component  # type: ignore[no-any-return]
 
 
 def _imported(kind: str, name: str) -> Any:
-    module, sign, attribute = name.partition(":")
-    if not sign:
-        raise ConfigError(f"There is no {kind} '{name}'", "It is named in the docs, or your own as module:object")
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigError(f"There is no {kind} '{name}'", "Use a name from the docs, or your own as module:object")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        target = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError):
         raise ConfigError(f"The {kind} '{name}' cannot be imported", "Check the module and the name after the colon") from None
     try:
-        return found() if isinstance(found, type) or not hasattr(found, "score") else found
+        return target() if isinstance(target, type) or not hasattr(target, "score") else target
     except TypeError:
-        raise ConfigError(f"'{name}' cannot be called without arguments", f"Name a {kind}, or what makes one") from None
+        hint = f"Name a {kind}, or a class or function that returns one"
+        raise ConfigError(f"'{name}' cannot be called without arguments", hint) from None

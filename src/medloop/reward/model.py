@@ -3,8 +3,8 @@
     model = load_reward_model("first", settings)            # a name under models/reward, or a folder
     build_mix(config, given={"model": model})
 
-The score is sigmoid((logit - mean) / std), with mean and std of the reference policy: 0.5 is an answer as it would give.
-The same answer to the same question has the same score in any company. What cannot be read is missing, never 0.
+The score is sigmoid((logit - mean) / std), with mean and std of the reference policy's answers: 0.5 is a typical answer of it.
+The same answer to the same question has the same score in any batch. An answer that cannot be read is missing, never 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class RewardModel:
-    """A component: `score(samples)`, batched. `version` names weights, base, tokenizer and centring by hash."""
+    """A component: `score(samples)`, batched. `version` is the hash of weights, base, tokenizer and centring."""
 
     classifier: Classifier
     scoring: Scoring
@@ -39,12 +39,12 @@ class RewardModel:
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
         """As many results as samples, in order."""
-        read = [self._read(sample) for sample in samples]
-        rows = [found.ids for found in read if isinstance(found, Encoded)]
+        inputs = [self._encode(sample) for sample in samples]
+        rows = [encoded.ids for encoded in inputs if isinstance(encoded, Encoded)]
         logits = iter(self.classifier.logits(rows, batch_size=self.batch_size))
-        return [self._missing(found) if isinstance(found, str) else self._score(next(logits), found) for found in read]
+        return [self._missing(row) if isinstance(row, str) else self._score(next(logits), row) for row in inputs]
 
-    def _read(self, sample: Sample) -> Encoded | str:
+    def _encode(self, sample: Sample) -> Encoded | str:
         """The ids of question and answer, or why there is nothing to score."""
         if sample.answer is None:
             return sample.why_missing
@@ -53,17 +53,17 @@ class RewardModel:
         if not sample.question.strip():
             return "the question is empty"
         prompt = (Message(role="user", content=sample.question),)
-        found = encode(self.classifier.tokenizer, prompt, sample.answer, max_length=self.scoring.max_length)
-        return found or f"the answer leaves no room for the question in the {self.scoring.max_length} tokens the model reads"
+        encoded = encode(self.classifier.tokenizer, prompt, sample.answer, max_length=self.scoring.max_length)
+        return encoded or f"the answer leaves no room for the question within the {self.scoring.max_length} tokens of the model"
 
     def _score(self, logit: float, row: Encoded) -> Score | Missing:
         if not math.isfinite(logit):
-            return self._missing("the model's output is no number")
-        away = (logit - self.scoring.mean) / self.scoring.std
-        reason = f"logit {logit:+.2f}, {abs(away):.1f} spreads {'above' if away >= 0 else 'below'} the reference's mean"
+            return self._missing("the model's output is not a number")
+        z = (logit - self.scoring.mean) / self.scoring.std
+        reason = f"logit {logit:+.2f}, {abs(z):.1f} standard deviations {'above' if z >= 0 else 'below'} the reference mean"
         if row.cut_tokens:
-            reason += f"; the first {row.cut_tokens} tokens of the question were cut"
-        value = 0.5 * (1 + math.tanh(0.5 * away))  # sigmoid, without overflow
+            reason += f"; the first {row.cut_tokens} tokens of the question were truncated"
+        value = 0.5 * (1 + math.tanh(0.5 * z))  # sigmoid, without overflow
         return Score(name=self.name, value=value, reason=reason, author=self.author, version=self.version)
 
     def _missing(self, reason: str) -> Missing:
@@ -71,7 +71,7 @@ class RewardModel:
 
 
 def load_reward_model(model: str | Path, settings: Settings, *, batch_size: int = BATCH) -> RewardModel:
-    """The reward model of a folder, or of that name under models/reward; checked to the last byte first."""
+    """The reward model of a folder, or of that name under models/reward; verified byte by byte first."""
     device = runtime.device_of(settings, "reward.device")
     classifier, scoring = open_classifier(find_reward_model(model, settings), settings, device=device)
     return RewardModel(
@@ -80,7 +80,7 @@ def load_reward_model(model: str | Path, settings: Settings, *, batch_size: int 
 
 
 def find_reward_model(model: str | Path, settings: Settings) -> Path:
-    """Where it lies: as given, from the workspace, or by its name; the last guess is returned for the error to name."""
-    given = Path(model).expanduser()
-    places = (given, settings.home / given, settings.workspace.models / "reward" / given)
-    return next((place for place in places if place.is_dir()), places[-1] if len(given.parts) == 1 else given)
+    """Its folder: as given, relative to the workspace, or by its name; the last guess is returned for the error message."""
+    path = Path(model).expanduser()
+    folders = (path, settings.home / path, settings.workspace.models / "reward" / path)
+    return next((folder for folder in folders if folder.is_dir()), folders[-1] if len(path.parts) == 1 else path)

@@ -1,18 +1,18 @@
-"""The three rewards of DW-GRPO: does the answer speak to the question, keep to the context, and keep it short?
+"""The three rewards of DW-GRPO: relevance to the question, faithfulness to the context, conciseness.
 
     rel     sigmoid of a cross-encoder's logit for (question, answer); without a cross-encoder the cosine of their embeddings
     faith   embedding: each sentence's best cosine over the sentences of the context, averaged
             bertscore: F1 of greedy token matching between answer and context (arXiv 1904.09675, no idf, no rescaling)
     conc    1 - len(answer) / len(context), in characters, at least 0
 
-What is read is what the patient sees: a chain of thought or hidden text counts in none of them. An answer of fewer than three
-words says nothing and scores 0 in all three; otherwise silence would be the most concise answer. `rel` of an answer that gives
-the question back falls to 0. Cosines below 0 are 0. Without a context `faith` and `conc` do not apply.
+All three read only what the patient sees, without the chain of thought and hidden text. An answer of fewer than three words
+scores 0 in all three; otherwise silence would be the most concise answer. `rel` of an answer that repeats the question falls to
+0. Cosines below 0 are 0. Without a context `faith` and `conc` do not apply.
 
-An encoder that does not read Chinese says nothing about a Chinese text. Such samples, and all of them when no encoder is at
-hand, are scored by shared words (heuristic.py), and author, version and reason say so; with `strict` they are missing instead,
-and a model that cannot be found is an error. An answer in a script that neither question nor context has is 0, not missing:
-else a policy could earn by answering in another language.
+An encoder that does not read Chinese cannot judge a Chinese text. Such samples, and all samples when there is no encoder, are
+scored by word overlap (`word_overlap.py`), and author, version and reason say so. With `strict` they are missing instead, and a
+model that cannot be found is an error. An answer in a script that neither question nor context uses scores 0; if it were missing,
+a policy could gain by answering in another language.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 VERSION = "1"
 AUTHOR = "reward:relevance"
-COPIED_FROM, COPIED_WHOLE = 0.5, 0.8  # shares of the answer's four-word runs that stand in the question: from here less, here 0
-SAYS = {
-    "cross-encoder": "The cross-encoder says",
-    "cosine": "Cosine of question and answer (no cross-encoder is configured):",
-    "embedding": "Each sentence's best match in the context, on average:",
-    "bertscore": "F1 of the tokens matched between answer and context:",
+COPY_START, COPY_FULL = 0.5, 0.8  # share of the answer's 4-grams copied from the question: `rel` falls from here, 0 here
+REASONS = {
+    "cross-encoder": "Cross-encoder score:",
+    "cosine": "Cosine of question and answer (no cross-encoder configured):",
+    "embedding": "Mean of each sentence's best match in the context:",
+    "bertscore": "F1 of matched tokens between answer and context:",
 }
 
 log = logging.getLogger(__name__)
@@ -62,19 +62,19 @@ class RelevanceConfig(Contract):
     """Cross-encoder for `rel`, such as BAAI/bge-reranker-v2-m3; without one `rel` is a cosine of embeddings."""
     faith: Literal["embedding", "bertscore"] = "embedding"
     pooling: Literal["auto", "mean", "cls"] = "auto"
-    """How the encoder makes one vector of many; auto: as its folder says."""
+    """How the encoder pools token vectors; auto: as its folder says."""
     reads_chinese: bool | None = None
-    """Whether encoder and cross-encoder understand Chinese; null: as their tokenizers show."""
+    """Whether encoder and cross-encoder understand Chinese; null: decided from their tokenizers."""
     strict: bool = False
-    """No heuristic in the place of a model: samples that the model cannot read are missing."""
+    """No heuristic instead of a model: samples that the model cannot read are missing."""
     max_tokens: int = Field(0, ge=0)
-    """Tokens read of a text; 0: what the model can read (a pair of question and answer: 512)."""
+    """Most tokens of a text; 0: as many as the model can read (512 for a pair of question and answer)."""
     batch_tokens: int = Field(1024, gt=0)
-    """Tokens in memory at once; on a GPU more is faster."""
+    """Tokens in one batch; on a GPU more is faster."""
 
 
-class Models:
-    """The encoders of a configuration, found when a version is asked for and loaded when first used."""
+class RelevanceModels:
+    """The encoders of a configuration, located when a version is needed and loaded when first used."""
 
     def __init__(self, config: RelevanceConfig, settings: Settings) -> None:
         self.config, self.settings = config, settings
@@ -92,14 +92,14 @@ class Models:
     def cross_encoder(self) -> CrossEncoder:
         from medloop.models.encode import load_cross_encoder
 
-        assert self.config.cross_encoder is not None, "nobody asks for a cross-encoder that is not configured"
+        assert self.config.cross_encoder is not None, "only a configured cross-encoder is loaded"
         config = self.config
         return load_cross_encoder(
             self.config.cross_encoder, self.settings, max_tokens=config.max_tokens, batch_tokens=config.batch_tokens
         )
 
     def find(self, name: str) -> str | None:
-        """The first digits of a model's fingerprint; None where the heuristic must stand in."""
+        """The first digits of a model's fingerprint; None where the heuristic is used instead."""
         if self.config.scorer == "heuristic":
             return None
         try:
@@ -110,18 +110,18 @@ class Models:
         except (MissingExtraError, ModelError) as error:
             if self.config.strict:
                 raise
-            log.warning("relevance is judged by shared words: %s", error)
+            log.warning("relevance is scored by word overlap: %s", error)
             return None
 
 
 @dataclass(frozen=True)
 class Relevance:
-    """`rel` or `faith`. `measure` is what the model does with the samples it can read, `by_words` what stands in for it."""
+    """`rel` or `faith`. `measure` scores with the model, `by_words` scores the samples that the model cannot read."""
 
     name: str
     model_name: str
-    how: str
-    models: Models
+    method: str
+    models: RelevanceModels
     measure: Callable[[Sequence[Sample]], list[float]]
     by_words: Callable[[Sample], tuple[float, str] | None]
     reads_chinese: Callable[[], bool]
@@ -130,50 +130,49 @@ class Relevance:
 
     @cached_property
     def version(self) -> str:
-        """Names the model by the hash of its weights, or says that there is none."""
-        found = self.models.find(self.model_name)
-        return heuristic_version() if found is None else f"{VERSION}({self.how}:{self.model_name}@{found})"
+        """Includes the hash of the model's weights, or says that the heuristic is used."""
+        digest = self.models.find(self.model_name)
+        return heuristic_version() if digest is None else f"{VERSION}({self.method}:{self.model_name}@{digest})"
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
-        settled = {at: found for at, sample in enumerate(samples) if (found := self._without_model(sample)) is not None}
-        left = [sample for at, sample in enumerate(samples) if at not in settled]
+        without_model = [self._without_model(sample) for sample in samples]
+        left = [sample for sample, score in zip(samples, without_model, strict=True) if score is None]
         values = iter(self.measure(left) if left else ())
-        return [settled.get(at) or self._measured(sample, next(values)) for at, sample in enumerate(samples)]
+        return [score or self._measured(sample, next(values)) for sample, score in zip(samples, without_model, strict=True)]
 
     def _without_model(self, sample: Sample) -> Score | Missing | None:
-        """What can be said without the model; None when it is the model's turn."""
+        """The score of a sample that needs no model; None when the model must score it."""
         if sample.answer is None:
             return self._missing(sample.why_missing)
         if self.needs_context and not (sample.context or "").strip():
-            return self._score(0.0, "There is no context to keep to.", applies=False)
-        if not split_answer(sample.answer).says_something:
-            return self._score(0.0, "The answer says nothing.")
+            return self._score(0.0, "There is no context.", applies=False)
+        if not split_answer(sample.answer).has_content:
+            return self._score(0.0, "The answer has no content.")
         if self.version == heuristic_version():
-            return self._by_words(sample, "no encoder is used")
+            return self._by_words(sample, "no encoder")
         other = (sample.context if self.needs_context else sample.question) or ""
-        if "other" in (script(seen(sample)), script(other)) and not self._understands_chinese:
+        if "other" in (script(visible_text(sample)), script(other)) and not self._understands_chinese:
             return self._by_words(sample, f"{self.model_name} does not read this script")
         return None
 
     @property
     def _understands_chinese(self) -> bool:
-        said = self.models.config.reads_chinese
-        return self.reads_chinese() if said is None else said
+        setting = self.models.config.reads_chinese
+        return self.reads_chinese() if setting is None else setting
 
     def _by_words(self, sample: Sample, why: str) -> Score | Missing:
         if self.models.config.strict and self.models.config.scorer == "model":
-            return self._missing(f"{why}, and strict allows no heuristic")
-        found = self.by_words(sample)
-        if found is None:
+            return self._missing(f"{why}, and `strict` allows no heuristic")
+        result = self.by_words(sample)
+        if result is None:
             return self._missing(f"{why}, and there are no words to compare")
-        value, reason = found
+        value, reason = result
         return self._score(value, f"Heuristic ({why}): {reason}", word_overlap.AUTHOR, heuristic_version())
 
     def _measured(self, sample: Sample, value: float) -> Score:
-        kept = 1.0 if self.needs_context else kept_share(sample)
-        worth = min(1.0, max(0.0, value)) * kept
-        back = "" if kept == 1.0 else f", times {kept:.2f} for giving the question back"
-        return self._score(worth, f"{SAYS[self.how]} {value:.3f}{back}.")
+        factor = 1.0 if self.needs_context else originality(sample)
+        repeats = "" if factor == 1.0 else f", times {factor:.2f} for repeating the question"
+        return self._score(min(1.0, max(0.0, value)) * factor, f"{REASONS[self.method]} {value:.3f}{repeats}.")
 
     def _score(self, value: float, reason: str, author: str = AUTHOR, version: str = "", *, applies: bool = True) -> Score:
         return Score(
@@ -186,44 +185,44 @@ class Relevance:
 
 @dataclass(frozen=True)
 class Conciseness:
-    """`conc`: 1 - len(answer) / len(context), in characters; 0 for an answer that says nothing."""
+    """`conc`: 1 - len(answer) / len(context), in characters; 0 for an answer without content."""
 
     name: str = "conc"
     version: str = VERSION
     penalty: bool = field(default=False, init=False)
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
-        return [self._one(sample) for sample in samples]
+        return [self._score_sample(sample) for sample in samples]
 
-    def _one(self, sample: Sample) -> Score | Missing:
+    def _score_sample(self, sample: Sample) -> Score | Missing:
         if sample.answer is None:
             return Missing(name=self.name, reason=sample.why_missing, author=AUTHOR, version=self.version)
-        size, room = len(seen(sample)), len((sample.context or "").strip())
-        if not room:
-            return self._score(0.0, "There is no context to be shorter than.", applies=False)
-        if not split_answer(sample.answer).says_something:
-            return self._score(0.0, "The answer says nothing.")
-        return self._score(max(0.0, 1 - size / room), f"{size} characters for a context of {room}.")
+        size, context_size = len(visible_text(sample)), len((sample.context or "").strip())
+        if not context_size:
+            return self._score(0.0, "There is no context.", applies=False)
+        if not split_answer(sample.answer).has_content:
+            return self._score(0.0, "The answer has no content.")
+        return self._score(max(0.0, 1 - size / context_size), f"{size} characters for a context of {context_size}.")
 
     def _score(self, value: float, reason: str, *, applies: bool = True) -> Score:
         return Score(name=self.name, value=round(value, 6), reason=reason, author=AUTHOR, version=self.version, applies=applies)
 
 
 def load_relevance(config: RelevanceConfig, settings: Settings) -> dict[str, Component]:
-    """`rel`, `faith` and `conc`; nothing is loaded yet, and both models are shared."""
-    models = Models(config, settings)
-    crossed = config.cross_encoder is not None
+    """`rel`, `faith` and `conc`; models are loaded later and shared."""
+    models = RelevanceModels(config, settings)
+    has_cross_encoder = config.cross_encoder is not None
     rel = Relevance(
-        "rel", config.cross_encoder or config.encoder, "cross-encoder" if crossed else "cosine", models,
-        measure=lambda samples: _by_cross_encoder(models, samples) if crossed else _by_cosine(models, samples),
-        by_words=relevant_by_words,
-        reads_chinese=lambda: (models.cross_encoder if crossed else models.encoder).reads_chinese,
+        "rel", config.cross_encoder or config.encoder, "cross-encoder" if has_cross_encoder else "cosine", models,
+        measure=lambda samples: _by_cross_encoder(models, samples) if has_cross_encoder else _by_cosine(models, samples),
+        by_words=relevance_by_words,
+        reads_chinese=lambda: (models.cross_encoder if has_cross_encoder else models.encoder).reads_chinese,
         needs_context=False,
     )  # fmt: skip
     faith = Relevance(
         "faith", config.encoder, config.faith, models,
         measure=lambda samples: _best_sentences(models, samples) if config.faith == "embedding" else _bertscore(models, samples),
-        by_words=faithful_by_words,
+        by_words=faithfulness_by_words,
         reads_chinese=lambda: models.encoder.reads_chinese,
         needs_context=True,
     )  # fmt: skip
@@ -234,65 +233,66 @@ def heuristic_version() -> str:
     return f"{VERSION}(heuristic-{word_overlap.VERSION})"
 
 
-def seen(sample: Sample) -> str:
-    """What the patient sees of an answer."""
+def visible_text(sample: Sample) -> str:
+    """The part of an answer that the patient sees."""
     return split_answer(sample.answer or "").visible.strip()
 
 
-def kept_share(sample: Sample) -> float:
-    """1 for an answer in its own words, 0 for one that is the question."""
-    copied = copied_share(seen(sample), f"{sample.question} {sample.question}")  # twice: it may be given back again and again
-    return min(1.0, max(0.0, (COPIED_WHOLE - copied) / (COPIED_WHOLE - COPIED_FROM)))
+def originality(sample: Sample) -> float:
+    """1 for an answer in its own words, 0 for one that repeats the question."""
+    twice = f"{sample.question} {sample.question}"  # the answer may repeat it several times
+    copied = copied_share(visible_text(sample), twice)
+    return min(1.0, max(0.0, (COPY_FULL - copied) / (COPY_FULL - COPY_START)))
 
 
-def relevant_by_words(sample: Sample) -> tuple[float, str] | None:
-    """`rel` by shared words; None for a question without any ("what now?"). An answer in another script is 0."""
-    answer = seen(sample)
-    if not word_overlap.pieces(sample.question):
+def relevance_by_words(sample: Sample) -> tuple[float, str] | None:
+    """`rel` by word overlap; None for a question without content words ("what now?"). An answer in another script scores 0."""
+    answer = visible_text(sample)
+    if not word_overlap.word_pieces(sample.question):
         return None
     if script(answer) != script(sample.question):
         return 0.0, "the answer is in another script than the question."
-    shared = word_overlap.shared_with(sample.question, answer)
-    return shared * kept_share(sample), f"the answer shares {shared:.0%} of the question's words."
+    overlap = word_overlap.overlap_with(sample.question, answer)
+    return overlap * originality(sample), f"the answer has {overlap:.0%} of the question's words."
 
 
-def faithful_by_words(sample: Sample) -> tuple[float, str] | None:
-    """`faith` by shared words; None for a context in another script than question and answer (say, an English paper)."""
-    answer, context = seen(sample), sample.context or ""
+def faithfulness_by_words(sample: Sample) -> tuple[float, str] | None:
+    """`faith` by word overlap; None for a context in another script than question and answer (say, an English paper)."""
+    answer, context = visible_text(sample), sample.context or ""
     if script(answer) != script(context):
-        foreign = script(answer) == script(sample.question)
-        return None if foreign else (0.0, "the answer is in another script than question and context.")
-    shared = word_overlap.supported(answer, context)
-    return shared, f"the context has {shared:.0%} of the answer's words."
+        foreign_context = script(answer) == script(sample.question)
+        return None if foreign_context else (0.0, "the answer is in another script than question and context.")
+    overlap = word_overlap.sentence_overlap(answer, context)
+    return overlap, f"the context has {overlap:.0%} of the answer's words."
 
 
-def _by_cross_encoder(models: Models, samples: Sequence[Sample]) -> list[float]:
-    return models.cross_encoder.score([(sample.question, seen(sample)) for sample in samples])
+def _by_cross_encoder(models: RelevanceModels, samples: Sequence[Sample]) -> list[float]:
+    return models.cross_encoder.score([(sample.question, visible_text(sample)) for sample in samples])
 
 
-def _by_cosine(models: Models, samples: Sequence[Sample]) -> list[float]:
-    vectors = models.encoder.encode([*(sample.question for sample in samples), *(seen(sample) for sample in samples)])
+def _by_cosine(models: RelevanceModels, samples: Sequence[Sample]) -> list[float]:
+    vectors = models.encoder.encode([*(sample.question for sample in samples), *(visible_text(sample) for sample in samples)])
     questions, answers = np.split(vectors, 2)
     return [float(value) for value in (questions * answers).sum(axis=1)]
 
 
-def _best_sentences(models: Models, samples: Sequence[Sample]) -> list[float]:
+def _best_sentences(models: RelevanceModels, samples: Sequence[Sample]) -> list[float]:
     """Each sentence of an answer against all sentences of its context; all samples' sentences are encoded at once."""
-    said, given = _split(samples)
-    texts = list(dict.fromkeys(text for row in (*said, *given) for text in row))
+    answers, contexts = _sentences(samples)
+    texts = list(dict.fromkeys(text for row in (*answers, *contexts) for text in row))
     vectors = dict(zip(texts, models.encoder.encode(texts), strict=True))
     return [
         float(np.mean((_stack(vectors, answer) @ _stack(vectors, context).T).max(axis=1)))
-        for answer, context in zip(said, given, strict=True)
+        for answer, context in zip(answers, contexts, strict=True)
     ]
 
 
-def _bertscore(models: Models, samples: Sequence[Sample]) -> list[float]:
-    """Sentences are encoded one by one, so that a long context is never cut."""
-    said, given = _split(samples)
-    texts = list(dict.fromkeys(text for row in (*said, *given) for text in row))
+def _bertscore(models: RelevanceModels, samples: Sequence[Sample]) -> list[float]:
+    """Sentences are encoded one by one, so that a long context is never truncated."""
+    answers, contexts = _sentences(samples)
+    texts = list(dict.fromkeys(text for row in (*answers, *contexts) for text in row))
     vectors = dict(zip(texts, models.encoder.tokens(texts), strict=True))
-    pairs = ([np.concatenate([vectors[text] for text in row]) for row in pair] for pair in zip(said, given, strict=True))
+    pairs = ([np.concatenate([vectors[text] for text in row]) for row in pair] for pair in zip(answers, contexts, strict=True))
     return [greedy_f1(answer, context) for answer, context in pairs]
 
 
@@ -305,10 +305,10 @@ def greedy_f1(answer: Array, context: Array) -> float:
     return 2 * precision * recall / (precision + recall) if precision > 0 and recall > 0 else 0.0
 
 
-def _split(samples: Sequence[Sample]) -> tuple[list[list[str]], list[list[str]]]:
-    """Sentences of answers and contexts; a text that is all marks counts as one."""
-    said = [sentences(seen(sample)) or [seen(sample)] for sample in samples]
-    return said, [sentences(sample.context or "") or [sample.context or ""] for sample in samples]
+def _sentences(samples: Sequence[Sample]) -> tuple[list[list[str]], list[list[str]]]:
+    """The sentences of answers and of contexts; a text of punctuation alone counts as one."""
+    answers = [sentences(visible_text(sample)) or [visible_text(sample)] for sample in samples]
+    return answers, [sentences(sample.context or "") or [sample.context or ""] for sample in samples]
 
 
 def _stack(vectors: dict[str, Array], texts: Sequence[str]) -> Array:

@@ -1,4 +1,4 @@
-"""The rules by name. A new one is a file here and a line in RULES; one of your own is named `module:object`."""
+"""The rules by name. A new one is a file here and a line in RULES; your own rule is named `module:object`."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def load_rules(names: Iterable[str] = tuple(RULES)) -> tuple[Rule, ...]:
 def _load(name: str) -> Rule:
     if name in RULES:
         return RULES[name]
-    module, sign, attribute = name.partition(":")
-    if not sign:
+    module, colon, attribute = name.partition(":")
+    if not colon:
         raise ConfigError(f"There is no rule '{name}'", f"Rules are {', '.join(RULES)}, or your own as module:object")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        rule = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError):
         raise ConfigError(f"The rule '{name}' cannot be imported", "Check the module and the name after the colon") from None
-    if not all(hasattr(found, part) for part in ("name", "version", "penalty", "score")):
+    if not all(hasattr(rule, attribute) for attribute in ("name", "version", "penalty", "score")):
         raise ConfigError(f"'{name}' is not a rule", "A rule has name, version, penalty and score(question, answer)")
-    return found() if isinstance(found, type) else found  # type: ignore[no-any-return]
+    return rule() if isinstance(rule, type) else rule  # type: ignore[no-any-return]

@@ -1,11 +1,11 @@
-"""Over-triage: 1 sends a patient to the emergency department whose question names no red flag. 0 is clean.
+"""Over-triage: 1 sends a patient to the emergency department although the question names no red flag. 0 is clean.
 
-    1.0   urgent advice for certain, in a question without a red flag
-    0.5   the same for a pregnant woman, a child or an old person: there the list of red flags is least complete
+    1.0   unconditional urgent advice, without a red flag in the question
+    0.5   the same for a pregnant woman, a child or an old person, for whom the list of red flags is least complete
 
-"If it gets worse, call an ambulance" is good advice and costs nothing. A question with a red flag, even a denied one, is not
-judged. Without this rule a policy earns most by sending everybody to hospital. Its weight should stay below that of
-`emergency`: a needless journey is the smaller harm.
+"If it gets worse, call an ambulance" is good advice and costs nothing. The rule does not apply to a question with a red flag,
+even a negated one. Without this rule a policy earns most by sending everybody to hospital. Its weight should stay below that of
+`emergency`, because an unnecessary visit is the smaller harm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer_text import answer_spans, split_answer, verdict
+from medloop.reward.answer_text import answer_spans, rule_score, split_answer
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 
 CERTAIN, VULNERABLE = 1.0, 0.5
@@ -28,10 +28,10 @@ class Overtriage:
 
     def score(self, question: str, answer: str) -> Score:
         if lexicon.find_red_flags(question):
-            return verdict(self, 0.0, "The question speaks of a red flag.", applies=False)
+            return rule_score(self, 0.0, "The question mentions a red flag.", applies=False)
         advice = best_advice(split_answer(answer))
         if advice.value <= CONDITIONAL:
-            return verdict(self, 0.0, "The answer raises no needless alarm.")
+            return rule_score(self, 0.0, "The answer gives no unnecessary urgent advice.")
         vulnerable = any(not group.negated for group in lexicon.find_groups(question))
         value = VULNERABLE if vulnerable else CERTAIN
-        return verdict(self, value, "Urgent advice, and the question names no red flag.", answer_spans(advice.mentions))
+        return rule_score(self, value, "Urgent advice, although the question names no red flag.", answer_spans(advice.mentions))

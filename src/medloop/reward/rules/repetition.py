@@ -1,12 +1,12 @@
-"""Repetition penalty: 0 is fresh, 1 says the same again and again, or gives the question back as the answer.
+"""Repetition penalty: 0 is fresh, 1 repeats itself again and again, or repeats the question as the answer.
 
-Looked at are runs of four words (Latin words or Chinese characters), in the visible answer and in the chain of thought apart;
-the worse of the two counts. Good prose repeats up to a seventh of its runs, so that much is free:
+It counts 4-grams (Latin words or Chinese characters) in the visible answer and in the chain of thought; the worse of the two
+counts. Good prose repeats up to a seventh of its 4-grams, so that much is free:
 
-    share of runs said before   0.15: 0     0.55: 1
-    share of the visible answer that stands word for word in the question   0.50: 0     1.00: 1
+    share of repeated 4-grams                                         0.15: 0     0.55: 1
+    share of the visible answer that is copied from the question      0.50: 0     1.00: 1
 
-A text of fewer than 12 words is judged only for what it copies. One sign drawn out ("aaaaaaaa") counts as repeated.
+A text of fewer than 12 words is judged only by what it copies. A repeated character ("aaaaaaaa") counts as repetition.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
-from medloop.reward.answer_text import copied_share, may_copy, run_set, split_answer, verdict, words
+from medloop.reward.answer_text import copied_share, may_be_copied, ngram_set, rule_score, split_answer, words
+from medloop.reward.rules.length import ramp
 
-RUN = 4  # words; other rules look at the same runs
-FEW = 12  # words
+NGRAM = 4  # words; other rules use the same n-grams
+MIN_WORDS = 12
 FREE, FULL = 0.15, 0.55
 COPY_FREE = 0.5
-_DRAWN_OUT = re.compile(r"(\S)\1{7,}")
+_REPEATED_CHARACTER = re.compile(r"(\S)\1{7,}")
 _RULER = re.compile(r"[-=_*#.~]")  # drawn lines and tables are layout
 
 
@@ -33,59 +34,54 @@ class Repetition:
 
     def score(self, question: str, answer: str) -> Score:
         parts = split_answer(answer)
-        found = [
-            (_rise(repeated_share(parts.visible), FREE, FULL), "The answer repeats itself.", parts.visible, 0),
-            (_rise(repeated_share(parts.chain or ""), FREE, FULL), "The chain of thought repeats itself.", parts.chain or "",
+        penalties = [
+            (ramp(repeated_share(parts.visible), FREE, FULL), "The answer repeats itself.", parts.visible, 0),
+            (ramp(repeated_share(parts.chain or ""), FREE, FULL), "The chain of thought repeats itself.", parts.chain or "",
              parts.chain_start),
-            (_rise(_copied(parts.visible, question), COPY_FREE, 1.0), "The answer gives the question back.", "", 0),
+            (ramp(_copied(parts.visible, question), COPY_FREE, 1.0), "The answer repeats the question.", "", 0),
         ]  # fmt: skip
-        value, reason, text, offset = max(found, key=lambda one: one[0])
+        value, reason, text, offset = max(penalties, key=lambda penalty: penalty[0])
         spans = _first_repeat(text, offset) if value and text else ()
-        return verdict(self, round(value, 4), reason if value else "The answer does not repeat itself.", spans)
+        return rule_score(self, round(value, 4), reason if value else "The answer does not repeat itself.", spans)
 
 
 def _copied(visible: str, question: str) -> float:
-    return copied_share(visible, question) if may_copy(visible, question, COPY_FREE) else 0.0
+    return copied_share(visible, question) if may_be_copied(visible, question, COPY_FREE) else 0.0
 
 
 def repeated_share(text: str) -> float:
-    """The share of a text's runs that were said before, or of its characters that only draw one sign out."""
-    drawn = _drawn_out(text) / max(len(text), 1)
-    found = words(text)
-    total = len(found) - RUN + 1
-    if len(found) < FEW:
-        return drawn
-    return max(drawn, 1 - len(run_set(text, RUN)) / total)
+    """The share of a text's 4-grams that came before, or of its characters that only repeat one character."""
+    same_character = _repeated_characters(text) / max(len(text), 1)
+    count = len(words(text))
+    if count < MIN_WORDS:
+        return same_character
+    return max(same_character, 1 - len(ngram_set(text, NGRAM)) / (count - NGRAM + 1))
 
 
-def _drawn_out(text: str) -> int:
-    """Characters that only draw one sign out."""
-    if not _may_be_drawn_out(text):
+def _repeated_characters(text: str) -> int:
+    """Characters in runs of one character."""
+    if not _may_repeat_characters(text):
         return 0
-    return sum([len(m[0]) for m in _DRAWN_OUT.finditer(text) if not _RULER.match(m[0])])
+    return sum([len(m[0]) for m in _REPEATED_CHARACTER.finditer(text) if not _RULER.match(m[0])])
 
 
-def _may_be_drawn_out(text: str) -> bool:
-    """Eight of a sign in a row hold two whose places are multiples of four, and all between them: quick to see."""
-    for at in range(0, len(text) - 4, 4):
-        sign = text[at]
-        if sign == text[at + 4] and sign > " " and text[at : at + 5] == sign * 5:
+def _may_repeat_characters(text: str) -> bool:
+    """A quick test: eight equal characters in a row include two at multiples of four, and all between them."""
+    for index in range(0, len(text) - 4, 4):
+        character = text[index]
+        if character == text[index + 4] and character > " " and text[index : index + 5] == character * 5:
             return True
     return False
 
 
-def _rise(value: float, start: float, end: float) -> float:
-    return min(1.0, max(0.0, (value - start) / (end - start)))
-
-
 def _first_repeat(text: str, offset: int) -> tuple[Span, ...]:
-    """Where the first sentence that was said before stands."""
-    if drawn := _DRAWN_OUT.search(text):
-        return (Span(where="answer", start=offset + drawn.start(), end=offset + drawn.end(), label="drawn out"),)
+    """The first sentence that came before."""
+    if match := _REPEATED_CHARACTER.search(text):
+        return (Span(where="answer", start=offset + match.start(), end=offset + match.end(), label="drawn out"),)
     seen: set[tuple[str, ...]] = set()
-    for piece in re.finditer(r"[^.!?。！？\n]+[.!?。！？\n]*", text):
-        said = words(piece[0])
-        if said and said in seen:
-            return (Span(where="answer", start=offset + piece.start(), end=offset + piece.end(), label="said before"),)
-        seen.add(said)
+    for sentence in re.finditer(r"[^.!?。！？\n]+[.!?。！？\n]*", text):
+        tokens = words(sentence[0])
+        if tokens and tokens in seen:
+            return (Span(where="answer", start=offset + sentence.start(), end=offset + sentence.end(), label="said before"),)
+        seen.add(tokens)
     return ()
