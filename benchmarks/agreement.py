@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from medloop.feedback.insight.agreement import alpha_interval, cohen_kappa, counts, fleiss_kappa
+from medloop.feedback.insight.agreement import alpha_interval, cohen_kappa, fleiss_kappa, rating_table
 
 
 def read(path: Path) -> list[list[int]]:
@@ -36,11 +36,11 @@ def made_up(pairs: int = 1000) -> list[list[int]]:
 
 def measure(given: list[list[int]]) -> dict[str, Any]:
     began = time.perf_counter()
-    table = counts(given, (0, 1, 2))
+    table = rating_table(given, (0, 1, 2))
     found = alpha_interval(table, "nominal", seed=42)
     took = time.perf_counter() - began
     decided = [[value for value in unit if value] for unit in given]
-    clear = alpha_interval(counts(decided, (1, 2)), "nominal", seed=42)
+    clear = alpha_interval(rating_table(decided, (1, 2)), "nominal", seed=42)
     return {
         "pairs": table.units,
         "judgements": table.ratings,

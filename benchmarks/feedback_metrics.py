@@ -22,7 +22,7 @@ from medloop.contracts import Feedback, Message
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback.insight.metrics import measure
 from medloop.feedback.review import queue
-from medloop.feedback.trigger import maybe_trigger
+from medloop.feedback.trigger import trigger_if_due
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
@@ -92,12 +92,12 @@ def main() -> None:
             some = [1e3 * one for one in turns(store, 400)]
             told |= {"next_item_ms": statistics.median(some), "next_item_worst_ms": max(some)}
             began = time.process_time()
-            assert maybe_trigger(store, settings) is not None
+            assert trigger_if_due(store, settings) is not None
             told["trigger_s"] = time.process_time() - began
             fill(store, 500)
             began = time.process_time()
             for _ in range(50):
-                assert maybe_trigger(store, settings) is None
+                assert trigger_if_due(store, settings) is None
             told["no_trigger_of_500_new_ms"] = 1e3 * (time.process_time() - began) / 50
     text = json.dumps({name: round(value, 2) for name, value in told.items()}, indent=2)
     print(text)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medloop.feedback.insight.drift import Drift, H
+from medloop.feedback.insight.drift import DriftDetector, H
 
 LAWS = {
     "even": (0.2, 0.2, 0.2, 0.2, 0.2),
@@ -29,7 +29,7 @@ def stars(rng: np.random.Generator, law: tuple[float, ...], shape: tuple[int, in
 
 
 def first_alarm(row: np.ndarray, h: float) -> int | None:
-    watch = Drift(h=h)
+    watch = DriftDetector(h=h)
     return next((at for at, x in enumerate(row) if watch.add(float(x)) is not None), None)
 
 

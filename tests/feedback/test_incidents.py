@@ -23,7 +23,7 @@ def opened(store: Store) -> list[Incident]:
 
 def close(store: Store, incident: Incident, note: str) -> None:
     with GroupCommitWriter(store).running() as writer:
-        writer.submit_and_wait(incidents.closing(store, incident.incident_id, by="usr_1", note=note))
+        writer.submit_and_wait(incidents.close_request(store, incident.incident_id, by="usr_1", note=note))
 
 
 def note_of(store: Store, incident: Incident) -> str | None:
@@ -33,14 +33,14 @@ def note_of(store: Store, incident: Incident) -> str | None:
 
 
 def test_every_open_incident_blocks_its_own_version_first(store: Store, opened: list[Incident]) -> None:
-    assert incidents.blocks_promotion(store, "m@2") == [opened[1], opened[0], opened[2]]
-    assert len(incidents.blocks_promotion(store, "m@9")) == 3
+    assert incidents.blocking_incidents(store, "m@2") == [opened[1], opened[0], opened[2]]
+    assert len(incidents.blocking_incidents(store, "m@9")) == 3
 
 
 def test_closed_ones_block_no_more_and_the_case_stays(store: Store, opened: list[Incident]) -> None:
     for one in opened:
         close(store, one, note="looked at 胸痛")
-    assert incidents.blocks_promotion(store, "m@1") == [] and incident_rows.count_incidents(store).open == 0
+    assert incidents.blocking_incidents(store, "m@1") == [] and incident_rows.count_incidents(store).open == 0
     assert crud.count(store, RedTeamCase) == 1 and note_of(store, opened[0]) == "looked at 胸痛"
     assert [line["action"] for line in audit.show(store, 3)] == ["incidents.close"] * 3
 
@@ -59,13 +59,13 @@ def test_the_note_is_sealed(sqlite_settings) -> None:
 
 def test_closing_twice_or_nothing_or_without_a_note_is_refused(store: Store, opened: list[Incident]) -> None:
     with GroupCommitWriter(store).running() as writer:
-        writer.submit_and_wait(incidents.closing(store, opened[0].incident_id, by="usr_1", note="done"))
+        writer.submit_and_wait(incidents.close_request(store, opened[0].incident_id, by="usr_1", note="done"))
         with pytest.raises(incident_rows.AlreadyClosedError):
-            writer.submit_and_wait(incidents.closing(store, opened[0].incident_id, by="usr_1", note="again"))
+            writer.submit_and_wait(incidents.close_request(store, opened[0].incident_id, by="usr_1", note="again"))
         with pytest.raises(incident_rows.NoSuchIncidentError):
-            writer.submit_and_wait(incidents.closing(store, "inc_9", by="usr_1", note="done"))
+            writer.submit_and_wait(incidents.close_request(store, "inc_9", by="usr_1", note="done"))
     with pytest.raises(InputError, match="note"):
-        incidents.closing(store, opened[1].incident_id, by="usr_1", note="  ")
+        incidents.close_request(store, opened[1].incident_id, by="usr_1", note="  ")
     assert note_of(store, opened[0]) == "done"
 
 

@@ -12,7 +12,7 @@ from queue_desk import chose
 
 from medloop.contracts import Consent, Feedback, Interval
 from medloop.errors import ConfigError
-from medloop.feedback.trigger import Measured, TriggerConfig, look, maybe_trigger
+from medloop.feedback.trigger import TriggerConfig, TriggerEvidence, check_trigger, trigger_if_due
 from medloop.jobs import queue as jobs
 from medloop.jobs.retrain import Retrainer, file_jobs
 from medloop.settings import FeedbackSettings, Settings
@@ -36,21 +36,21 @@ def add(store: Store, n: int, **said: Any) -> list[Feedback]:
 
 def test_enough_new_records_trigger_once(store: Store) -> None:
     add(store, 9)
-    assert maybe_trigger(store, config=TEN) is None
+    assert trigger_if_due(store, config=TEN) is None
     add(store, 1)
-    made = maybe_trigger(store, config=TEN)
+    made = trigger_if_due(store, config=TEN)
     assert made is not None and (made.trigger_id, made.reason, made.records) == ("retrain-1", "volume", 10)
-    assert maybe_trigger(store, config=TEN) is None
+    assert trigger_if_due(store, config=TEN) is None
     add(store, 10)
-    again = maybe_trigger(store, config=TEN)
+    again = trigger_if_due(store, config=TEN)
     assert again is not None and again.trigger_id == "retrain-2" and again.records == 10
 
 
 def test_all_three_kinds_of_records_count(store: Store) -> None:
     add(store, 9)
     chose(store, "ann", "a", "a")  # without consent to training
-    assert maybe_trigger(store, config=TEN) is None
-    assert look(store, TEN).usable == 9
+    assert trigger_if_due(store, config=TEN) is None
+    assert check_trigger(store, TEN).usable == 9
 
 
 def test_only_usable_records_count(sqlite_settings: Settings) -> None:
@@ -65,43 +65,43 @@ def test_only_usable_records_count(sqlite_settings: Settings) -> None:
         (held,) = add(store, 1)
         with store.write() as conn:
             quarantine.hold(conn, held.feedback_id, "rlhf_feedback", doubt=1.0, reasons=["name"], actor="t")
-        found = look(store, TEN)
+        found = check_trigger(store, TEN)
     assert (found.rows, found.usable, found.trigger) == (10, 1, None)
 
 
 def test_critical_flags_are_reason_enough(store: Store) -> None:
     add(store, 2, critical=True)
-    assert maybe_trigger(store) is None
+    assert trigger_if_due(store) is None
     add(store, 1, critical=True)
-    made = maybe_trigger(store)
+    made = trigger_if_due(store)
     assert made is not None and made.reason == "critical" and made.evidence["critical"] == 3
-    assert maybe_trigger(store) is None
+    assert trigger_if_due(store) is None
 
 
 def test_drift_and_a_fall_of_agreement_are_reasons(sqlite_settings: Settings) -> None:
     before, low = Interval(mean=0.7, low=0.6, high=0.8, n=90), Interval(mean=0.4, low=0.3, high=0.5, n=60)
     unsure = Interval(mean=0.5, low=0.1, high=0.9, n=5)
     with open_store(sqlite_settings) as store:
-        assert look(store, measured=Measured(agreement=(("stars", before, unsure),))).reason is None
-        assert look(store, measured=Measured(drifting=("ann",))).reason is None
-        assert look(store, measured=Measured(drifting=("ann", "ben")), write=False).reason == "drift"
-        found = look(store, measured=Measured(agreement=(("stars", before, low),)))
+        assert check_trigger(store, evidence=TriggerEvidence(agreement=(("stars", before, unsure),))).reason is None
+        assert check_trigger(store, evidence=TriggerEvidence(drifting=("ann",))).reason is None
+        assert check_trigger(store, evidence=TriggerEvidence(drifting=("ann", "ben")), write=False).reason == "drift"
+        found = check_trigger(store, evidence=TriggerEvidence(agreement=(("stars", before, low),)))
     assert found.trigger is not None and found.trigger.evidence["agreement"]["stars"]["after"] == 0.4
 
 
 def test_the_number_comes_from_the_settings_and_zero_means_never(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings) as store:
         add(store, 5)
-        assert maybe_trigger(store, sqlite_settings) is None
-        assert maybe_trigger(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=0)})) is None
-        made = maybe_trigger(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=5)}))
+        assert trigger_if_due(store, sqlite_settings) is None
+        assert trigger_if_due(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=0)})) is None
+        made = trigger_if_due(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=5)}))
     assert made is not None and made.reason == "volume"
 
 
 def test_a_dry_look_writes_nothing(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings) as store:
         add(store, 10)
-        assert look(store, TEN, write=False).reason == "volume" and triggers.list_triggers(store) == []
+        assert check_trigger(store, TEN, write=False).reason == "volume" and triggers.list_triggers(store) == []
 
 
 def test_many_at_once_make_one_trigger(settings: Settings) -> None:
@@ -111,7 +111,7 @@ def test_many_at_once_make_one_trigger(settings: Settings) -> None:
 
     def ask() -> None:
         with open_store(settings, wait_s=30) as own:
-            made.append(maybe_trigger(own, config=TEN))
+            made.append(trigger_if_due(own, config=TEN))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
@@ -130,7 +130,7 @@ def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, mon
     pairs(sqlite_settings)
     with open_store(sqlite_settings) as store:
         add(store, 10)
-        maybe_trigger(store, config=TEN)
+        trigger_if_due(store, config=TEN)
         with monkeypatch.context() as patch:  # killed after the job was filed, before it was noted
             patch.setattr(triggers, "set_job", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
@@ -146,7 +146,7 @@ def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, mon
 def test_a_job_that_cannot_be_filed_leaves_the_trigger_waiting(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings) as store:
         add(store, 10)
-        maybe_trigger(store, config=TEN)
+        trigger_if_due(store, config=TEN)
         with pytest.raises(ConfigError):  # there are no pairs to train on
             file_jobs(store, sqlite_settings, actor="t")
         assert [one.job_id for one in triggers.list_triggers(store, without_job=True)] == [None]

@@ -19,7 +19,7 @@ from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig
 from medloop.feedback.review.queue import QueueConfig, next_item
 from medloop.feedback.review.queue import skip as skip_item
 from medloop.feedback.review.queue import stats as queue_stats
-from medloop.feedback.trigger import TriggerConfig, config_of, look, weigh
+from medloop.feedback.trigger import TriggerConfig, check_trigger, measure_evidence, trigger_config
 from medloop.jobs.retrain import file_jobs
 from medloop.knobs import load_config
 from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback
@@ -66,7 +66,7 @@ def metrics(
         measured = measure_feedback(settings, trail.store, config)
         if output is not None:
             path = output.expanduser().absolute()
-            metrics_report.write(measured, path)
+            metrics_report.write_report(measured, path)
             trail.record("feedback.metrics", path, alerts=len(measured.alerts))
     if json_:
         ui.say(measured.model_dump_json(indent=2))
@@ -258,12 +258,12 @@ def trigger(
     if submit and dry_run:
         raise ConfigError("--submit and --dry-run exclude each other", "Leave one of them out")
     settings = ui.settings()
-    usual = {"every": config_of(settings).every}
+    usual = {"every": trigger_config(settings).every}
     chosen: TriggerConfig = load_config(
         TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stage": stage}, defaults=usual
     )
     with open_audit_trail(settings) as trail:
-        check = look(trail.store, chosen, measured=weigh(trail.store), actor=actor(), write=not dry_run)
+        check = check_trigger(trail.store, chosen, evidence=measure_evidence(trail.store), actor=actor(), write=not dry_run)
         submitted = _submit_jobs(settings, trail.store) if submit else []
     if json_:
         trigger_id = check.trigger.trigger_id if check.trigger else None

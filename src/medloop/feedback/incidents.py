@@ -1,10 +1,10 @@
-"""Incidents: answers that somebody called a critical failure. While one is open, no model is promoted.
+"""Incidents: answers that somebody flagged as a critical failure.
 
-    blocks_promotion(store, "clinic-7b@4")     # the incidents in the way; those of this very version first
-    writer.submit_and_wait(closing(store, "inc_…", by="usr_1", note="Rule 12 added; the case passes since clinic-7b@5"))
+    blocking_incidents(store, "clinic-7b@4")     # what to close before promotion; those of this version first
+    writer.submit_and_wait(close_request(store, "inc_…", by="usr_1", note="Rule 12 added; the case passes since clinic-7b@5"))
 
-The flag on a feedback opens one (submit/submit.py) and adds the exchange as a red-team case. Closing needs a note, which is kept
-sealed; nothing is removed, and the case stays for all later models.
+The critical flag opens one (submit/submit.py) and adds the exchange as a red-team case. Closing needs a note, which is stored
+encrypted; nothing is removed, and the case stays for all later models.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from medloop.store.records.write_request import NewRows, WriteRequest
 MAX_NOTE = 4000  # characters
 
 
-def blocks_promotion(store: Store, model_version: str) -> list[Incident]:
+def blocking_incidents(store: Store, model_version: str) -> list[Incident]:
     """What must be closed before `model_version` may be promoted: every open incident, its own first.
 
-    A new version has drawn no incident yet, but comes from the data and the model of one that has; so incidents of other versions
-    block it too, until somebody has looked and closed them.
+    A new version has no incidents yet, but it comes from the data and the model of one that has. So incidents of other versions
+    block it too, until somebody has reviewed and closed them.
     """
     return sorted(open_incidents(store), key=lambda incident: incident.model_version != model_version)
 
 
-def closing(store: Store, incident_id: str, *, by: str, note: str) -> WriteRequest:
-    """The request that closes an incident; what it raises comes out of `GroupCommitWriter.submit`."""
+def close_request(store: Store, incident_id: str, *, by: str, note: str) -> WriteRequest:
+    """The write request that closes an incident; its errors come out of `GroupCommitWriter.submit`."""
     if not note.strip() or len(note) > MAX_NOTE:
         raise InputError(f"Closing an incident needs a note of 1 to {MAX_NOTE} characters", "Say what was done about it")
-    when = utc_now()
+    now = utc_now()
     event = AuditEvent(actor=by, action="incidents.close", subject=incident_id)
-    answer = {"incident_id": incident_id, "state": "closed", "closed": iso_utc(when)}
-    update = partial(close_incident, store=store, incident_id=incident_id, by=by, note=note.strip(), when=when)
+    answer = {"incident_id": incident_id, "state": "closed", "closed": iso_utc(now)}
+    update = partial(close_incident, store=store, incident_id=incident_id, by=by, note=note.strip(), when=now)
     return WriteRequest(by, lambda known: NewRows(answer, events=(event,), update=update))

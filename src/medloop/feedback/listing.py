@@ -1,10 +1,10 @@
-"""Records in pages and as files, filtered by choices only: no column name and no condition ever comes from a request.
+"""Records in pages and as files, filtered by fixed fields only: no column name and no condition ever comes from a request.
 
-    page = listed(store, Feedback, FeedbackFilter(thumb="down"), Reader("usr_1", own_only=True, texts=True))
+    page = list_records(store, Feedback, FeedbackFilter(thumb="down"), Reader("usr_1", own_only=True, texts=True))
     page.items, page.next                            # `next` is the `after` of the next page
 
-A reader who may see texts gets them after an audit line says so (`reading`, stored before the page leaves); others get ids,
-numbers and times. The rows of a page are read in one go, so that a page is one moment.
+A reader who may see texts gets them after an audit line is stored (`read_event`); others get ids, numbers and times. The rows of
+a page are read at once, so that a page shows one moment.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ KINDS: dict[str, type[Contract]] = {"feedback": Feedback, "preference": Preferen
 EXPORT_PAGE = 500
 
 
-class Filter(BaseModel):
-    """What every kind can be filtered by; all given conditions hold together."""
+class RecordFilter(BaseModel):
+    """Filters of every kind of record; all given conditions must hold."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     since: AwareDatetime | None = Field(None, description="Recorded at or after this time.")
     until: AwareDatetime | None = Field(None, description="Recorded before this time.")
-    processed: bool | None = Field(None, description="Whether a training set has taken it.")
+    processed: bool | None = Field(None, description="Whether a training set has used it.")
     trace_id: Id | None = None
 
 
-class FeedbackFilter(Filter):
+class FeedbackFilter(RecordFilter):
     rating: Annotated[int, Field(ge=1, le=5)] | None = None
     thumb: Literal["up", "down"] | None = None
     feedback_type: FeedbackType | None = None
     critical: bool | None = None
 
 
-class PreferenceFilter(Filter):
+class PreferenceFilter(RecordFilter):
     preferred: Literal["a", "b"] | None = None
     shown_first: Literal["a", "b"] | None = None
 
 
-class CorrectionFilter(Filter):
+class CorrectionFilter(RecordFilter):
     feedback_id: Id | None = None
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Who looks: only at their own records or at all, with the texts or without."""
+    """Who reads: only their own records or all, with the texts or without."""
 
     user_id: str
     own_only: bool
@@ -70,30 +70,30 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Page:
+class RecordPage:
     items: list[Json]
     next: str | None
 
 
-def listed(
-    store: Store, kind: type[Contract], wanted: Filter, reader: Reader, *, after: str | None = None, limit: int = 50,
+def list_records(
+    store: Store, kind: type[Contract], filters: RecordFilter, reader: Reader, *, after: str | None = None, limit: int = 50,
     newest: bool = True,
-) -> Page:  # fmt: skip
-    """Up to `limit` records after the one named `after`, newest first unless told otherwise."""
+) -> RecordPage:  # fmt: skip
+    """Up to `limit` records after the one named `after`, newest first by default."""
     items, more = record_pages.page(
-        store, kind, wanted.model_dump(exclude_none=True), sender=reader.sender, texts=reader.texts, after=after, limit=limit,
+        store, kind, filters.model_dump(exclude_none=True), sender=reader.sender, texts=reader.texts, after=after, limit=limit,
         newest_first=newest,
     )  # fmt: skip
-    return Page(items, items[-1][natural_id(crud.TABLES[kind])] if more else None)
+    return RecordPage(items, items[-1][natural_id(crud.TABLES[kind])] if more else None)
 
 
-def one(store: Store, kind: type[Contract], record_id: str, reader: Reader) -> Json | None:
-    """One record as this reader may see it; None when there is none for them."""
+def get_record(store: Store, kind: type[Contract], record_id: str, reader: Reader) -> Json | None:
+    """A record as this reader may see it; None when there is none for them."""
     return record_pages.get(store, kind, record_id, sender=reader.sender, texts=reader.texts)
 
 
-def reading(kind: type[Contract], reader: Reader, items: list[Json], purpose: str) -> AuditEvent | None:
-    """The line to be written before these texts are handed out; None when there are none."""
+def read_event(kind: type[Contract], reader: Reader, items: list[Json], purpose: str) -> AuditEvent | None:
+    """The audit line to store before these texts are handed out; None without texts."""
     if not reader.texts or not items:
         return None
     table = crud.TABLES[kind]
@@ -104,14 +104,14 @@ def reading(kind: type[Contract], reader: Reader, items: list[Json], purpose: st
 
 
 def export(
-    store: Store, kind: type[Contract], wanted: Filter, reader: Reader, *, form: Literal["jsonl", "csv"],
+    store: Store, kind: type[Contract], filters: RecordFilter, reader: Reader, *, form: Literal["jsonl", "csv"],
     note: Callable[[AuditEvent], object],
 ) -> Iterator[str]:  # fmt: skip
-    """The whole list as a file, oldest first, page by page; `note` is called with the audit line of a page before it leaves."""
+    """The whole list as a file, oldest first, page by page; `note` gets the audit line of a page before the page is yielded."""
     header, after, first = record_pages.columns(kind, texts=reader.texts), None, True
     while first or after is not None:
-        page = listed(store, kind, wanted, reader, after=after, limit=EXPORT_PAGE, newest=False)
-        event = reading(kind, reader, page.items, "export")
+        page = list_records(store, kind, filters, reader, after=after, limit=EXPORT_PAGE, newest=False)
+        event = read_event(kind, reader, page.items, "export")
         if event is not None:
             note(event)
         if form == "csv":

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from medloop.contracts import TrainRequest
 from medloop.errors import MedloopError
-from medloop.feedback.trigger import maybe_trigger
+from medloop.feedback.trigger import trigger_if_due
 from medloop.jobs import queue
 from medloop.jobs.job_row import UnknownJobError
 from medloop.jobs.submit import submit_training
@@ -121,5 +121,5 @@ class Retrainer:
             self.child = None
         if time.monotonic() < self.rest_until:
             return
-        if maybe_trigger(self.store, self.settings, actor="api") or triggers.list_triggers(self.store, without_job=True):
+        if trigger_if_due(self.store, self.settings, actor="api") or triggers.list_triggers(self.store, without_job=True):
             self.child = self.file(self.settings)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medloop.feedback.insight.agreement import alpha, alpha_interval, cohen_kappa, counts, fleiss_kappa, wilson
+from medloop.feedback.insight.agreement import alpha, alpha_interval, cohen_kappa, fleiss_kappa, rating_table, wilson
 
 # Krippendorff 2011, four coders, twelve units, gaps.
 FOUR_CODERS = [
@@ -29,19 +29,19 @@ def units(matrix: list[list[int | None]]) -> list[list[int]]:
 
 @pytest.mark.parametrize(("level", "wanted"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
 def test_alpha_of_krippendorffs_own_example(level: str, wanted: float) -> None:
-    assert alpha(counts(units(FOUR_CODERS), (1, 2, 3, 4, 5)), level) == pytest.approx(wanted, abs=5e-4)  # type: ignore[arg-type]
+    assert alpha(rating_table(units(FOUR_CODERS), (1, 2, 3, 4, 5)), level) == pytest.approx(wanted, abs=5e-4)  # type: ignore[arg-type]
 
 
 def test_alpha_worked_by_hand() -> None:
     # Units aa, ab, bb: coincidences aa 2, ab 1, ba 1, bb 2; n_a = n_b = 3, n = 6.
     # Observed 2 of 6; expected 2 * 3 * 3 / (6 * 5) = 0.6; alpha = 1 - (1/3) / 0.6 = 4/9.
-    assert alpha(counts([[0, 0], [0, 1], [1, 1]], (0, 1)), "nominal") == pytest.approx(4 / 9)
+    assert alpha(rating_table([[0, 0], [0, 1], [1, 1]], (0, 1)), "nominal") == pytest.approx(4 / 9)
 
 
 def test_perfect_agreement_is_one_and_a_single_value_is_none() -> None:
-    assert alpha(counts([[1, 1], [2, 2, 2]], (1, 2)), "ordinal") == 1
-    assert alpha(counts([[1, 1], [1, 1]], (1, 2)), "nominal") is None
-    assert alpha(counts([[1], [2]], (1, 2)), "nominal") is None
+    assert alpha(rating_table([[1, 1], [2, 2, 2]], (1, 2)), "ordinal") == 1
+    assert alpha(rating_table([[1, 1], [1, 1]], (1, 2)), "nominal") is None
+    assert alpha(rating_table([[1], [2]], (1, 2)), "nominal") is None
 
 
 RATING = st.one_of(st.none(), st.integers(1, 5))
@@ -55,7 +55,7 @@ RATING = st.one_of(st.none(), st.integers(1, 5))
 )
 def test_alpha_equals_the_reference_library(by_unit: list[list[int | None]]) -> None:
     rated = [[v for v in row if v is not None] for row in by_unit]
-    table = counts(rated, (1, 2, 3, 4, 5))
+    table = rating_table(rated, (1, 2, 3, 4, 5))
     paired = [row for row in rated if len(row) > 1]
     if len({v for row in paired for v in row}) < 2:
         assert alpha(table, "nominal") is None
@@ -69,7 +69,7 @@ def test_alpha_equals_the_reference_library(by_unit: list[list[int | None]]) -> 
 def test_order_of_units_and_raters_does_not_matter() -> None:
     rows = units(FOUR_CODERS)
     turned = [row[::-1] for row in rows[::-1]]
-    assert alpha(counts(turned, (1, 2, 3, 4, 5)), "ordinal") == alpha(counts(rows, (1, 2, 3, 4, 5)), "ordinal")
+    assert alpha(rating_table(turned, (1, 2, 3, 4, 5)), "ordinal") == alpha(rating_table(rows, (1, 2, 3, 4, 5)), "ordinal")
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
@@ -78,14 +78,14 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     for run in range(200):
         truth = rng.integers(0, 2, 150)
         ratings = np.where(rng.random((2, 150)) < 0.9, truth, 1 - truth)
-        found = alpha_interval(counts(ratings.T.tolist(), (0, 1)), "nominal", seed=run, resamples=400)
+        found = alpha_interval(rating_table(ratings.T.tolist(), (0, 1)), "nominal", seed=run, resamples=400)
         assert found.low is not None and found.high is not None
         inside += found.low <= 0.64 <= found.high
     assert 0.90 <= inside / 200 <= 0.99
 
 
 def test_the_interval_repeats_by_seed_and_counts_units() -> None:
-    table = counts(units(FOUR_CODERS), (1, 2, 3, 4, 5))
+    table = rating_table(units(FOUR_CODERS), (1, 2, 3, 4, 5))
     once = alpha_interval(table, "ordinal", seed=1)
     assert once == alpha_interval(table, "ordinal", seed=1) != alpha_interval(table, "ordinal", seed=2)
     assert once.n == 11  # the twelfth unit has one rating
@@ -111,11 +111,11 @@ def test_fleiss_of_1971() -> None:
     rows = [[int(n) for n in cell.split()] for line in FLEISS.splitlines() for cell in line.split("|")]
     given_ = [[value for value, n in enumerate(row) for _ in range(n)] for row in rows]
     assert len(given_) == 30 and all(len(row) == 6 for row in given_)
-    assert fleiss_kappa(counts(given_, range(5))) == pytest.approx(0.430, abs=5e-4)
+    assert fleiss_kappa(rating_table(given_, range(5))) == pytest.approx(0.430, abs=5e-4)
 
 
 def test_fleiss_needs_as_many_ratings_everywhere() -> None:
-    assert fleiss_kappa(counts([[0, 0], [0, 1, 1]], (0, 1))) is None
+    assert fleiss_kappa(rating_table([[0, 0], [0, 1, 1]], (0, 1))) is None
 
 
 def test_wilson_worked_by_hand() -> None:

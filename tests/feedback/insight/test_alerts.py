@@ -18,24 +18,24 @@ VALUES: dict[str, alerts.Value] = {
 def test_a_sentence_has_the_same_numbers_in_both_languages(code: str) -> None:
     slots = [{name for _, name, _, _ in string.Formatter().parse(said) if name} for said in alerts.SENTENCES[code]]
     assert slots[0] == slots[1]
-    made = alerts.made("kind", code, **{name: VALUES[name] for name in slots[0]})
+    made = alerts.make_alert("kind", code, **{name: VALUES[name] for name in slots[0]})
     en, zh = alerts.sentence(made), alerts.sentence(made, "zh")
     assert made.words == en and sorted(re.findall(r"[\d.,]*\d%?", en)) == sorted(re.findall(r"[\d.,]*\d%?", zh))
     assert re.search("[\u4e00-\u9fff]", zh) and not re.search("[\u4e00-\u9fff]", en)
 
 
 def test_what_is_judged_is_said_in_the_readers_words() -> None:
-    made = alerts.made("agreement", "low_alpha", what="axis safety", alpha=0.1, high=0.2)
+    made = alerts.make_alert("agreement", "low_alpha", what="axis safety", alpha=0.1, high=0.2)
     assert "安全性" in alerts.sentence(made, "zh") and "axis safety" in made.words
-    own = alerts.made("agreement", "low_alpha", what="choice bedside tone", alpha=0.1, high=0.2)
+    own = alerts.make_alert("agreement", "low_alpha", what="choice bedside tone", alpha=0.1, high=0.2)
     assert "bedside tone" in alerts.sentence(own, "zh")
 
 
 def test_an_alert_survives_its_json() -> None:
-    made = alerts.made("share", "share_of_rater", "usr_1", share=0.395, most=0.2)
+    made = alerts.make_alert("share", "share_of_rater", "usr_1", share=0.395, most=0.2)
     again = alerts.Alert.model_validate_json(made.model_dump_json())
     assert again == made and again.words == "gave 39.5% of the preferences (more than 20%)"
 
 
 def test_nothing_is_said_to_be_minus_zero() -> None:
-    assert "kappa 0.00 over" in alerts.made("quarantine", "low_kappa", "usr_1", what="stars", kappa=-0.004, n=20).words
+    assert "kappa 0.00, n = 20" in alerts.make_alert("quarantine", "low_kappa", "usr_1", what="stars", kappa=-0.004, n=20).words

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from medloop.feedback.insight.drift import Crowd, Drift, Habit, run_probability
+from medloop.feedback.insight.drift import DriftDetector, RatingHabit, RecentRatings, run_probability
 
 LAWS = [(0.2,) * 5, (0.03, 0.07, 0.15, 0.35, 0.4), (0.4, 0.1, 0.0, 0.1, 0.4), (0.01, 0.01, 0.01, 0.02, 0.95)]
 
 
 def first_alarm(row: np.ndarray) -> int | None:
-    watch = Drift()
+    watch = DriftDetector()
     return next((at for at, x in enumerate(row) if watch.add(float(x)) is not None), None)
 
 
@@ -29,18 +29,18 @@ def test_a_shift_of_a_star_and_a_half_is_seen_within_fifty_ratings() -> None:
 
 
 def test_the_direction_is_named_and_the_new_manner_becomes_the_baseline() -> None:
-    watch = Drift()
+    watch = DriftDetector()
     said = [watch.add(x % 2 * 1.0) for x in range(100)] + [watch.add(-3.0 + x % 2) for x in range(300)]
     assert [one for one in said if one is not None] == ["down"]
 
 
 def test_equal_ratings_are_no_drift() -> None:
-    watch = Drift()
+    watch = DriftDetector()
     assert all(watch.add(0.0) is None for _ in range(2000))
 
 
 def test_the_crowd_is_everybody_else_and_only_lately() -> None:
-    crowd = Crowd()
+    crowd = RecentRatings()
     for _ in range(19):
         assert crowd.residual("ann", 1) is None
     assert crowd.residual("ben", 5) is None  # nineteen others are too few
@@ -52,7 +52,7 @@ def test_the_crowd_is_everybody_else_and_only_lately() -> None:
 
 
 def test_habits_by_hand() -> None:
-    habit = Habit()
+    habit = RatingHabit()
     for value, time in [(3, 0), (3, 4), (3, 10), (5, 10_000), (5, 10_002)]:
         habit.add(value, time)
     # Gaps of 4, 6 and 2 s; the one of hours is another sitting. Two of the three are below 5 s.

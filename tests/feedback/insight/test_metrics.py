@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from medloop.contracts import Conversation, Feedback, Message, Preference, Trace
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
-from medloop.feedback.insight.metrics_report import markdown, page, pictures, write
+from medloop.feedback.insight.metrics_report import markdown, page, pictures, write_report
 from medloop.settings import Settings
 from medloop.store.crypto import DataKey
 from medloop.store.db import Store, open_store
@@ -177,7 +177,7 @@ def test_the_report_has_pictures_and_no_markup_of_a_raters_name(desk: Store, tmp
     for unit in range(5):
         add(desk, rating(evil, unit, rating=unit + 1), rating("ben", unit, rating=5 - unit))
     found = measure(desk)
-    names = {path.name for path in write(found, tmp_path / "week.md")}
+    names = {path.name for path in write_report(found, tmp_path / "week.md")}
     assert {"week.md", "week.html", "week.json", "week_stars.svg", "week_volume.svg", "week_agreement.svg"} <= names
     assert FeedbackMetrics.from_json((tmp_path / "week.json").read_text()) == found
     assert "<script>" not in page(found) and "<script>" not in "".join(pictures(found).values())

@@ -30,9 +30,9 @@ def doubting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], bool]
 
 
 def marked(text: str, what: str = "doubt") -> list[str]:
-    (found,) = quarantine_marks.marks([text])
-    assert all(before.end <= after.start for before, after in itertools.pairwise(found))
-    return [text[one.start : one.end] for one in found if one.what == what]
+    (marks,) = quarantine_marks.marks([text])
+    assert all(before.end <= after.start for before, after in itertools.pairwise(marks))
+    return [text[mark.start : mark.end] for mark in marks if mark.what == what]
 
 
 def test_the_word_that_is_doubted_is_marked_and_no_other(doubting) -> None:
@@ -81,8 +81,8 @@ def test_a_text_that_is_held_at_the_very_bound_has_a_reason_too(doubting, monkey
     doubting(lambda text: "zorblax" in text)
     doubted = quarantine_marks.assess
     monkeypatch.setattr(quarantine_marks, "assess", lambda text: dataclasses.replace(doubted(text), reasons=()))
-    (found,) = quarantine_marks.marks(["uncle zorblax coughs"])
-    assert [one.why for one in found] == [quarantine_marks.UNSURE]
+    (marks,) = quarantine_marks.marks(["uncle zorblax coughs"])
+    assert [mark.why for mark in marks] == [quarantine_marks.UNSURE]
 
 
 def test_a_record_of_many_doubts_is_tried_only_so_often_and_the_rest_is_marked_whole(doubting, monkeypatch) -> None:
@@ -91,13 +91,13 @@ def test_a_record_of_many_doubts_is_tried_only_so_often_and_the_rest_is_marked_w
     monkeypatch.setattr(quarantine_marks, "assess", lambda text: tried.append(text) or doubted(text))
     clause = "my old and rather tired uncle zorblax coughs all night and cannot sleep at all"
     texts = [f"{clause}. " * 12] * 20
-    found = quarantine_marks.marks(texts)
-    assert len(tried) <= quarantine_marks.MOST_TRIES + 20 * 12 and all(len(marks) == 12 for marks in found)
-    assert {texts[0][one.start : one.end] for one in found[0][:3]} == {"zorblax"}
-    assert {texts[-1][one.start : one.end] for one in found[-1]} == {clause}
+    marked_texts = quarantine_marks.marks(texts)
+    assert len(tried) <= quarantine_marks.MAX_TRIES + 20 * 12 and all(len(marks) == 12 for marks in marked_texts)
+    assert {texts[0][mark.start : mark.end] for mark in marked_texts[0][:3]} == {"zorblax"}
+    assert {texts[-1][mark.start : mark.end] for mark in marked_texts[-1]} == {clause}
 
 
 def test_when_the_time_of_a_record_is_over_what_is_left_is_marked_whole(doubting, monkeypatch) -> None:
     doubting(lambda text: "zorblax" in text)
-    monkeypatch.setattr(quarantine_marks, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(quarantine_marks, "MAX_SECONDS", -1.0)
     assert marked("Short. My uncle zorblax coughs. End") == ["Short. My uncle zorblax coughs. End"]

@@ -348,9 +348,11 @@ def test_a_record_that_came_back_is_in_no_list_and_replaces_nothing(store: Store
     ]
     crud.add(store, [*back, thumb(2, "fine", True, feedback_id="fb_n", trace_id="tr_1")], actor="test")
     for reader in (listing.Reader("usr_1", own_only=True, texts=True), listing.Reader("x", own_only=False, texts=False)):
-        shown = listing.listed(store, Feedback, listing.FeedbackFilter(), reader, limit=200).items
-        assert "fb_1" not in {one["feedback_id"] for one in shown} and listing.one(store, Feedback, "fb_1", reader) is None
-    assert "fb_1" not in "".join(listing.export(store, Feedback, listing.Filter(), reader, form="csv", note=lambda event: None))
+        shown = listing.list_records(store, Feedback, listing.FeedbackFilter(), reader, limit=200).items
+        assert "fb_1" not in {one["feedback_id"] for one in shown} and listing.get_record(store, Feedback, "fb_1", reader) is None
+    assert "fb_1" not in "".join(
+        listing.export(store, Feedback, listing.RecordFilter(), reader, form="csv", note=lambda event: None)
+    )
     built = build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
     assert built.card.records["rlhf_feedback"] == {"erased": 1, "used": 9}  # the one it claims to replace is used
     assert traces_of(built.folder) == []  # nor is the trace that came back

@@ -22,7 +22,7 @@ from medloop.api.policy import OWN_ONLY, Caller, NotFoundError, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference
 from medloop.feedback import incidents, listing
-from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, Filter, PreferenceFilter, Reader
+from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, PreferenceFilter, Reader, RecordFilter
 from medloop.feedback.submit.bodies import Id
 from medloop.store.records import incident_rows
 from medloop.store.records.write_request import NewRows, WriteRequest
@@ -58,7 +58,7 @@ class CorrectionQuery(CorrectionFilter, Paging):
     pass
 
 
-class ExportQuery(Filter):
+class ExportQuery(RecordFilter):
     kind: Literal["feedback", "preference", "correction"] = "feedback"
     format: Literal["jsonl", "csv"] = "jsonl"
 
@@ -96,13 +96,13 @@ def audit_write(event: AuditEvent) -> WriteRequest:
 
 async def _page(request: Request, caller: Caller, kind: type[Contract], query: Any) -> Response:
     check_rate(request, caller)
-    filter_type = next(cls for cls in type(query).__mro__ if issubclass(cls, Filter) and not issubclass(cls, Paging))
+    filter_type = next(cls for cls in type(query).__mro__ if issubclass(cls, RecordFilter) and not issubclass(cls, Paging))
     filters = filter_type(**query.model_dump(exclude=set(Paging.model_fields)))
     page = await run_in_threadpool(
-        listing.listed, store_of(request), kind, filters, reader(caller),
+        listing.list_records, store_of(request), kind, filters, reader(caller),
         after=query.after, limit=query.limit, newest=query.order == "newest",
     )  # fmt: skip
-    event = listing.reading(kind, reader(caller), page.items, "list")
+    event = listing.read_event(kind, reader(caller), page.items, "list")
     if event is not None:
         await writer_of(request).submit(audit_write(event))
     return JSONResponse({"items": page.items, "next": page.next})
@@ -110,10 +110,10 @@ async def _page(request: Request, caller: Caller, kind: type[Contract], query: A
 
 async def _record(request: Request, caller: Caller, kind: type[Contract], record_id: str) -> Response:
     check_rate(request, caller)
-    record = await run_in_threadpool(listing.one, store_of(request), kind, record_id, reader(caller))
+    record = await run_in_threadpool(listing.get_record, store_of(request), kind, record_id, reader(caller))
     if record is None:
         raise NotFoundError("There is no such record", "Check its id")
-    event = listing.reading(kind, reader(caller), [record], "show")
+    event = listing.read_event(kind, reader(caller), [record], "show")
     if event is not None:
         await writer_of(request).submit(audit_write(event))
     return JSONResponse(record)
@@ -159,7 +159,7 @@ async def get_correction(record_id: RecordId, request: Request, caller: RecordRe
 async def export(request: Request, caller: RecordReader, query: Annotated[ExportQuery, Query()]) -> Response:
     """All records of one kind as a file, oldest first. CSV cells never start like a formula."""
     check_rate(request, caller)
-    writer, filters = writer_of(request), Filter(**query.model_dump(include=set(Filter.model_fields)))
+    writer, filters = writer_of(request), RecordFilter(**query.model_dump(include=set(RecordFilter.model_fields)))
 
     def note(event: AuditEvent) -> None:
         writer.submit_and_wait(audit_write(event))
@@ -186,7 +186,7 @@ async def list_incidents(request: Request, caller: MetricsReader, query: Annotat
 @router.post("/incidents/{incident_id}/close", responses=ERRORS, response_model=dict[str, Any])
 async def close_incident(incident_id: RecordId, body: CloseBody, request: Request, caller: IncidentCloser) -> Response:
     """Close an incident with a note on what was done about it. Its red-team case stays."""
-    closing = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=body.note)
+    closing = incidents.close_request(store_of(request), incident_id, by=caller.user_id, note=body.note)
     stored = await writer_of(request).submit(closing)
     return JSONResponse(stored.answer)
 

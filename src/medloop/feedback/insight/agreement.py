@@ -1,15 +1,15 @@
-"""Do raters agree more than chance would have it? Krippendorff's alpha, Cohen's and Fleiss' kappa; numpy alone.
+"""Do raters agree more than by chance? Krippendorff's alpha, Cohen's and Fleiss' kappa; with numpy alone.
 
-    table = counts([[1, 1], [2, 3, 2], [5]], values=(1, 2, 3, 4, 5))      # one row per unit, one column per value
+    table = rating_table([[1, 1], [2, 3, 2], [5]], values=(1, 2, 3, 4, 5))    # one row per unit, one column per value
     alpha(table, "ordinal")                                               # 1 is perfect, 0 is chance, below 0 is worse
     alpha_interval(table, "ordinal", seed=42)                             # bootstrap over units
 
 Alpha takes any number of raters and any gaps: a unit enters with the ratings it has, and one rating alone says nothing about
 agreement. All that alpha needs of a unit is how often each value was given, so units with the same counts are one row with a
-multiplicity (`Table.times`): a million units of five stars are some hundred rows, and the bootstrap draws from those.
+multiplicity: a million units of five stars are some hundred rows, and the bootstrap draws from those.
 Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011); Cohen 1960, 1968; Fleiss 1971.
 
-Where every rating is the same there is nothing to tell apart: the value is None, not 1.
+Where all ratings are the same, agreement is not defined: the value is None, not 1.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ Weighting = Literal["none", "linear", "quadratic"]
 
 @dataclass(frozen=True)
 class RatingTable:
-    """(rows, values): how often each value was given in a unit; `times` is how many units look like this row."""
+    """(rows, values): how often each value was given in a unit; `multiplicity` is how many units have these counts."""
 
     values: Floats
     rows: Floats
-    times: Floats
+    multiplicity: Floats
 
     @property
     def units(self) -> int:
-        return int(self.times.sum())
+        return int(self.multiplicity.sum())
 
     @property
     def ratings(self) -> int:
-        return int((self.rows.sum(axis=1) * self.times).sum())
+        return int((self.rows.sum(axis=1) * self.multiplicity).sum())
 
 
-def counts(units: Iterable[Iterable[float]], values: Sequence[float]) -> RatingTable:
-    """The table of units, each given as its ratings; units with fewer than two ratings are left out. `values` rise."""
-    place = {value: at for at, value in enumerate(values)}
+def rating_table(units: Iterable[Iterable[float]], values: Sequence[float]) -> RatingTable:
+    """The table of units, each given as its ratings; units with fewer than two ratings are left out. `values` ascend."""
+    column = {value: index for index, value in enumerate(values)}
     patterns: Counter[tuple[int, ...]] = Counter()
     for unit in units:
         row = [0] * len(values)
         for rating in unit:
-            row[place[rating]] += 1
+            row[column[rating]] += 1
         if sum(row) > 1:
             patterns[tuple(row)] += 1
-    return table_of(patterns, values)
+    return table_from_patterns(patterns, values)
 
 
-def table_of(patterns: Counter[tuple[int, ...]], values: Sequence[float]) -> RatingTable:
-    """The same from patterns counted elsewhere."""
+def table_from_patterns(patterns: Counter[tuple[int, ...]], values: Sequence[float]) -> RatingTable:
+    """The same from counts of equal units."""
     rows = np.array(list(patterns), dtype=np.float64).reshape(-1, len(values))
     return RatingTable(np.asarray(values, dtype=np.float64), rows, np.array(list(patterns.values()), dtype=np.float64))
 
@@ -71,33 +71,32 @@ def alpha(table: RatingTable, level: Level) -> float | None:
     """alpha = 1 - observed disagreement / disagreement expected by chance."""
     if not len(table.rows):
         return None
-    found = _alphas(table, level, table.times[np.newaxis, :])[0]
-    return float(found) if np.isfinite(found) else None
+    value = _alphas(table, level, table.multiplicity[np.newaxis, :])[0]
+    return float(value) if np.isfinite(value) else None
 
 
 def alpha_interval(table: RatingTable, level: Level, *, seed: int, name: str = "alpha", resamples: int = RESAMPLES) -> Interval:
     """Alpha with the percentile interval of a bootstrap over units; `n` counts units with two ratings or more."""
-    whole = alpha(table, level)
-    if whole is None:
+    value = alpha(table, level)
+    if value is None:
         return Interval(n=table.units, level=LEVEL)
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     # Drawing units with replacement is drawing how often each pattern comes up.
-    drawn = rng.multinomial(table.units, table.times / table.units, size=resamples).astype(np.float64)
-    found = _alphas(table, level, drawn)
-    found = found[np.isfinite(found)]
-    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(mean=whole, low=float(low), high=float(high), n=table.units, level=LEVEL)
+    drawn = rng.multinomial(table.units, table.multiplicity / table.units, size=resamples).astype(np.float64)
+    resampled = _alphas(table, level, drawn)
+    low, high = np.quantile(resampled[np.isfinite(resampled)], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(mean=value, low=float(low), high=float(high), n=table.units, level=LEVEL)
 
 
-def _alphas(table: RatingTable, level: Level, times: Floats) -> Floats:
-    """(draws, rows) of multiplicities -> (draws,). Not a number where only one value occurs.
+def _alphas(table: RatingTable, level: Level, multiplicity: Floats) -> Floats:
+    """(draws, rows) of multiplicities -> (draws,). NaN where only one value occurs.
 
     Coincidences of a unit with m ratings: n_c (n_k - [c = k]) / (m - 1), so each rating enters once.
     """
     rows = table.rows
     within = rows[:, :, None] * rows[:, None, :] - rows[:, :, None] * np.eye(rows.shape[1])
     within /= (rows.sum(axis=1) - 1)[:, None, None]
-    coincidences = np.tensordot(times, within, axes=1)  # (draws, values, values)
+    coincidences = np.tensordot(multiplicity, within, axes=1)  # (draws, values, values)
     totals = coincidences.sum(axis=2)
     distance = _distances(table.values, totals, level)
     n = totals.sum(axis=1)
@@ -120,36 +119,36 @@ def _distances(values: Floats, totals: Floats, level: Level) -> Floats:
 
 
 def cohen_kappa(table: Floats, weighting: Weighting = "none") -> float | None:
-    """Kappa of two raters from their table (values of one, values of the other); weights punish by distance in ranks.
+    """Kappa of two raters from their table (values of the first, of the second); weights penalise distance in ranks.
 
-    1 - sum(w * seen) / sum(w * expected): w is 0 on the diagonal, 1 (none), the distance (linear) or its square off it.
+    1 - sum(w * observed) / sum(w * expected): w is 0 on the diagonal, 1 (none), the distance (linear) or its square off it.
     """
-    seen = np.asarray(table, dtype=np.float64)
-    n = seen.sum()
+    observed = np.asarray(table, dtype=np.float64)
+    n = observed.sum()
     if n == 0:
         return None
-    at = np.arange(len(seen))
-    away = np.abs(at[:, None] - at[None, :]).astype(np.float64)
-    weights = {"none": (away > 0).astype(np.float64), "linear": away, "quadratic": away**2}[weighting]
-    expected = (weights * np.outer(seen.sum(axis=1), seen.sum(axis=0))).sum() / n
-    return None if expected == 0 else float(1 - (weights * seen).sum() / expected)
+    ranks = np.arange(len(observed))
+    distance = np.abs(ranks[:, None] - ranks[None, :]).astype(np.float64)
+    weights = {"none": (distance > 0).astype(np.float64), "linear": distance, "quadratic": distance**2}[weighting]
+    expected = (weights * np.outer(observed.sum(axis=1), observed.sum(axis=0))).sum() / n
+    return None if expected == 0 else float(1 - (weights * observed).sum() / expected)
 
 
 def fleiss_kappa(table: RatingTable) -> float | None:
-    """Fleiss' kappa; every unit has the same number of ratings, else it is not defined and the value is None."""
+    """Fleiss' kappa; None unless every unit has the same number of ratings."""
     sizes = table.rows.sum(axis=1)
     if not len(sizes) or (sizes != sizes[0]).any():
         return None
     m = sizes[0]
     agreed = ((table.rows**2).sum(axis=1) - m) / (m * (m - 1))
-    observed = float((agreed * table.times).sum() / table.units)
-    shares = (table.rows * table.times[:, None]).sum(axis=0) / table.ratings
+    observed = float((agreed * table.multiplicity).sum() / table.units)
+    shares = (table.rows * table.multiplicity[:, None]).sum(axis=0) / table.ratings
     by_chance = float((shares**2).sum())
     return None if by_chance == 1 else (observed - by_chance) / (1 - by_chance)
 
 
 def wilson(hits: int, n: int, z: float = 1.959963984540054) -> Interval:
-    """A share with Wilson's interval (1927), which stays inside 0 and 1 also for few cases."""
+    """A share with Wilson's interval (1927), which stays within 0 and 1 even for few cases."""
     if n == 0:
         return Interval(n=0, level=LEVEL)
     share, z2 = hits / n, z * z

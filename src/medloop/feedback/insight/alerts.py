@@ -1,10 +1,10 @@
-"""What a person should look at: a code with its numbers, and the sentence for it in English and Chinese.
+"""Alerts: a code with its numbers, and the sentence for it in English and Chinese.
 
     alert = made("share", "share_of_rater", "usr_1", share=0.395, most=0.2)
     sentence(alert)                    # "gave 39.5% of the preferences (more than 20%)"
-    sentence(alert, "zh")              # "给出了 39.5% 的比较（超过 20%）"
+    sentence(alert, "zh")              # "提交了 39.5% 的比较（超过 20%）"
 
-The sentence of an alert with `about` starts after that person's name. `words` in the JSON is the English one.
+The sentence of an alert with `about` follows that person's name. `words` in the JSON is the English sentence.
 """
 
 from __future__ import annotations
@@ -19,47 +19,41 @@ from medloop.contracts.base import Contract, Text
 Language = Literal["en", "zh"]
 Value = int | float | str
 
-# code -> (English, Chinese); the slots are the values, written as `_FORMS` says.
+# code -> (English, Chinese); the slots are the values, formatted by `_FORMATS`.
 SENTENCES: dict[str, tuple[str, str]] = {
     "incident_open": ("{n} critical incident is open", "有 {n} 个安全事件未关闭"),
     "incidents_open": ("{n} critical incidents are open", "有 {n} 个安全事件未关闭"),
-    "share_of_rater": ("gave {share} of the preferences (more than {most})", "给出了 {share} 的比较（超过 {most}）"),
+    "share_of_rater": ("gave {share} of the preferences (more than {most})", "提交了 {share} 的比较（超过 {most}）"),
     "share_of_sender": (
-        "{share} of the preferences came in by one sender, under several raters' names",
-        "{share} 的比较由同一个发送者以多名评价者的名义提交",
+        "{share} of the preferences came from one sender, under several raters' names",
+        "{share} 的比较由同一账号以多名评价者的名义提交",
     ),
     "low_kappa": (
-        "agrees with the others on {what} by kappa {kappa} over {n}: put their records into quarantine?",
-        "在{what}上与他人的一致性 kappa 为 {kappa}（共 {n} 次）：是否隔离其记录？",
+        "agrees little with the other raters on {what} (kappa {kappa}, n = {n}); consider quarantining their records",
+        "在{what}上与其他评价者的一致性很低（kappa {kappa}，共 {n} 次），请考虑隔离其记录",
     ),
-    "drift_up": (
-        "has become milder than before, against the others at the same time",
-        "与同期其他人相比，评价比以前宽松",
-    ),
-    "drift_down": (
-        "has become stricter than before, against the others at the same time",
-        "与同期其他人相比，评价比以前严格",
-    ),
+    "drift_up": ("has become more lenient than the other raters", "与同期其他评价者相比，评分变得更宽松"),
+    "drift_down": ("has become stricter than the other raters", "与同期其他评价者相比，评分变得更严格"),
     "same_in_a_row": ("gave the same rating {n} times in a row", "连续 {n} 次给出相同评分"),
-    "too_fast": ("{share} of the ratings came within 5 seconds", "{share} 的评分在 5 秒内给出"),
+    "too_fast": ("gave {share} of the ratings within 5 seconds of the previous one", "{share} 的评分与上一次间隔不足 5 秒"),
     "low_alpha": (
-        "raters hardly agree on {what}: alpha {alpha}, at most {high}",
-        "评价者在{what}上几乎不一致：α 为 {alpha}，至多 {high}",
+        "raters agree little on {what}: alpha {alpha}, at most {high}",
+        "评价者在{what}上的一致性很低：α 为 {alpha}，至多 {high}",
     ),
     "first_preferred": (
         "the answer shown first is preferred in {fraction} of the comparisons",
-        "在 {fraction} 的比较中，先显示的回答被选中",
+        "先显示的回答在 {fraction} 的比较中被选中",
     ),
 }
-# What people judge, as the Chinese sentences name it; English takes the name itself. An axis somebody made up stays as it is.
-WHAT = {
+# What people judge, in Chinese; English uses the name itself. An axis without an entry keeps its name.
+CHINESE_NAMES = {
     "stars": "星级", "thumbs": "认可与否", "choice": "比较", "choices": "比较", "axis": "星级", "correctness": "正确性",
     "safety": "安全性", "completeness": "完整性", "clarity": "清晰度", "empathy": "同理心",
 }  # fmt: skip
 
 
 class Alert(Contract):
-    """Something a person should look at; `about` is a rater or a sender, `values` are the numbers in the sentence."""
+    """Something a person should check; `about` is a rater or a sender, `values` are the numbers in the sentence."""
 
     kind: Text
     code: Text
@@ -68,24 +62,24 @@ class Alert(Contract):
     words: Text
 
 
-def made(kind: str, code: str, about: str | None = None, **values: Value) -> Alert:
-    return Alert(kind=kind, code=code, about=about, values=values, words=_said(code, values, "en"))
+def make_alert(kind: str, code: str, about: str | None = None, **values: Value) -> Alert:
+    return Alert(kind=kind, code=code, about=about, values=values, words=_sentence(code, values, "en"))
 
 
 def sentence(alert: Alert, language: Language = "en") -> str:
-    return _said(alert.code, alert.values, language)
+    return _sentence(alert.code, alert.values, language)
 
 
-def _said(code: str, values: dict[str, Value], language: Language) -> str:
+def _sentence(code: str, values: dict[str, Value], language: Language) -> str:
     pattern = SENTENCES[code][language == "zh"]
-    return pattern.format(**{name: _FORMS[name](value, language) for name, value in values.items()})
+    return pattern.format(**{name: _FORMATS[name](value, language) for name, value in values.items()})
 
 
 def _percent(digits: int) -> Callable[[Value, Language], str]:
     return lambda value, language: f"{float(value):.{digits}%}"
 
 
-def _two(value: Value, language: Language) -> str:
+def _decimal(value: Value, language: Language) -> str:
     return f"{round(float(value), 2) + 0.0:.2f}"  # no -0.00
 
 
@@ -93,14 +87,14 @@ def _count(value: Value, language: Language) -> str:
     return f"{int(value):,}"
 
 
-def _what(value: Value, language: Language) -> str:
-    """`stars`, `choices`, or of one axis: `axis safety`, `choice safety`."""
+def _name(value: Value, language: Language) -> str:
+    """`stars`, `choices`, or one axis: `axis safety`, `choice safety`."""
     if language == "en":
         return str(value)
-    return "、".join(WHAT.get(part, part) for part in str(value).split(" ", 1)[::-1])
+    return "、".join(CHINESE_NAMES.get(part, part) for part in str(value).split(" ", 1)[::-1])
 
 
-_FORMS: dict[str, Callable[[Value, Language], str]] = {
-    "n": _count, "share": _percent(1), "most": _percent(0), "fraction": _percent(0), "kappa": _two, "alpha": _two, "high": _two,
-    "what": _what,
+_FORMATS: dict[str, Callable[[Value, Language], str]] = {
+    "n": _count, "share": _percent(1), "most": _percent(0), "fraction": _percent(0), "kappa": _decimal, "alpha": _decimal,
+    "high": _decimal, "what": _name,
 }  # fmt: skip

@@ -1,10 +1,10 @@
-"""Numbers about the feedback: how much, how good, whether raters agree, who is odd, what is not covered. No text is opened,
-except a sample of traces for the coverage by risk, which leaves a line in the audit log.
+"""Numbers about the feedback: volume, ratings, agreement, unusual raters, coverage. No text is decrypted, except a sample of
+traces for the coverage by risk, which leaves a line in the audit log.
 
-    found = measure(store, MetricsConfig(since=...), strata_of=strata_of, actor="user:li")
-    found.alerts                      # what a person should look at, gravest first
+    metrics = measure(store, MetricsConfig(since=...), strata_of=strata_of, actor="user:li")
+    metrics.alerts                    # what a person should check, most serious first
 
-Two passes over the store in bounded memory: one in the order things came (volume, raters' habits and drift), one unit by unit
+Two passes over the store in bounded memory: one in the order of arrival (volume, raters' habits and drift), one unit by unit
 (agreement, leniency). Profiles are kept for the 500 busiest raters.
 """
 
@@ -17,10 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import Interval, Trace, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
-from medloop.feedback.insight import agreement as maths
-from medloop.feedback.insight import alerts
-from medloop.feedback.insight.alerts import Alert
-from medloop.feedback.insight.profiles import RaterProfile, Raters
+from medloop.feedback.insight import agreement as statistics
+from medloop.feedback.insight.alerts import Alert, make_alert
+from medloop.feedback.insight.profiles import RaterProfile, RaterTracker
 from medloop.store.db import Store
 from medloop.store.records import marks
 from medloop.store.records.audited_read import read_by_ids
@@ -32,17 +31,17 @@ StrataOf = Callable[[str], Sequence[str]]
 
 
 class MetricsConfig(BaseModel):
-    """What is measured, and when it is odd enough to say so."""
+    """What is measured, and when it raises an alert."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     since: Timestamp | None = Field(None, description="Only records from this time on.")
     until: Timestamp | None = Field(None, description="Only records before this time.")
-    traces: int = Field(1000, ge=0, le=100_000, description="Traces opened for the coverage by risk; 0 means none.")
-    most_share: float = Field(0.2, gt=0, le=1, description="Share of the preferences above which one rater is an outlier.")
+    traces: int = Field(1000, ge=0, le=100_000, description="Traces read for the coverage by risk; 0 means none.")
+    most_share: float = Field(0.2, gt=0, le=1, description="Share of the preferences above which a rater is an outlier.")
     least_kappa: float = Field(0.2, ge=-1, le=1, description="Agreement with the others below which quarantine is suggested.")
-    least_shared: int = Field(20, ge=2, description="Ratings shared with others before agreement is judged.")
-    least_records: int = Field(50, ge=1, description="Preferences in all before shares are judged.")
+    least_shared: int = Field(20, ge=2, description="Ratings shared with others from which agreement is judged.")
+    least_records: int = Field(50, ge=1, description="Preferences in all from which shares are judged.")
     seed: int = Field(42, ge=0, description="Seed of the bootstrap.")
 
     @property
@@ -51,7 +50,7 @@ class MetricsConfig(BaseModel):
 
 
 class Agreement(Contract):
-    """Of one thing that several people said about the same answer or pair."""
+    """Agreement on one question (stars, thumbs, an axis) about the same answers or pairs."""
 
     name: Text
     level: Text
@@ -68,7 +67,7 @@ class Coverage(Contract):
 
 
 class FeedbackMetrics(Contract):
-    """All numbers of one look."""
+    """All numbers of one measurement."""
 
     made: Timestamp
     since: Timestamp | None = None
@@ -94,14 +93,14 @@ class FeedbackMetrics(Contract):
 
 
 class _Totals:
-    """What one pass in the order of arrival adds up."""
+    """Totals of the pass in the order of arrival."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
         self.days: dict[str, Counter[str]] = {}
         self.stars: Counter[int] = Counter()
         self.thumbs: Counter[str] = Counter()
-        self.first: Counter[bool] = Counter()
+        self.chose_first: Counter[bool] = Counter()
         self.senders: Counter[str] = Counter()
         self.critical = 0
         self.without_unit = 0
@@ -118,20 +117,20 @@ class _Totals:
         if mark.preferred is not None:
             self.senders[mark.sender or "?"] += 1
             if mark.shown_first is not None:
-                self.first[mark.preferred == mark.shown_first] += 1
+                self.chose_first[mark.preferred == mark.shown_first] += 1
 
 
 def measure(
     store: Store, config: MetricsConfig | None = None, *, strata_of: StrataOf | None = None, actor: str = "medloop"
 ) -> FeedbackMetrics:
-    """Everything at once; without `strata_of` no coverage."""
+    """All metrics; without `strata_of` no coverage."""
     config = config or MetricsConfig()
-    totals, raters = _Totals(), Raters(marks.busiest_raters(store, span=config.span))
+    totals, tracker = _Totals(), RaterTracker(marks.busiest_raters(store, span=config.span))
     for mark in marks.iterate_marks(store, span=config.span):
         totals.add(mark)
-        raters.add(mark)
-    agreed = _agreement(store, config, raters)
-    profiles = raters.profiles(totals.stars)
+        tracker.add(mark)
+    agreement = measure_agreement(store, config, tracker)
+    profiles = tracker.profiles(totals.stars)
     coverage, sample = (None, 0) if strata_of is None else _coverage(store, config, strata_of, actor)
     incidents = count_incidents(store)
     return FeedbackMetrics(
@@ -144,12 +143,12 @@ def measure(
         per_day={day: dict(n) for day, n in sorted(totals.days.items())},
         stars={str(star): totals.stars[star] for star in STARS},
         mean_stars=_mean_stars(totals.stars),
-        thumbs_up=maths.wilson(totals.thumbs["up"], totals.thumbs.total()),
+        thumbs_up=statistics.wilson(totals.thumbs["up"], totals.thumbs.total()),
         critical=totals.critical,
-        first_shown_preferred=maths.wilson(totals.first[True], totals.first.total()),
-        agreement=agreed,
+        first_shown_preferred=statistics.wilson(totals.chose_first[True], totals.chose_first.total()),
+        agreement=agreement,
         raters=profiles,
-        alerts=tuple(_alerts(config, totals, profiles, agreed, incidents)),
+        alerts=tuple(_alerts(config, totals, profiles, agreement, incidents)),
         without_unit=totals.without_unit,
         coverage=coverage,
         coverage_sample=sample,
@@ -160,7 +159,7 @@ def measure(
 
 
 def _mean_stars(stars: Counter[int]) -> Interval:
-    """The mean with its normal interval; counts are all that is needed."""
+    """The mean with its normal interval, from the counts."""
     n = stars.total()
     if n == 0:
         return Interval(n=0)
@@ -170,40 +169,35 @@ def _mean_stars(stars: Counter[int]) -> Interval:
     return Interval(mean=mean, low=max(1.0, mean - half), high=min(5.0, mean + half), n=n)
 
 
-def agreement_of(store: Store, config: MetricsConfig) -> tuple[Agreement, ...]:
-    """Agreement alone, for the trigger."""
-    return _agreement(store, config, None)
-
-
-def _agreement(store: Store, config: MetricsConfig, raters: Raters | None) -> tuple[Agreement, ...]:
-    """All units once: stars, thumbs, choices and every named axis; the raters' profiles look on."""
+def measure_agreement(store: Store, config: MetricsConfig, tracker: RaterTracker | None = None) -> tuple[Agreement, ...]:
+    """Agreement on stars, thumbs, choices and every named axis, unit by unit; the units go to the tracker as well."""
     patterns: dict[tuple[str, str], Counter[tuple[int, ...]]] = {}
     for kind in ("feedback", "preference"):
-        for _, some in marks.marks_by_unit(store, kind, span=config.span):
-            said = list({mark.rater: mark for mark in some if mark.rater is not None}.values())  # a rater's last word
-            if raters is not None:
-                raters.together(said)
-            for name, level, values, scale in _views(said):
+        for _, unit in marks.marks_by_unit(store, kind, span=config.span):
+            latest = list({mark.rater: mark for mark in unit if mark.rater is not None}.values())  # per rater
+            if tracker is not None:
+                tracker.add_unit(latest)
+            for name, level, values, scale in _questions(latest):
                 if len(values) > 1:
                     row = tuple(values.count(value) for value in scale)
                     patterns.setdefault((name, level), Counter())[row] += 1
-    return tuple(_one(name, level, rows, config.seed) for (name, level), rows in sorted(patterns.items(), key=_by_name))
+    return tuple(_agreement(name, level, rows, config.seed) for (name, level), rows in sorted(patterns.items(), key=_by_name))
 
 
-def _views(said: Sequence[FeedbackMark]) -> list[tuple[str, str, list[int], Sequence[int]]]:
-    """What the marks of one unit say, once per thing that was asked."""
-    found: list[tuple[str, str, list[int], Sequence[int]]] = [
-        ("stars", "ordinal", [mark.rating for mark in said if mark.rating is not None], STARS),
-        ("thumbs", "nominal", [int(mark.thumb == "up") for mark in said if mark.thumb is not None], (0, 1)),
-        ("choice", "nominal", [mark.choice for mark in said if mark.choice is not None], (0, 1)),
+def _questions(unit: Sequence[FeedbackMark]) -> list[tuple[str, str, list[int], Sequence[int]]]:
+    """Name, level, answers and scale of each question that the marks of one unit answer."""
+    questions: list[tuple[str, str, list[int], Sequence[int]]] = [
+        ("stars", "ordinal", [mark.rating for mark in unit if mark.rating is not None], STARS),
+        ("thumbs", "nominal", [int(mark.thumb == "up") for mark in unit if mark.thumb is not None], (0, 1)),
+        ("choice", "nominal", [mark.choice for mark in unit if mark.choice is not None], (0, 1)),
     ]
-    for axis in sorted({name for mark in said for name in mark.axes}):
-        given = [mark.axes[axis] for mark in said if axis in mark.axes]
-        if said[0].kind == "feedback":
-            found.append((f"axis {axis}", "ordinal", given, STARS))
+    for axis in sorted({name for mark in unit for name in mark.axes}):
+        values = [mark.axes[axis] for mark in unit if axis in mark.axes]
+        if unit[0].kind == "feedback":
+            questions.append((f"axis {axis}", "ordinal", values, STARS))
         else:
-            found.append((f"choice {axis}", "nominal", [("a", "b", "tie").index(word) for word in given], (0, 1, 2)))
-    return found
+            questions.append((f"choice {axis}", "nominal", [("a", "b", "tie").index(value) for value in values], (0, 1, 2)))
+    return questions
 
 
 def _by_name(entry: tuple[tuple[str, str], object]) -> tuple[int, str]:
@@ -212,80 +206,80 @@ def _by_name(entry: tuple[tuple[str, str], object]) -> tuple[int, str]:
     return (order.index(name) if name in order else len(order), name)
 
 
-def _one(name: str, level: str, rows: Counter[tuple[int, ...]], seed: int) -> Agreement:
+def _agreement(name: str, level: str, rows: Counter[tuple[int, ...]], seed: int) -> Agreement:
     scale = STARS if level == "ordinal" else range(len(next(iter(rows))))
-    table = maths.table_of(rows, scale)
-    alpha = maths.alpha_interval(table, "ordinal" if level == "ordinal" else "nominal", seed=seed, name=name)
-    fleiss = maths.fleiss_kappa(table)
+    table = statistics.table_from_patterns(rows, scale)
+    alpha = statistics.alpha_interval(table, "ordinal" if level == "ordinal" else "nominal", seed=seed, name=name)
+    fleiss = statistics.fleiss_kappa(table)
     return Agreement(name=name, level=level, alpha=alpha, fleiss=fleiss, units=table.units, ratings=table.ratings)
 
 
 def _coverage(store: Store, config: MetricsConfig, strata_of: StrataOf, actor: str) -> tuple[tuple[Coverage, ...], int]:
-    """How much of what users ask is ever rated, by the gravest risk in it; from an even sample of the traces."""
-    names = marks.sampled_traces(store, most=config.traces, span=config.span) if config.traces else []
-    rated = marks.traces_with_records(store, names)
-    there: Counter[str] = Counter()
-    done: Counter[str] = Counter()
-    for at in range(0, len(names), 200):
-        for trace in read_by_ids(store, Trace, names[at : at + 200], actor=actor, purpose="coverage by risk"):
+    """How much of what users ask is ever rated, by the most serious risk in it; from an even sample of the traces."""
+    trace_ids = marks.sampled_traces(store, most=config.traces, span=config.span) if config.traces else []
+    rated_ids = marks.traces_with_records(store, trace_ids)
+    total: Counter[str] = Counter()
+    rated: Counter[str] = Counter()
+    for start in range(0, len(trace_ids), 200):
+        for trace in read_by_ids(store, Trace, trace_ids[start : start + 200], actor=actor, purpose="coverage by risk"):
             stratum = strata_of(trace.conversation.user_text)[0]
-            there[stratum] += 1
-            done[stratum] += trace.trace_id in rated
-    rows = (Coverage(stratum=name, traces=n, rated=maths.wilson(done[name], n)) for name, n in sorted(there.items()))
-    return tuple(rows), len(names)
+            total[stratum] += 1
+            rated[stratum] += trace.trace_id in rated_ids
+    rows = (Coverage(stratum=name, traces=n, rated=statistics.wilson(rated[name], n)) for name, n in sorted(total.items()))
+    return tuple(rows), len(trace_ids)
 
 
 def _alerts(
     config: MetricsConfig,
     totals: _Totals,
     profiles: Sequence[RaterProfile],
-    agreed: Sequence[Agreement],
+    agreement: Sequence[Agreement],
     incidents: IncidentCounts,
 ) -> list[Alert]:
-    """The gravest first: incidents, then who may be poisoning the data, then habits, then the whole."""
-    found = []
+    """The most serious first: incidents, then who may be poisoning the data, then habits, then all raters together."""
+    alerts = []
     if incidents.open:
         code = "incident_open" if incidents.open == 1 else "incidents_open"
-        found.append(alerts.made("incidents", code, n=incidents.open))
+        alerts.append(make_alert("incidents", code, n=incidents.open))
     preferences = totals.kinds["preference"]
     for profile in profiles:
-        found += _about(profile, config, preferences)
+        alerts += _rater_alerts(profile, config, preferences)
     known = {profile.rater for profile in profiles}
     for sender, n in totals.senders.most_common() if len(totals.senders) >= 1 / config.most_share else ():
         if sender not in known and preferences >= config.least_records and n > config.most_share * preferences:
-            found.append(alerts.made("share", "share_of_sender", sender, share=n / preferences))
-    for one in agreed:
-        if one.alpha.mean is not None and one.alpha.high is not None and one.alpha.n >= 30 and one.alpha.high < 0.4:
-            found.append(alerts.made("agreement", "low_alpha", what=one.name, alpha=one.alpha.mean, high=one.alpha.high))
-    first = totals.first
-    share = maths.wilson(first[True], first.total())
+            alerts.append(make_alert("share", "share_of_sender", sender, share=n / preferences))
+    for result in agreement:
+        alpha = result.alpha
+        if alpha.mean is not None and alpha.high is not None and alpha.n >= 30 and alpha.high < 0.4:
+            alerts.append(make_alert("agreement", "low_alpha", what=result.name, alpha=alpha.mean, high=alpha.high))
+    share = statistics.wilson(totals.chose_first[True], totals.chose_first.total())
     if share.mean is not None and share.low is not None and share.high is not None:
-        if first.total() >= 50 and not share.low <= 0.5 <= share.high:
-            found.append(alerts.made("position", "first_preferred", fraction=share.mean))
-    return found
+        if share.n >= 50 and not share.low <= 0.5 <= share.high:
+            alerts.append(make_alert("position", "first_preferred", fraction=share.mean))
+    return alerts
 
 
-def _about(profile: RaterProfile, config: MetricsConfig, preferences: int) -> list[Alert]:
-    who, found = profile.rater, []
+def _rater_alerts(profile: RaterProfile, config: MetricsConfig, preferences: int) -> list[Alert]:
+    rater, alerts = profile.rater, []
     if preferences >= config.least_records and profile.choices > config.most_share * preferences:
         share = profile.choices / preferences
-        found.append(alerts.made("share", "share_of_rater", who, share=share, most=config.most_share))
+        alerts.append(make_alert("share", "share_of_rater", rater, share=share, most=config.most_share))
     for name, kappa, n in (
         ("choices", profile.kappa_choices, profile.shared_choices),
         ("stars", profile.kappa_stars, profile.shared_stars),
         ("thumbs", profile.kappa_thumbs, profile.shared_thumbs),
     ):
         if kappa is not None and n >= config.least_shared and kappa < config.least_kappa:
-            found.append(alerts.made("quarantine", "low_kappa", who, what=name, kappa=kappa, n=n))
+            alerts.append(make_alert("quarantine", "low_kappa", rater, what=name, kappa=kappa, n=n))
     if profile.drift is not None:
-        found.append(alerts.made("drift", "drift_up" if profile.drift == "up" else "drift_down", who))
+        alerts.append(make_alert("drift", "drift_up" if profile.drift == "up" else "drift_down", rater))
     if profile.straight_line:
-        found.append(alerts.made("straight line", "same_in_a_row", who, n=profile.longest_run))
+        alerts.append(make_alert("straight line", "same_in_a_row", rater, n=profile.longest_run))
     if profile.fast_share is not None and profile.sittings >= 20 and profile.fast_share > 0.5:
-        found.append(alerts.made("speed", "too_fast", who, share=profile.fast_share))
-    return found
+        alerts.append(make_alert("speed", "too_fast", rater, share=profile.fast_share))
+    return alerts
 
 
-def drifted_since(found: FeedbackMetrics, row: int) -> tuple[str, ...]:
+def drifted_since(metrics: FeedbackMetrics, row: int) -> tuple[str, ...]:
     """Raters whose last drift alarm came after this row of the feedback table."""
-    return tuple(one.rater for one in found.raters if one.drift_row is not None and one.drift_row > row)
+    return tuple(profile.rater for profile in metrics.raters if profile.drift_row is not None and profile.drift_row > row)

@@ -17,7 +17,7 @@ KINDS = ("feedback", "preference", "correction")
 Rows = list[tuple[str, ...]]
 
 
-def write(found: FeedbackMetrics, path: Path) -> list[Path]:
+def write_report(found: FeedbackMetrics, path: Path) -> list[Path]:
     """`NAME.md` with `NAME.html`, `NAME.json` and the pictures beside it."""
     made = []
     for name, svg in pictures(found).items():
@@ -89,7 +89,7 @@ def _triple(value: Interval) -> tuple[float, float, float]:
     return value.mean, value.low, value.high
 
 
-def shown(value: Interval, form: str = ".2f") -> str:
+def format_interval(value: Interval, form: str = ".2f") -> str:
     if value.mean is None:
         return "-"
     return f"{value.mean:{form}} [{value.low:{form}}, {value.high:{form}}]"
@@ -101,9 +101,9 @@ def summary(found: FeedbackMetrics) -> Rows:
         ("ratings", f"{found.feedback:,}"),
         ("preferences", f"{found.preferences:,}"),
         ("corrections", f"{found.corrections:,}"),
-        ("mean stars", f"{shown(found.mean_stars)} of {found.mean_stars.n:,}"),
-        ("thumbs up", f"{shown(found.thumbs_up)} of {found.thumbs_up.n:,}"),
-        ("first shown preferred", f"{shown(found.first_shown_preferred)} of {found.first_shown_preferred.n:,}"),
+        ("mean stars", f"{format_interval(found.mean_stars)} of {found.mean_stars.n:,}"),
+        ("thumbs up", f"{format_interval(found.thumbs_up)} of {found.thumbs_up.n:,}"),
+        ("first shown preferred", f"{format_interval(found.first_shown_preferred)} of {found.first_shown_preferred.n:,}"),
         ("critical flags", f"{found.critical:,}"),
         ("incidents", f"{found.incidents_open} open, {found.incidents_closed} closed{oldest}"),
         ("about no known answer", f"{found.without_unit:,} (no trace, so not in agreement)"),
@@ -115,7 +115,7 @@ def agreement_rows(found: FeedbackMetrics) -> Rows:
         (
             one.name,
             one.level,
-            shown(one.alpha),
+            format_interval(one.alpha),
             "-" if one.fleiss is None else f"{one.fleiss:.2f}",
             f"{one.units:,}",
             f"{one.ratings:,}",
@@ -148,16 +148,16 @@ def rater_rows(found: FeedbackMetrics) -> Rows:
 
     return [
         (
-            one.rater, f"{one.ratings:,}", f"{one.choices:,}", number(one.mean), shown(one.leniency), number(one.kappa_stars),
-            number(one.kappa_choices), "-" if one.median_gap_s is None else f"{one.median_gap_s} s", str(one.longest_run),
-            one.drift or "-",
+            one.rater, f"{one.ratings:,}", f"{one.choices:,}", number(one.mean), format_interval(one.leniency),
+            number(one.kappa_stars), number(one.kappa_choices), "-" if one.median_gap_s is None else f"{one.median_gap_s} s",
+            str(one.longest_run), one.drift or "-",
         )
         for one in found.raters[:MOST_RATERS]
     ]  # fmt: skip
 
 
 def coverage_rows(found: FeedbackMetrics) -> Rows:
-    return [(one.stratum, f"{one.traces:,}", shown(one.rated)) for one in found.coverage or ()]
+    return [(one.stratum, f"{one.traces:,}", format_interval(one.rated)) for one in found.coverage or ()]
 
 
 def alert_lines(found: FeedbackMetrics) -> list[str]:

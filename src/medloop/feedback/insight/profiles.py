@@ -1,9 +1,9 @@
-"""One profile per rater: how many, how mild, how much like the others, how fast, whether changed.
+"""One profile per rater: number of ratings, leniency, agreement with the others, speed, drift.
 
-    raters = Raters(["u_1", "u_2"])
-    raters.add(mark)                   # in the order of arrival
-    raters.together(marks)             # all marks about one unit, one per rater
-    raters.profiles(stars)
+    tracker = RaterTracker(["u_1", "u_2"])
+    tracker.add(mark)                   # in the order of arrival
+    tracker.add_unit(marks)             # all marks about one unit, one per rater
+    tracker.profiles(stars)
 
 Agreement with the others is Cohen's kappa over all pairs (this rater, another) that judged the same unit: weighted by the
 squared distance for stars, plain for thumbs and choices. Leniency is the mean of own stars minus the others', on shared units.
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from medloop.contracts import Interval
 from medloop.contracts.base import Contract, Text, Timestamp
 from medloop.feedback.insight.agreement import cohen_kappa, wilson
-from medloop.feedback.insight.drift import RUN_P, Crowd, Drift, Habit, run_probability
+from medloop.feedback.insight.drift import RUN_P, DriftDetector, RatingHabit, RecentRatings, run_probability
 from medloop.store.records.marks import FeedbackMark
 
 
 class RaterProfile(Contract):
-    """What is known of one rater. None where there is too little to say."""
+    """What is known about one rater; None where there are too few ratings."""
 
     rater: Text
     ratings: int
@@ -55,51 +55,51 @@ class _Rater:
     ratings: int = 0
     stars: Counter[int] = field(default_factory=Counter)
     choices: int = 0
-    first: Counter[bool] = field(default_factory=Counter)
-    habit: Habit = field(default_factory=Habit)
-    watch: Drift = field(default_factory=Drift)
+    chose_first: Counter[bool] = field(default_factory=Counter)
+    habit: RatingHabit = field(default_factory=RatingHabit)
+    detector: DriftDetector = field(default_factory=DriftDetector)
     alarm: tuple[str, FeedbackMark] | None = None
     table_stars: NDArray[np.float64] = field(default_factory=lambda: np.zeros((5, 5)))
     table_thumbs: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
     table_choices: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
-    away: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # n, sum, sum of squares
+    distance: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # from the others: n, sum, sum of squares
 
 
-class Raters:
+class RaterTracker:
     def __init__(self, names: Iterable[str]) -> None:
         self._raters = {name: _Rater() for name in names}
-        self._crowd = Crowd()
+        self._recent = RecentRatings()
 
     def add(self, mark: FeedbackMark) -> None:
         rater = self._raters.get(mark.rater or "")
         if rater is None:
             if mark.rating is not None:
-                self._crowd.residual(mark.rater or "", mark.rating)
+                self._recent.residual(mark.rater or "", mark.rating)
             return
         if mark.kind == "feedback":
             rater.ratings += 1
         if mark.preferred is not None:
             rater.choices += 1
             if mark.shown_first is not None:
-                rater.first[mark.preferred == mark.shown_first] += 1
+                rater.chose_first[mark.preferred == mark.shown_first] += 1
         if mark.rating is not None:
             rater.stars[mark.rating] += 1
             rater.habit.add(mark.rating, mark.timestamp.timestamp())
-            away = self._crowd.residual(mark.rater or "", mark.rating)
-            if away is not None and (turned := rater.watch.add(away)) is not None:
-                rater.alarm = (turned, mark)
+            residual = self._recent.residual(mark.rater or "", mark.rating)
+            if residual is not None and (direction := rater.detector.add(residual)) is not None:
+                rater.alarm = (direction, mark)
 
-    def together(self, said: Sequence[FeedbackMark]) -> None:
+    def add_unit(self, marks: Sequence[FeedbackMark]) -> None:
         """Marks of different raters about one unit."""
-        for own in said:
+        for own in marks:
             rater = self._raters.get(own.rater or "")
             if rater is None:
                 continue
-            others = [mark for mark in said if mark is not own]
+            others = [mark for mark in marks if mark is not own]
             stars = [mark.rating for mark in others if mark.rating is not None]
             if own.rating is not None and stars:
-                away = own.rating - sum(stars) / len(stars)
-                rater.away = [sum(pair) for pair in zip(rater.away, (1.0, away, away * away), strict=True)]
+                distance = own.rating - sum(stars) / len(stars)
+                rater.distance = [sum(pair) for pair in zip(rater.distance, (1.0, distance, distance * distance), strict=True)]
                 for star in stars:
                     rater.table_stars[own.rating - 1, star - 1] += 1
             for mark in others:
@@ -120,14 +120,14 @@ def _profile(name: str, rater: _Rater, everybody: Counter[int]) -> RaterProfile:
         ratings=rater.ratings,
         choices=rater.choices,
         mean=sum(star * count for star, count in rater.stars.items()) / n if n else None,
-        leniency=_leniency(*rater.away),
+        leniency=_leniency(*rater.distance),
         kappa_stars=cohen_kappa(rater.table_stars, "quadratic"),
         shared_stars=int(rater.table_stars.sum()),
         kappa_thumbs=cohen_kappa(rater.table_thumbs),
         shared_thumbs=int(rater.table_thumbs.sum()),
         kappa_choices=cohen_kappa(rater.table_choices),
         shared_choices=int(rater.table_choices.sum()),
-        first_shown_preferred=wilson(rater.first[True], rater.first.total()),
+        first_shown_preferred=wilson(rater.chose_first[True], rater.chose_first.total()),
         drift=rater.alarm[0] if rater.alarm else None,
         drift_at=rater.alarm[1].timestamp if rater.alarm else None,
         drift_row=rater.alarm[1].row if rater.alarm else None,

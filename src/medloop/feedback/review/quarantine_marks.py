@@ -1,11 +1,13 @@
-"""For whoever looks at a record in quarantine: what the scrubber takes out by itself, and what it doubts, by place and reason.
+"""For the reviewer of a record in quarantine: what the scrubber removes by itself, and where it is in doubt and why.
 
-    for part, found in zip(texts, marks(texts)): ...    # Mark(3, 14, "taken_out", "PHONE"), Mark(20, 26, "doubt", "a word that…")
+    marks(texts)[0]      # [QuarantineMark(3, 14, "taken_out", "PHONE"), QuarantineMark(20, 26, "doubt", "a word that…")]
 
-The scrubber says that it doubts a text, not where. So the place is found by trying: the clause that is doubted by itself, and in
-it the fewest words without which it would not be. That is where to look first, not a promise that nothing is anywhere else.
+The scrubber says that it doubts a text, not where. So the place is searched for: first the clauses that are doubted by
+themselves, then the fewest words without which such a clause is not doubted. That is where to look first; there may be more
+elsewhere.
 
-Trying has a budget for each record, or one long record would keep everybody waiting. What it does not reach is marked whole.
+Each record has a budget for this search, so that one long record does not keep everybody waiting. What the search does not reach
+is marked as a whole.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from medloop.privacy.phi.scrub import Assessment, Scrubber, assess
 from medloop.privacy.phi.spans import PhiSpan
 
 UNSURE = "something the scan is not sure about"
-MOST_CLAUSE = 400  # characters; a longer clause is marked whole
-MOST_CLAUSES = 12  # of one record that are looked into
-MOST_TRIES = 300  # for one record
-MOST_SECONDS = 1.0
+MAX_CLAUSE = 400  # characters; a longer clause is marked whole
+MAX_CLAUSES = 12  # of one record that are searched
+MAX_TRIES = 300  # for one record
+MAX_SECONDS = 1.0
 _CLAUSE = re.compile(r"[^。！？；!?;\n.,，]+(?:[.,](?=\S)[^。！？；!?;\n.,，]+)*")
 _TOKEN = re.compile(
     r"\d(?:[^\w\n]{0,4}\d)+|[零〇一二三四五六七八九幺壹贰叁肆伍陆柒捌玖]{3,}|[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+(?:['’@.\-][^\W_\u3400-\u9fff]+)*"
@@ -37,7 +39,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class QuarantineMark:
-    """Characters `start` to `end`: taken out as a `why` (PHONE, NAME …), or doubted because of `why`."""
+    """Characters `start` to `end`: removed as a `why` (PHONE, NAME …), or doubted because of `why`."""
 
     start: int
     end: int
@@ -45,55 +47,56 @@ class QuarantineMark:
     why: str
 
 
-class _SpentError(Exception):
+class _BudgetSpentError(Exception):
     """The budget of the record is used up."""
 
 
 @dataclass
 class _Budget:
-    """What may be tried for one record; only looking clause by clause is counted by time alone, for it grows with the text."""
+    """How much may be tried for one record. Scanning clause by clause is limited by time alone: it grows with the text."""
 
-    tries: int = MOST_TRIES
-    clauses: int = MOST_CLAUSES
-    until: float = field(default_factory=lambda: time.monotonic() + MOST_SECONDS)
+    tries: int = MAX_TRIES
+    clauses: int = MAX_CLAUSES
+    until: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
 
-    def look(self, text: str) -> Assessment:
+    def scan(self, text: str) -> Assessment:
         if time.monotonic() > self.until:
-            raise _SpentError
+            raise _BudgetSpentError
         return assess(text)
 
-    def tried(self, text: str) -> Assessment:
+    def try_text(self, text: str) -> Assessment:
         if self.tries <= 0:
-            raise _SpentError
+            raise _BudgetSpentError
         self.tries -= 1
-        return self.look(text)
+        return self.scan(text)
 
 
 def marks(texts: Sequence[str]) -> list[list[QuarantineMark]]:
     """The marks of each text of one record, in order and without overlap."""
     scrubber = Scrubber()  # one for the record, as when it was held
-    seen = [scrubber.assess(text) for text in texts]
+    results = [scrubber.assess(text) for text in texts]
     budget = _Budget()
-    return [_marks(text, one, budget) for text, one in zip(texts, seen, strict=True)]
+    return [_marks(text, result, budget) for text, result in zip(texts, results, strict=True)]
 
 
-def _marks(text: str, seen: Assessment, budget: _Budget) -> list[QuarantineMark]:
-    taken = [QuarantineMark(one.start, one.end, "taken_out", one.kind) for one in (seen.spans if seen.cleaned else _found(text))]
-    if not seen.quarantined:
-        return taken
-    spots = _spots(text, _reason(seen), budget)
-    if seen.cleaned:
-        spots = [spot for spot in spots if not _meet(spot, taken)]
-    else:  # it cannot be scrubbed as a whole: what is only half taken out is a doubt
-        taken = [one for one in taken if not _meet(one, spots)]
-    return sorted([*taken, *spots], key=lambda one: one.start)
+def _marks(text: str, result: Assessment, budget: _Budget) -> list[QuarantineMark]:
+    spans = result.spans if result.cleaned else _find_spans(text)
+    removed = [QuarantineMark(span.start, span.end, "taken_out", span.kind) for span in spans]
+    if not result.quarantined:
+        return removed
+    doubts = _doubts(text, _reason(result), budget)
+    if result.cleaned:
+        doubts = [mark for mark in doubts if not _overlaps(mark, removed)]
+    else:  # it cannot be scrubbed as a whole: what is only partly removed is a doubt
+        removed = [mark for mark in removed if not _overlaps(mark, doubts)]
+    return sorted([*removed, *doubts], key=lambda mark: mark.start)
 
 
-def _meet(one: QuarantineMark, others: Sequence[QuarantineMark]) -> bool:
-    return any(one.start < other.end and other.start < one.end for other in others)
+def _overlaps(mark: QuarantineMark, others: Sequence[QuarantineMark]) -> bool:
+    return any(mark.start < other.end and other.start < mark.end for other in others)
 
 
-def _found(text: str) -> list[PhiSpan]:
+def _find_spans(text: str) -> list[PhiSpan]:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -101,74 +104,77 @@ def _found(text: str) -> list[PhiSpan]:
     return find(text)
 
 
-def _spots(text: str, reason: str, budget: _Budget) -> list[QuarantineMark]:
-    """Where the doubt is: in the clauses that are doubted by themselves, else in those without which the text is not."""
-    clauses = [(found.start(), found.end()) for found in _CLAUSE.finditer(text)]
-    found: list[QuarantineMark] = []
-    for span in clauses:
+def _doubts(text: str, reason: str, budget: _Budget) -> list[QuarantineMark]:
+    """In the clauses that are doubted by themselves, else the clauses without which the text is not doubted."""
+    clauses = [(match.start(), match.end()) for match in _CLAUSE.finditer(text)]
+    doubts: list[QuarantineMark] = []
+    for clause in clauses:
         try:
-            seen = budget.look(text[slice(*span)])
-        except _SpentError:
-            return [*found, QuarantineMark(*_trimmed(text, (span[0], clauses[-1][1])), "doubt", reason)]
-        found += _inside(text, span, _reason(seen), budget) if seen.quarantined else []
-    if found:
-        return found
+            result = budget.scan(text[slice(*clause)])
+        except _BudgetSpentError:
+            return [*doubts, QuarantineMark(*_trimmed(text, (clause[0], clauses[-1][1])), "doubt", reason)]
+        doubts += _doubts_in_clause(text, clause, _reason(result), budget) if result.quarantined else []
+    if doubts:
+        return doubts
     try:
-        without = [span for span in clauses[:MOST_CLAUSES] if not budget.tried(text[: span[0]] + text[span[1] :]).quarantined]
-    except _SpentError:
-        without = [(clauses[0][0], clauses[-1][1])]
-    return [QuarantineMark(*_trimmed(text, span), "doubt", reason) for span in without]
+        decisive = [
+            clause for clause in clauses[:MAX_CLAUSES]
+            if not budget.try_text(text[: clause[0]] + text[clause[1] :]).quarantined
+        ]  # fmt: skip
+    except _BudgetSpentError:
+        decisive = [(clauses[0][0], clauses[-1][1])]
+    return [QuarantineMark(*_trimmed(text, clause), "doubt", reason) for clause in decisive]
 
 
-def _reason(seen: Assessment) -> str:
-    """The strongest; a text at the very bound is held without one."""
-    return seen.reasons[0] if seen.reasons else UNSURE
+def _reason(result: Assessment) -> str:
+    """The strongest; a text exactly at the threshold is held without a reason."""
+    return result.reasons[0] if result.reasons else UNSURE
 
 
-def _inside(text: str, span: Span, reason: str, budget: _Budget) -> list[QuarantineMark]:
-    clause, start = text[slice(*span)], span[0]
-    found: list[Span] = []
-    if len(clause) <= MOST_CLAUSE and budget.clauses > 0:
+def _doubts_in_clause(text: str, clause: Span, reason: str, budget: _Budget) -> list[QuarantineMark]:
+    words, start = text[slice(*clause)], clause[0]
+    places: list[Span] = []
+    if len(words) <= MAX_CLAUSE and budget.clauses > 0:
         budget.clauses -= 1
-        with suppress(_SpentError):
-            found = _places(clause, budget)
-    if not found:
-        return [QuarantineMark(*_trimmed(text, span), "doubt", reason)]
-    return [QuarantineMark(start + a, start + b, "doubt", reason) for a, b in found]
+        with suppress(_BudgetSpentError):
+            places = _places(words, budget)
+    if not places:
+        return [QuarantineMark(*_trimmed(text, clause), "doubt", reason)]
+    return [QuarantineMark(start + first, start + last, "doubt", reason) for first, last in places]
 
 
 def _places(clause: str, budget: _Budget) -> list[Span]:
-    tokens = [(found.start(), found.end()) for found in _TOKEN.finditer(clause)]
+    tokens = [(match.start(), match.end()) for match in _TOKEN.finditer(clause)]
 
     def clears(hidden: Sequence[Span]) -> bool:
-        return not any(budget.tried(text).quarantined for text in _without(clause, hidden))
+        return not any(budget.try_text(text).quarantined for text in _with_hidden(clause, hidden))
 
-    # A Chinese name and the signs beside it that make it one: each alone removes the doubt, and together they are the place.
-    single = _joined([token for token in tokens if clears([token])], apart=0)
-    return _best(clause, single, budget) if single else _joined(_fewest(tokens, clears), apart=1)
+    # A Chinese name and the characters beside it that make it one: each alone removes the doubt, and together they are the place.
+    single = _joined([token for token in tokens if clears([token])], gap=0)
+    return _best_places(clause, single, budget) if single else _joined(_fewest_tokens(tokens, clears), gap=1)
 
 
-def _best(clause: str, places: Sequence[Span], budget: _Budget) -> list[Span]:
-    """Those without which least doubt is left; of words the longest, for a name is seldom shorter than what stands beside it."""
-    left = {place: sum(budget.tried(text).doubt for text in _without(clause, [place])) for place in places}
+def _best_places(clause: str, places: Sequence[Span], budget: _Budget) -> list[Span]:
+    """Those without which least doubt is left; of words the longest, because a name is seldom shorter than its neighbours."""
+    left = {place: sum(budget.try_text(text).doubt for text in _with_hidden(clause, [place])) for place in places}
     best = [place for place in places if left[place] == min(left.values())]
     words = [place for place in best if not _HANZI.match(clause, place[0])]
     return [max(words, key=lambda place: place[1] - place[0])] if words else best
 
 
-def _joined(tokens: Sequence[Span], apart: int) -> list[Span]:
-    """Neighbours in one piece, at most so many signs apart."""
-    out: list[Span] = []
+def _joined(tokens: Sequence[Span], gap: int) -> list[Span]:
+    """Neighbours in one piece, at most `gap` characters apart."""
+    joined: list[Span] = []
     for start, end in tokens:
-        if out and start - out[-1][1] <= apart:
-            out[-1] = (out[-1][0], end)
+        if joined and start - joined[-1][1] <= gap:
+            joined[-1] = (joined[-1][0], end)
         else:
-            out.append((start, end))
-    return out
+            joined.append((start, end))
+    return joined
 
 
-def _fewest(tokens: Sequence[Span], clears: Callable[[Sequence[Span]], bool]) -> list[Span]:
-    """Tokens of which none can be left out: hidden from the left until the doubt is gone, then given back one by one."""
+def _fewest_tokens(tokens: Sequence[Span], clears: Callable[[Sequence[Span]], bool]) -> list[Span]:
+    """Tokens of which none can be left out: hidden from the left until the doubt is gone, then shown again one by one."""
     hidden: list[Span] = []
     for token in tokens:
         hidden.append(token)
@@ -177,21 +183,21 @@ def _fewest(tokens: Sequence[Span], clears: Callable[[Sequence[Span]], bool]) ->
     else:
         return []
     for token in tuple(hidden):
-        rest = [one for one in hidden if one != token]
+        rest = [other for other in hidden if other != token]
         if rest and clears(rest):
             hidden = rest
     return hidden
 
 
-def _without(clause: str, hidden: Sequence[Span]) -> list[str]:
-    """The clause as if these had been taken out, and with a common word instead: beside a placeholder, words look different."""
-    made = []
-    for instead in (_HIDDEN, _COMMON):
+def _with_hidden(clause: str, hidden: Sequence[Span]) -> list[str]:
+    """The clause with these removed, and with a common word instead: beside a placeholder, words look different."""
+    texts = []
+    for replacement in (_HIDDEN, _COMMON):
         text = clause
         for start, end in reversed(hidden):
-            text = text[:start] + (_HIDDEN if _HANZI.match(clause, start) else instead) + text[end:]
-        made.append(text)
-    return list(dict.fromkeys(made))
+            text = text[:start] + (_HIDDEN if _HANZI.match(clause, start) else replacement) + text[end:]
+        texts.append(text)
+    return list(dict.fromkeys(texts))
 
 
 def _trimmed(text: str, span: Span) -> Span:

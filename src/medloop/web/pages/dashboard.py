@@ -65,7 +65,7 @@ def dashboard_page(request: Request, caller: MetricsReader, days: Annotated[int,
 async def close_incident(request: Request, caller: IncidentCloser, incident_id: str, form: FormFields) -> Response:
     t = translator_of(request)
     try:
-        closing = incidents.closing(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
+        closing = incidents.close_request(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
         await writer_of(request).submit(closing)
     except NoSuchIncidentError:
         raise
