@@ -9,7 +9,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.errors import ResultError
-from medloop.jobs.affected import TrainingJobs
+from medloop.jobs.affected import QueuedJobs
 from medloop.loop.erasure import erase_records
 from medloop.privacy.erasure.contracts import ErasurePreview, ErasureProof, ErasureRequest
 from medloop.privacy.erasure.erase import preview, proof_path
@@ -39,7 +39,7 @@ def erase(
     Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
     """
     settings = ui.settings()
-    request, jobs = ErasureRequest(reason, subject, tuple(record or ()), keep_jobs), TrainingJobs(settings)
+    request, jobs = ErasureRequest(reason, subject, tuple(record or ()), keep_jobs), QueuedJobs(settings)
     with open_store(settings) as store:
         if dry_run:
             _print_preview(preview(store, request, actor=actor(), jobs=jobs))

@@ -15,8 +15,8 @@ from medloop.settings import Settings
 DAMAGED = (IntegrityError, OSError, ValueError, RuntimeError)  # RuntimeError: a path of a user who does not exist
 
 
-class TrainingJobs:
-    """The training jobs of a workspace, as an erasure needs them (`privacy.erasure.erase.Jobs`)."""
+class QueuedJobs:
+    """The training jobs of a workspace, as an erasure needs them (`privacy.erasure.contracts.TrainingJobs`)."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

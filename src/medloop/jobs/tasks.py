@@ -19,7 +19,7 @@ from medloop.contracts.job import TaskRequest
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.progress import Step
 from medloop.jobs import requests
-from medloop.jobs.affected import TrainingJobs
+from medloop.jobs.affected import QueuedJobs
 from medloop.jobs.lease import Lease
 from medloop.jobs.queue import RESULT
 from medloop.jobs.status import REPORT_S, StatusWriter
@@ -82,7 +82,7 @@ def build_dataset(work: Work) -> str:
 
 
 def erase(work: Work) -> str:
-    request, jobs = work.request, TrainingJobs(work.settings)
+    request, jobs = work.request, QueuedJobs(work.settings)
     values: Json = request.config
     erasure = ErasureRequest(values["reason"], values.get("subject"), tuple(values["records"]), values["keep_jobs"])
     with open_store(work.settings) as store:

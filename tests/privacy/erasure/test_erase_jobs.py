@@ -19,7 +19,7 @@ from medloop.contracts import TrainRequest
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ResultError
 from medloop.jobs import job_row, queue
-from medloop.jobs.affected import TrainingJobs
+from medloop.jobs.affected import QueuedJobs
 from medloop.jobs.submit import submit_training
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
@@ -91,7 +91,7 @@ def filed(settings: Settings, stage: Any, **config: Any) -> str:
 
 def erased(settings: Settings, **more: Any) -> ErasureProof:
     with open_store(settings) as store:
-        return erase_records(store, ErasureRequest("asked", WHO, **more), actor="test", jobs=TrainingJobs(settings))
+        return erase_records(store, ErasureRequest("asked", WHO, **more), actor="test", jobs=QueuedJobs(settings))
 
 
 def row(settings: Settings, job_id: str) -> job_row.JobRow:
@@ -187,8 +187,7 @@ def test_a_damaged_job_holds_up_no_erasure_and_is_named(settings: Settings, file
     (queue.folder_of(damaged, settings) / file).write_bytes(content)
     with open_store(settings) as store:
         assert (
-            f"jobs/{damaged}"
-            in preview(store, ErasureRequest("asked", WHO), actor="test", jobs=TrainingJobs(settings)).unsearched
+            f"jobs/{damaged}" in preview(store, ErasureRequest("asked", WHO), actor="test", jobs=QueuedJobs(settings)).unsearched
         )
     proof = erased(settings)
     assert proof.complete and [one["job"] for one in proof.cancelled] == [job_id] and f"jobs/{damaged}" in proof.unsearched
