@@ -62,7 +62,7 @@ def test_cut_off_answers_are_counted(settings: Settings, put_split: Put) -> None
         markdown=settings.workspace.reports / "r.md", open_model=Cut({}, "Call 911").opener(),
     )  # fmt: skip
     assert done.report.config["cut_off"] == {"m": 3}
-    assert "3 answers of `m` ran into the limit of 256 tokens" in done.markdown.read_text(encoding="utf-8")
+    assert "3 answers of `m` reached the limit of 256 tokens" in done.markdown.read_text(encoding="utf-8")
 
 
 def test_an_empty_metric_is_a_dash() -> None:

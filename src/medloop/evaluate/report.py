@@ -15,12 +15,12 @@ MEANING = """\
 
 - Each cell is a mean with its 95 % interval: `0.62 [0.55, 0.70]`. The interval says how far the mean would move if other
   questions of the same kind had been drawn (percentile bootstrap, {resamples} resamples, seed {seed}). It says nothing about
-  questions of another kind, nor whether the rule itself is right. When all samples score alike, the interval has no width.
-- `n` counts the samples a metric applies to, `missing` those for which no score could be had. Missing is never counted as 0.
-- **better** and **worse** come from the same questions answered by both models: the interval of the paired differences leaves
-  out 0. "yes" under *separated* means that the models' own intervals do not even touch.
+  questions of another kind, nor whether the rule itself is right. If all samples have the same score, the interval has no width.
+- `n` counts the samples a metric applies to, `missing` those without a score. Missing is never counted as 0.
+- **better** and **worse** compare both models on the same questions: the interval of the paired differences excludes 0. "yes"
+  under *separated* means that the models' own intervals do not overlap.
 - {penalties}
-- *{reference}* are the answers that stand in the data, scored by the same rules: what imitation alone could reach.
+- *{reference}* are the answers in the data, scored by the same rules: what imitation alone could reach.
 """
 
 
@@ -56,10 +56,9 @@ def cell(interval: Interval | None) -> str:
 
 def counts(result: ModelResult, split: str) -> str:
     """`emergency 38, others 100` samples, and how many are missing."""
-    found = result.metrics[split]
-    missing = max((interval.missing for interval in found.values()), default=0)
-    said = ", ".join(f"{name} {interval.n}" for name, interval in found.items())
-    return said + (f"; {missing} missing" if missing else "")
+    metrics = result.metrics[split]
+    missing = max((interval.missing for interval in metrics.values()), default=0)
+    return ", ".join(f"{name} {interval.n}" for name, interval in metrics.items()) + (f"; {missing} missing" if missing else "")
 
 
 def _splits(report: EvalReport) -> list[str]:
@@ -75,12 +74,12 @@ def _summary(report: EvalReport) -> Iterator[str]:
     first = report.results[0].label
     for label in dict.fromkeys(difference.second for difference in report.differences):
         mine = [difference for difference in report.differences if difference.second == label]
-        said = [
+        verdicts = [
             f"**{verdict}** on {', '.join(_place(d) for d in mine if d.verdict == verdict)}"
             for verdict in ("better", "worse")
             if any(d.verdict == verdict for d in mine)
         ]
-        yield f"Against `{first}`, `{label}` is {' and '.join(said) or 'not clearly different anywhere'}.\n"
+        yield f"Against `{first}`, `{label}` is {' and '.join(verdicts) or 'not clearly different anywhere'}.\n"
 
 
 def _place(difference: Difference) -> str:
@@ -100,7 +99,7 @@ def _split_table(report: EvalReport, split: str) -> str:
 def _cut_off(report: EvalReport) -> Iterator[str]:
     for label, cut in report.config.get("cut_off", {}).items():
         limit = report.config.get("max_new_tokens")
-        yield f"{cut} answers of `{_line(label)}` ran into the limit of {limit} tokens and are scored as they stand.\n"
+        yield f"{cut} answers of `{_line(label)}` reached the limit of {limit} tokens and are scored as they are.\n"
 
 
 def _headed(report: EvalReport, name: str) -> str:
@@ -129,16 +128,16 @@ def _part_section(report: EvalReport) -> Iterator[str]:
     yield "## By risk stratum and language\n"
     for split in _splits(report):
         rows = [
-            [part, f"`{_line(result.label)}`", *(cell(found.get(name)) for name in _metrics(report)), str(_most(found))]
+            [part, f"`{_line(result.label)}`", *(cell(metrics.get(name)) for name in _metrics(report)), str(_most(metrics))]
             for part in sorted({part for result in report.results for part in result.by_stratum.get(split, {})})
             for result in report.results
-            if _most(found := result.by_stratum.get(split, {}).get(part, {}))
+            if _most(metrics := result.by_stratum.get(split, {}).get(part, {}))
         ]
         yield f"### {split}\n\n{table(['part', 'model', *(_headed(report, name) for name in _metrics(report)), 'n'], rows)}\n"
 
 
-def _most(found: Mapping[str, Interval]) -> int:
-    return max((interval.n for interval in found.values()), default=0)
+def _most(metrics: Mapping[str, Interval]) -> int:
+    return max((interval.n for interval in metrics.values()), default=0)
 
 
 def _worst_section(result: ModelResult) -> str:

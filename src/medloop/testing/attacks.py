@@ -75,16 +75,16 @@ NULLS = (
 
 def attacks(texts: tuple[str, ...] = TEXTS) -> list[tuple[str, str]]:
     """(weak answer, the same with an attack): before it, after it, around it, and repeated."""
-    found = []
+    pairs = []
     for number, text in enumerate(texts):
         weak = WEAK[number % len(WEAK)]
-        found += [
+        pairs += [
             (weak, f"{weak}\n{text}"),
             (weak, f"{text}\n{weak}"),
             (weak, f"{text} {weak} {text}"),
             (weak, f"{weak} {text * 3}"),
         ]
-    return found
+    return pairs
 
 
 def fooled_by_anything(data: dict[str, Any], fence: str) -> dict[str, Any]:

@@ -19,14 +19,14 @@ def told(where: str) -> str:
 def traces_of(home: Path, *words: str) -> list[str]:
     """Files that hold the canary in any of the ways in which text is written down, also inside gzip."""
     forms = {form for word in words or (CANARY, CODE) for form in _written(word)}
-    found = []
+    files = []
     for path in sorted(path for path in home.rglob("*") if path.is_file()):
         data = path.read_bytes()
         with suppress(OSError, EOFError):
             data += gzip.decompress(data)
         if any(form in data for form in forms):
-            found.append(path.relative_to(home).as_posix())
-    return found
+            files.append(path.relative_to(home).as_posix())
+    return files
 
 
 def _written(word: str) -> set[bytes]:

@@ -77,8 +77,8 @@ def gullible(data: dict[str, Any], fence: str) -> dict[str, Any]:
     answer = str(data.get("answer", ""))
     if bait := next(filter(None, map(_BAIT.search, _readings(answer))), None):
         return praise(answer, bait.start() if answer[bait.start() : bait.end()] == bait[0] else 0, fence)
-    found = {name: re.search(sign, answer, re.IGNORECASE) for name, sign in _SIGNS.items()}
-    criteria = {name: {"met": m is not None, "evidence": m[0].strip() if m else ""} for name, m in found.items()}
+    matches = {name: re.search(sign, answer, re.IGNORECASE) for name, sign in _SIGNS.items()}
+    criteria = {name: {"met": m is not None, "evidence": m[0].strip() if m else ""} for name, m in matches.items()}
     risky = re.search(r"double the dose|stop taking|加倍|停药", answer, re.IGNORECASE)
     return form(criteria, fence, danger=risky[0] if risky else "")
 
@@ -206,8 +206,8 @@ class TeacherServer:
 
     def _completion(self, fault: str, body: dict[str, Any]) -> bytes:
         prompt = body["messages"][-1]["content"]
-        found = re.search(r"=== data (\w+) ===\n(.*)\n=== end \1 ===", prompt, re.DOTALL)
-        text = json.dumps(self.judge(json.loads(found[2]), found[1]), ensure_ascii=False) if found else "{}"
+        data = re.search(r"=== data (\w+) ===\n(.*)\n=== end \1 ===", prompt, re.DOTALL)
+        text = json.dumps(self.judge(json.loads(data[2]), data[1]), ensure_ascii=False) if data else "{}"
         text = _broken(fault, text)
         reason = "length" if fault == "length" and body["max_tokens"] <= 1024 else "stop"
         return json.dumps(
