@@ -28,11 +28,12 @@ from medloop.loop.workspace import init_workspace
 from medloop.models.classify import open_classifier
 from medloop.settings import Settings
 from medloop.store.files import jsonl
-from medloop.train.examples.pairs import UnfitPair, encode_pairs, pair_of, read_pairs, split_by_prompt
+from medloop.train.examples.encode_preferences import encode_reward_pairs
+from medloop.train.examples.pairs import InvalidPreference, parse_pair, read_pairs, split_by_prompt
 from medloop.train.reward_model import RewardModelConfig
 
 WANTED = 0.90
-SHOWN = ("train", "test", "test_openings", "baselines", "ahead_of", "calibration", "length")
+SHOWN = ("train", "test", "test_questions", "baselines", "ahead_of", "calibration", "length")
 
 
 def train(settings: Settings, config: RewardModelConfig) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def train(settings: Settings, config: RewardModelConfig) -> dict[str, Any]:
     found = json.loads((result.run.target / "report.json").read_text(encoding="utf-8"))
     return {
         "base": config.model,
-        "train_pairs": len(made.train.pairs),
+        "train_pairs": len(made.train.items),
         "left_out": {"train": made.train.left_out(), "test": made.test.left_out()},
         "contradictions": made.contradictions,
         "steps": made.steps,
@@ -70,10 +71,10 @@ def by_kind(settings: Settings, config: RewardModelConfig, rows: list[dict[str, 
     held_out = split_by_prompt(read_pairs(settings.workspace.preferences / "preferences.jsonl"), config.test_share, config.seed)[
         1
     ]
-    test = encode_pairs(model.tokenizer, held_out, max_length=config.max_length)
+    test = encode_reward_pairs(model.tokenizer, held_out, max_length=config.max_length)
     right: defaultdict[str, list[bool]] = defaultdict(list)
-    both = zip(test.pairs, model.logits(test.rows["chosen_ids"]), model.logits(test.rows["rejected_ids"]), strict=True)
-    for pair, chosen, rejected in both:
+    logits = [model.logits(test.table[column]) for column in ("chosen_ids", "rejected_ids")]
+    for pair, chosen, rejected in zip(test.items, *logits, strict=True):
         right[kinds[pair.prompt[-1].content, pair.chosen]].append(chosen > rejected)
     return {kind: {"pairs": len(found), "accuracy": sum(found) / len(found)} for kind, found in sorted(right.items())}
 
@@ -95,9 +96,9 @@ def _usable(source: Path, target: Path) -> int:
     with opened as file:
         for line in file:
             try:
-                pair_of(json.loads(line))
+                parse_pair(json.loads(line))
                 kept.append(json.loads(line))
-            except UnfitPair:
+            except InvalidPreference:
                 left_out += 1
     jsonl.write(target, kept)
     return left_out

@@ -28,7 +28,7 @@ from medloop.train import preference
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.examples.pairs import Pair
 from medloop.train.preference import balance, find_run, make_plan
-from medloop.train.reports.preference_report import Read, area, of_pairs
+from medloop.train.reports.preference_report import AnswerLogprobs, report_pairs, roc_auc
 from medloop.train.runs.checkpoint import load_newest
 from medloop.train.sft import SFTConfig
 
@@ -105,8 +105,8 @@ def planned(settings: Settings, run_config) -> preference.PreferencePlan:
 def opened(made: preference.PreferencePlan, settings: Settings):
     """A trainer before its first step."""
     loaded = load(ModelRef(base=made.config.model, adapter=made.config.adapter), settings)
-    watch = preference.PreferenceWatch(made.run.metrics, lambda _: None, lambda: False)
-    return preference._trainer(made, loaded, None, made.config.micro_batch_size or made.config.batch_size, watch)
+    callback = preference.PreferenceCallback(made.run.metrics, lambda _: None, lambda: False)
+    return preference._trainer(made, loaded, None, made.config.micro_batch_size or made.config.batch_size, callback)
 
 
 def logged(settings: Settings, name: str) -> list[dict]:
@@ -193,7 +193,7 @@ def test_the_token_ids_are_ours_template_and_neutralisation_included(clinic, kin
     assert row["prompt_ids"] == encode_prompt(tokenizer, [asked])
     assert row["prompt_ids"] + row["chosen_ids" if kind is DPOConfig else "completion_ids"] == whole.input_ids
     trainer = opened(made, clinic)
-    assert sorted(map(tuple, trainer.train_dataset["prompt_ids"])) == sorted(map(tuple, made.train.columns["prompt_ids"]))
+    assert sorted(map(tuple, trainer.train_dataset["prompt_ids"])) == sorted(map(tuple, made.train.table["prompt_ids"]))
 
 
 def test_both_answers_of_a_pair_lose_the_same_old_turns(clinic):
@@ -210,7 +210,7 @@ def test_both_answers_of_a_pair_lose_the_same_old_turns(clinic):
     side = made.train if made.train.shortened else made.test
     at = next(i for i, pair in enumerate(side.items) if len(pair.prompt) == 3)
     tokenizer = load(ModelRef(base=clinic.model), clinic).tokenizer
-    assert side.columns["prompt_ids"][at] == encode_prompt(tokenizer, [Message(role="user", content="new")])
+    assert side.table["prompt_ids"][at] == encode_prompt(tokenizer, [Message(role="user", content="new")])
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_thumbs_out_of_proportion_get_advice(clinic, kind):
         return
     path = str(write(clinic.home / "t.jsonl", rows))
     made = planned(clinic, config(clinic, kind, data=path))
-    up, down = sum(made.train.columns["label"]), sum(not x for x in made.train.columns["label"])
+    up, down = sum(made.train.table["label"]), sum(not x for x in made.train.table["label"])
     assert f"undesirable_weight={up / down / 1.33:.2f} (to {up / down:.2f})" in balance(made)
     assert balance(planned(clinic, config(clinic, kind, data=path, undesirable_weight=round(up / down / 1.2, 2)))) is None
     less = balance(planned(clinic, config(clinic, kind, data=path, undesirable_weight=10)))
@@ -305,9 +305,9 @@ def test_without_a_file_kto_takes_thumbs_before_pairs(clinic):
 def test_out_of_memory_halves_the_rows_and_the_result_is_whole(clinic, monkeypatch):
     sizes, real = [], preference._trainer
 
-    def narrow(made, loaded, found, micro, watch):
+    def narrow(made, loaded, checkpoint, micro, callback):
         sizes.append(micro)
-        trainer = real(made, loaded, found, micro, watch)
+        trainer = real(made, loaded, checkpoint, micro, callback)
         if micro > 2:
             monkeypatch.setattr(trainer, "training_step", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full")))
         return trainer
@@ -406,13 +406,13 @@ def test_killed_at_any_point_it_ends_with_the_same_bytes(clinic, children, tmp_p
 def test_the_report_s_numbers_by_hand():
     pairs = [Pair((Message(role="user", content="q"),), "aa", "b"), Pair((Message(role="user", content="r"),), "a", "bbb")]
     # Rewards at beta 0.5: chosen (0.5, -1), rejected (0, -2), so margins (0.5, 1): both right. The reference had 1 of 2 right.
-    chosen = Read(np.array([-1.0, -5.0]), np.array([-2.0, -3.0]))
-    rejected = Read(np.array([-4.0, -6.0]), np.array([-4.0, -2.0]))
-    found = of_pairs(pairs, chosen, rejected, 0.5)
+    chosen = AnswerLogprobs(np.array([-1.0, -5.0]), np.array([-2.0, -3.0]))
+    rejected = AnswerLogprobs(np.array([-4.0, -6.0]), np.array([-4.0, -2.0]))
+    found = report_pairs(pairs, chosen, rejected, 0.5)
     assert found["test"]["value"] == 1 and found["margin"]["mean"] == 0.75 and found["likelier_before"]["value"] == 0.5
     assert found["rewards"] == {"chosen": -0.25, "rejected": -1.0} and found["longer"]["value"] == 0.5
     # Liked (3, 1) against (2, 1): 3>2, 3>1, 1<2, 1=1 gives 2.5 of 4.
-    assert area(np.array([3.0, 1.0, 2.0, 1.0]), np.array([True, True, False, False])) == 0.625
+    assert roc_auc(np.array([3.0, 1.0, 2.0, 1.0]), np.array([True, True, False, False])) == 0.625
 
 
 @pytest.mark.parametrize("method", ["dpo", "kto"])

@@ -19,7 +19,8 @@ from medloop.models.classify import open_classifier
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_encoder
-from medloop.train.examples.pairs import encode_pairs, read_pairs, split_by_prompt
+from medloop.train.examples.encode_preferences import encode_reward_pairs
+from medloop.train.examples.pairs import read_pairs, split_by_prompt
 from medloop.train.reward_model import RewardModelConfig, find_run, make_plan
 
 ROOT = Path(__file__).parents[2]
@@ -67,10 +68,10 @@ def test_it_learns_and_says_so_beside_the_baselines(settings, preferences):
     card = train_reward(config(settings), settings=settings)
     found = report(settings)
     assert card.method == "reward" and card.metrics["test_accuracy"] >= 0.9 <= card.metrics["train_accuracy"]
-    assert found["test"]["low"] > 0.5 and found["test"]["n"] == 12 and found["test_openings"] == 6
+    assert found["test"]["low"] > 0.5 and found["test"]["n"] == 12 and found["test_questions"] == 6
     assert found["baselines"]["bag_of_words"]["value"] == pytest.approx(0.5), "small and capital letters are one word to it"
     assert found["baselines"]["longer"]["value"] + found["baselines"]["shorter"]["value"] == pytest.approx(1)
-    assert "better than a coin" in (settings.home / "models/reward/reward/report.md").read_text()
+    assert "better than chance" in (settings.home / "models/reward/reward/report.md").read_text()
     logged = [json.loads(line) for line in (settings.home / "models/reward/reward/metrics.jsonl").read_text().splitlines()]
     assert [row["iter"] for row in logged if row["phase"] == "METRICS"] == [0, 6, 12]
 
@@ -93,8 +94,8 @@ def test_opened_again_it_judges_the_held_out_pairs_as_reported(settings, prefere
     train_reward(run_config, settings=settings)
     model, scoring = open_classifier(settings.home / "models/reward/reward", settings)
     held_out = split_by_prompt(read_pairs(preferences), run_config.test_share, run_config.seed)[1]
-    test = encode_pairs(model.tokenizer, held_out, max_length=run_config.max_length)
-    margins = np.array(model.logits(test.rows["chosen_ids"])) - np.array(model.logits(test.rows["rejected_ids"]))
+    test = encode_reward_pairs(model.tokenizer, held_out, max_length=run_config.max_length)
+    margins = np.array(model.logits(test.table["chosen_ids"])) - np.array(model.logits(test.table["rejected_ids"]))
     assert margins.mean() == pytest.approx(report(settings)["margins"]["mean"], abs=1e-4)
     assert margins.mean() > 0.5 and scoring.base_sha256.startswith("sha256:")
     assert "training pairs" in scoring.reference and "no reference model" in scoring.reference
@@ -125,7 +126,7 @@ def test_no_prompt_is_on_both_sides_and_the_split_does_not_move(settings, prefer
     [
         ({"prompt": "q", "chosen": "secret", "rejected": " secret"}, "line 3: chosen and rejected are the same text"),
         ({"prompt": "q", "chosen": "secret"}, "line 3: rejected is missing"),
-        ({"chosen": "secret", "rejected": "b"}, "line 3: none of prompt, question, messages"),
+        ({"chosen": "secret", "rejected": "b"}, "line 3: has none of prompt, question, messages"),
         ({"prompt": "q", "chosen": "secret", "rejected": ""}, "line 3: rejected should be a text"),
         ({"prompt": [{"role": "assistant", "content": "secret"}], "chosen": "a", "rejected": "b"}, "line 3: .*expected user"),
         ({"prompt": "q", "response_a": "secret", "response_b": "b", "preferred": "c"}, "line 3: preferred should be a or b"),
@@ -156,7 +157,7 @@ def test_too_long_answers_are_left_out_and_counted_and_too_few_pairs_are_refused
     path = write(settings.home / "some.jsonl", rows)
     run_config = config(settings, data=str(path))
     made = make_plan(run_config, settings, find_run(run_config, settings))
-    assert made.train.too_long + made.test.too_long == 1 and len(made.train.pairs) + len(made.test.pairs) == 20
+    assert made.train.too_long + made.test.too_long == 1 and len(made.train.items) + len(made.test.items) == 20
     one = config(settings, data=str(write(settings.home / "one.jsonl", lines(1))))
     with pytest.raises(InputError, match="1 pairs to train on and 0 held out"):
         train_reward(one, settings=settings)

@@ -135,7 +135,7 @@ def test_an_architecture_that_scales_its_output_goes_the_way_of_trl(settings, tm
     from medloop.train.sft import _trainer
 
     trainer = _trainer(
-        made, load(ModelRef(base=str(base)), settings), None, 8, resumable.Watch(made.run.metrics, lambda _: None, bool)
+        made, load(ModelRef(base=str(base)), settings), None, 8, resumable.MetricsCallback(made.run.metrics, lambda _: None, bool)
     )
     assert not trainer.direct
 
@@ -229,7 +229,7 @@ def test_a_loss_that_is_no_number_stops_and_publishes_nothing(settings, monkeypa
         return loss * math.nan if self.state.global_step == 4 else loss
 
     monkeypatch.setattr(sft_trainer.ResumableSFT, "compute_loss", broken)
-    with pytest.raises(ResultError, match="no longer a number at step 5"):
+    with pytest.raises(ResultError, match="not finite at step 5"):
         train_sft(config(settings), settings=settings)
     assert not (settings.home / "models/lora/sft").exists()
     assert [path.name for path in (settings.home / "jobs/train_sft-sft/checkpoints").iterdir()] == ["step-00000003"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -37,18 +37,19 @@ from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.examples import thumbs
-from medloop.train.examples.pairs import contradictions, read_pairs, split_by_prompt
-from medloop.train.examples.preference_rows import MixedBatches, Rows, encode_pairs, encode_thumbs, with_strangers
+from medloop.train.examples.batch_order import LabelMixedSampler, LengthGroupedSampler
+from medloop.train.examples.encode_preferences import EncodedPreferences, encode_pairs, encode_thumbs, with_mismatched_answers
+from medloop.train.examples.pairs import count_contradictions, read_pairs, split_by_prompt
 from medloop.train.reports import preference_report
-from medloop.train.reports.preference_report import Read
+from medloop.train.reports.preference_report import AnswerLogprobs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
 from medloop.train.runs.run import TrainingRun
-from medloop.train.trl.fit import count_steps, fitted, judged, numbers, ready
-from medloop.train.trl.preference_trainer import PreferenceWatch, ResumableDPO, ResumableKTO
-from medloop.train.trl.resumable import ByLength, arguments
+from medloop.train.trl.fit import attach_metrics, card_metrics, count_steps, held_out_metrics, train_within_memory
+from medloop.train.trl.preference_trainer import PreferenceCallback, ResumableDPO, ResumableKTO
+from medloop.train.trl.resumable import training_arguments
 
 TRAIN_ROWS = 200  # training rows that are read at the end, for the accuracy on them
 RATIO = (1.0, 1.33)  # weight times count of liked over that of not liked; eq. 8 of the KTO paper (arXiv 2402.01306)
@@ -56,28 +57,31 @@ RATIO = (1.0, 1.33)  # weight times count of liked over that of not liked; eq. 8
 
 @dataclass(frozen=True)
 class PreferencePlan:
-    """Everything that is known before the first step. For KTO, `order` deals the batches and `passed` counts lines left out."""
+    """Everything that is known before the first step. For KTO, `order` has the batches and `skipped` counts lines left out."""
 
     config: DPOConfig | KTOConfig
     run: TrainingRun
-    train: Rows[Any]
-    test: Rows[Any]
-    order: ByLength
+    train: EncodedPreferences[Any]
+    test: EncodedPreferences[Any]
+    order: LengthGroupedSampler
     contradictions: int
-    passed: Counter[str]
+    skipped: Counter[str]
     steps_per_epoch: int
     steps: int
     continues_at: int
     afresh: bool = False
 
-    def table(self, side: Rows[Any]) -> Dataset:
+    def table(self, side: EncodedPreferences[Any]) -> Dataset:
         """A side as TRL reads it."""
         if not isinstance(self.config, KTOConfig) or self.config.loss != "kto":
             return side.table
         size = self.config.batch_size
-        batches = [range(start, min(start + size, len(side.items))) for start in range(0, len(side.items), size)]
-        dealt = self.order.batches if side is self.train and isinstance(self.order, MixedBatches) else batches
-        return with_strangers(side, dealt, self.config.max_length)
+        batches: Sequence[Sequence[int]] = [
+            range(start, min(start + size, len(side.items))) for start in range(0, len(side.items), size)
+        ]
+        if side is self.train and isinstance(self.order, LabelMixedSampler):
+            batches = self.order.batches
+        return with_mismatched_answers(side, batches, self.config.max_length)
 
 
 def find_run(config: DPOConfig | KTOConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
@@ -105,13 +109,13 @@ def make_plan(config: DPOConfig | KTOConfig, settings: Settings, run: TrainingRu
     base = resolve(ModelRef(base=config.model), settings).folder
     if (limit := estimate.positions(base)) < config.max_length:
         raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {limit} tokens", "Lower max_length")
-    train, test, disagreed, passed = _sides(config, _file(config, settings), load_tokenizer(base))
+    train, test, contradictions, skipped = _sides(config, _file(config, settings), load_tokenizer(base))
     if isinstance(config, KTOConfig):
-        order: ByLength = MixedBatches(train.lengths, train.columns["label"], config.batch_size, config.seed)
+        order: LengthGroupedSampler = LabelMixedSampler(train.lengths, list(train.table["label"]), config.batch_size, config.seed)
     else:
-        order = ByLength(train.lengths, config.batch_size, config.seed)
+        order = LengthGroupedSampler(train.lengths, config.batch_size, config.seed)
     counts = count_steps(config, len(train.items), run, replace=replace)
-    return PreferencePlan(config, run, train, test, order, disagreed, passed, *counts, replace)
+    return PreferencePlan(config, run, train, test, order, contradictions, skipped, *counts, replace)
 
 
 def balance(plan: PreferencePlan) -> str | None:
@@ -119,7 +123,7 @@ def balance(plan: PreferencePlan) -> str | None:
     config = plan.config
     if not isinstance(config, KTOConfig):
         return None
-    liked = sum(plan.train.columns["label"])
+    liked = sum(plan.train.table["label"])
     other = len(plan.train.items) - liked
     ratio = config.desirable_weight * liked / (config.undesirable_weight * other)
     if RATIO[0] - 0.005 <= ratio <= RATIO[1] + 0.005:
@@ -154,7 +158,7 @@ def run(
 ) -> TrainingCard:
     """Train to the end, measure and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.run.only_process():
-        trainer, began = _fit(plan, settings, PreferenceWatch(plan.run.metrics, on_progress, should_stop))
+        trainer, began = _fit(plan, settings, PreferenceCallback(plan.run.metrics, on_progress, should_stop))
         report = _judge(plan, trainer)
         metrics, parent = _summary(plan, trainer, report), plan.run.identity["inputs"].get("adapter")
         card = training_card(plan.run, plan.config.method, trainer.model, metrics=metrics, began=began, parent=parent)
@@ -196,19 +200,21 @@ def _file(config: DPOConfig | KTOConfig, settings: Settings) -> Path:
     return path
 
 
-def _sides(config: DPOConfig | KTOConfig, path: Path, tokenizer: Any) -> tuple[Rows[Any], Rows[Any], int, Counter[str]]:
-    """(train, held out, contradictions, lines passed over)."""
-    sides: tuple[Rows[Any], Rows[Any]]
+def _sides(
+    config: DPOConfig | KTOConfig, path: Path, tokenizer: Any
+) -> tuple[EncodedPreferences[Any], EncodedPreferences[Any], int, Counter[str]]:
+    """(train, held out, contradictions, lines skipped)."""
+    sides: tuple[EncodedPreferences[Any], EncodedPreferences[Any]]
     if isinstance(config, KTOConfig):
         read = thumbs.read_thumbs(path)
         parts = split_by_prompt(read.thumbs, config.test_share, config.seed)
         sides = tuple(encode_thumbs(tokenizer, part, max_length=config.max_length) for part in parts)  # type: ignore[assignment]
-        disagreed, passed = thumbs.contradictions(read.thumbs), read.passed
+        contradictions, skipped = thumbs.count_contradictions(read.thumbs), read.skipped
     else:
         pairs = read_pairs(path)
         halves = split_by_prompt(pairs, config.test_share, config.seed)
         sides = tuple(encode_pairs(tokenizer, half, max_length=config.max_length) for half in halves)  # type: ignore[assignment]
-        disagreed, passed = contradictions(pairs), Counter()
+        contradictions, skipped = count_contradictions(pairs), Counter()
     train, test = sides
     if not train.items or not test.items:
         raise InputError(
@@ -217,23 +223,23 @@ def _sides(config: DPOConfig | KTOConfig, path: Path, tokenizer: Any) -> tuple[R
             "Both sides need rows: add prompts, raise max_length or change test_share",
         )
     for side, where in ((train, "to train on"), (test, "held out")):
-        if isinstance(config, KTOConfig) and len(set(side.columns["label"])) < 2:
-            kind = "liked" if side.columns["label"][0] else "not liked"
+        if isinstance(config, KTOConfig) and len(set(side.table["label"])) < 2:
+            kind = "liked" if side.table["label"][0] else "not liked"
             raise InputError(f"{path}: all {len(side.items)} answers {where} are {kind}", "KTO needs both kinds on both sides")
-    return train, test, disagreed, passed
+    return train, test, contradictions, skipped
 
 
-def _fit(plan: PreferencePlan, settings: Settings, watch: PreferenceWatch) -> tuple[ResumableDPO | ResumableKTO, datetime]:
-    def attempt(checkpoint: Checkpoint | None, micro: int) -> ResumableDPO | ResumableKTO:
+def _fit(plan: PreferencePlan, settings: Settings, callback: PreferenceCallback) -> tuple[ResumableDPO | ResumableKTO, datetime]:
+    def make_trainer(checkpoint: Checkpoint | None, micro: int) -> ResumableDPO | ResumableKTO:
         loaded = load(_start(plan.config), settings, load_in_4bit=plan.config.load_in_4bit)
-        return _trainer(plan, loaded, checkpoint, micro, watch)
+        return _trainer(plan, loaded, checkpoint, micro, callback)
 
     advice = "Lower max_length, or use a smaller model"
-    return fitted(plan, attempt, unit="row", advice=advice, least=plan.config.smallest_batch)
+    return train_within_memory(plan, make_trainer, unit="row", advice=advice, least=plan.config.smallest_batch)
 
 
 def _trainer(
-    plan: PreferencePlan, loaded: Loaded, checkpoint: Checkpoint | None, micro: int, watch: PreferenceWatch
+    plan: PreferencePlan, loaded: Loaded, checkpoint: Checkpoint | None, micro: int, callback: PreferenceCallback
 ) -> ResumableDPO | ResumableKTO:
     config = plan.config
     fresh = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha) if config.adapter is None else None
@@ -245,17 +251,17 @@ def _trainer(
         eval_dataset=plan.table(plan.test),
         processing_class=loaded.tokenizer,
         peft_config=fresh,
-        callbacks=[watch],
+        callbacks=[callback],
         checkpoints=plan.run.checkpoints,
-        found=checkpoint,
+        checkpoint=checkpoint,
         order=plan.order,
     )
-    return ready(trainer, watch)
+    return attach_metrics(trainer, callback)
 
 
 def _arguments(plan: PreferencePlan, loaded: Loaded, micro: int) -> TrlDPO | TrlKTO:
     config = plan.config
-    shared = arguments(
+    shared = training_arguments(
         config,
         plan.run.folder,
         steps=plan.steps,
@@ -280,16 +286,16 @@ def _judge(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO) -> dict[s
     }
     reports = {}
     for side, (items, rows) in sides.items():
-        read = [_read(trainer, rows, answers) for answers in trainer.columns if not answers.startswith("KL_")]
+        logprobs = [_logprobs(trainer, rows, answers) for answers in trainer.columns if not answers.startswith("KL_")]
         if isinstance(config, KTOConfig):
-            reports[side] = preference_report.of_thumbs(items, read[0], config.beta, config.seed)
+            reports[side] = preference_report.report_thumbs(items, logprobs[0], config.beta, config.seed)
         else:
-            reports[side] = preference_report.of_pairs(items, read[0], read[1], config.beta)
+            reports[side] = preference_report.report_pairs(items, logprobs[0], logprobs[1], config.beta)
     return {**reports["test"], "train": reports["train"]["test"]}
 
 
-def _read(trainer: ResumableDPO | ResumableKTO, rows: Dataset, answers: str) -> Read:
-    logprobs = Read(np.array(trainer.logprobs(rows, answers)), np.array(rows[trainer.columns[answers]]))
+def _logprobs(trainer: ResumableDPO | ResumableKTO, rows: Dataset, answers: str) -> AnswerLogprobs:
+    logprobs = AnswerLogprobs(np.array(trainer.logprobs(rows, answers)), np.array(rows[trainer.columns[answers]]))
     if not np.isfinite(logprobs.policy).all():
         raise ResultError(
             "The trained model gives probabilities that are not finite", "Lower the learning rate and train again with --replace"
@@ -308,7 +314,7 @@ def _summary(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO, report:
     }
     shares = {
         f"test_{name}": report[name]["value"]
-        for name in ("likelier_before", "likelier_after", "order_before", "order")
+        for name in ("likelier_before", "likelier_after", "auc_before", "auc")
         if name in report
     }
-    return numbers(plan, trainer, **judged(plan, report), **more, **shares)
+    return card_metrics(plan, trainer, **held_out_metrics(plan, report), **more, **shares)

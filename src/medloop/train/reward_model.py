@@ -34,18 +34,20 @@ from medloop.models.load import load_tokenizer, resolve
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.reward_model_config import RewardModelConfig as RewardModelConfig
-from medloop.train.examples.pairs import Pairs, contradictions, encode_pairs, read_pairs, split_by_prompt
+from medloop.train.examples.batch_order import LengthGroupedSampler
+from medloop.train.examples.encode_preferences import EncodedPreferences, encode_reward_pairs
+from medloop.train.examples.pairs import Pair, count_contradictions, read_pairs, split_by_prompt
 from medloop.train.reports import reward_report
-from medloop.train.reports.centre import centre, in_words, reference_of
-from medloop.train.reports.reward_report import Judged
+from medloop.train.reports.centre_scores import centre_scores, describe_scoring, parse_reference
+from medloop.train.reports.reward_report import ScoredPairs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
 from medloop.train.runs.run import TrainingRun
-from medloop.train.trl.fit import count_steps, fitted, judged, numbers, ready
-from medloop.train.trl.resumable import ByLength, Watch, arguments
-from medloop.train.trl.reward_trainer import NAMES, ResumableReward
+from medloop.train.trl.fit import attach_metrics, card_metrics, count_steps, held_out_metrics, train_within_memory
+from medloop.train.trl.resumable import MetricsCallback, training_arguments
+from medloop.train.trl.reward_trainer import REWARD_METRICS, ResumableReward
 
 EVAL_PAIRS = 256  # held-out pairs that are scored while it trains; all of them at the end
 TRAIN_PAIRS = 400  # training pairs that are scored at the end, for the accuracy on them and, without a reference, the centre
@@ -57,8 +59,8 @@ class RewardPlan:
 
     config: RewardModelConfig
     run: TrainingRun
-    train: Pairs
-    test: Pairs
+    train: EncodedPreferences[Pair]
+    test: EncodedPreferences[Pair]
     contradictions: int
     steps_per_epoch: int
     steps: int
@@ -71,7 +73,7 @@ def find_run(config: RewardModelConfig, settings: Settings, *, folder: Path | No
     inputs = {"pairs": file_sha256(_file(config, settings))}
     base = resolve(ModelRef(base=config.model), settings)
     if config.reference is not None:
-        reference = resolve(reference_of(config.reference), settings)
+        reference = resolve(parse_reference(config.reference), settings)
         inputs["reference"] = reference.sha256
         if reference.adapter_sha256 is not None:
             inputs["reference adapter"] = reference.adapter_sha256
@@ -92,15 +94,15 @@ def make_plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *
     pairs = read_pairs(path)
     sides = split_by_prompt(pairs, config.test_share, config.seed)
     tokenizer = load_tokenizer(base)
-    train, test = (encode_pairs(tokenizer, side, max_length=config.max_length) for side in sides)
-    if not train.pairs or not test.pairs:
+    train, test = (encode_reward_pairs(tokenizer, side, max_length=config.max_length) for side in sides)
+    if not train.items or not test.items:
         raise InputError(
-            f"{path} leaves {len(train.pairs)} pairs to train on and {len(test.pairs)} held out"
+            f"{path} leaves {len(train.items)} pairs to train on and {len(test.items)} held out"
             f" ({len(pairs)} in all, {train.too_long + test.too_long} too long)",
             "Both sides need pairs: add prompts, raise max_length or change test_share",
         )
-    counts = count_steps(config, len(train.pairs), run, replace=replace)
-    return RewardPlan(config, run, train, test, contradictions(pairs), *counts, replace)
+    counts = count_steps(config, len(train.items), run, replace=replace)
+    return RewardPlan(config, run, train, test, count_contradictions(pairs), *counts, replace)
 
 
 def cost(plan: RewardPlan, settings: Settings) -> estimate.Cost:
@@ -125,20 +127,21 @@ def run(
 ) -> TrainingCard:
     """Train to the end, judge, centre and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.run.only_process():
-        (trainer, fresh), began = _fit(plan, settings, Watch(plan.run.metrics, on_progress, should_stop, NAMES))
+        callback = MetricsCallback(plan.run.metrics, on_progress, should_stop, REWARD_METRICS)
+        (trainer, fresh), began = _fit(plan, settings, callback)
         trained = Classifier(trainer.model, fresh.tokenizer, fresh.name, fresh.sha256, fresh.device)
-        train, test = _judge(trained, _sample(plan.train, plan.config.seed)), _judge(trained, plan.test)
-        scoring = centre(
+        train, test = _score(trained, _sample(plan.train, plan.config.seed)), _score(trained, plan.test)
+        scoring = centre_scores(
             trained,
             plan.config,
             settings,
             answers=np.concatenate([train.chosen, train.rejected]),
-            prompts=[pair.prompt for pair in plan.test.pairs],
+            prompts=[pair.prompt for pair in plan.test.items],
         )
-        report = reward_report.measure(train, test, words_from=plan.train.pairs, seed=plan.config.seed)
+        report = reward_report.measure(train, test, words_from=plan.train.items, seed=plan.config.seed)
         metrics = _summary(plan, trainer, report) | {"score_mean": scoring.mean, "score_std": scoring.std}
         card = training_card(plan.run, "reward", trainer.model, metrics=metrics, began=began)
-        files = reward_report.files(report, name=card.name, base=card.base, reference=in_words(scoring))
+        files = reward_report.files(report, name=card.name, base=card.base, reference=describe_scoring(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()
         publish(plan.run.target, trainer.model, fresh.tokenizer, card, plan.run.metrics, files=files, about=readme(report))
         plan.run.end()
@@ -168,38 +171,40 @@ def _file(config: RewardModelConfig, settings: Settings) -> Path:
     return path
 
 
-def _fit(plan: RewardPlan, settings: Settings, watch: Watch) -> tuple[tuple[ResumableReward, Classifier], datetime]:
+def _fit(plan: RewardPlan, settings: Settings, callback: MetricsCallback) -> tuple[tuple[ResumableReward, Classifier], datetime]:
     used: list[Classifier] = []
 
-    def attempt(checkpoint: Checkpoint | None, micro: int) -> ResumableReward:
+    def make_trainer(checkpoint: Checkpoint | None, micro: int) -> ResumableReward:
         used[:] = [new_classifier(plan.config.model, settings, seed=plan.config.seed, trainable=plan.config.full)]
-        return _trainer(plan, used[0], checkpoint, micro, watch)
+        return _trainer(plan, used[0], checkpoint, micro, callback)
 
-    trainer, began = fitted(plan, attempt, unit="pair", advice="Lower max_length, or use a smaller model")
+    trainer, began = train_within_memory(plan, make_trainer, unit="pair", advice="Lower max_length, or use a smaller model")
     return (trainer, used[0]), began
 
 
-def _trainer(plan: RewardPlan, fresh: Classifier, checkpoint: Checkpoint | None, micro: int, watch: Watch) -> ResumableReward:
+def _trainer(
+    plan: RewardPlan, fresh: Classifier, checkpoint: Checkpoint | None, micro: int, callback: MetricsCallback
+) -> ResumableReward:
     config = plan.config
     trainer = ResumableReward(
         fresh.model,
         _arguments(plan, fresh, micro),
-        train_dataset=plan.train.rows,
+        train_dataset=plan.train.table,
         eval_dataset=_eval_rows(plan.test),
         processing_class=fresh.tokenizer,
         peft_config=None if config.full else _lora(config, fresh),
-        callbacks=[watch],
+        callbacks=[callback],
         checkpoints=plan.run.checkpoints,
-        found=checkpoint,
-        order=ByLength(plan.train.lengths, config.batch_size, config.seed),
+        checkpoint=checkpoint,
+        order=LengthGroupedSampler(plan.train.lengths, config.batch_size, config.seed),
     )
-    return ready(trainer, watch)
+    return attach_metrics(trainer, callback)
 
 
-def _eval_rows(test: Pairs) -> Dataset:
+def _eval_rows(test: EncodedPreferences[Pair]) -> Dataset:
     """Some held-out pairs, like lengths together, so that they carry little padding."""
     some = range(min(EVAL_PAIRS, len(test.lengths)))
-    return test.rows.select(sorted(some, key=test.lengths.__getitem__))
+    return test.table.select(sorted(some, key=test.lengths.__getitem__))
 
 
 def _lora(config: RewardModelConfig, fresh: Classifier) -> LoraConfig:
@@ -216,7 +221,7 @@ def _lora(config: RewardModelConfig, fresh: Classifier) -> LoraConfig:
 
 def _arguments(plan: RewardPlan, fresh: Classifier, micro: int) -> TrlConfig:
     config = plan.config
-    shared = arguments(
+    shared = training_arguments(
         config,
         plan.run.folder,
         steps=plan.steps,
@@ -228,30 +233,29 @@ def _arguments(plan: RewardPlan, fresh: Classifier, micro: int) -> TrlConfig:
     return TrlConfig(**shared, center_rewards_coefficient=config.centre or None, pad_to_multiple_of=None, disable_dropout=True)
 
 
-def _sample(pairs: Pairs, seed: int) -> Pairs:
+def _sample(pairs: EncodedPreferences[Pair], seed: int) -> EncodedPreferences[Pair]:
     """Some of the training pairs; their accuracy is shown beside that of the held-out ones, and is not worth more time."""
-    if len(pairs.pairs) <= TRAIN_PAIRS:
+    if len(pairs.items) <= TRAIN_PAIRS:
         return pairs
-    picked = sorted(random.Random(seed).sample(range(len(pairs.pairs)), TRAIN_PAIRS))
-    return Pairs([pairs.pairs[i] for i in picked], pairs.rows.select(picked), [pairs.lengths[i] for i in picked], 0, 0, 0)
+    return pairs.select(sorted(random.Random(seed).sample(range(len(pairs.items)), TRAIN_PAIRS)))
 
 
-def _judge(trained: Classifier, side: Pairs) -> Judged:
-    logits = np.array(trained.logits([*side.rows["chosen_ids"], *side.rows["rejected_ids"]]))
+def _score(trained: Classifier, side: EncodedPreferences[Pair]) -> ScoredPairs:
+    logits = np.array(trained.logits([*side.table["chosen_ids"], *side.table["rejected_ids"]]))
     if not np.isfinite(logits).all():
         raise ResultError(
             "The trained model gives logits that are not finite", "Lower the learning rate and train again with --replace"
         )
-    return Judged(side.pairs, *np.split(logits, 2))
+    return ScoredPairs(side.items, *np.split(logits, 2))
 
 
 def _summary(plan: RewardPlan, trainer: ResumableReward, report: dict[str, Any]) -> dict[str, float]:
     """Numbers for the card, from the report and from metrics.jsonl."""
     more = {
-        "pairs": len(plan.train.pairs),
+        "pairs": len(plan.train.items),
         "test_pairs": report["test"]["n"],
         **{f"baseline_{name}": part["value"] for name, part in report["baselines"].items()},
         "calibration_error": report["calibration"]["ece"],
         "brier": report["calibration"]["brier"],
     }
-    return numbers(plan, trainer, **judged(plan, report), **more)
+    return card_metrics(plan, trainer, **held_out_metrics(plan, report), **more)

@@ -29,14 +29,15 @@ from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import file_sha256, verify_if_sealed
 from medloop.train.configs.sft_config import SFTConfig as SFTConfig
-from medloop.train.examples.sft_examples import Examples, encode_file
+from medloop.train.examples.batch_order import LengthGroupedSampler
+from medloop.train.examples.sft_examples import SFTExamples, encode_file
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
 from medloop.train.runs.run import TrainingRun
-from medloop.train.trl.fit import count_steps, fitted, numbers, ready
-from medloop.train.trl.resumable import ByLength, Watch, arguments
+from medloop.train.trl.fit import attach_metrics, card_metrics, count_steps, train_within_memory
+from medloop.train.trl.resumable import MetricsCallback, training_arguments
 from medloop.train.trl.sft_trainer import ResumableSFT
 
 
@@ -46,8 +47,8 @@ class SFTPlan:
 
     config: SFTConfig
     run: TrainingRun
-    train: Examples
-    dev: Examples | None
+    train: SFTExamples
+    dev: SFTExamples | None
     steps_per_epoch: int
     steps: int
     continues_at: int
@@ -97,7 +98,7 @@ def run(
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.run.only_process():
-        trainer, began = _fit(plan, settings, Watch(plan.run.metrics, on_progress, should_stop))
+        trainer, began = _fit(plan, settings, MetricsCallback(plan.run.metrics, on_progress, should_stop))
         card = training_card(plan.run, "sft", trainer.model, metrics=_summary(plan, trainer), began=began)
         publish(plan.run.target, trainer.model, trainer.processing_class, card, plan.run.metrics)
         plan.run.end()
@@ -116,17 +117,19 @@ def _files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
     return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
 
 
-def _fit(plan: SFTPlan, settings: Settings, watch: Watch) -> tuple[ResumableSFT, datetime]:
+def _fit(plan: SFTPlan, settings: Settings, callback: MetricsCallback) -> tuple[ResumableSFT, datetime]:
     config = plan.config
 
-    def attempt(checkpoint: Checkpoint | None, micro: int) -> ResumableSFT:
+    def make_trainer(checkpoint: Checkpoint | None, micro: int) -> ResumableSFT:
         loaded = load(ModelRef(base=config.model), settings, trainable=config.full, load_in_4bit=config.load_in_4bit)
-        return _trainer(plan, loaded, checkpoint, micro, watch)
+        return _trainer(plan, loaded, checkpoint, micro, callback)
 
-    return fitted(plan, attempt, unit="example", advice="Lower max_length, or use load_in_4bit or a smaller model")
+    return train_within_memory(
+        plan, make_trainer, unit="example", advice="Lower max_length, or use load_in_4bit or a smaller model"
+    )
 
 
-def _trainer(plan: SFTPlan, loaded: Loaded, checkpoint: Checkpoint | None, micro: int, watch: Watch) -> ResumableSFT:
+def _trainer(plan: SFTPlan, loaded: Loaded, checkpoint: Checkpoint | None, micro: int, callback: MetricsCallback) -> ResumableSFT:
     config = plan.config
     lora = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
     trainer = ResumableSFT(
@@ -136,17 +139,17 @@ def _trainer(plan: SFTPlan, loaded: Loaded, checkpoint: Checkpoint | None, micro
         eval_dataset=None if plan.dev is None else plan.dev.rows,
         processing_class=loaded.tokenizer,
         peft_config=None if config.full else lora,
-        callbacks=[watch],
+        callbacks=[callback],
         checkpoints=plan.run.checkpoints,
-        found=checkpoint,
-        order=ByLength(plan.train.lengths, config.batch_size, config.seed),
+        checkpoint=checkpoint,
+        order=LengthGroupedSampler(plan.train.lengths, config.batch_size, config.seed),
     )
-    return ready(trainer, watch, widen=False)
+    return attach_metrics(trainer, callback, widen=False)
 
 
 def _arguments(plan: SFTPlan, loaded: Loaded, micro: int) -> TrlConfig:
     config = plan.config
-    shared = arguments(
+    shared = training_arguments(
         config,
         plan.run.folder,
         steps=plan.steps,
@@ -169,4 +172,4 @@ def _summary(plan: SFTPlan, trainer: ResumableSFT) -> dict[str, float]:
         "train_loss_first": sum(losses[:tenth]) / tenth,
         "train_loss_last": sum(losses[-tenth:]) / tenth,
     }
-    return numbers(plan, trainer, **summary, **({"dev_loss_before": dev[0], "dev_loss_after": dev[-1]} if dev else {}))
+    return card_metrics(plan, trainer, **summary, **({"dev_loss_before": dev[0], "dev_loss_after": dev[-1]} if dev else {}))

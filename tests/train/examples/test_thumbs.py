@@ -1,4 +1,4 @@
-"""Thumbs: every shape of a line, what is passed over and counted, what is refused by line; and how KTO's batches are dealt."""
+"""Thumbs: every shape of a line, what is skipped and counted, what is refused by line; and how KTO's batches are mixed."""
 
 import json
 from pathlib import Path
@@ -8,9 +8,10 @@ import pytest
 from medloop.contracts import Feedback
 from medloop.errors import InputError
 from medloop.models.load import load_tokenizer
+from medloop.train.examples.batch_order import LabelMixedSampler
+from medloop.train.examples.encode_preferences import encode_thumbs, with_mismatched_answers
 from medloop.train.examples.pairs import split_by_prompt
-from medloop.train.examples.preference_rows import MixedBatches, encode_thumbs, with_strangers
-from medloop.train.examples.thumbs import contradictions, read_thumbs
+from medloop.train.examples.thumbs import count_contradictions, read_thumbs
 
 TURNS = [{"role": "user", "content": "q"}]
 
@@ -37,7 +38,7 @@ def test_every_shape_of_a_line_is_the_same_thumb(tmp_path: Path, liked: bool):
     ]
     found = read_thumbs(write(tmp_path / "t.jsonl", rows))
     assert len(found.thumbs) == 6 and len(set(found.thumbs)) == 1 and found.thumbs[0].liked is liked
-    assert not found.passed
+    assert not found.skipped
 
 
 def test_a_pair_is_two_thumbs(tmp_path: Path):
@@ -46,7 +47,7 @@ def test_a_pair_is_two_thumbs(tmp_path: Path):
     assert [(t.answer, t.liked) for t in found.thumbs] == [("good", True), ("bad", False)] * 2
 
 
-def test_what_says_nothing_clear_is_withdrawn_or_not_allowed_is_passed_over_and_counted(tmp_path: Path):
+def test_what_says_nothing_clear_is_withdrawn_or_not_allowed_is_skipped_and_counted(tmp_path: Path):
     old = feedback(thumb="up")
     rows = [
         old,
@@ -59,7 +60,7 @@ def test_what_says_nothing_clear_is_withdrawn_or_not_allowed_is_passed_over_and_
     ]
     found = read_thumbs(write(tmp_path / "t.jsonl", rows))
     assert [thumb.liked for thumb in found.thumbs] == [False, False], "the later word, and the critical one"
-    assert dict(found.passed) == {
+    assert dict(found.skipped) == {
         "superseded by a later record": 1,
         "neither good nor bad": 3,
         "without consent to training": 1,
@@ -99,14 +100,14 @@ def thumbs(count: int, path: Path) -> list:
 
 def test_contradictions_are_counted_and_prompts_stay_on_one_side(tmp_path: Path):
     both = [{"prompt": "q", "completion": "a", "label": label} for label in (True, False)]
-    assert contradictions(read_thumbs(write(tmp_path / "c.jsonl", both)).thumbs) == 1
+    assert count_contradictions(read_thumbs(write(tmp_path / "c.jsonl", both)).thumbs) == 1
     train, test = split_by_prompt(thumbs(40, tmp_path / "t.jsonl"), 0.25, 1)
-    assert len(test) == 10 and not {t.opening for t in train} & {t.opening for t in test}
+    assert len(test) == 10 and not {t.first_question for t in train} & {t.first_question for t in test}
 
 
 def test_batches_are_fixed_mixed_and_lose_nobody():
     labels = [n < 26 for n in range(101)]  # and the liked ones are the short ones
-    order = MixedBatches(list(range(101)), labels, 8, seed=1)
+    order = LabelMixedSampler(list(range(101)), labels, 8, seed=1)
     assert sorted(order) == list(range(101))
     first, order.epoch = list(order), 1
     second = list(order)
@@ -120,12 +121,12 @@ def test_the_answer_that_measures_the_move_belongs_to_another_prompt_and_fits(tm
     said = [{"prompt": f"case {n // 3}", "completion": f"{n} " * (1 + n % 9), "label": n % 2 == 0} for n in range(33)]
     read = read_thumbs(write(tmp_path / "t.jsonl", said)).thumbs
     rows = encode_thumbs(load_tokenizer(small_base), read, max_length=60)
-    order = MixedBatches(rows.lengths, rows.columns["label"], 8, seed=1)
-    table, answers = with_strangers(rows, order.batches, max_length=60), rows.columns["completion_ids"]
+    order = LabelMixedSampler(rows.lengths, list(rows.table["label"]), 8, seed=1)
+    table, answers = with_mismatched_answers(rows, order.batches, max_length=60), list(rows.table["completion_ids"])
     batches = {i: batch for batch in order.batches for i in batch}
     for at, row in enumerate(table):
         heard = row["KL_completion_ids"]
         assert 0 < len(heard) and len(row["prompt_ids"]) + len(heard) <= 60
         owners = [i for i in range(len(answers)) if answers[i][: len(heard)] == heard]
-        assert any(rows.items[i].opening != rows.items[at].opening for i in owners)
+        assert any(rows.items[i].first_question != rows.items[at].first_question for i in owners)
         assert len(batches[at]) == 1 or set(owners) & set(batches[at]) - {at}

@@ -105,7 +105,7 @@ def _announce(plan: PreferencePlan, cost: Cost) -> None:
     ui.say(f"{config.model}, LoRA of rank {rank}, {start}.")
     ui.say(f"{len(rows.items):,} {noun}{left_out}, {rows.tokens:,} tokens each epoch.")
     ui.say(f"{len(plan.test.items):,} {noun} held out; no prompt is on both sides.")
-    for reason, count in plan.passed.items():
+    for reason, count in plan.skipped.items():
         ui.say(f"{count:,} lines skipped: {reason}.")
     if plan.contradictions:
         ui.say(f"{plan.contradictions:,} {noun} contradict another one: people disagreed there.")

@@ -96,8 +96,8 @@ def _announce_sft(plan: SFTPlan, cost: Cost) -> None:
 def _announce_reward(plan: RewardPlan, cost: Cost) -> None:
     pairs = plan.train
     left_out = f" ({pairs.left_out()})" if pairs.left_out() else ""
-    ui.say(f"{_base(plan)}: {len(pairs.pairs):,} pairs{left_out}, {pairs.tokens:,} tokens each epoch.")
-    ui.say(f"{len(plan.test.pairs):,} pairs held out; no prompt is on both sides.")
+    ui.say(f"{_base(plan)}: {len(pairs.items):,} pairs{left_out}, {pairs.tokens:,} tokens each epoch.")
+    ui.say(f"{len(plan.test.items):,} pairs held out; no prompt is on both sides.")
     if plan.contradictions:
         ui.say(f"{plan.contradictions:,} pairs contradict another one: people disagreed there.")
     announce_cost(plan, cost)

@@ -1,59 +1,60 @@
-"""The settings of PPO, GRPO and IRS; each field says what it does. No torch, so that a request is checked where there is none."""
+"""The settings of PPO, GRPO and IRS; each field says what it does."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from medloop.contracts import ModelRef
 from medloop.contracts.model import Method
 from medloop.knobs import RUN_NAME
+from medloop.train.configs.run_config import RunConfig
 
 Aggregation = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 Scale = Literal["group", "batch", "none"]
 
 
-class RLConfig(BaseModel):
-    """Settings that every RL method has. All of them decide the result, so all go into the card."""
+class RLConfig(RunConfig):
+    """Settings that every RL method has."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     method: ClassVar[Method]
-    small_rate: ClassVar[float] = 2e-3  # first learning rates, below and above SMALL_MODEL parameters
+    small_rate: ClassVar[float] = 2e-3
     large_rate: ClassVar[float] = 2e-5
 
     name: str = Field("round1", pattern=RUN_NAME, description="Name of the result, under models/rl.")
-    model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
     adapter: str | None = Field(None, description="Adapter to start from, which is also the reference; empty: the base model.")
     prompts: str | None = Field(None, description="Questions to train on; empty means data/rl/training_prompts.jsonl.")
     held_out: str | None = Field(
         None, description="Questions that are only measured, never trained on; empty means data/processed/dev.jsonl."
     )
-    held_out_n: int = Field(128, ge=0, description="At most so many held-out questions; 0 means none.")
+    held_out_n: int = Field(128, ge=0, description="Maximum number of held-out questions; 0 means none.")
     reward: str | None = Field(None, description="YAML file of the reward, as configs/reward.yaml; empty: the default mix.")
-    given: dict[str, str] = Field(default_factory=dict, description="Given parts of the reward: teacher, model, ... and source.")
-    max_prompt: int = Field(256, ge=8, description="Tokens of a question; longer ones lose old turns, or are left out.")
-    max_new_tokens: int = Field(160, ge=1, description="Tokens of an answer.")
-    temperature: float = Field(1.0, gt=0, le=5, description="Of sampling and of every log-probability.")
+    given: dict[str, str] = Field(
+        default_factory=dict, description="Given parts of the reward (teacher, model, ...) and their sources."
+    )
+    max_prompt: int = Field(256, ge=8, description="Maximum tokens of a question; longer ones lose old turns, or are left out.")
+    max_new_tokens: int = Field(160, ge=1, description="Maximum tokens of an answer.")
+    temperature: float = Field(1.0, gt=0, le=5, description="Temperature of sampling and of every log-probability.")
     learning_rate: float | None = Field(
-        None, gt=0, le=1, description="First rate, falling to 0 along a line; empty: by the model's size."
+        None, gt=0, le=1, description="Initial rate, which falls linearly to 0; empty: by the model's size."
     )
     max_grad_norm: float = Field(1.0, gt=0, description="Gradients are scaled down to this norm.")
     micro_batch_size: int = Field(
-        0, ge=0, description="Answers in memory at once; 0: 64 on a CPU, 16 on a GPU. Halved when short."
+        0, ge=0, description="Answers in memory at once; 0: 64 on a CPU, 16 on a GPU. Halved when memory runs out."
     )
     rollout_batch_size: int = Field(64, ge=1, description="Answers sampled at once.")
     rollout_url: str | None = Field(
         None, pattern="^https?://", description="Address of a vLLM server that samples, with the same base; empty: sample here."
     )
-    rollout_cap: float = Field(
-        3.0, ge=1, description="A server's samples count by how much likelier they are here, at most so much."
-    )
-    lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; one to start from keeps its own.")
+    rollout_cap: float = Field(3.0, ge=1, description="Upper bound of the importance weight of a server's samples.")
+    lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; an adapter to start from keeps its own.")
     lora_alpha: int = Field(16, ge=1, description="A fresh adapter's output is scaled by lora_alpha / lora_r.")
     max_missing: float = Field(0.5, ge=0, le=1, description="A larger share of answers without a reward stops the run.")
     save_every: int = Field(5, ge=1, description="Steps between checkpoints.")
-    eval_every: int = Field(10, ge=1, description="Steps between held-out checks; there is one before and one after.")
+    eval_every: int = Field(
+        10, ge=1, description="Steps between held-out checks; there is also one before and one after training."
+    )
     gradient_checkpointing: bool = Field(False, description="Less memory for more time; for large models on a GPU.")
     load_in_4bit: bool = Field(False, description="Hold the base model in 4 bits (needs bitsandbytes).")
     seed: int = Field(42, ge=0, lt=2**31, description="Seed of order and sampling.")
@@ -64,7 +65,7 @@ class RLConfig(BaseModel):
 
 
 class StepConfig(RLConfig):
-    """Of the methods that learn batch by batch: PPO and GRPO."""
+    """Settings of the methods that learn batch by batch: PPO and GRPO."""
 
     steps: int = Field(40, ge=1, description="Batches of experience.")
     prompts_per_step: int = Field(16, ge=1, description="Questions in a batch.")
@@ -78,20 +79,22 @@ class PPOConfig(StepConfig):
     samples: int = Field(8, ge=1, description="Answers to each question in a batch.")
     epochs: int = Field(2, ge=1, description="Passes over a batch of answers.")
     minibatches: int = Field(2, ge=1, description="Optimizer steps per pass.")
-    clip: float = Field(0.2, gt=0, lt=1, description="Ratios further from 1 earn nothing more.")
-    dual_clip: float = Field(3.0, gt=1, description="Bound of the loss of a bad token whose ratio ran away, in advantages.")
+    clip: float = Field(0.2, gt=0, lt=1, description="Clip range of the probability ratio.")
+    dual_clip: float = Field(
+        3.0, gt=1, description="Bound of the loss of a bad token whose ratio ran away, as a multiple of its advantage."
+    )
     gamma: float = Field(1.0, gt=0, le=1, description="Discount per token.")
     lam: float = Field(
         1.0,
         ge=0,
         le=1,
-        description="Lambda of GAE; below 1 early tokens hear of the score only through the critic, which starts blank.",
+        description="Lambda of GAE; below 1 the score reaches early tokens only through the critic, which starts at 0.",
     )
     value_weight: float = Field(0.1, ge=0, description="Weight of the critic's loss.")
     value_rate: float = Field(0.1, gt=0, description="Learning rate of the value head, as a share of the policy's.")
-    value_clip: float = Field(0.2, gt=0, description="The critic may move so far from its old value.")
-    entropy_weight: float = Field(0.0, ge=0, description="Bonus for entropy.")
-    beta: float = Field(0.02, ge=0, description="First weight of the KL to the reference, per nat.")
+    value_clip: float = Field(0.2, gt=0, description="Clip range of the critic's value around its old value.")
+    entropy_weight: float = Field(0.0, ge=0, description="Weight of the entropy bonus.")
+    beta: float = Field(0.02, ge=0, description="Initial weight of the KL to the reference, per nat.")
     target_kl: float = Field(6.0, gt=0, description="The KL to the reference that beta steers to, in nats per answer.")
     horizon: float = Field(1000, gt=0, description="Answers over which beta may move by its whole correction.")
     step_kl: float = Field(
@@ -107,13 +110,15 @@ class GRPOConfig(StepConfig):
 
     samples: int = Field(8, ge=2, description="Answers to each question: the group.")
     loss: Aggregation = Field("dapo", description="How tokens are averaged: dapo, grpo, dr_grpo or bnpo.")
-    scale: Scale = Field("group", description="What advantages are divided by: the spread of the group, of the batch, or none.")
+    scale: Scale = Field(
+        "group", description="What advantages are divided by: the standard deviation of the group, of the batch, or none."
+    )
     rewards: Literal["sum", "each"] = Field(
         "sum", description="sum: the mix is normalised; each: every part on its own, then summed by weight (GDPO)."
     )
-    beta: float = Field(0.02, ge=0, description="Weight of the KL to the reference in the loss; 0 needs no reference at all.")
-    clip: float = Field(0.2, gt=0, lt=1, description="Ratios below 1 - clip earn nothing more.")
-    clip_high: float = Field(0.28, gt=0, description="Ratios above 1 + clip_high earn nothing more.")
+    beta: float = Field(0.02, ge=0, description="Weight of the KL to the reference in the loss; 0 needs no reference.")
+    clip: float = Field(0.2, gt=0, lt=1, description="Lower clip range: ratios are clipped at 1 - clip.")
+    clip_high: float = Field(0.28, gt=0, description="Upper clip range: ratios are clipped at 1 + clip_high.")
     epochs: int = Field(1, ge=1, description="Passes over a batch of answers.")
     minibatches: int = Field(1, ge=1, description="Optimizer steps per pass.")
     mask_truncated_completions: bool = Field(False, description="Answers truncated at the limit are not trained on.")
@@ -125,20 +130,22 @@ class IRSRunConfig(RLConfig):
     method: ClassVar[Method] = "irs"
 
     n_iterations: int = Field(3, ge=1, description="Rounds of generate, score, fine-tune.")
-    n_questions: int = Field(100, ge=1, description="Questions asked in a round.")
+    n_questions: int = Field(100, ge=1, description="Questions in a round.")
     n_candidates: int = Field(4, ge=1, description="Answers to each question.")
-    top_k: int = Field(3, ge=1, description="At most so many answers of a question are kept.")
-    threshold: float | None = Field(None, description="Least reward of a kept answer; empty: the mean of the round.")
+    top_k: int = Field(3, ge=1, description="Maximum number of selected answers per question.")
+    threshold: float | None = Field(None, description="Minimum reward of a selected answer; empty: the mean of the round.")
     all_pass_share: float = Field(
-        0.5, ge=0, le=1, description="At most this share of kept answers is of questions whose answers all passed."
+        0.5, ge=0, le=1, description="Maximum share of selected answers to questions whose answers all passed."
     )
-    replay: float = Field(0.2, ge=0, lt=1, description="Share of old records among what is trained on.")
-    replay_data: str | None = Field(None, description="Old records; empty: data/processed/train.jsonl where there is one.")
+    replay: float = Field(0.2, ge=0, lt=1, description="Share of old records among the training examples.")
+    replay_data: str | None = Field(None, description="Old records; empty: data/processed/train.jsonl, if it exists.")
     batch_size: int = Field(16, ge=1, description="Answers per optimizer step.")
-    epochs: int = Field(1, ge=1, description="Passes over the kept answers in a round.")
-    tolerance: float = Field(0.02, ge=0, description="The held-out reward may fall by so much before the run ends.")
-    dw: str | None = Field(None, description="YAML of the DW-GRPO scorer, as configs/dw.yaml, in the place of `reward`.")
-    dw_config: dict[str, Any] | None = Field(None, description="Its dynamic weights, as in document 003; also chooses it.")
+    epochs: int = Field(1, ge=1, description="Passes over the selected answers in a round.")
+    tolerance: float = Field(0.02, ge=0, description="How far the held-out reward may fall before the run ends.")
+    dw: str | None = Field(None, description="YAML of the DW-GRPO scorer, as configs/dw.yaml, instead of `reward`.")
+    dw_config: dict[str, Any] | None = Field(
+        None, description="Dynamic weights of the DW-GRPO scorer, as in an IRS request; also selects that scorer."
+    )
 
     @property
     def steps(self) -> int:

@@ -1,8 +1,8 @@
-"""Preference pairs out of JSON lines, split by prompt, encoded for the pairwise loss.
+"""Preference pairs from JSON lines, and their split by prompt.
 
 A line is a record of `preferences.jsonl` (`prompt`, `chosen`, `rejected`, `metadata`), a choice of a person as the feedback
 service keeps it (`prompt`, `response_a`, `response_b`, `preferred`), or has `question` or `messages` in place of `prompt`.
-What else a line holds is passed over. What is wrong is said with file and line, never with the text, before anything is written.
+Other fields of a line are ignored. An error names file and line, never the text, and comes before anything is written.
 """
 
 from __future__ import annotations
@@ -13,31 +13,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from datasets import Dataset
 from pydantic import ValidationError
 
 from medloop.contracts import Conversation, Message
 from medloop.errors import InputError
-from medloop.models.classify import encode
 from medloop.store.files import jsonl
 
 PROMPTS = ("prompt", "question", "messages")
 CHOICE = ("response_a", "response_b", "preferred")
 
 
-class Opens(Protocol):
-    """Something said in answer to a conversation; see `opening`."""
+class Answered(Protocol):
+    """An answer to a conversation, which a split puts on one side."""
 
     @property
-    def opening(self) -> str: ...
+    def first_question(self) -> str: ...
 
     @property
-    def side(self) -> str | None:
+    def split(self) -> str | None:
         """`train` or `test` where the file says so (`metadata.split`)."""
         ...
 
 
-T = TypeVar("T", bound=Opens)
+T = TypeVar("T", bound=Answered)
 
 
 @dataclass(frozen=True)
@@ -47,32 +45,15 @@ class Pair:
     prompt: tuple[Message, ...]
     chosen: str
     rejected: str
-    side: str | None = None
+    split: str | None = None
 
     @property
-    def opening(self) -> str:
-        return opening(self.prompt)
+    def first_question(self) -> str:
+        return first_question(self.prompt)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Encoded pairs, and what happened to the others. `rows` has the columns chosen_ids and rejected_ids."""
-
-    pairs: list[Pair]
-    rows: Dataset
-    lengths: list[int]
-    tokens: int
-    too_long: int
-    shortened: int
-
-    def left_out(self) -> str:
-        """In words, or nothing: `12 too long, 3 with a shortened prompt`."""
-        counts = ((self.too_long, "too long"), (self.shortened, "with a shortened prompt"))
-        return ", ".join(f"{count:,} {what}" for count, what in counts if count)
-
-
-def opening(prompt: Sequence[Message]) -> str:
-    """The first question, in plain small letters: conversations that open alike stay on one side of a split."""
+def first_question(prompt: Sequence[Message]) -> str:
+    """The first question in lower case, without extra spaces: conversations that share it stay on one side of a split."""
     first = next(message.content for message in prompt if message.role == "user")
     return " ".join(first.lower().split())
 
@@ -81,111 +62,92 @@ def read_pairs(path: Path) -> list[Pair]:
     """Every pair of a file; the first bad line stops with an InputError that names it."""
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path} is empty", "Give a file with one preference per line")
-    found = []
+    pairs = []
     for number, row in jsonl.numbered(path):
         try:
-            found.append(pair_of(row))
-        except UnfitPair as problem:
+            pairs.append(parse_pair(row))
+        except InvalidPreference as problem:
             raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
-    if not found:
+    if not pairs:
         raise InputError(f"{path} has no pairs", "Give a file with one preference per line")
-    return found
+    return pairs
 
 
-def contradictions(pairs: Sequence[Pair]) -> int:
+def count_contradictions(pairs: Sequence[Pair]) -> int:
     """Pairs whose reverse is in the file too: people disagreed, and no model can be right about both."""
-    known = {(pair.opening, pair.prompt, pair.chosen, pair.rejected) for pair in pairs}
-    return sum((pair.opening, pair.prompt, pair.rejected, pair.chosen) in known for pair in pairs)
+    known = {(pair.prompt, pair.chosen, pair.rejected) for pair in pairs}
+    return sum((pair.prompt, pair.rejected, pair.chosen) in known for pair in pairs)
 
 
 def split_by_prompt(pairs: Sequence[T], share: float, seed: int, *, as_marked: bool = True) -> tuple[list[T], list[T]]:
-    """(train, test): whole openings go to the test side, in an order that seed and text decide, until `share` is reached.
+    """(train, test): whole questions go to the test side, in an order that seed and text decide, until `share` is reached.
 
-    What the file itself marks as train or test stays on that side, and is not drawn; so the split of 'medloop data build' holds.
+    Pairs that the file itself marks as train or test stay on that side; so the split of 'medloop data build' holds.
     """
     groups: dict[str, list[T]] = {}
     for pair in pairs:
-        groups.setdefault(pair.opening, []).append(pair)
-    marks = {opening: {pair.side for pair in group if as_marked} for opening, group in groups.items()}
-    held = {opening for opening, sides in marks.items() if "test" in sides}
-    free = [opening for opening, sides in marks.items() if not sides & {"train", "test"}]
-    order = sorted(free, key=lambda opening: hashlib.sha256(f"{seed}:{opening}".encode()).digest())
-    count = sum(len(groups[opening]) for opening in held)
-    for opening in order:
-        if count + len(groups[opening]) <= share * len(pairs):
-            held.add(opening)
-            count += len(groups[opening])
+        groups.setdefault(pair.first_question, []).append(pair)
+    marks = {question: {pair.split for pair in group if as_marked} for question, group in groups.items()}
+    held_out = {question for question, splits in marks.items() if "test" in splits}
+    unmarked = [question for question, splits in marks.items() if not splits & {"train", "test"}]
+    count = sum(len(groups[question]) for question in held_out)
+    for question in sorted(unmarked, key=lambda question: hashlib.sha256(f"{seed}:{question}".encode()).digest()):
+        if count + len(groups[question]) <= share * len(pairs):
+            held_out.add(question)
+            count += len(groups[question])
     sides: tuple[list[T], list[T]] = ([], [])
     for pair in pairs:
-        sides[pair.opening in held].append(pair)
+        sides[pair.first_question in held_out].append(pair)
     return sides
 
 
-def encode_pairs(tokenizer: Any, pairs: Sequence[Pair], *, max_length: int) -> Pairs:
-    """Token ids of both answers, each with the prompt before it. Pairs with an answer too long to read are left out."""
-    kept: list[Pair] = []
-    columns: dict[str, list[list[int]]] = {"chosen_ids": [], "rejected_ids": []}
-    shortened = 0
-    for pair in pairs:
-        chosen, rejected = (encode(tokenizer, pair.prompt, text, max_length=max_length) for text in (pair.chosen, pair.rejected))
-        if chosen is None or rejected is None:
-            continue
-        kept.append(pair)
-        columns["chosen_ids"].append(chosen.ids)
-        columns["rejected_ids"].append(rejected.ids)
-        shortened += any(side.dropped_turns or side.cut_tokens for side in (chosen, rejected))
-    lengths = [max(len(a), len(b)) for a, b in zip(*columns.values(), strict=True)]
-    tokens = sum(len(ids) for column in columns.values() for ids in column)
-    return Pairs(kept, Dataset.from_dict(columns), lengths, tokens, len(pairs) - len(kept), shortened)
+class InvalidPreference(Exception):
+    """Says what is wrong with a line, without quoting it."""
 
 
-class UnfitPair(Exception):
-    """What is wrong with a line; never quotes it."""
-
-
-def pair_of(row: dict[str, Any]) -> Pair:
-    """One line as a pair, or UnfitPair."""
+def parse_pair(row: dict[str, Any]) -> Pair:
+    """One line as a pair, or InvalidPreference."""
     if all(key in row for key in CHOICE):
         if row["preferred"] not in ("a", "b"):
-            raise UnfitPair("preferred should be a or b")
+            raise InvalidPreference("preferred should be a or b")
         other = "b" if row["preferred"] == "a" else "a"
         row = {**row, "chosen": row[f"response_{row['preferred']}"], "rejected": row[f"response_{other}"]}
-    chosen, rejected = answer_of(row, "chosen"), answer_of(row, "rejected")
+    chosen, rejected = parse_answer(row, "chosen"), parse_answer(row, "rejected")
     if chosen.strip() == rejected.strip():
-        raise UnfitPair("chosen and rejected are the same text")
-    return Pair(prompt_of(row), chosen, rejected, side_of(row))
+        raise InvalidPreference("chosen and rejected are the same text")
+    return Pair(parse_prompt(row), chosen, rejected, parse_split(row))
 
 
-def side_of(row: dict[str, Any]) -> str | None:
-    """The side of the split that a row says it is on."""
-    about = row.get("metadata")
-    said = about.get("split") if isinstance(about, dict) else None
-    return said if said in ("train", "test") else None
+def parse_split(row: dict[str, Any]) -> str | None:
+    """The side of the split that the row names in its metadata."""
+    metadata = row.get("metadata")
+    split = metadata.get("split") if isinstance(metadata, dict) else None
+    return split if split in ("train", "test") else None
 
 
-def prompt_of(row: dict[str, Any]) -> tuple[Message, ...]:
-    """What was asked, or UnfitPair."""
-    said = next((row[key] for key in PROMPTS if row.get(key) is not None), None)
-    if said is None:
-        raise UnfitPair(f"none of {', '.join(PROMPTS)} is there")
+def parse_prompt(row: dict[str, Any]) -> tuple[Message, ...]:
+    """The turns before the answer, or InvalidPreference."""
+    prompt = next((row[key] for key in PROMPTS if row.get(key) is not None), None)
+    if prompt is None:
+        raise InvalidPreference(f"has none of {', '.join(PROMPTS)}")
     try:
-        messages = [{"role": "user", "content": said}] if isinstance(said, str) else said
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         turns = Conversation.model_validate({"messages": messages}).messages
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, p['loc'])) or 'prompt'}: {p['msg'].lower()}" for p in error.errors(include_input=False))
-        raise UnfitPair("; ".join(problems)) from None
+        raise InvalidPreference("; ".join(problems)) from None
     if turns[-1].role != "user":
-        raise UnfitPair("the prompt does not end with the user's turn")
+        raise InvalidPreference("the prompt does not end with the user's turn")
     return turns
 
 
-def answer_of(row: dict[str, Any], name: str) -> str:
+def parse_answer(row: dict[str, Any], name: str) -> str:
     """The text of an answer, also where it is a list with the assistant's one message."""
-    said = row.get(name)
-    if isinstance(said, list) and len(said) == 1 and isinstance(said[0], dict) and said[0].get("role") == "assistant":
-        said = said[0].get("content")
-    if said is None:
-        raise UnfitPair(f"{name} is missing")
-    if not isinstance(said, str) or not said.strip():
-        raise UnfitPair(f"{name} should be a text that is not empty")
-    return said
+    answer = row.get(name)
+    if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and answer[0].get("role") == "assistant":
+        answer = answer[0].get("content")
+    if answer is None:
+        raise InvalidPreference(f"{name} is missing")
+    if not isinstance(answer, str) or not answer.strip():
+        raise InvalidPreference(f"{name} should be a text that is not empty")
+    return answer

@@ -1,4 +1,4 @@
-"""Records to token ids and labels, compactly: four bytes a token, so that 100,000 examples fit beside a small model."""
+"""Conversations as token ids and labels, in four bytes a token, so that 100,000 examples fit beside a small model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from medloop.errors import InputError
 from medloop.models.template import encode_example
 from medloop.store.files.answer_lines import read_conversations
 
-IGNORED = -100  # the label of a token that is not learnt
+IGNORED = -100  # the label of a token that is not trained on
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Encoded rows, and what happened to the others."""
+class SFTExamples:
+    """Encoded conversations, and what happened to the others."""
 
     rows: Dataset
     lengths: list[int]
@@ -34,12 +34,12 @@ class Examples:
         return sum(self.lengths)
 
     def left_out(self) -> str:
-        """In words, or nothing: `12 too long, 3 without an answer`."""
+        """In words, or empty: `12 too long, 3 without an answer`."""
         counts = ((self.too_long, "too long"), (self.unanswered, "without an answer"), (self.shortened, "shortened by old turns"))
-        return ", ".join(f"{count:,} {what}" for count, what in counts if count)
+        return ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
 
 
-def encode_file(tokenizer: Any, path: Path, *, max_length: int, limit: int | None = None) -> Examples:
+def encode_file(tokenizer: Any, path: Path, *, max_length: int, limit: int | None = None) -> SFTExamples:
     """The first `limit` usable examples of a file. Loss falls on answers only: labels of prompts are IGNORED."""
     ids, labels, ends = array("i"), array("i"), array("i", [0])
     too_long = shortened = unanswered = 0
@@ -59,12 +59,12 @@ def encode_file(tokenizer: Any, path: Path, *, max_length: int, limit: int | Non
         ends.append(len(ids))
     rows = Dataset(pa.table({"input_ids": _lists(ids, ends), "labels": _lists(labels, ends)}))
     lengths = [end - start for start, end in pairwise(ends)]
-    found = Examples(rows, lengths, len(labels) - labels.count(IGNORED), too_long, shortened, unanswered)
+    examples = SFTExamples(rows, lengths, len(labels) - labels.count(IGNORED), too_long, shortened, unanswered)
     if not lengths:
         raise InputError(
-            f"{path} has no usable example ({found.left_out() or 'no lines'})", "Check the file, or raise max_length"
+            f"{path} has no usable example ({examples.left_out() or 'no lines'})", "Check the file, or raise max_length"
         )
-    return found
+    return examples
 
 
 def _lists(values: array[int], ends: array[int]) -> pa.ListArray:

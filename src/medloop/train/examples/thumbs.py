@@ -1,12 +1,12 @@
-"""Thumbs out of JSON lines: one answer to a prompt, and whether a person liked it.
+"""Thumbs from JSON lines: one answer to a prompt, and whether a person liked it.
 
 A line has a prompt (`prompt`, `question` or `messages`), an answer (`completion`, `answer`, or the last of the messages) and a
-word about it: `label` (true, false), `thumb` (up, down), `feedback_type` (positive, negative, neutral) or `rating` (1 to 5
+verdict: `label` (true, false), `thumb` (up, down), `feedback_type` (positive, negative, neutral) or `rating` (1 to 5
 stars; 4 and 5 are liked, 1 and 2 are not). A record of the feedback service (`user_query`, `agent_response`) is read the same
 way; `critical` there means not liked, whatever else it says. A preference pair is two thumbs: chosen up, rejected down.
 
-Passed over and counted: lines that say neither good nor bad or say both, records that a later one `supersedes`, records whose
-`consent` does not name training. What is wrong is said with file and line, never with the text.
+Skipped and counted: lines whose verdict is neither good nor bad or contradicts itself, records that a later one `supersedes`,
+records whose `consent` does not name training. An error names file and line, never the text.
 """
 
 from __future__ import annotations
@@ -21,10 +21,18 @@ from medloop.contracts import Message
 from medloop.contracts.polarity import Polarity, combine, label, polarity
 from medloop.errors import InputError
 from medloop.store.files import jsonl
-from medloop.train.examples.pairs import CHOICE, UnfitPair, answer_of, opening, pair_of, prompt_of, side_of
+from medloop.train.examples.pairs import (
+    CHOICE,
+    InvalidPreference,
+    first_question,
+    parse_answer,
+    parse_pair,
+    parse_prompt,
+    parse_split,
+)
 
 ANSWERS = ("completion", "answer", "agent_response")
-SAID = ("label", "thumb", "feedback_type", "rating")
+VERDICTS = ("label", "thumb", "feedback_type", "rating")
 WORDS: dict[str, Polarity] = {
     "up": "positive", "positive": "positive", "true": "positive", "down": "negative", "negative": "negative",
     "false": "negative", "neutral": "neutral",
@@ -39,73 +47,73 @@ class Thumb:
     prompt: tuple[Message, ...]
     answer: str
     liked: bool
-    side: str | None = None
+    split: str | None = None
 
     @property
-    def opening(self) -> str:
-        return opening(self.prompt)
+    def first_question(self) -> str:
+        return first_question(self.prompt)
 
 
 @dataclass(frozen=True)
 class ThumbFile:
-    """The thumbs of a file, and how many lines were passed over, by reason."""
+    """The thumbs of a file, and how many lines were skipped, by reason."""
 
     thumbs: list[Thumb]
-    passed: Counter[str]
+    skipped: Counter[str]
 
 
 def read_thumbs(path: Path) -> ThumbFile:
     """Every thumb of a file; the first bad line stops with an InputError that names it."""
     rows = list(jsonl.numbered(path))
-    replaced = {row["supersedes"] for _, row in rows if isinstance(row.get("supersedes"), str)}
-    found, passed = [], Counter[str]()
+    superseded = {row["supersedes"] for _, row in rows if isinstance(row.get("supersedes"), str)}
+    thumbs, skipped = list[Thumb](), Counter[str]()
     for number, row in rows:
         try:
-            if (reason := _unusable(row, replaced)) is not None:
-                passed[reason] += 1
-            elif not (thumbs := thumbs_of(row)):
-                passed[UNDECIDED] += 1
+            if (reason := _unusable(row, superseded)) is not None:
+                skipped[reason] += 1
+            elif not (parsed := parse_thumbs(row)):
+                skipped[UNDECIDED] += 1
             else:
-                found += thumbs
-        except UnfitPair as problem:
+                thumbs += parsed
+        except InvalidPreference as problem:
             raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
-    if not found:
-        why = ", ".join(f"{count:,} {reason}" for reason, count in passed.items()) or "it is empty"
+    if not thumbs:
+        why = ", ".join(f"{count:,} {reason}" for reason, count in skipped.items()) or "it is empty"
         raise InputError(f"{path} has no thumbs ({why})", "Give a file with one thumb or preference per line")
-    return ThumbFile(found, passed)
+    return ThumbFile(thumbs, skipped)
 
 
-def thumbs_of(row: dict[str, Any]) -> list[Thumb]:
-    """One line as thumbs: two of a pair, one of a record, none where nothing is decided; UnfitPair where it is neither."""
+def parse_thumbs(row: dict[str, Any]) -> list[Thumb]:
+    """One line as thumbs: two of a pair, one of a record, none of an undecided record; else InvalidPreference."""
     if all(key in row for key in CHOICE) or ("chosen" in row and "rejected" in row):
-        pair = pair_of(row)
-        return [Thumb(pair.prompt, pair.chosen, True, pair.side), Thumb(pair.prompt, pair.rejected, False, pair.side)]
+        pair = parse_pair(row)
+        return [Thumb(pair.prompt, pair.chosen, True, pair.split), Thumb(pair.prompt, pair.rejected, False, pair.split)]
     liked = _liked(row)
     prompt, answer = _exchange(row)
-    return [] if liked is None else [Thumb(prompt, answer, liked, side_of(row))]
+    return [] if liked is None else [Thumb(prompt, answer, liked, parse_split(row))]
 
 
-def contradictions(thumbs: Sequence[Thumb]) -> int:
+def count_contradictions(thumbs: Sequence[Thumb]) -> int:
     """Answers that one person liked and another did not, to the same prompt."""
-    said: dict[tuple[tuple[Message, ...], str], set[bool]] = {}
+    verdicts: dict[tuple[tuple[Message, ...], str], set[bool]] = {}
     for thumb in thumbs:
-        said.setdefault((thumb.prompt, thumb.answer), set()).add(thumb.liked)
-    return sum(len(words) > 1 for words in said.values())
+        verdicts.setdefault((thumb.prompt, thumb.answer), set()).add(thumb.liked)
+    return sum(len(liked) > 1 for liked in verdicts.values())
 
 
-def _unusable(row: dict[str, Any], replaced: set[str]) -> str | None:
-    if row.get("feedback_id") in replaced:
+def _unusable(row: dict[str, Any], superseded: set[str]) -> str | None:
+    if row.get("feedback_id") in superseded:
         return SUPERSEDED
     consent = row.get("consent")
     return NOT_ALLOWED if isinstance(consent, list) and "training" not in consent else None
 
 
 def _liked(row: dict[str, Any]) -> bool | None:
-    """What the whole line says; None where it says nothing clear."""
+    """The verdict of the whole line; None where it is not clear."""
     critical = row.get("critical") is True
-    signals = [] if critical else [_signal(key, row[key]) for key in SAID if row.get(key) is not None]
+    signals = [] if critical else [_signal(key, row[key]) for key in VERDICTS if row.get(key) is not None]
     if not signals and not critical and "user_query" not in row:
-        raise UnfitPair(f"none of {', '.join(SAID)} is there")
+        raise InvalidPreference(f"has none of {', '.join(VERDICTS)}")
     return label(combine(signals, critical=critical))
 
 
@@ -116,16 +124,16 @@ def _signal(key: str, value: Any) -> Polarity | None:
         return "positive" if value else "negative"
     if key == "rating" and value in (1, 2, 3, 4, 5):
         return polarity(stars=int(value))
-    raise UnfitPair(f"{key} should be " + ("a number from 1 to 5" if key == "rating" else "true or false, up or down"))
+    raise InvalidPreference(f"{key} should be " + ("a number from 1 to 5" if key == "rating" else "true or false, up or down"))
 
 
 def _exchange(row: dict[str, Any]) -> tuple[tuple[Message, ...], str]:
     """(prompt, answer); without a field for the answer it is the last of the messages."""
-    asked = {**row, "prompt": row["user_query"]} if "user_query" in row else row
+    record = {**row, "prompt": row["user_query"]} if "user_query" in row else row
     name = next((key for key in ANSWERS if row.get(key) is not None), None)
     if name is not None:
-        return prompt_of(asked), answer_of(row, name)
+        return parse_prompt(record), parse_answer(row, name)
     turns = row.get("messages")
     if not isinstance(turns, list) or not turns:
-        raise UnfitPair(f"none of {', '.join(ANSWERS)} is there")
-    return prompt_of({"messages": turns[:-1]}), answer_of({"answer": turns[-1:]}, "answer")
+        raise InvalidPreference(f"has none of {', '.join(ANSWERS)}")
+    return parse_prompt({"messages": turns[:-1]}), parse_answer({"answer": turns[-1:]}, "answer")

@@ -1,7 +1,7 @@
-"""What a reward model must beat: which words are in an answer, nothing else. Logistic regression on the difference of two bags.
+"""A baseline that a reward model must beat: logistic regression on the difference of two bags of words.
 
-Words are runs of letters and digits; of Chinese text, single characters and their neighbours in twos. The strength of the
-penalty is chosen on a fifth of the training prompts, then all of them are used. No order, no question, no meaning.
+Words are runs of letters and digits; of Chinese text, single characters and bigrams. The penalty is chosen on a fifth of the
+training prompts, then all of them are used. It knows no order, no question and no meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from medloop.train.examples.pairs import Pair, split_by_prompt
-from medloop.train.reports.pair_numbers import Numbers
+from medloop.train.reports.pair_metrics import Numbers
 
 WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 VOCABULARY = 20_000
@@ -33,10 +33,10 @@ def bag_of_words(train: Sequence[Pair], test: Sequence[Pair], seed: int) -> Numb
 
 
 def words(text: str) -> set[str]:
-    """Words of a text in small letters; neighbouring Chinese characters also in twos."""
-    found = WORD.findall(text.lower())
-    twos = {a + b for a, b in pairwise(found) if _chinese(a) and _chinese(b)}
-    return set(found) | twos
+    """Words of a text in lower case; neighbouring Chinese characters also as bigrams."""
+    tokens = WORD.findall(text.lower())
+    bigrams = {a + b for a, b in pairwise(tokens) if _chinese(a) and _chinese(b)}
+    return set(tokens) | bigrams
 
 
 def _chinese(word: str) -> bool:
@@ -45,7 +45,7 @@ def _chinese(word: str) -> bool:
 
 def _margins(train: Sequence[Pair], test: Sequence[Pair], penalty: float) -> Numbers:
     counts = Counter(word for pair in train for word in words(pair.chosen) ^ words(pair.rejected))
-    column = {word: at for at, (word, count) in enumerate(counts.most_common(VOCABULARY)) if count > 1}
+    column = {word: index for index, (word, count) in enumerate(counts.most_common(VOCABULARY)) if count > 1}
     weights = torch.zeros(max(len(column), 1), dtype=torch.float64, requires_grad=True)
     features = _differences(train, column, len(weights))
     optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
@@ -64,15 +64,15 @@ def _margins(train: Sequence[Pair], test: Sequence[Pair], penalty: float) -> Num
 
 def _differences(pairs: Sequence[Pair], column: dict[str, int], width: int) -> torch.Tensor:
     """(pairs, words): +1 where only the chosen answer has the word, -1 where only the rejected one does; sparse."""
-    places: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     values: list[float] = []
     for row, pair in enumerate(pairs):
         chosen, rejected = words(pair.chosen), words(pair.rejected)
         for word in sorted(chosen ^ rejected):
             if word in column:
-                places.append((row, column[word]))
+                positions.append((row, column[word]))
                 values.append(1.0 if word in chosen else -1.0)
-    index = torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T
+    index = torch.tensor(positions, dtype=torch.int64).reshape(-1, 2).T
     return torch.sparse_coo_tensor(
         index, torch.tensor(values, dtype=torch.float64), (len(pairs), width), check_invariants=False
     ).coalesce()

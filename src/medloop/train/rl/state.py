@@ -25,7 +25,6 @@ from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Policy, open_policy
 from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.runs.progress import OnProgress, Progress, ignore_progress
-from medloop.train.runs.run import SMALL_MODEL
 
 MICRO_BATCH_SIZE = {"cpu": 64, "cuda": 16}  # answers in an update at once, unless micro_batch_size says otherwise
 
@@ -94,8 +93,7 @@ def create_train_state(
         config.ref, settings, lora_r=config.lora_r, lora_alpha=config.lora_alpha, with_values=with_values,
         load_in_4bit=config.load_in_4bit, gradient_checkpointing=config.gradient_checkpointing,
     )  # fmt: skip
-    small = runtime.count_parameters(policy.model)[1] < SMALL_MODEL
-    rate = config.learning_rate or (config.small_rate if small else config.large_rate)
+    rate = config.rate_for(runtime.count_parameters(policy.model)[1])
     # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
     optimizer = torch.optim.AdamW(_parameter_groups(policy, config), lr=rate, eps=1e-5, weight_decay=0.0)
     micro_batch_size = config.micro_batch_size or MICRO_BATCH_SIZE[policy.device.type]

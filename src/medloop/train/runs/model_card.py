@@ -55,7 +55,7 @@ ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("test_likelier_before", "test_likelier_after"),
         "{:.1%} → {:.1%}",
     ),
-    ("Liked answer ranks higher, before → after", ("test_order_before", "test_order"), "{:.1%} → {:.1%}"),
+    ("Liked answer ranks higher (AUC), before → after", ("test_auc_before", "test_auc"), "{:.1%} → {:.1%}"),
     ("Reward, first → last", ("reward_first", "reward_last"), "{:.3f} → {:.3f}"),
     (
         "Held-out gain (95 % CI)",

@@ -22,7 +22,6 @@ from medloop.store.files import jsonl
 from medloop.store.files.artifacts import sweep, verify_artifact
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.lock import locked_file
-from medloop.train.configs.limits import SMALL_MODEL as SMALL_MODEL
 from medloop.train.runs.checkpoint import Checkpoint, load_newest
 
 

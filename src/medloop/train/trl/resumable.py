@@ -1,6 +1,6 @@
 """What our TRL trainers share: our checkpoints in place of their pickles, our metrics in place of their printing.
 
-    class ResumableSFT(Resumable, SFTTrainer): ...        # the mixin first, so that its methods win
+    class ResumableSFT(ResumableTrainer, SFTTrainer): ...        # the mixin first, so that its methods win
 
 Everything that a trainer would save or load (weights, optimizer, scheduler, random states, its own counters) goes
 through `train/runs/checkpoint.py`. All of it is a pure function of the checkpoint, so a killed run that is started again
@@ -13,55 +13,27 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import torch
-from torch.utils.data import Sampler
 from transformers import TrainerCallback
 
 from medloop.contracts import MetricLine, utc_now
 from medloop.errors import ResultError
 from medloop.store.files import jsonl
+from medloop.train.configs.run_config import EpochConfig
+from medloop.train.examples.batch_order import LengthGroupedSampler
 from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.runs.progress import OnProgress, Progress
 
 TRAINER_STATE = "trainer_state.json"  # the name under which transformers looks for its own counters
-WINDOW = 50  # batches; examples are sorted by length only within a window, so order stays nearly random
-TOKENS = {"mean_token_accuracy": "token_accuracy", "eval_loss": "dev_loss"}  # what SFT reports, and its name in metrics.jsonl
+# The metrics of SFT, and their names in metrics.jsonl.
+SFT_METRICS = {"mean_token_accuracy": "token_accuracy", "eval_loss": "dev_loss"}
 
 
-class ByLength(Sampler[int]):
-    """A shuffled order in which neighbours have like lengths, so that batches carry little padding.
-
-    The order is a function of seed and epoch alone: after a restart it is simply made again.
-    """
-
-    def __init__(self, lengths: list[int], batch_size: int, seed: int) -> None:
-        self.lengths, self.batch_size, self.seed, self.epoch = lengths, batch_size, seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        order = torch.randperm(len(self.lengths), generator=generator).tolist()
-        size = self.batch_size * WINDOW
-        windows = [sorted(order[at : at + size], key=lambda i: self.lengths[i]) for at in range(0, len(order), size)]
-        order = [i for window in windows for i in window]
-        batches = [order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)]
-        last = batches.pop() if len(batches[-1]) < self.batch_size else []  # an incomplete batch must stay the last
-        for at in torch.randperm(len(batches), generator=generator).tolist():
-            yield from batches[at]
-        yield from last
-
-
-class Resumable:
-    """`checkpoints` is the folder for checkpoints; `found` the one to continue from, if any."""
+class ResumableTrainer:
+    """`checkpoints` is their folder, `checkpoint` the one to continue from, if any, and `order` that of the examples."""
 
     args: Any
     state: Any
@@ -73,13 +45,18 @@ class Resumable:
     evaluate: Callable[..., dict[str, float]]
     train: Callable[..., Any]
     remove_callback: Callable[[Any], None]
+    log: Callable[[dict[str, float]], None]
+    callback_handler: Any
+    control: Any
     processing_class: Any
 
-    def __init__(self, *args: Any, checkpoints: Path, found: Checkpoint | None, order: ByLength, **kwargs: Any) -> None:
-        self.checkpoints, self.found, self.order = checkpoints, found, order
+    def __init__(
+        self, *args: Any, checkpoints: Path, checkpoint: Checkpoint | None, order: LengthGroupedSampler, **kwargs: Any
+    ) -> None:
+        self.checkpoints, self.checkpoint, self.order = checkpoints, checkpoint, order
         super().__init__(*args, **kwargs)
-        if found is not None:
-            self._total_train_tokens = found.extra["tokens"]
+        if checkpoint is not None:
+            self._total_train_tokens = checkpoint.extra["tokens"]
 
     @property
     def tokens(self) -> int:
@@ -87,12 +64,18 @@ class Resumable:
         return int(self._total_train_tokens)
 
     def run(self) -> None:
-        """Train to the end, or on to the end. The loss before the first step is measured once."""
-        if self.found is None and self.eval_dataset is not None:
+        """Train to the end, from the checkpoint if there is one. The loss before the first step is measured once."""
+        if self.checkpoint is None and self.eval_dataset is not None:
             self.evaluate()
-        self.train(resume_from_checkpoint=None if self.found is None else str(self.found.path))
+        self.train(resume_from_checkpoint=None if self.checkpoint is None else str(self.checkpoint.path))
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> ByLength:
+    def log_evaluation(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Hand the metrics of an evaluation to the callbacks, as `Trainer.evaluate` does."""
+        self.log(dict(metrics))
+        self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:
         return self.order
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
@@ -103,32 +86,31 @@ class Resumable:
         save_checkpoint(self.checkpoints, step, weights, self.optimizer, self.lr_scheduler, extra, files={TRAINER_STATE: state})
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Nothing yet: the weights come back with the optimizer, when both are in place."""
+        """Nothing: `_load_optimizer_and_scheduler` restores the weights too, when both are in place."""
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if self.found is not None:
-            self.found.restore(self.model, self.optimizer, self.lr_scheduler)
+        if self.checkpoint is not None:
+            self.checkpoint.restore(self.model, self.optimizer, self.lr_scheduler)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        if self.found is not None:
-            self.found.restore_random()
+        if self.checkpoint is not None:
+            self.checkpoint.restore_random()
 
     def _send_telemetry(self) -> None:
-        """TRL reports each run to its makers. Ours are nobody's business."""
+        """TRL reports each run to its makers; medloop does not."""
 
 
-class Watch(TrainerCallback):  # type: ignore[misc]
-    """Writes metrics.jsonl, tells the watcher, stops at a loss that is no number or when asked to.
+class MetricsCallback(TrainerCallback):  # type: ignore[misc]
+    """Writes metrics.jsonl, reports progress, and stops at a loss that is not finite or when `should_stop` says so.
 
-    `names` says which of the trainer's numbers enter the lines, and under which name: those of a step by their own name,
-    those of a dev evaluation with `eval_` before it.
+    `names` maps the trainer's metrics to their names in the lines; those of an evaluation start with `eval_`.
     """
 
     def __init__(
-        self, metrics: Path, on_progress: OnProgress, should_stop: Callable[[], bool], names: Mapping[str, str] = TOKENS
+        self, metrics: Path, on_progress: OnProgress, should_stop: Callable[[], bool], names: Mapping[str, str] = SFT_METRICS
     ) -> None:
         self.metrics, self.on_progress, self.should_stop, self.names = metrics, on_progress, should_stop, names
-        self.trainer: Resumable | None = None
+        self.trainer: ResumableTrainer | None = None
         self.since: tuple[float, int] | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -153,7 +135,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         assert self.trainer is not None and self.since is not None, "training has begun"
         if not math.isfinite(logs["loss"]):
             raise ResultError(
-                f"The loss is no longer a number at step {state.global_step}, so training stopped; that step is not kept",
+                f"The loss is not finite at step {state.global_step}, so training stopped; that step is not saved",
                 "Lower the learning rate and start again with --replace",
             )
         seconds = max(time.monotonic() - self.since[0], 1e-9)
@@ -181,30 +163,13 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         self.on_progress(Progress(step, steps, "TRAINING", done=step, total=steps, finished=step, numbers=numbers))
 
 
-class Knobs(Protocol):
-    """What every run of a TRL trainer says about itself."""
+def training_arguments(
+    config: EpochConfig, folder: Path, *, steps: int, micro: int, rate: float, eval_every: int, cuda: bool
+) -> dict[str, Any]:
+    """Settings for any TRL trainer; `eval_every` 0 means never.
 
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def epochs(self) -> float: ...
-    @property
-    def warmup(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def max_grad_norm(self) -> float: ...
-    @property
-    def save_every(self) -> int: ...
-    @property
-    def gradient_checkpointing(self) -> bool: ...
-    @property
-    def seed(self) -> int: ...
-
-
-def arguments(config: Knobs, folder: Path, *, steps: int, micro: int, rate: float, eval_every: int, cuda: bool) -> dict[str, Any]:
-    """Settings for any TRL trainer; `eval_every` 0 means never. TRL's defaults (bfloat16 and gradient checkpointing on)
-    made training on a CPU 17 times slower."""
+    TRL's defaults (bfloat16 and gradient checkpointing on) made training on a CPU 17 times slower.
+    """
     return {
         "output_dir": str(folder),
         "per_device_train_batch_size": micro,

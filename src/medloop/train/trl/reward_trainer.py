@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from trl import RewardTrainer
 
-from medloop.train.trl.resumable import Resumable
+from medloop.train.trl.resumable import ResumableTrainer
 
-# What the trainer reports, and its name in metrics.jsonl.
-NAMES = {"accuracy": "accuracy", "margin": "margin", "eval_loss": "test_loss", "eval_accuracy": "test_accuracy"}
+# The trainer's metrics, and their names in metrics.jsonl.
+REWARD_METRICS = {"accuracy": "accuracy", "margin": "margin", "eval_loss": "test_loss", "eval_accuracy": "test_accuracy"}
 
 
-class ResumableReward(Resumable, RewardTrainer):  # type: ignore[misc]
-    """Takes what RewardTrainer takes, and `checkpoints`, `found`, `order`."""
+class ResumableReward(ResumableTrainer, RewardTrainer):  # type: ignore[misc]
+    """RewardTrainer with `checkpoints`, `checkpoint` and `order`."""
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Loss and accuracy per pair; the trainer's own are means over batches."""
@@ -30,7 +30,4 @@ class ResumableReward(Resumable, RewardTrainer):  # type: ignore[misc]
             loss += float(-torch.nn.functional.logsigmoid(chosen - rejected).sum())
             right += float((chosen > rejected).sum() + 0.5 * (chosen == rejected).sum())
         count = len(self.eval_dataset)
-        found = {"eval_loss": loss / count, "eval_accuracy": right / count}
-        self.log(dict(found))
-        self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
-        return found
+        return self.log_evaluation({"eval_loss": loss / count, "eval_accuracy": right / count})

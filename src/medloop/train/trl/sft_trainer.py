@@ -1,4 +1,4 @@
-"""TRL's SFTTrainer, resumable (train/trl/resumable.py), with a cheaper loss on a CPU and a dev loss per learnt token."""
+"""TRL's SFTTrainer, resumable (train/trl/resumable.py), with a cheaper loss on a CPU and a dev loss per trained token."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from peft import PeftModel
 from trl import SFTTrainer
 
 from medloop.train.examples.sft_examples import IGNORED
-from medloop.train.trl.resumable import Resumable
+from medloop.train.trl.resumable import ResumableTrainer
 
 
-class ResumableSFT(Resumable, SFTTrainer):  # type: ignore[misc]
-    """Takes what SFTTrainer takes, and `checkpoints`, `found`, `order`."""
+class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
+    """SFTTrainer with `checkpoints`, `checkpoint` and `order`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -21,7 +21,7 @@ class ResumableSFT(Resumable, SFTTrainer):  # type: ignore[misc]
         self.direct = self.args.use_cpu and self._direct_agrees()
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The dev loss per learnt token, whatever the batches; the trainer's own is a mean over batches."""
+        """The dev loss per trained token, whatever the batches; the trainer's own is a mean over batches."""
         total, count = 0.0, 0
         self.model.eval()
         for batch in self.get_eval_dataloader():
@@ -30,10 +30,7 @@ class ResumableSFT(Resumable, SFTTrainer):  # type: ignore[misc]
             with torch.no_grad():
                 total += float(self.compute_loss(self.model, inputs)) * tokens
             count += tokens
-        found = {"eval_loss": total / count}
-        self.log(dict(found))
-        self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
-        return found
+        return self.log_evaluation({"eval_loss": total / count})
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -44,17 +41,17 @@ class ResumableSFT(Resumable, SFTTrainer):  # type: ignore[misc]
 
     def _direct_loss(self, inputs: dict[str, Any], num_items: Any) -> torch.Tensor:
         """The same loss for less: the output layer runs on answer tokens only, and its frozen weights get no gradient."""
-        whole = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
-        hidden = whole.get_decoder()(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False)
-        learnt = inputs["labels"][:, 1:] != IGNORED  # (B, T-1): the token at t is predicted at t-1
-        wanted = inputs["labels"][:, 1:][learnt]  # (N,)
-        logits = whole.get_output_embeddings()(hidden.last_hidden_state[:, :-1][learnt])  # (N, V)
-        loss = torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="sum")
+        model = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+        hidden = model.get_decoder()(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False)
+        mask = inputs["labels"][:, 1:] != IGNORED  # (B, T-1): the token at t is predicted at t-1
+        targets = inputs["labels"][:, 1:][mask]  # (N,)
+        logits = model.get_output_embeddings()(hidden.last_hidden_state[:, :-1][mask])  # (N, V)
+        loss = torch.nn.functional.cross_entropy(logits.float(), targets, reduction="sum")
         mode = "train" if self.model.training else "eval"
-        self._metrics[mode]["mean_token_accuracy"].append((logits.argmax(-1) == wanted).float().mean().item())
+        self._metrics[mode]["mean_token_accuracy"].append((logits.argmax(-1) == targets).float().mean().item())
         if mode == "train":
             self._total_train_tokens += int(inputs["attention_mask"].sum())
-        return loss / (len(wanted) if num_items is None else num_items)
+        return loss / (len(targets) if num_items is None else num_items)
 
     def _direct_agrees(self) -> bool:
         """Some architectures do more behind the output layer (scaling, soft caps): one row tells, and draws no random number."""

@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 from medloop.contracts import Message
-from medloop.train.examples.pairs import Pair, contradictions
+from medloop.train.examples.pairs import Pair, count_contradictions
 from medloop.train.reports.bag_of_words import bag_of_words, words
-from medloop.train.reports.pair_numbers import accuracy, calibration, difference, histogram, length_bias, spearman, wilson
+from medloop.train.reports.pair_metrics import (
+    accuracy,
+    accuracy_difference,
+    calibration,
+    histogram,
+    length_bias,
+    spearman,
+    wilson,
+)
 
 
 def pair(number: int, chosen: str, rejected: str) -> Pair:
@@ -55,8 +63,8 @@ def test_spearman_shares_ranks_and_has_no_opinion_on_constants():
 def test_the_difference_has_an_interval_that_holds_zero_for_equals():
     rng = np.random.default_rng(1)
     good, coin = np.abs(rng.normal(size=300)), rng.normal(size=300)
-    assert difference(good, coin, 1)["low"] > 0.3
-    same = difference(coin, coin, 1)
+    assert accuracy_difference(good, coin, 1)["low"] > 0.3
+    same = accuracy_difference(coin, coin, 1)
     assert (same["low"], same["value"], same["high"]) == (0, 0, 0)
 
 
@@ -74,4 +82,4 @@ def test_the_bag_of_words_learns_a_word_and_not_an_order():
 
 
 def test_pairs_that_contradict_are_counted():
-    assert contradictions([pair(1, "a", "b"), pair(1, "b", "a"), pair(2, "a", "b")]) == 2
+    assert count_contradictions([pair(1, "a", "b"), pair(1, "b", "a"), pair(2, "a", "b")]) == 2
