@@ -24,6 +24,7 @@ from medloop.cli.train.options import (
 from medloop.cli.train.runner import announce_cost, report, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
+from medloop.train.reports.preference_report import summary
 
 if TYPE_CHECKING:
     from medloop.train.preference import PreferencePlan
@@ -121,7 +122,5 @@ def _accuracy(card: TrainingCard) -> str:
 
 
 def _say_report(folder: Path) -> None:
-    from medloop.train.reports.preference_report import summary  # numpy
-
     for line in summary(json.loads((folder / "report.json").read_text(encoding="utf-8"))):
         ui.say(f"  {line}")
