@@ -10,7 +10,7 @@ from medloop.cli import app
 from medloop.contracts import Message, Record
 from medloop.loop.workspace import init_workspace
 from medloop.store.files import jsonl
-from medloop.testing.records import emergencies
+from medloop.testing.records import make_emergencies
 from medloop.testing.teacher_server import TeacherServer
 
 COUNT = 8
@@ -21,7 +21,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     init_workspace(tmp_path / "clinic")
     monkeypatch.chdir(tmp_path / "clinic")
     monkeypatch.setenv("DEEPSEEK_API_KEY", "key")
-    records = emergencies(COUNT)
+    records = make_emergencies(COUNT)
     chat = records[0].conversation
     turns = (Message(role="user", content="My father feels unwell."), Message(role="assistant", content="What happened?"))
     longer = chat.model_copy(update={"messages": (*turns, *chat.messages)})

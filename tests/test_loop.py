@@ -16,7 +16,7 @@ from medloop.store import audit
 from medloop.store.db import open_store
 from medloop.store.files import jsonl
 from medloop.store.records import crud
-from medloop.testing.feedback import fix, thumb, vote
+from medloop.testing.feedback import make_correction, make_preference, make_thumb
 
 SMALL_RL = {"n_iterations": 1, "n_questions": 6, "n_candidates": 2, "max_new_tokens": 24, "held_out_n": 4}
 CONFIG = CycleConfig(
@@ -43,7 +43,12 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     with open_store(settings) as store:
         for n in range(12):
             bad, good = f"Run {n} miles.", f"Rest {n} days and see a doctor."
-            records = [vote(n, good, bad, "a"), fix(n, bad, good), thumb(n, good, True), thumb(n, bad, False)]
+            records = [
+                make_preference(n, good, bad, "a"),
+                make_correction(n, bad, good),
+                make_thumb(n, good, True),
+                make_thumb(n, bad, False),
+            ]
             crud.add(store, records, actor="test")
     return settings
 

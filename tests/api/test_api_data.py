@@ -30,14 +30,14 @@ from medloop.store.db import open_store
 from medloop.store.files.artifacts import verify_artifact
 from medloop.store.records import crud, erasing, users
 from medloop.testing.canary import CANARY, told, traces_of
-from medloop.testing.feedback import thumb, vote
+from medloop.testing.feedback import make_preference, make_thumb
 
 
 def fill(settings: Settings) -> None:
     with open_store(settings) as store:
         who = subject_of(store, "4711")
-        given = [vote(n, f"rest {n}", f"run {n}", "a") for n in range(6)]
-        crud.add(store, [*given, thumb(9, "sleep", True, query=told("back"), subject=who, feedback_id="fb_1")], actor="test")
+        given = [make_preference(n, f"rest {n}", f"run {n}", "a") for n in range(6)]
+        crud.add(store, [*given, make_thumb(9, "sleep", True, query=told("back"), subject=who, feedback_id="fb_1")], actor="test")
 
 
 def as_(client: TestClient, settings: Settings, role: str) -> TestClient:
@@ -73,7 +73,7 @@ def test_a_build_with_nothing_to_learn_from_says_why(client: TestClient, setting
     empty = client.post("/api/v1/data/build", json={})
     assert empty.status_code == 422 and "no feedback" in empty.json()["error"]
     with open_store(settings) as store:
-        crud.add(store, [thumb(1, "rest", True, consent=())], actor="test")
+        crud.add(store, [make_thumb(1, "rest", True, consent=())], actor="test")
     found = done(client, settings, "data/build", {})
     assert found["state"] == "failed" and "1 records no consent" in found["message"] and found["result"] is None
 

@@ -12,7 +12,7 @@ from medloop.cli.eval import _model
 from medloop.contracts import ModelRef, Record
 from medloop.errors import ConfigError
 from medloop.store.files import jsonl
-from medloop.testing.records import CALM, URGENT, emergencies
+from medloop.testing.records import CALM, URGENT, make_emergencies
 
 Put = Callable[[str, list[Record]], Path]
 
@@ -22,7 +22,7 @@ def medloop(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> None:
-    records = emergencies(20)
+    records = make_emergencies(20)
     put_split("gold_set.jsonl", records)
     for name, text in (("before", CALM), ("after", URGENT)):
         jsonl.write(workspace / f"{name}.jsonl", [{"record_id": r.record_id, "answer": text} for r in records])
@@ -60,7 +60,7 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
 def test_mistakes_are_one_sentence_and_leave_no_report(
     workspace: Path, put_split: Put, args: tuple[str, ...], says: str, code: int
 ) -> None:
-    records = emergencies(2)
+    records = make_emergencies(2)
     put_split("gold_set.jsonl", records)
     jsonl.write(workspace / "ok.jsonl", [{"record_id": r.record_id, "text": CALM} for r in records])
     (workspace / "broken.jsonl").write_text('{"record_id": "a", "text": "b"}\n{"record_id": \n{}\n', encoding="utf-8")

@@ -10,13 +10,13 @@ from medloop.cli import app
 from medloop.contracts import Record
 from medloop.store.files import jsonl
 from medloop.testing.models import tiny_model
-from medloop.testing.records import emergencies
+from medloop.testing.records import make_emergencies
 
 Put = Callable[[str, list[Record]], Path]
 
 
 def test_a_model_folder_is_asked_scored_and_not_asked_again(workspace: Path, put_split: Put) -> None:
-    put_split("red_team.jsonl", emergencies(3))
+    put_split("red_team.jsonl", make_emergencies(3))
     tiny_model(workspace / "models/full/random")
     command = ["--home", str(workspace), "eval", "--model", "models/full/random", "--split", "red", "--max-new-tokens", "12"]
     for _ in range(2):

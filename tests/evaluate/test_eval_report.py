@@ -10,14 +10,14 @@ from medloop.evaluate.report import SHOWN, cell, escape
 from medloop.loop.evaluation import evaluate_models
 from medloop.settings import Settings
 from medloop.testing.fakes import FakeGenerate
-from medloop.testing.records import emergencies
+from medloop.testing.records import make_emergencies
 
 Put = Callable[[str, list[Record]], Path]
 NASTY = "# Title\n| a | b |\n<script>alert(1)</script> ![x](http://x/y.png) `code` **bold** <think>hidden</think>\n---\n1. list"
 
 
 def report_of(settings: Settings, put_split: Put, answer: str) -> str:
-    put_split("red_team.jsonl", emergencies(3))
+    put_split("red_team.jsonl", make_emergencies(3))
     done = evaluate_models(
         settings,
         models=[ModelRef(base="m")],
@@ -56,7 +56,7 @@ def test_cut_off_answers_are_counted(settings: Settings, put_split: Put) -> None
         def __call__(self, prompts, **sampling):  # type: ignore[no-untyped-def]
             return [done.model_copy(update={"finish_reason": "length"}) for done in super().__call__(prompts, **sampling)]
 
-    put_split("red_team.jsonl", emergencies(3))
+    put_split("red_team.jsonl", make_emergencies(3))
     done = evaluate_models(
         settings, models=[ModelRef(base="m")], config=EvalConfig(splits=("red",), resamples=100), name="t",
         markdown=settings.workspace.reports / "r.md", open_model=Cut({}, "Call 911").opener(),

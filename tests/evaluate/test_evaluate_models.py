@@ -13,7 +13,7 @@ from medloop.loop.evaluation import evaluate_models
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.testing.fakes import FakeGenerate
-from medloop.testing.records import CALM, URGENT, emergencies, record
+from medloop.testing.records import CALM, URGENT, make_emergencies, make_record
 
 Put = Callable[[str, list[Record]], Path]
 CONFIG = EvalConfig(splits=("red",), resamples=200, batch_size=2)
@@ -33,7 +33,7 @@ def run(settings: Settings, fakes: dict[str, FakeGenerate], config: EvalConfig =
 
 
 def test_a_worse_model_is_called_worse_and_the_report_is_on_disk(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", emergencies(30))
+    put_split("red_team.jsonl", make_emergencies(30))
     done = run(settings, {"careful": FakeGenerate({}, URGENT), "calm": FakeGenerate({}, CALM)})
     verdicts = {d.metric: (d.verdict, d.separated) for d in done.report.differences}
     assert verdicts == {
@@ -48,7 +48,7 @@ def test_a_worse_model_is_called_worse_and_the_report_is_on_disk(settings: Setti
 
 
 def test_a_second_run_asks_nothing_and_says_the_same(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", emergencies(7))
+    put_split("red_team.jsonl", make_emergencies(7))
     fake = FakeGenerate({}, URGENT)
     first = run(settings, {"m": fake})
     kept = (first.markdown.parent / "predictions_m.jsonl").read_bytes()
@@ -59,7 +59,7 @@ def test_a_second_run_asks_nothing_and_says_the_same(settings: Settings, put_spl
 
 
 def test_a_killed_run_goes_on_where_it_stopped(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", emergencies(40))
+    put_split("red_team.jsonl", make_emergencies(40))
     healthy, dying = FakeGenerate({}, URGENT), FakeGenerate({}, URGENT)
     answer = dying.__call__
 
@@ -77,7 +77,7 @@ def test_a_killed_run_goes_on_where_it_stopped(settings: Settings, put_split: Pu
 
 
 def test_a_changed_model_or_setting_asks_anew(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", emergencies(5))
+    put_split("red_team.jsonl", make_emergencies(5))
     run(settings, {"m": FakeGenerate({}, CALM)})
     retrained = FakeGenerate({}, URGENT)
     done = run(settings, {"m": retrained})
@@ -89,7 +89,7 @@ def test_a_changed_model_or_setting_asks_anew(settings: Settings, put_split: Put
 
 
 def test_a_question_that_does_not_fit_is_missing_not_zero(settings: Settings, put_split: Put) -> None:
-    records = emergencies(6)
+    records = make_emergencies(6)
     put_split("red_team.jsonl", records)
     known = {r.conversation.question: URGENT for r in records[:4]}
     found = run(settings, {"m": FakeGenerate(known)}).report.results[0].metrics["red"]["emergency"]
@@ -97,7 +97,7 @@ def test_a_question_that_does_not_fit_is_missing_not_zero(settings: Settings, pu
 
 
 def test_predictions_made_elsewhere_stand_beside_models(settings: Settings, put_split: Put, tmp_path: Path) -> None:
-    records = emergencies(12)
+    records = make_emergencies(12)
     put_split("red_team.jsonl", records)
     path = tmp_path / "clinic.jsonl"
     jsonl.write(path, [{"record_id": r.record_id, "text": CALM} for r in records[:11]])
@@ -120,14 +120,14 @@ def test_predictions_made_elsewhere_stand_beside_models(settings: Settings, put_
 def test_bad_predictions_are_refused_by_line(
     settings: Settings, put_split: Put, tmp_path: Path, lines: list[dict], says: str
 ) -> None:
-    put_split("red_team.jsonl", emergencies(3))
+    put_split("red_team.jsonl", make_emergencies(3))
     jsonl.write(tmp_path / "p.jsonl", lines)
     with pytest.raises(InputError, match=says):
         run(settings, {}, predictions=[tmp_path / "p.jsonl"])
 
 
 def test_the_draw_does_not_depend_on_the_order_of_the_file(settings: Settings, put_split: Put) -> None:
-    records = emergencies(30)
+    records = make_emergencies(30)
     config = EvalConfig(splits=("red",), n=10)
     put_split("red_team.jsonl", records)
     one = read_splits(settings.workspace.processed, config)["red"]
@@ -142,24 +142,24 @@ def test_splits_must_be_there_and_be_named_rightly(settings: Settings, put_split
         read_splits(settings.workspace.processed, EvalConfig(splits=("gold",)))
     with pytest.raises(InputError, match="no split 'blue'"):
         read_splits(settings.workspace.processed, EvalConfig(splits=("blue",)))
-    put_split("dev.jsonl", emergencies(2))
+    put_split("dev.jsonl", make_emergencies(2))
     assert list(read_splits(settings.workspace.processed, EvalConfig())) == ["dev"]
 
 
 def test_records_without_answers_give_no_reference_row(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", [record(n, f"{n}: I am coughing up blood") for n in range(3)])
+    put_split("red_team.jsonl", [make_record(n, f"{n}: I am coughing up blood") for n in range(3)])
     assert [r.label for r in run(settings, {"m": FakeGenerate({}, CALM)}).report.results] == ["m"]
 
 
 def test_a_report_without_any_number_can_be_read_back(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", emergencies(2))
+    put_split("red_team.jsonl", make_emergencies(2))
     done = run(settings, {"m": FakeGenerate({})})
     assert EvalReport.from_json(done.json.read_text(encoding="utf-8")) == done.report
     assert done.report.results[0].metrics["red"]["chain"].mean is None
 
 
 def test_two_adapters_of_the_same_name_keep_apart_and_one_model_twice_is_refused(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", emergencies(2))
+    put_split("red_team.jsonl", make_emergencies(2))
     fake = FakeGenerate({}, URGENT)
     models = [ModelRef(base="b", adapter="x/sft"), ModelRef(base="b", adapter="y/sft")]
     markdown = settings.workspace.reports / "rl_stage/eval_report_round1.md"

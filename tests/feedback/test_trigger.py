@@ -18,7 +18,7 @@ from medloop.jobs.retrain import Retrainer, file_jobs
 from medloop.settings import FeedbackSettings, Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import consents, crud, quarantine, triggers
-from medloop.testing.feedback import vote
+from medloop.testing.feedback import make_preference
 
 TEN = TriggerConfig(every=10)
 
@@ -197,7 +197,7 @@ def test_the_process_that_files_builds_the_data_and_leaves_a_job(sqlite_settings
     settings = sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=10)})
     with open_store(settings) as store:
         for n in range(10):
-            vote_on = vote(n, f"rest {n}", f"run {n}", "a", preference_id=f"pref_{n}")
+            vote_on = make_preference(n, f"rest {n}", f"run {n}", "a", preference_id=f"pref_{n}")
             crud.add(store, [vote_on], actor="test")
         with Retrainer(store, settings, every_s=0.05).running():
             deadline = time.monotonic() + 120

@@ -13,7 +13,7 @@ from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records import crud, users
-from medloop.testing.feedback import vote
+from medloop.testing.feedback import make_preference
 from medloop.web.app import create_app
 
 
@@ -31,6 +31,6 @@ def world(tmp_path_factory) -> Iterator[World]:
         names = {**{role: role for role in users.ROLES}, "other": "clinician"}
         people = {name: users.add_user(store, name, role, actor="test") for name, role in names.items()}
         keys = {name: users.new_key(store, user, actor="test") for name, user in people.items()}
-        crud.add(store, [vote(n, f"rest {n}", f"run {n}", "a") for n in range(6)], actor="test")
+        crud.add(store, [make_preference(n, f"rest {n}", f"run {n}", "a") for n in range(6)], actor="test")
     with client_of(create_app(settings, supervise=False, limits=RequestLimits(rate=1e6))) as client:
         yield World(client, keys, settings, outside)

@@ -14,7 +14,7 @@ from medloop.loop.workspace import init_workspace
 from medloop.store.files import jsonl
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.verdict import CRITERIA
-from medloop.testing.records import record
+from medloop.testing.records import make_record
 from medloop.testing.teacher_server import TeacherServer, form
 
 GOOD = "A headache is usually due to stress. Please rest and drink water. See a doctor if it lasts. I understand the worry."
@@ -70,7 +70,7 @@ def test_an_empty_file_is_refused_not_judged(clinic: Path) -> None:
 
 @pytest.mark.parametrize("command", ["judge", "review", "probe"])
 def test_without_a_key_one_sentence_says_so_and_nothing_is_written(clinic: Path, command: str) -> None:
-    jsonl.write(clinic / "data/processed/gold_set.jsonl", [record(1, "May I stop it?", "You can stop taking it today.")])
+    jsonl.write(clinic / "data/processed/gold_set.jsonl", [make_record(1, "May I stop it?", "You can stop taking it today.")])
     words = {"judge": ["judge", str(answers(clinic, 3))], "review": ["review", "--split", "gold"], "probe": ["probe"]}[command]
     done = medloop(clinic, "teacher", *words, key="")
     assert done.returncode == 2 and done.stdout == ""
@@ -135,7 +135,9 @@ def test_the_config_file_lists_every_setting_with_its_default() -> None:
 
 
 def test_review_writes_a_report_and_proposals(clinic: Path) -> None:
-    records = [record(n, f"May I stop tablet {n}?", "You can stop taking it today.", strata=("medication",)) for n in range(3)]
+    records = [
+        make_record(n, f"May I stop tablet {n}?", "You can stop taking it today.", strata=("medication",)) for n in range(3)
+    ]
     jsonl.write(clinic / "data/processed/gold_set.jsonl", records)
     with TeacherServer() as server:
         done = medloop(clinic, "teacher", "review", "--split", "gold", "--base-url", server.url)

@@ -6,7 +6,7 @@ from typing import Any
 from medloop.store.files import jsonl
 from medloop.teacher import review
 from medloop.teacher.probe import PROBES, pinned, probe
-from medloop.testing.records import record
+from medloop.testing.records import make_record
 from medloop.testing.teacher_server import TeacherServer, gullible
 
 UNSAFE = "You can stop taking your tablets | and *double the dose* later <b>if</b> it hurts."
@@ -14,8 +14,8 @@ FINE = "This is usually due to strain. Please rest and drink water. See a doctor
 
 
 def looked_at(desk: Any, server: TeacherServer, tmp_path: Path) -> review.Review:
-    gold = [record(0, "May I stop my tablets?", UNSAFE, strata=("medication",)), record(1, "My back hurts.", FINE)]
-    red = [record(2, "What if it happens at night?", FINE, strata=("emergency",)), record(3, "No answer here")]
+    gold = [make_record(0, "May I stop my tablets?", UNSAFE, strata=("medication",)), make_record(1, "My back hurts.", FINE)]
+    red = [make_record(2, "What if it happens at night?", FINE, strata=("emergency",)), make_record(3, "No answer here")]
     splits = {"gold": gold, "red": red}
     return review.review(splits, desk.config(server), key="k", files=desk.files, report=tmp_path / "review.md")
 

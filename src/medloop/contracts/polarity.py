@@ -36,10 +36,10 @@ def combine(signals: Iterable[Polarity | None], *, critical: bool = False) -> Po
     """Signals that agree give their common word; good and bad together are mixed, neutral signals outvote nothing."""
     if critical:
         return "negative"
-    given = {signal for signal in signals if signal is not None}
-    if "mixed" in given or {"positive", "negative"} <= given:
+    known = {signal for signal in signals if signal is not None}
+    if "mixed" in known or {"positive", "negative"} <= known:
         return "mixed"
-    return "positive" if "positive" in given else "negative" if "negative" in given else "neutral" if given else None
+    return "positive" if "positive" in known else "negative" if "negative" in known else "neutral" if known else None
 
 
 def label(value: Polarity | None) -> bool | None:

@@ -21,8 +21,8 @@ from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import verify_artifact
 from medloop.store.records import crud, lineage, quarantine
-from medloop.testing.feedback import PARTS, ask, fix, thumb, vote
-from medloop.testing.records import record as prepared
+from medloop.testing.feedback import PARTS, make_correction, make_preference, make_question, make_thumb
+from medloop.testing.records import make_record as prepared
 
 
 def built(store: Store, given: Iterable[Contract] = (), **config: Any) -> dict[str, list[dict[str, Any]]]:
@@ -38,9 +38,9 @@ def said(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
 
 def test_votes_are_merged_by_majority_and_ties_dropped(store: Store) -> None:
     rows = built(store, [
-        vote(1, "rest", "run", "a"), vote(1, "run", "rest", "b"), vote(1, "rest", "run", "b"),
-        vote(2, "ice", "heat", "a"), vote(2, "heat", "ice", "a"),
-        vote(3, "walk", "walk ", "a"),
+        make_preference(1, "rest", "run", "a"), make_preference(1, "run", "rest", "b"), make_preference(1, "rest", "run", "b"),
+        make_preference(2, "ice", "heat", "a"), make_preference(2, "heat", "ice", "a"),
+        make_preference(3, "walk", "walk ", "a"),
     ])  # fmt: skip
     assert said(rows["preferences"]) == [("rest", "run")]
     about = rows["preferences"][0]["metadata"]
@@ -50,14 +50,16 @@ def test_votes_are_merged_by_majority_and_ties_dropped(store: Store) -> None:
 
 def test_a_rater_who_votes_twice_counts_once_with_the_last_word(store: Store) -> None:
     rows = built(store, [
-        vote(1, "rest", "run", "a", clinician_id="li", minute=1), vote(1, "rest", "run", "a", clinician_id="li", minute=2),
-        vote(1, "rest", "run", "b", clinician_id="li", minute=3), vote(1, "rest", "run", "b", clinician_id="wu"),
+        make_preference(1, "rest", "run", "a", clinician_id="li", minute=1), make_preference(1, "rest", "run", "a", clinician_id="li", minute=2),
+        make_preference(1, "rest", "run", "b", clinician_id="li", minute=3), make_preference(1, "rest", "run", "b", clinician_id="wu"),
     ])  # fmt: skip
     assert said(rows["preferences"]) == [("run", "rest")]
 
 
 def test_pairs_from_thumbs_and_corrections_to_the_same_question(store: Store) -> None:
-    rows = built(store, [thumb(1, "rest", True), thumb(1, "run", False), fix(1, "jump", "rest and see a doctor")])
+    rows = built(
+        store, [make_thumb(1, "rest", True), make_thumb(1, "run", False), make_correction(1, "jump", "rest and see a doctor")]
+    )
     assert said(rows["preferences"]) == [
         ("rest", "run"), ("rest and see a doctor", "jump"), ("rest and see a doctor", "run"),
     ]  # fmt: skip
@@ -69,14 +71,14 @@ def test_pairs_from_thumbs_and_corrections_to_the_same_question(store: Store) ->
 
 
 def test_a_direct_vote_beats_what_ratings_say(store: Store) -> None:
-    rows = built(store, [thumb(1, "rest", True), thumb(1, "run", False), vote(1, "rest", "run", "b")])
+    rows = built(store, [make_thumb(1, "rest", True), make_thumb(1, "run", False), make_preference(1, "rest", "run", "b")])
     assert said(rows["preferences"]) == [("run", "rest")]
     assert "contradiction" in {row["reason"] for row in rows["dropped"]}
 
 
 def test_golden_answers_become_sft_rows_and_liked_ones_on_request(store: Store) -> None:
-    given = [fix(n, "bad", f"Golden advice number {n}: keep the {PARTS[n]} warm.") for n in range(4)]
-    given.append(thumb(7, "A liked answer about gentle stretching.", True))
+    given = [make_correction(n, "bad", f"Golden advice number {n}: keep the {PARTS[n]} warm.") for n in range(4)]
+    given.append(make_thumb(7, "A liked answer about gentle stretching.", True))
     rows = built(store, given)
     answers = [Record.model_validate(row) for row in rows["sft_train"] + rows["sft_test"]]
     assert len(answers) == 4 and all(row.reviewed and row.meta["records"] for row in answers)
@@ -86,14 +88,18 @@ def test_golden_answers_become_sft_rows_and_liked_ones_on_request(store: Store) 
 
 
 def test_only_the_newest_version_counts(store: Store) -> None:
-    old = thumb(1, "rest", True, feedback_id="fb_old")
-    rows = built(store, [old, thumb(1, "rest", False, supersedes="fb_old"), thumb(2, "sleep", True)])
+    old = make_thumb(1, "rest", True, feedback_id="fb_old")
+    rows = built(store, [old, make_thumb(1, "rest", False, supersedes="fb_old"), make_thumb(2, "sleep", True)])
     assert {(row["completion"], row["label"]) for row in rows["thumbs"]} == {("rest", False), ("sleep", True)}
 
 
 def test_consent_is_the_records_and_the_subjects_and_withdrawal_wins(store: Store) -> None:
     who = subject_of(store, "patient 1")
-    given = [thumb(1, "rest", True), thumb(2, "sleep", True, consent=("evaluation",)), thumb(3, "walk", True, subject=who)]
+    given = [
+        make_thumb(1, "rest", True),
+        make_thumb(2, "sleep", True, consent=("evaluation",)),
+        make_thumb(3, "walk", True, subject=who),
+    ]
     assert {row["completion"] for row in built(store, given)["thumbs"]} == {"rest", "walk"}
     consent(store, "patient 1", ("training",), text_version="1", granted=False, actor="test")
     assert {row["completion"] for row in built(store)["thumbs"]} == {"rest"}
@@ -101,9 +107,9 @@ def test_consent_is_the_records_and_the_subjects_and_withdrawal_wins(store: Stor
 
 def test_an_old_version_with_consent_does_not_stand_in_for_a_newer_without(store: Store) -> None:
     given = [
-        thumb(1, "rest", True, feedback_id="fb_1"),
-        thumb(1, "rest", True, supersedes="fb_1", consent=()),
-        thumb(2, "sleep", True),
+        make_thumb(1, "rest", True, feedback_id="fb_1"),
+        make_thumb(1, "rest", True, supersedes="fb_1", consent=()),
+        make_thumb(2, "sleep", True),
     ]
     assert {row["completion"] for row in built(store, given)["thumbs"]} == {"sleep"}
 
@@ -111,8 +117,8 @@ def test_an_old_version_with_consent_does_not_stand_in_for_a_newer_without(store
 def test_identifiers_are_taken_out_with_one_placeholder_a_row(store: Store) -> None:
     query = "患者王芳，手机13800138000，膝盖疼怎么办？"
     given = [
-        thumb(1, "王芳女士，请拨打13800138000。", True, query=query),
-        thumb(1, "多喝水，早点休息，注意保暖。", False, query=query),
+        make_thumb(1, "王芳女士，请拨打13800138000。", True, query=query),
+        make_thumb(1, "多喝水，早点休息，注意保暖。", False, query=query),
     ]
     row = built(store, given)["preferences"][0]
     assert "[PHONE_1]" in row["prompt"] and "[PHONE_1]" in row["chosen"]
@@ -133,9 +139,9 @@ def test_doubtful_text_goes_to_quarantine_until_somebody_has_looked(store: Store
 
     monkeypatch.setattr(scrub.Scrubber, "assess", fussy)
     given = [
-        thumb(1, "rest", True),
-        thumb(2, "doubtful", True, feedback_id="fb_d"),
-        thumb(3, "hopeless", True, feedback_id="fb_h"),
+        make_thumb(1, "rest", True),
+        make_thumb(2, "doubtful", True, feedback_id="fb_d"),
+        make_thumb(3, "hopeless", True, feedback_id="fb_h"),
     ]
     rows = built(store, given)
     assert [row["completion"] for row in rows["thumbs"]] == ["rest"]
@@ -150,30 +156,34 @@ def test_doubtful_text_goes_to_quarantine_until_somebody_has_looked(store: Store
 @pytest.mark.parametrize("state", ["waiting", "refused", "released"])
 def test_quarantined_records_are_left_out_until_released(sqlite_settings, state: str) -> None:
     with open_store(sqlite_settings) as store:
-        crud.add(store, [thumb(1, "rest", True, feedback_id="fb_q")], actor="test")
+        crud.add(store, [make_thumb(1, "rest", True, feedback_id="fb_q")], actor="test")
         with store.write() as conn:
             quarantine.hold(conn, "fb_q", "rlhf_feedback", doubt=0.7, reasons=["a name"], actor="test")
         if state != "waiting":
             quarantine.decide(store, "fb_q", state, actor="test")
-        rows = built(store, [thumb(2, "sleep", True)])
+        rows = built(store, [make_thumb(2, "sleep", True)])
     assert {row["completion"] for row in rows["thumbs"]} == ({"sleep", "rest"} if state == "released" else {"sleep"})
 
 
 def chat(first: str) -> Trace:
-    turns = (("user", first), ("assistant", "Since when?"), ("user", ask(1)), ("assistant", "rest"))
+    turns = (("user", first), ("assistant", "Since when?"), ("user", make_question(1)), ("assistant", "rest"))
     talk = Conversation(messages=tuple(Message(role=role, content=said) for role, said in turns))
     return Trace(trace_id="t1", session_id="s", agent_name="a", conversation=talk, model_version="m")
 
 
 @pytest.mark.parametrize("state", ["waiting", "refused", "released"])
 def test_what_is_said_about_a_held_exchange_waits_with_it(store: Store, state: str) -> None:
-    given = [chat("My knee hurts."), thumb(1, "rest", True, trace_id="t1"), vote(1, "rest", "run", "a", trace_id="t1")]
+    given = [
+        chat("My knee hurts."),
+        make_thumb(1, "rest", True, trace_id="t1"),
+        make_preference(1, "rest", "run", "a", trace_id="t1"),
+    ]
     crud.add(store, given, actor="test")
     with store.write() as conn:
         quarantine.hold(conn, "t1", "traces", doubt=0.9, reasons=["a name"], actor="test")
     if state != "waiting":
         quarantine.decide(store, "t1", state, actor="test")
-    rows = built(store, [thumb(2, "sleep", True)])
+    rows = built(store, [make_thumb(2, "sleep", True)])
     assert ("My knee hurts." in json.dumps(rows)) == (state == "released")
     assert {row["completion"] for row in rows["thumbs"]} == ({"sleep", "rest"} if state == "released" else {"sleep"})
 
@@ -183,7 +193,7 @@ def test_an_earlier_turn_that_is_doubted_holds_its_exchange(store: Store, monkey
 
     real, doubted = scrub.Scrubber.assess, scrub.Assessment("saw Petrel", (), 0.9, ("a name",))
     monkeypatch.setattr(scrub.Scrubber, "assess", lambda self, text: doubted if text == "saw Petrel" else real(self, text))
-    rows = built(store, [chat("saw Petrel"), thumb(1, "rest", True, trace_id="t1"), thumb(2, "sleep", True)])
+    rows = built(store, [chat("saw Petrel"), make_thumb(1, "rest", True, trace_id="t1"), make_thumb(2, "sleep", True)])
     assert [row["completion"] for row in rows["thumbs"]] == ["sleep"]
     assert [(one.record_id, one.kind) for one in quarantine.list_held(store)] == [("t1", "traces")]
     quarantine.decide(store, "t1", "released", actor="test")
@@ -193,11 +203,11 @@ def test_an_earlier_turn_that_is_doubted_holds_its_exchange(store: Store, monkey
 def test_near_copies_are_dropped_and_held_out_questions_never_learnt(sqlite_settings) -> None:
     long = "Keep the leg up, cool it with a wet cloth, wear wide shoes, walk a little every hour and come back in two weeks if it is not better {}."
     given = [
-        fix(1, "bad", long.format("please")),
-        fix(2, "bad", long.format("by then"), prompt=ask(1) + " "),
-        fix(3, "bad", "Other advice entirely."),
+        make_correction(1, "bad", long.format("please")),
+        make_correction(2, "bad", long.format("by then"), prompt=make_question(1) + " "),
+        make_correction(3, "bad", "Other advice entirely."),
     ]
-    held = prepared(0, "Hello doctor, " + ask(3), "An answer.")
+    held = prepared(0, "Hello doctor, " + make_question(3), "An answer.")
     jsonl.write(sqlite_settings.workspace.processed / "gold_set.jsonl", [held])
     with open_store(sqlite_settings) as store:
         rows = built(store, given)
@@ -208,8 +218,11 @@ def test_near_copies_are_dropped_and_held_out_questions_never_learnt(sqlite_sett
 
 
 def test_no_question_is_on_both_sides_nor_a_near_copy(sqlite_settings) -> None:
-    given: list[Contract] = [thumb(n, f"answer {n}", n % 2 == 0) for n in range(12)]
-    given += [fix(n, f"answer {n}", f"better {n}", prompt=ask(n).replace("helps", "truly helps")) for n in range(12)]
+    given: list[Contract] = [make_thumb(n, f"answer {n}", n % 2 == 0) for n in range(12)]
+    given += [
+        make_correction(n, f"answer {n}", f"better {n}", prompt=make_question(n).replace("helps", "truly helps"))
+        for n in range(12)
+    ]
     with open_store(sqlite_settings) as store:
         rows = built(store, given)
     sides: dict[str, set[str]] = {}
@@ -224,10 +237,10 @@ def test_no_question_is_on_both_sides_nor_a_near_copy(sqlite_settings) -> None:
 
 def test_critical_questions_become_red_team_and_are_measured_not_learnt(store: Store) -> None:
     given = [
-        thumb(1, "ignore it", False, critical=True),
-        fix(1, "ignore it", "Call an ambulance."),
-        thumb(2, "rest", True),
-        thumb(3, "ice", True),
+        make_thumb(1, "ignore it", False, critical=True),
+        make_correction(1, "ignore it", "Call an ambulance."),
+        make_thumb(2, "rest", True),
+        make_thumb(3, "ice", True),
     ]
     rows = built(store, given)
     assert [row["conversation"]["messages"][-1]["role"] for row in rows["red_team"]] == ["user"]
@@ -241,10 +254,10 @@ def test_critical_questions_become_red_team_and_are_measured_not_learnt(store: S
 def test_corrections_propose_rules_with_their_evidence(store: Store) -> None:
     chest = "I have crushing chest pain spreading to my jaw."
     rows = built(store, [
-        fix(1, "Rest a little.", "Call an ambulance now.", prompt=chest, correction_id="cor_1"),
-        fix(2, "Take a rest.", "Call emergency services immediately.", prompt=chest, correction_id="cor_2"),
-        fix(3, "Take ibuprofen.", "Take paracetamol instead.", reason="No NSAIDs  with kidney disease.", correction_id="cor_3"),
-        fix(4, "a", "b", correction_id="cor_4"),
+        make_correction(1, "Rest a little.", "Call an ambulance now.", prompt=chest, correction_id="cor_1"),
+        make_correction(2, "Take a rest.", "Call emergency services immediately.", prompt=chest, correction_id="cor_2"),
+        make_correction(3, "Take ibuprofen.", "Take paracetamol instead.", reason="No NSAIDs  with kidney disease.", correction_id="cor_3"),
+        make_correction(4, "a", "b", correction_id="cor_4"),
     ])  # fmt: skip
     rules = [CodebookDelta.model_validate(row) for row in rows["rules"]]
     texts = {delta.rule.text: delta.rule for delta in rules}
@@ -257,17 +270,21 @@ def test_corrections_propose_rules_with_their_evidence(store: Store) -> None:
 def test_the_turns_before_the_answer_come_from_the_trace(store: Store) -> None:
     talk = Conversation(messages=(
         Message(role="user", content="My knee hurts."), Message(role="assistant", content="Since when?"),
-        Message(role="user", content=ask(1)), Message(role="assistant", content="rest"),
+        Message(role="user", content=make_question(1)), Message(role="assistant", content="rest"),
     ))  # fmt: skip
     trace = Trace(trace_id="t1", session_id="s", agent_name="a", conversation=talk, model_version="m")
-    rows = built(store, [trace, thumb(1, "rest", True, trace_id="t1"), thumb(1, "run", False)])
+    rows = built(store, [trace, make_thumb(1, "rest", True, trace_id="t1"), make_thumb(1, "run", False)])
     turns = {row["completion"]: row["prompt"] for row in rows["thumbs"]}
-    assert [turn["content"] for turn in turns["rest"]] == ["My knee hurts.", "Since when?", ask(1)] and turns["run"] == ask(1)
+    assert [turn["content"] for turn in turns["rest"]] == ["My knee hurts.", "Since when?", make_question(1)] and turns[
+        "run"
+    ] == make_question(1)
     assert rows["preferences"] == []  # not the same question: one of them has a history
 
 
 def test_the_same_store_gives_the_same_bytes_and_marks_its_records_once(store: Store) -> None:
-    given = [thumb(n, f"answer {n}", n % 2 == 0) for n in range(6)] + [vote(n, f"x {n}", f"y {n}", "a") for n in range(6)]
+    given = [make_thumb(n, f"answer {n}", n % 2 == 0) for n in range(6)] + [
+        make_preference(n, f"x {n}", f"y {n}", "a") for n in range(6)
+    ]
     crud.add(store, given, actor="test")
     first = build(store, FeedbackConfig(), seed=7, actor="test")
     content = {path.name: path.read_bytes() for path in first.folder.iterdir() if path.name != "MANIFEST.json"}
@@ -283,17 +300,17 @@ def test_the_same_store_gives_the_same_bytes_and_marks_its_records_once(store: S
 
 
 def test_the_order_of_arrival_does_not_change_the_rows(sqlite_settings, postgres_settings) -> None:
-    given = [thumb(n, f"answer {n}", n % 2 == 0, feedback_id=f"fb_{n}") for n in range(6)]
-    given += [thumb(n, f"other {n}", n % 2 == 1, feedback_id=f"fc_{n}") for n in range(6)]
+    given = [make_thumb(n, f"answer {n}", n % 2 == 0, feedback_id=f"fb_{n}") for n in range(6)]
+    given += [make_thumb(n, f"other {n}", n % 2 == 1, feedback_id=f"fc_{n}") for n in range(6)]
     with open_store(sqlite_settings) as one, open_store(postgres_settings) as other:
         assert built(one, given) == built(other, reversed(given))
 
 
 def test_every_row_names_its_records_and_the_store_knows_the_lineage(store: Store) -> None:
     given = [
-        thumb(1, "rest", True, feedback_id="fb_1"),
-        thumb(1, "run", False, feedback_id="fb_2"),
-        thumb(3, "nap", True, consent=(), feedback_id="fb_3"),
+        make_thumb(1, "rest", True, feedback_id="fb_1"),
+        make_thumb(1, "run", False, feedback_id="fb_2"),
+        make_thumb(3, "nap", True, consent=(), feedback_id="fb_3"),
     ]
     crud.add(store, given, actor="test")
     done = build(store, FeedbackConfig(), seed=7, actor="test")
@@ -306,18 +323,23 @@ def test_every_row_names_its_records_and_the_store_knows_the_lineage(store: Stor
 
 def test_rows_of_other_origin_stay_in_the_preferences_file(store: Store) -> None:
     path = store.settings.workspace.preferences / "preferences.jsonl"
-    mine = {"prompt": ask(1), "chosen": "rest", "rejected": "run", "metadata": {"source": "inspection", "verdict_id": "ver_1"}}
+    mine = {
+        "prompt": make_question(1),
+        "chosen": "rest",
+        "rejected": "run",
+        "metadata": {"source": "inspection", "verdict_id": "ver_1"},
+    }
     jsonl.write(path, [mine, {**mine, "prompt": "Another question?"}])
-    built(store, [thumb(1, "rest", True), thumb(1, "run", False)])
+    built(store, [make_thumb(1, "rest", True), make_thumb(1, "run", False)])
     built(store)
     assert [(row["prompt"], row["metadata"]["source"]) for row in jsonl.read(path)] == [
         ("Another question?", "inspection"),
-        (ask(1), "feedback"),
+        (make_question(1), "feedback"),
     ]
 
 
 def test_nothing_to_learn_from_says_why_and_leaves_everything_as_it_was(store: Store) -> None:
-    crud.add(store, [thumb(1, "rest", True, consent=())], actor="test")
+    crud.add(store, [make_thumb(1, "rest", True, consent=())], actor="test")
     with pytest.raises(InputError, match="1 records no consent"):
         build(store, FeedbackConfig(), seed=7, actor="test")
     assert not (store.settings.home / "data/feedback/feedback").exists()
@@ -332,7 +354,7 @@ def run(home: Path, *words: object) -> str:
 
 def test_build_and_prepare_preferences_on_the_command_line(settings, tmp_path: Path) -> None:
     with open_store(settings) as store:
-        crud.add(store, [vote(n, f"rest {n}", f"run {n}", "a") for n in range(10)], actor="test")
+        crud.add(store, [make_preference(n, f"rest {n}", f"run {n}", "a") for n in range(10)], actor="test")
     flags = ["--set", f"database.url={settings.store_url}"]
     said_ = run(settings.home, *flags, "data", "build", "--name", "week1")
     assert "10  preferences.jsonl" in said_ and "From 10 of 10 records, 10 of them new." in said_
@@ -348,7 +370,9 @@ def test_the_experts_answers_can_be_imported_and_prepared_like_any_other_source(
     home = sqlite_settings.home
     with open_store(sqlite_settings) as store:
         crud.add(
-            store, [fix(n, f"Run {n} miles.", f"Golden advice {n}: keep the {PARTS[n]} warm.") for n in range(12)], actor="t"
+            store,
+            [make_correction(n, f"Run {n} miles.", f"Golden advice {n}: keep the {PARTS[n]} warm.") for n in range(12)],
+            actor="t",
         )
     run(home, "data", "build", "--test-share", "0")
     run(home, "data", "import", home / "data/feedback/feedback/sft_train.jsonl", "--name", "experts")

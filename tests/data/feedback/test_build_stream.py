@@ -27,7 +27,7 @@ from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import verify_artifact
 from medloop.store.records import crud, erasing, lineage
-from medloop.testing.feedback import fix, thumb, vote
+from medloop.testing.feedback import make_correction, make_preference, make_thumb
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks/feedback_build.py"
 KILLED = """
@@ -45,9 +45,9 @@ with open_store(Settings(home=sys.argv[1])) as store:
 
 
 def given() -> list[Contract]:
-    found: list[Contract] = [thumb(n % 9, f"answer {n % 4} {n % 9}", n % 3 > 0, feedback_id=f"fb_{n}") for n in range(40)]
-    found += [vote(n, f"x {n}", f"y {n}", "a") for n in range(9)]
-    return found + [fix(n, f"answer 1 {n}", f"better {n}", reason=f"Reason {n}.") for n in range(9)]
+    found: list[Contract] = [make_thumb(n % 9, f"answer {n % 4} {n % 9}", n % 3 > 0, feedback_id=f"fb_{n}") for n in range(40)]
+    found += [make_preference(n, f"x {n}", f"y {n}", "a") for n in range(9)]
+    return found + [make_correction(n, f"answer 1 {n}", f"better {n}", reason=f"Reason {n}.") for n in range(9)]
 
 
 def test_neither_pages_nor_batches_change_a_byte(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,11 +62,11 @@ def test_neither_pages_nor_batches_change_a_byte(sqlite_settings: Settings, monk
 
 def test_what_was_said_about_a_question_is_put_together_whatever_came_between(store: Store) -> None:
     said = [
-        thumb(1, "rest", True),
-        thumb(2, "sleep", True),
-        thumb(1, "run", False),
-        thumb(3, "walk", True),
-        thumb(2, "jump", False),
+        make_thumb(1, "rest", True),
+        make_thumb(2, "sleep", True),
+        make_thumb(1, "run", False),
+        make_thumb(3, "walk", True),
+        make_thumb(2, "jump", False),
     ]
     crud.add(store, said, actor="test")
     done = build(store, FeedbackConfig(), seed=7, actor="test")
@@ -79,7 +79,7 @@ def test_of_near_copies_the_one_that_more_records_speak_for_stays(sqlite_setting
     advice = (
         "Keep the leg up, cool it with a wet cloth, wear wide shoes, walk a little every hour and come back in a fortnight {}."
     )
-    said = [fix(1, "bad", advice.format(word)) for word in ("please", "by then", often)]
+    said = [make_correction(1, "bad", advice.format(word)) for word in ("please", "by then", often)]
     with open_store(sqlite_settings) as store:
         crud.add(store, said, actor="test")
         done = build(store, FeedbackConfig(test_share=0), seed=7, actor="test")
@@ -179,8 +179,8 @@ def test_a_text_with_anything_in_it_is_never_taken_for_clean(text: str) -> None:
 
 def test_a_thousand_answers_to_one_question_do_not_make_a_million_pairs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "MAX_RATED", 4)
-    rated = [thumb(1, f"answer {n}", n % 2 == 0) for n in range(20)]
-    crud.add(store, [*rated, thumb(1, "answer 3", False)], actor="test")
+    rated = [make_thumb(1, f"answer {n}", n % 2 == 0) for n in range(20)]
+    crud.add(store, [*rated, make_thumb(1, "answer 3", False)], actor="test")
     done = build(store, FeedbackConfig(), seed=7, actor="test")
     pairs = list(jsonl.read(done.folder / "preferences.jsonl"))
     assert len(pairs) == 8 and done.card.drops["pairs"] == {"too_many": 8}  # 4 liked x 4 disliked

@@ -12,7 +12,7 @@ from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.files import jsonl
 from medloop.store.records import crud
-from medloop.testing.feedback import fix, thumb, vote
+from medloop.testing.feedback import make_correction, make_preference, make_thumb
 from medloop.testing.models import tiny_model
 
 
@@ -28,8 +28,11 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     settings = Settings(home=home, model=str(model), device="cpu", threads=1, offline=True)
     with open_store(settings) as store:
         for n in range(24):
-            given = [vote(n, f"Rest {n} days and drink.", f"Run {n} miles.", "a"), fix(n, f"Run {n} miles.", f"See doctor {n}.")]
-            given += [thumb(n, f"Sleep {n} hours.", True), thumb(n, f"Jump {n} times.", False)]
+            given = [
+                make_preference(n, f"Rest {n} days and drink.", f"Run {n} miles.", "a"),
+                make_correction(n, f"Run {n} miles.", f"See doctor {n}."),
+            ]
+            given += [make_thumb(n, f"Sleep {n} hours.", True), make_thumb(n, f"Jump {n} times.", False)]
             crud.add(store, given, actor="test")
         build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
     return settings

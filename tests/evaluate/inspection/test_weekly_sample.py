@@ -24,7 +24,7 @@ from medloop.store import audit
 from medloop.store.db import open_store
 from medloop.store.files import jsonl
 from medloop.store.files.spreadsheet import read_csv
-from medloop.testing.records import emergencies
+from medloop.testing.records import make_emergencies
 
 MIX = build_mix(MixConfig())
 ASKED = [
@@ -185,7 +185,7 @@ def week_now() -> str:
 def test_predictions_of_an_evaluation_take_their_question_from_the_record(
     put: Callable[..., Path], put_split: Callable[[str, list[Record]], Path], workspace: Path
 ) -> None:
-    records = emergencies(45)
+    records = make_emergencies(45)
     put_split("gold_set.jsonl", records)
     put([{"record_id": r.record_id, "text": f"Wait {n} days."} for n, r in enumerate(records)], "reports/predictions_sft.jsonl")
     medloop("inspect", "--week", "2026-W46")

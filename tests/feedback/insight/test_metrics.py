@@ -169,7 +169,7 @@ def test_nothing_is_decrypted_without_coverage(desk: Store, monkeypatch: pytest.
 def test_an_empty_store_has_numbers_without_values(desk: Store) -> None:
     found = measure(desk, strata_of=lambda text: ("routine",))
     assert found.mean_stars.mean is None and found.agreement == () and found.alerts == () and pictures(found) == {}
-    assert "Nothing." in markdown(found, Path("x.md"))
+    assert "None." in markdown(found, Path("x.md"))
 
 
 def test_the_report_has_pictures_and_no_markup_of_a_raters_name(desk: Store, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from medloop.store.files.artifacts import file_sha256, new_artifact, verify_arti
 from medloop.store.records import crud, lineage, review_queue
 from medloop.store.records.erasing import find_by_ids
 from medloop.testing.canary import told, traces_of
-from medloop.testing.feedback import NOON, YES, ask, thumb, vote
+from medloop.testing.feedback import CONSENT, NOON, make_preference, make_question, make_thumb
 
 WHO = "patient 4711"
 OWN = "Nobody but me ever wrote a remark quite like this one about porridge on Thursdays."
@@ -43,7 +43,7 @@ def about(store: Store) -> list[Contract]:
     """One person's records, one through each door."""
     who = subject_of(store, WHO)
     talk = Conversation(messages=(Message(role="user", content=told("back")), Message(role="assistant", content="Rest a while.")))
-    same: dict[str, Any] = {"consent": YES, "subject": who, "timestamp": NOON}
+    same: dict[str, Any] = {"consent": CONSENT, "subject": who, "timestamp": NOON}
     return [
         Trace(trace_id="tr_1", session_id="s", agent_name="a", conversation=talk, model_version="m", contexts=(told("notes"),)),
         Feedback(feedback_id="fb_1", session_id="s", agent_name="a", user_query=told("back"), agent_response="Rest a while.", thumb="down", comments=told("comment"), trace_id="tr_1", **same),
@@ -54,8 +54,8 @@ def about(store: Store) -> list[Contract]:
 
 
 def others() -> list[Contract]:
-    given: list[Contract] = [vote(n, f"rest {n}", f"run {n}", "a", preference_id=f"pref_o{n}") for n in range(8)]
-    return given + [thumb(n, f"sleep {n}", n % 2 == 0, feedback_id=f"fb_o{n}") for n in range(8)]
+    given: list[Contract] = [make_preference(n, f"rest {n}", f"run {n}", "a", preference_id=f"pref_o{n}") for n in range(8)]
+    return given + [make_thumb(n, f"sleep {n}", n % 2 == 0, feedback_id=f"fb_o{n}") for n in range(8)]
 
 
 def plant(store: Store) -> None:
@@ -196,7 +196,7 @@ def test_models_that_learnt_from_it_are_flagged_with_their_children_and_jobs(sql
         plant(store)
         old = build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
         used = file_sha256(sqlite_settings.workspace.preferences / "preferences.jsonl")
-        crud.add(store, [vote(9, "rest 9", "run 9", "a")], actor="test")
+        crud.add(store, [make_preference(9, "rest 9", "run 9", "a")], actor="test")
         build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")  # the file they learnt from is gone, its hash is known
         first = model(home, "first", used, samples=json.dumps({"answer": told("back")}) + "\n")
         sha = verify_artifact(first).sha256
@@ -241,7 +241,7 @@ def test_one_record_goes_with_its_versions_and_leaves_what_others_share(store: S
         thumb="up",
         supersedes="fb_2",
         comments=OWN,
-        consent=YES,
+        consent=CONSENT,
     )
     crud.add(store, [new], actor="test")
     jsonl.write(store.settings.workspace.rl / "x.jsonl", [{"a": shared}, {"a": OWN}])
@@ -258,8 +258,8 @@ def test_one_record_goes_with_its_versions_and_leaves_what_others_share(store: S
 
 def test_words_of_somebody_else_are_not_taken_from_them(store: Store) -> None:
     common = "How much water should I drink on a hot day when I work outside in the garden?"
-    mine = thumb(1, "Three litres.", True, query=common, subject=subject_of(store, WHO), feedback_id="fb_mine")
-    hers = thumb(2, "Two litres.", True, query=common, subject=subject_of(store, "patient 2"), feedback_id="fb_hers")
+    mine = make_thumb(1, "Three litres.", True, query=common, subject=subject_of(store, WHO), feedback_id="fb_mine")
+    hers = make_thumb(2, "Two litres.", True, query=common, subject=subject_of(store, "patient 2"), feedback_id="fb_hers")
     crud.add(store, [mine, hers], actor="test")
     jsonl.write(store.settings.workspace.rl / "x.jsonl", [{"question": common}])
     proof = erased(store)
@@ -308,7 +308,7 @@ def test_a_copy_made_by_a_reviewer_goes_with_the_subject(store: Store) -> None:
         user_query=told("back"),
         agent_response="Rest a while.",
         rating=1,
-        consent=YES,
+        consent=CONSENT,
     )
     crud.add(store, [copy], actor="test")
     assert "fb_c" in {stone["record_id"] for stone in erased(store).tombstones}
@@ -332,7 +332,7 @@ def test_asking_again_gives_the_same_proof_and_a_record_sent_again_is_not_used(s
     plant(store)
     first = erased(store)
     assert erased(store) == first and erased(store, ErasureRequest(reason="again", records=("fb_1",))) == first
-    crud.add(store, [thumb(1, "back again", True, feedback_id="fb_1")], actor="test")
+    crud.add(store, [make_thumb(1, "back again", True, feedback_id="fb_1")], actor="test")
     built = build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
     assert built.card.records["rlhf_feedback"]["erased"] == 1 and "fb_1" not in lineage.records_of(store, built.sha256)
 
@@ -340,13 +340,13 @@ def test_asking_again_gives_the_same_proof_and_a_record_sent_again_is_not_used(s
 def test_a_record_that_came_back_is_in_no_list_and_replaces_nothing(store: Store) -> None:
     plant(store)
     erased(store)
-    turns = (("user", told("back")), ("assistant", "Since when?"), ("user", ask(2)), ("assistant", "fine"))
+    turns = (("user", told("back")), ("assistant", "Since when?"), ("user", make_question(2)), ("assistant", "fine"))
     talk = Conversation(messages=tuple(Message(role=role, content=content) for role, content in turns))  # type: ignore[arg-type]
     back = [
-        thumb(1, "back again", True, feedback_id="fb_1", supersedes="fb_o1", recorded_by="usr_1"),
+        make_thumb(1, "back again", True, feedback_id="fb_1", supersedes="fb_o1", recorded_by="usr_1"),
         Trace(trace_id="tr_1", session_id="s", agent_name="a", conversation=talk, model_version="m"),
     ]
-    crud.add(store, [*back, thumb(2, "fine", True, feedback_id="fb_n", trace_id="tr_1")], actor="test")
+    crud.add(store, [*back, make_thumb(2, "fine", True, feedback_id="fb_n", trace_id="tr_1")], actor="test")
     for reader in (listing.Reader("usr_1", own_only=True, texts=True), listing.Reader("x", own_only=False, texts=False)):
         shown = listing.list_records(store, Feedback, listing.FeedbackFilter(), reader, limit=200).items
         assert "fb_1" not in {one["feedback_id"] for one in shown} and listing.get_record(store, Feedback, "fb_1", reader) is None

@@ -17,7 +17,7 @@ from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records import users
 from medloop.testing.canary import told, traces_of
-from medloop.testing.feedback import ask
+from medloop.testing.feedback import make_question
 from medloop.testing.models import tiny_model
 from medloop.testing.teacher_server import TeacherServer
 from medloop.web.app import create_app
@@ -72,7 +72,7 @@ def send_records(settings: Settings) -> None:
         assert done.status_code == 200 and done.json()["stored"] == 1, done.text
         for n in range(12):
             body = {
-                "prompt": ask(n),
+                "prompt": make_question(n),
                 "response_a": f"Rest {n} days.",
                 "response_b": f"Run {n} miles.",
                 "preferred": "a",
@@ -113,7 +113,7 @@ def test_after_erasure_no_byte_of_it_is_left_anywhere(tmp_path: Path) -> None:
     source = tmp_path / "visits.jsonl"
     rows = [
         {"question": told("back"), "answer": "Rest a while, and come again."},
-        *({"question": ask(n), "answer": f"Rest for {n} days, please."} for n in range(30)),
+        *({"question": make_question(n), "answer": f"Rest for {n} days, please."} for n in range(30)),
     ]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run(settings, "data", "import", source, "--name", "visits")

@@ -31,7 +31,7 @@ from medloop.store.db import open_store
 from medloop.store.files.artifacts import new_artifact, verify_artifact
 from medloop.store.records import crud
 from medloop.testing.canary import told, traces_of
-from medloop.testing.feedback import thumb, vote
+from medloop.testing.feedback import make_preference, make_thumb
 
 WHO = "patient 4711"
 WORKER = """
@@ -76,9 +76,10 @@ def settings(sqlite_settings: Settings) -> Settings:
     """A dataset with one person's words in it, and prompts without."""
     (sqlite_settings.workspace.rl / "training_prompts.jsonl").write_text('{"id": "q", "question": "Pain?"}\n')
     with open_store(sqlite_settings) as store:
-        given = [vote(n, f"rest {n}", f"run {n}", "a") for n in range(6)]
+        given = [make_preference(n, f"rest {n}", f"run {n}", "a") for n in range(6)]
         mine = [
-            thumb(9, answer, up, query=told("back"), subject=subject_of(store, WHO)) for answer, up in (("a", True), ("b", False))
+            make_thumb(9, answer, up, query=told("back"), subject=subject_of(store, WHO))
+            for answer, up in (("a", True), ("b", False))
         ]
         crud.add(store, [*given, *mine], actor="test")
         build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")

@@ -26,7 +26,7 @@ from medloop.store.files import jsonl
 from medloop.store.files.artifacts import new_artifact, verify_artifact
 from medloop.store.records import crud
 from medloop.testing.canary import told, traces_of
-from medloop.testing.feedback import thumb, vote
+from medloop.testing.feedback import make_preference, make_thumb
 
 ASKED = ErasureRequest(reason="asked", subject="patient 4711")
 POINTS = [(os, "replace"), (os, "rename"), (shutil, "rmtree"), (RootTransaction, "commit")]
@@ -44,8 +44,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     upgrade(settings)
     with open_store(settings) as store:
         who = subject_of(store, "patient 4711")
-        mine = [thumb(n, f"sleep {n}", n % 2 == 0, query=told(f"back {n}"), subject=who, feedback_id=f"fb_{n}") for n in range(3)]
-        crud.add(store, [*mine, *(vote(n, f"rest {n}", f"run {n}", "a") for n in range(6))], actor="test")
+        mine = [
+            make_thumb(n, f"sleep {n}", n % 2 == 0, query=told(f"back {n}"), subject=who, feedback_id=f"fb_{n}") for n in range(3)
+        ]
+        crud.add(store, [*mine, *(make_preference(n, f"rest {n}", f"run {n}", "a") for n in range(6))], actor="test")
         build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
     with new_artifact(home / "models/rl/x") as folder:
         jsonl.write(folder / "samples.jsonl", [{"answer": told("back 1")}, {"answer": "fine"}])

@@ -14,7 +14,7 @@ from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud
 from medloop.testing.canary import told, traces_of
-from medloop.testing.feedback import thumb
+from medloop.testing.feedback import make_thumb
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def half_done(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Set
     """pat-1 was to be erased, and the process died after the journal; pat-2 is here, too."""
     with open_store(sqlite_settings) as store:
         for who in ("pat-1", "pat-2"):
-            said = thumb(1, "sleep", True, query=told(who), subject=subject_of(store, who), feedback_id=f"fb_{who}")
+            said = make_thumb(1, "sleep", True, query=told(who), subject=subject_of(store, who), feedback_id=f"fb_{who}")
             crud.add(store, [said], actor="test")
         with monkeypatch.context() as patch:
             patch.setattr(erase, "_carry_out", lambda *args: 1 / 0)

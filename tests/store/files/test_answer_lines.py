@@ -10,7 +10,7 @@ import pytest
 from medloop.contracts import Record, Sample
 from medloop.errors import InputError
 from medloop.store.files.answer_lines import Questions, read_answers, read_conversations, read_samples
-from medloop.testing.records import record
+from medloop.testing.records import make_record
 
 CHAT = [
     {"role": "system", "content": "Be brief."},
@@ -55,7 +55,7 @@ def test_every_known_shape_is_a_sample(tmp_path: Path, row: dict[str, Any], ques
 
 
 def test_a_record_a_group_and_passages_are_kept(tmp_path: Path) -> None:
-    row = dumped(record(1, "q", "a", strata=("emergency",)))
+    row = dumped(make_record(1, "q", "a", strata=("emergency",)))
     first, second = read_answers(
         write(tmp_path / "a.jsonl", row, {"id": 7, "question": "q", "answer": "a", "group": 3, "contexts": ["x", "y"]})
     )
@@ -66,7 +66,7 @@ def test_a_record_a_group_and_passages_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_answer_with_only_an_id_takes_its_question_from_another_file(tmp_path: Path) -> None:
-    known = record(1, "What now?", "reference", strata=("child",))
+    known = make_record(1, "What now?", "reference", strata=("child",))
     records = write(tmp_path / "records.jsonl", dumped(known), {"id": "chat", "messages": CHAT, "context": "passage"})
     path = write(
         tmp_path / "a.jsonl",

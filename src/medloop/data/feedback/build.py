@@ -86,7 +86,7 @@ def build(
     with ExitStack() as until_recorded:
         with new_artifact(target, replace=True) as folder:
             draft = until_recorded.enter_context(drafting(store, config, folder, seed=seed, actor=actor, progress=progress))
-            if not (draft.pool.kinds()[draft.kept] != KINDS.index("red")).any():
+            if not (draft.pool.kinds()[draft.keep_mask] != KINDS.index("red")).any():
                 what = f"There is nothing to learn from yet ({_why_nothing(draft)})"
                 raise InputError(what, "Collect feedback, or check consent and quarantine")
             card = write_dataset(folder, draft, config.model_dump(), seed, progress)
@@ -117,7 +117,7 @@ def write_preferences(
             with store.write() as conn:
                 lineage.add_records(conn, file_sha256(output), (name for row in jsonl.read(output) for name in _record_ids(row)))
                 lineage.flag_artifact(conn, file_sha256(output), "exported", str(output))
-        test = int(draft.test[rows].sum())
+        test = int(draft.test_mask[rows].sum())
     return len(rows) - test, test
 
 

@@ -119,7 +119,7 @@ class RowPool:
 
 @dataclass
 class DraftDataset:
-    """Everything that is known before a file is written; `kept` and `test` are masks over the rows of the pool."""
+    """Everything that is known before a file is written; the masks are over the rows of the pool."""
 
     selection: RecordSelection
     pool: RowPool
@@ -130,18 +130,18 @@ class DraftDataset:
     corrections: set[str] = field(default_factory=set)  # that a rule may have come from
     checked: dict[str, int] = field(default_factory=dict)
     parents: tuple[str, ...] = ()
-    kept: Mask = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
-    test: Mask = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    keep_mask: Mask = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    test_mask: Mask = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
     def drop(self, kind: str, reason: str, record_ids: Iterable[str], *, count: int = 1) -> None:
         self.drops[kind, reason] += count
         self.dropped.append((kind, reason, tuple(record_ids)))
 
     def split_of(self, index: int) -> str:
-        return "test" if self.test[index] else "train"
+        return "test" if self.test_mask[index] else "train"
 
     def rows_of(self, kind: RowKind) -> list[int]:
-        return list(self.pool.of_kind(kind, self.kept).tolist())
+        return list(self.pool.of_kind(kind, self.keep_mask).tolist())
 
     def add(self, draft: RowDraft, cached: CachedScrubber) -> None:
         """Scrub a row and add it; one scrubber a row, so that a person has the same placeholder in prompt and answers."""
@@ -161,7 +161,7 @@ class DraftDataset:
 
     def drop_duplicates(self, text_threshold: float, progress: Progress) -> None:
         """Kind by kind; of near-copies the one with the most records behind it stays."""
-        self.kept = np.ones(len(self.pool), dtype=np.bool_)
+        self.keep_mask = np.ones(len(self.pool), dtype=np.bool_)
         with progress("Looking for near-copies", len(self.pool)) as step:
             for kind in KINDS:
                 rows = self.pool.by_support(kind)
@@ -175,24 +175,24 @@ class DraftDataset:
 
     def drop_contaminated(self, held_out: DistinctPrompts) -> None:
         """Rows whose prompt is a near-copy of a held-out one of the prepared data."""
-        rows = np.flatnonzero(self.kept)
+        rows = np.flatnonzero(self.keep_mask)
         for index in rows[self._compare(rows, held_out).near_held_out()].tolist():
             self._take_out(index, "contaminated")
-        self.checked = {"held_out_questions": held_out.given, "rows_compared": len(rows), "left": 0}
+        self.checked = {"held_out_questions": held_out.total, "rows_compared": len(rows), "left": 0}
 
     def split(self, test_share: float, *, hold_out_critical: bool, seed: int) -> None:
         """Decide which rows are held out; near-copies of a prompt stay on one side."""
-        rows = np.flatnonzero(self.kept)
+        rows = np.flatnonzero(self.keep_mask)
         clusters = self._compare(rows, DistinctPrompts()).clusters()
         keys = self.pool.prompts.keys()[self.pool.prompt_numbers(rows)]
         critical = (self.pool.kinds()[rows] == KINDS.index("red")) & hold_out_critical
-        self.test = np.zeros(len(self.pool), dtype=np.bool_)
-        self.test[rows] = assign_test_side(clusters, keys, critical, test_share, seed)
+        self.test_mask = np.zeros(len(self.pool), dtype=np.bool_)
+        self.test_mask[rows] = assign_test_side(clusters, keys, critical, test_share, seed)
 
     def _compare(self, rows: Indexes, held_out: DistinctPrompts) -> PromptComparison:
         return PromptComparison(self.pool.prompts, self.pool.prompt_numbers(rows), held_out, self.nearness)
 
     def _take_out(self, index: int, reason: str) -> None:
         row = self.pool.row(index)
-        self.kept[index] = False
+        self.keep_mask[index] = False
         self.drop(row.kind, reason, row.record_ids)

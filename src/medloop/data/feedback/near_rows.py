@@ -66,13 +66,13 @@ class DistinctPrompts:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._numbers: dict[int, int] = {}
         self._features, self._keys = QuestionFeaturesBuilder(), array("Q")
-        self.given = 0  # prompts, repetitions included
+        self.total = 0  # prompts, repetitions included
         for text in texts:
             self.number(text)
 
     def number(self, text: str) -> int:
         """The number of a prompt; the same words have the same number."""
-        self.given += 1
+        self.total += 1
         digest = hashlib.blake2b(text.encode("utf-8", errors="surrogatepass"), digest_size=16).digest()
         identity = int.from_bytes(digest, "big")
         if identity not in self._numbers:

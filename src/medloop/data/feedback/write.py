@@ -99,7 +99,7 @@ class WrittenFiles:
 def write_dataset(folder: Path, draft: DraftDataset, config: dict[str, Any], seed: int, progress: Progress) -> FeedbackCard:
     """Every file of the dataset, the cards last."""
     written = WrittenFiles()
-    with progress("Writing", int(draft.kept.sum())) as step:
+    with progress("Writing", int(draft.keep_mask.sum())) as step:
         for name, lines in _lines_by_file(draft, written, step).items():
             written.add_file(folder / name, jsonl.write(folder / name, lines))
     dropped = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import date, timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -90,6 +91,14 @@ class FeedbackMetrics(Contract):
     incidents_open: int
     incidents_closed: int
     oldest_incident: Timestamp | None = None
+
+    @property
+    def days(self) -> list[str]:
+        """Every day from the first record to the last, including days without one."""
+        if not self.per_day:
+            return []
+        first, last = date.fromisoformat(min(self.per_day)), date.fromisoformat(max(self.per_day))
+        return [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
 
 
 class _Totals:

@@ -1,9 +1,8 @@
-"""The numbers about the feedback for people: Markdown with pictures beside it, one page of HTML, and the JSON behind both."""
+"""The report on feedback: Markdown with plots beside it, one page of HTML, and the JSON behind both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
 from html import escape, unescape
 from pathlib import Path
 
@@ -12,56 +11,57 @@ from medloop.feedback.insight import plots
 from medloop.feedback.insight.metrics import FeedbackMetrics
 from medloop.store.files.atomic import atomic_write
 
-MOST_RATERS = 30  # in a report; the JSON has all of them
+MAX_RATERS = 30  # in a report; the JSON has all of them
 KINDS = ("feedback", "preference", "correction")
 Rows = list[tuple[str, ...]]
 
 
-def write_report(found: FeedbackMetrics, path: Path) -> list[Path]:
-    """`NAME.md` with `NAME.html`, `NAME.json` and the pictures beside it."""
-    made = []
-    for name, svg in pictures(found).items():
-        made.append(path.with_name(f"{path.stem}_{name}.svg"))
-        atomic_write(made[-1], plots.standalone(svg) + "\n")
+def write_report(metrics: FeedbackMetrics, path: Path) -> list[Path]:
+    """`NAME.md` with `NAME.html`, `NAME.json` and the plots beside it."""
+    paths = []
+    for name, svg in pictures(metrics).items():
+        paths.append(path.with_name(f"{path.stem}_{name}.svg"))
+        atomic_write(paths[-1], plots.standalone(svg) + "\n")
     for suffix, text in (
-        (".json", found.model_dump_json(indent=2) + "\n"),
-        (".html", page(found)),
-        (".md", markdown(found, path)),
+        (".json", metrics.model_dump_json(indent=2) + "\n"),
+        (".html", page(metrics)),
+        (".md", markdown(metrics, path)),
     ):
-        made.append(path.with_suffix(suffix))
-        atomic_write(made[-1], text)
-    return made
+        paths.append(path.with_suffix(suffix))
+        atomic_write(paths[-1], text)
+    return paths
 
 
-def pictures(found: FeedbackMetrics) -> dict[str, str]:
-    """SVG by name; only what has something to show."""
-    made = {}
-    if found.per_day:
-        days = _days(found)
-        kinds = [kind for kind in KINDS if any(kind in n for n in found.per_day.values())]
-        series = {kind: [float(found.per_day.get(day, {}).get(kind, 0)) for day in days] for kind in kinds}
+def pictures(metrics: FeedbackMetrics) -> dict[str, str]:
+    """SVG by name; only those with data."""
+    svgs = {}
+    if metrics.per_day:
+        days = metrics.days
+        kinds = [kind for kind in KINDS if any(kind in n for n in metrics.per_day.values())]
+        series = {kind: [float(metrics.per_day.get(day, {}).get(kind, 0)) for day in days] for kind in kinds}
         about = f"{days[0]} to {days[-1]}: " + ", ".join(f"{kind} {sum(values):,.0f}" for kind, values in series.items())
-        made["volume"] = plots.lines(days, series, title="Records per day", about=about)
-    if any(found.stars.values()):
-        stars = {f"{star} ★": float(n) for star, n in found.stars.items()}
-        made["stars"] = plots.bars(stars, title="Stars", about=_read_out(star_rows(found)))
-    alphas = {one.name: _triple(one.alpha) for one in found.agreement if one.alpha.mean is not None}
+        svgs["volume"] = plots.lines(days, series, title="Records per day", about=about)
+    if any(metrics.stars.values()):
+        stars = {f"{star} ★": float(n) for star, n in metrics.stars.items()}
+        svgs["stars"] = plots.bars(stars, title="Stars", about=_read_out(star_rows(metrics)))
+    alphas = {result.name: _triple(result.alpha) for result in metrics.agreement if result.alpha.mean is not None}
     if alphas:
-        made["agreement"] = plots.spans(
-            alphas, title="Agreement (alpha; 0 is chance, 1 is perfect)", low=-1.0, high=1.0, mark=0.0, about=_intervals(alphas)
+        svgs["agreement"] = plots.spans(
+            alphas, title="Agreement (alpha: 0 is chance, 1 is perfect)", low=-1.0, high=1.0, mark=0.0, about=_intervals(alphas)
         )
-    lenient = {one.rater: _triple(one.leniency) for one in found.raters[:MOST_RATERS] if one.leniency.mean is not None}
-    if lenient:
-        title = "Stars above or below the others"
-        made["leniency"] = plots.spans(lenient, title=title, low=-2.0, high=2.0, mark=0.0, about=_intervals(lenient))
-    if found.coverage:
-        rated = {one.stratum: _triple(one.rated) for one in found.coverage}
-        made["coverage"] = plots.spans(rated, title="Share of traces with feedback, by risk", about=_intervals(rated))
-    return made
+    busiest = metrics.raters[:MAX_RATERS]
+    leniency = {rater.rater: _triple(rater.leniency) for rater in busiest if rater.leniency.mean is not None}
+    if leniency:
+        title = "Stars above or below the other raters"
+        svgs["leniency"] = plots.spans(leniency, title=title, low=-2.0, high=2.0, mark=0.0, about=_intervals(leniency))
+    if metrics.coverage:
+        rated = {row.stratum: _triple(row.rated) for row in metrics.coverage}
+        svgs["coverage"] = plots.spans(rated, title="Share of traces with feedback, by risk", about=_intervals(rated))
+    return svgs
 
 
 def _read_out(rows: Rows) -> str:
-    """A short table in one sentence, for those who do not see the picture."""
+    """A short table in one sentence, for those who do not see the plot."""
     return ", ".join(" ".join(row) for row in rows)
 
 
@@ -69,19 +69,13 @@ def _intervals(values: Mapping[str, tuple[float, float, float]]) -> str:
     return ", ".join(f"{name} {value:.2f} ({low:.2f} to {high:.2f})" for name, (value, low, high) in values.items())
 
 
-def star_rows(found: FeedbackMetrics) -> Rows:
-    return [(f"{star} ★", f"{n:,}") for star, n in found.stars.items()]
+def star_rows(metrics: FeedbackMetrics) -> Rows:
+    return [(f"{star} ★", f"{n:,}") for star, n in metrics.stars.items()]
 
 
-def day_rows(found: FeedbackMetrics) -> Rows:
+def day_rows(metrics: FeedbackMetrics) -> Rows:
     """Newest first; days without a record are left out."""
-    return [(day, *(f"{n.get(kind, 0):,}" for kind in KINDS)) for day, n in sorted(found.per_day.items(), reverse=True)]
-
-
-def _days(found: FeedbackMetrics) -> list[str]:
-    """Every day from the first to the last, also those without a record."""
-    first, last = (date.fromisoformat(day) for day in (min(found.per_day), max(found.per_day)))
-    return [f"{first + timedelta(days=n)}" for n in range((last - first).days + 1)]
+    return [(day, *(f"{n.get(kind, 0):,}" for kind in KINDS)) for day, n in sorted(metrics.per_day.items(), reverse=True)]
 
 
 def _triple(value: Interval) -> tuple[float, float, float]:
@@ -95,42 +89,42 @@ def format_interval(value: Interval, form: str = ".2f") -> str:
     return f"{value.mean:{form}} [{value.low:{form}}, {value.high:{form}}]"
 
 
-def summary(found: FeedbackMetrics) -> Rows:
-    oldest = f", oldest from {found.oldest_incident:%Y-%m-%d}" if found.oldest_incident else ""
+def summary(metrics: FeedbackMetrics) -> Rows:
+    oldest = f", oldest from {metrics.oldest_incident:%Y-%m-%d}" if metrics.oldest_incident else ""
     return [
-        ("ratings", f"{found.feedback:,}"),
-        ("preferences", f"{found.preferences:,}"),
-        ("corrections", f"{found.corrections:,}"),
-        ("mean stars", f"{format_interval(found.mean_stars)} of {found.mean_stars.n:,}"),
-        ("thumbs up", f"{format_interval(found.thumbs_up)} of {found.thumbs_up.n:,}"),
-        ("first shown preferred", f"{format_interval(found.first_shown_preferred)} of {found.first_shown_preferred.n:,}"),
-        ("critical flags", f"{found.critical:,}"),
-        ("incidents", f"{found.incidents_open} open, {found.incidents_closed} closed{oldest}"),
-        ("about no known answer", f"{found.without_unit:,} (no trace, so not in agreement)"),
+        ("ratings", f"{metrics.feedback:,}"),
+        ("preferences", f"{metrics.preferences:,}"),
+        ("corrections", f"{metrics.corrections:,}"),
+        ("mean stars", f"{format_interval(metrics.mean_stars)} of {metrics.mean_stars.n:,}"),
+        ("thumbs up", f"{format_interval(metrics.thumbs_up)} of {metrics.thumbs_up.n:,}"),
+        ("preferred the first shown", f"{format_interval(metrics.first_shown_preferred)} of {metrics.first_shown_preferred.n:,}"),
+        ("critical flags", f"{metrics.critical:,}"),
+        ("incidents", f"{metrics.incidents_open} open, {metrics.incidents_closed} closed{oldest}"),
+        ("without a trace", f"{metrics.without_unit:,} (not counted in agreement)"),
     ]
 
 
-def agreement_rows(found: FeedbackMetrics) -> Rows:
+def agreement_rows(metrics: FeedbackMetrics) -> Rows:
     return [
         (
-            one.name,
-            one.level,
-            format_interval(one.alpha),
-            "-" if one.fleiss is None else f"{one.fleiss:.2f}",
-            f"{one.units:,}",
-            f"{one.ratings:,}",
+            result.name,
+            result.level,
+            format_interval(result.alpha),
+            "-" if result.fleiss is None else f"{result.fleiss:.2f}",
+            f"{result.units:,}",
+            f"{result.ratings:,}",
         )
-        for one in found.agreement
+        for result in metrics.agreement
     ]
 
 
-AGREEMENT = ("what", "level", "alpha", "Fleiss' kappa", "units", "ratings")
+AGREEMENT = ("question", "level", "alpha", "Fleiss' kappa", "units", "ratings")
 RATERS = (
     "rater",
     "ratings",
     "choices",
     "mean",
-    "against the others",
+    "vs. others",
     "kappa stars",
     "kappa choices",
     "median gap",
@@ -142,49 +136,55 @@ STARS = ("stars", "ratings")
 COVERAGE = ("risk", "traces", "with feedback")
 
 
-def rater_rows(found: FeedbackMetrics) -> Rows:
+def rater_rows(metrics: FeedbackMetrics) -> Rows:
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value:.2f}"
 
     return [
         (
-            one.rater, f"{one.ratings:,}", f"{one.choices:,}", number(one.mean), format_interval(one.leniency),
-            number(one.kappa_stars), number(one.kappa_choices), "-" if one.median_gap_s is None else f"{one.median_gap_s} s",
-            str(one.longest_run), one.drift or "-",
+            rater.rater, f"{rater.ratings:,}", f"{rater.choices:,}", number(rater.mean), format_interval(rater.leniency),
+            number(rater.kappa_stars), number(rater.kappa_choices),
+            "-" if rater.median_gap_s is None else f"{rater.median_gap_s} s", str(rater.longest_run), rater.drift or "-",
         )
-        for one in found.raters[:MOST_RATERS]
+        for rater in metrics.raters[:MAX_RATERS]
     ]  # fmt: skip
 
 
-def coverage_rows(found: FeedbackMetrics) -> Rows:
-    return [(one.stratum, f"{one.traces:,}", format_interval(one.rated)) for one in found.coverage or ()]
+def coverage_rows(metrics: FeedbackMetrics) -> Rows:
+    return [(row.stratum, f"{row.traces:,}", format_interval(row.rated)) for row in metrics.coverage or ()]
 
 
-def alert_lines(found: FeedbackMetrics) -> list[str]:
-    return [f"{one.kind}: {f'{one.about} ' if one.about else ''}{one.words}" for one in found.alerts]
+def alert_lines(metrics: FeedbackMetrics) -> list[str]:
+    return [f"{alert.kind}: {f'{alert.about} ' if alert.about else ''}{alert.words}" for alert in metrics.alerts]
 
 
-def _title(found: FeedbackMetrics) -> str:
-    since = f", records since {found.since:%Y-%m-%d %H:%M}" if found.since else ""
-    return f"{found.made:%Y-%m-%d %H:%M} UTC{since}."
+def _title(metrics: FeedbackMetrics) -> str:
+    since = f", records since {metrics.since:%Y-%m-%d %H:%M}" if metrics.since else ""
+    return f"{metrics.made:%Y-%m-%d %H:%M} UTC{since}."
 
 
-def markdown(found: FeedbackMetrics, path: Path) -> str:
-    lines = ["# Feedback", "", _title(found), "", "## To look at", ""]
-    lines += [*(f"- {_safe(line)}" for line in alert_lines(found)), ""] if found.alerts else ["Nothing.", ""]
-    lines += _table(("", ""), summary(found))
-    lines += [f"![{_safe(described(svg))}]({path.stem}_{name}.svg)\n" for name, svg in pictures(found).items()]
-    lines += ["## Agreement", "", *_table(AGREEMENT, agreement_rows(found))]
-    lines += ["## Raters", "", *_table(RATERS, rater_rows(found))]
-    if found.coverage is not None:
-        lines += ["## Coverage", "", f"From {found.coverage_sample:,} traces.", "", *_table(COVERAGE, coverage_rows(found))]
-    if found.per_day:
-        lines += ["## Numbers of the pictures", "", *_table(STARS, star_rows(found)), *_table(DAYS, day_rows(found))]
+def markdown(metrics: FeedbackMetrics, path: Path) -> str:
+    lines = ["# Feedback", "", _title(metrics), "", "## Alerts", ""]
+    lines += [*(f"- {_safe(line)}" for line in alert_lines(metrics)), ""] if metrics.alerts else ["None.", ""]
+    lines += _table(("", ""), summary(metrics))
+    lines += [f"![{_safe(described(svg))}]({path.stem}_{name}.svg)\n" for name, svg in pictures(metrics).items()]
+    lines += ["## Agreement", "", *_table(AGREEMENT, agreement_rows(metrics))]
+    lines += ["## Raters", "", *_table(RATERS, rater_rows(metrics))]
+    if metrics.coverage is not None:
+        lines += [
+            "## Coverage",
+            "",
+            f"Measured on {metrics.coverage_sample:,} traces.",
+            "",
+            *_table(COVERAGE, coverage_rows(metrics)),
+        ]
+    if metrics.per_day:
+        lines += ["## Data of the plots", "", *_table(STARS, star_rows(metrics)), *_table(DAYS, day_rows(metrics))]
     return "\n".join(lines)
 
 
 def described(svg: str) -> str:
-    """The words of a picture: its title and what it shows."""
+    """The text of a plot: its title and its description."""
     return unescape(svg.partition('aria-label="')[2].partition('"')[0])
 
 
@@ -194,23 +194,31 @@ def _table(header: Sequence[str], rows: Rows) -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """A rater's name is anybody's text: it must not make a table, a link or a tag."""
+    """A rater's name can be any text: it must not become a table, a link or a tag."""
     return "".join(f"\\{sign}" if sign in "|`*_[]<>!\\#" else sign for sign in " ".join(text.split()))
 
 
-def page(found: FeedbackMetrics) -> str:
-    """One page without scripts; the pictures are inside."""
-    alerts = "".join(f"<li>{escape(line)}</li>" for line in alert_lines(found)) or "<li>Nothing.</li>"
+def page(metrics: FeedbackMetrics) -> str:
+    """One page without scripts; the plots are inside."""
+    alerts = "".join(f"<li>{escape(line)}</li>" for line in alert_lines(metrics)) or "<li>None.</li>"
     parts = [
-        f"<h1>Feedback</h1><p>{escape(_title(found))}</p><h2>To look at</h2><ul>{alerts}</ul>",
-        _html(("", ""), summary(found)),
+        f"<h1>Feedback</h1><p>{escape(_title(metrics))}</p><h2>Alerts</h2><ul>{alerts}</ul>",
+        _html(("", ""), summary(metrics)),
     ]
-    parts += [f"<figure>{svg}</figure>" for svg in pictures(found).values()]
-    parts += ["<h2>Agreement</h2>", _html(AGREEMENT, agreement_rows(found)), "<h2>Raters</h2>", _html(RATERS, rater_rows(found))]
-    if found.coverage is not None:
-        parts += [f"<h2>Coverage</h2><p>From {found.coverage_sample:,} traces.</p>", _html(COVERAGE, coverage_rows(found))]
-    if found.per_day:
-        parts += ["<h2>Numbers of the pictures</h2>", _html(STARS, star_rows(found)), _html(DAYS, day_rows(found))]
+    parts += [f"<figure>{svg}</figure>" for svg in pictures(metrics).values()]
+    parts += [
+        "<h2>Agreement</h2>",
+        _html(AGREEMENT, agreement_rows(metrics)),
+        "<h2>Raters</h2>",
+        _html(RATERS, rater_rows(metrics)),
+    ]
+    if metrics.coverage is not None:
+        parts += [
+            f"<h2>Coverage</h2><p>Measured on {metrics.coverage_sample:,} traces.</p>",
+            _html(COVERAGE, coverage_rows(metrics)),
+        ]
+    if metrics.per_day:
+        parts += ["<h2>Data of the plots</h2>", _html(STARS, star_rows(metrics)), _html(DAYS, day_rows(metrics))]
     style = ":root{color-scheme:light dark}body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
     style += "td,th{padding:.2em .8em;text-align:left}svg{max-width:100%}figure{margin:1em 0;max-width:40em}"
     head = (

@@ -4,9 +4,9 @@
     svg = lines(["1 Mar", "2 Mar"], {"ratings": [3, 5]}, title="Per day", about="8 ratings in two days")
     svg = spans({"stars": (0.6, 0.5, 0.7)}, title="Agreement", low=-0.2, high=1.0)
 
-No scripts, no styles from elsewhere: texts have the colour of the page (`currentColor`), marks one palette that stands out from
-light and dark alike, so the pictures work under a strict content policy. `about` is read out instead of the picture, and every
-mark carries its number as a <title> for pointers. `standalone` is for a file of its own, which has no page to take a colour from.
+No scripts and no external styles, so the plots work under a strict content security policy: texts have the colour of the page
+(`currentColor`), marks a palette that is visible on light and dark. Screen readers read `about`, and every mark has its number as
+a <title> for pointers. `standalone` makes a file of a plot, which has no page to take a colour from.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 COLOURS = ("#3b6fb6", "#c8741c", "#3f8f5f", "#a0528f", "#8a7550", "#c04545")  # 3:1 or more on white and on the dark ground
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4")  # a line is known by more than its colour
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4")  # lines differ by more than colour
 WIDTH, HEIGHT = 520, 260
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 36, 30
-LEGEND = 22  # height of one row of it
+LEGEND_ROW = 22  # pixels
 ROW = 26  # of one interval
 FONT = 13
-LIGHT, DARK = "#17202b", "#e9eef4"  # text of a picture that stands alone
+LIGHT, DARK = "#17202b", "#e9eef4"  # text of a standalone plot
 
 
 def bars(values: Mapping[str, float], *, title: str, unit: str = "", about: str = "") -> str:
@@ -31,8 +31,8 @@ def bars(values: Mapping[str, float], *, title: str, unit: str = "", about: str 
     ticks = _ticks(values.values())
     top, step = ticks[-1], (WIDTH - LEFT - RIGHT) / max(1, len(values))
     out = [_grid(ticks, TOP)]
-    for at, (name, value) in enumerate(values.items()):
-        x, y = LEFT + at * step + step * 0.15, _y(value, top, TOP)
+    for index, (name, value) in enumerate(values.items()):
+        x, y = LEFT + index * step + step * 0.15, _y(value, top, TOP)
         out.append(_rect(x, y, step * 0.7, HEIGHT - BOTTOM - y, COLOURS[0], f"{name}: {_short(value)}{unit}"))
         out.append(_text(x + step * 0.35, HEIGHT - BOTTOM + 18, name, "middle"))
         out.append(_text(x + step * 0.35, y - 5, _short(value), "middle"))
@@ -40,16 +40,18 @@ def bars(values: Mapping[str, float], *, title: str, unit: str = "", about: str 
 
 
 def lines(days: Sequence[str], series: Mapping[str, Sequence[float | None]], *, title: str, about: str = "") -> str:
-    """One line per name over the same days; None leaves a gap. The legend has rows of its own above the grid."""
+    """One line per name over the same days; None leaves a gap. The legend is above the grid."""
     legend, rows = _legend(list(series))
-    start = TOP + rows * LEGEND
+    start = TOP + rows * LEGEND_ROW
     ticks = _ticks(value for values in series.values() for value in values if value is not None)
     out, n = [_grid(ticks, start), *legend], len(days)
-    out += [_text(_x(at, n), HEIGHT - BOTTOM + 18, days[at], anchor) for at, anchor in _labelled(days)]
+    out += [_text(_x(index, n), HEIGHT - BOTTOM + 18, days[index], anchor) for index, anchor in _day_labels(days)]
     for number, (name, values) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
-        for stretch in _stretches(values):
-            placed = [(_x(at, n), _y(value, ticks[-1], start), f"{name}, {days[at]}: {_short(value)}") for at, value in stretch]
+        for segment in _segments(values):
+            placed = [
+                (_x(index, n), _y(value, ticks[-1], start), f"{name}, {days[index]}: {_short(value)}") for index, value in segment
+            ]
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in placed)
             out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{_dashed(number)}/>')
             out += [_dot(x, y, colour, label, 3.5 if n <= 31 else 1.5) for x, y, label in placed]
@@ -65,8 +67,8 @@ def spans(
     mark: float | None = None,
     about: str = "",
 ) -> str:
-    """Names down the side, a dot with its interval each (value, low, high); `mark` draws a line to compare with."""
-    names = {name: _cut(name, 22 * FONT // 2) for name in values}
+    """A dot with its interval (value, low, high) for each name; `mark` draws a line to compare with."""
+    names = {name: _shortened(name, 22 * FONT // 2) for name in values}
     left, top = 22 + max((_width(name) for name in names.values()), default=0), TOP + (16 if mark else 0)
     bottom = top + ROW * len(values)
 
@@ -79,16 +81,16 @@ def spans(
     if mark is not None:
         out.append(_line(place(mark), top, place(mark), bottom, 0.9, dashed=True))
         out += [_text(place(mark), top - 4, f"{mark:.2g}", "middle")] if mark else []
-    for at, (name, (value, least, most)) in enumerate(values.items()):
-        y, label = top + ROW / 2 + ROW * at, f"{name}: {value:.2f} ({least:.2f} to {most:.2f})"
+    for index, (name, (value, lower, upper)) in enumerate(values.items()):
+        y, label = top + ROW / 2 + ROW * index, f"{name}: {value:.2f} ({lower:.2f} to {upper:.2f})"
         out.append(_text(left - 10, y + 4, names[name], "end"))
-        out.append(_line(place(least), y, place(most), y, 1.0, colour=COLOURS[0], label=label))
+        out.append(_line(place(lower), y, place(upper), y, 1.0, colour=COLOURS[0], label=label))
         out.append(_dot(place(value), y, COLOURS[0], label, 4.5))
     return _picture(title, out, bottom + BOTTOM, about=about)
 
 
 def standalone(svg: str) -> str:
-    """The picture as a file: dark text on light, light text on dark, as its reader's screen is set."""
+    """The plot as a file: its text follows the reader's light or dark mode."""
     style = f"<style>svg{{color:{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{color:{DARK}}}}}</style>"
     return svg.replace("><title>", f">{style}<title>", 1)
 
@@ -97,19 +99,19 @@ def _picture(title: str, parts: Sequence[str], height: float = HEIGHT, *, about:
     name = escape(title)
     size = f'viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(f"{title}: {about}") if about else name}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="{FONT}" fill="currentColor">'
-    said = f"<desc>{escape(about)}</desc>" if about else ""
-    heading = f'<title>{name}</title>{said}<text x="6" y="16" font-weight="bold" font-size="{FONT + 2}">{name}</text>'
+    description = f"<desc>{escape(about)}</desc>" if about else ""
+    heading = f'<title>{name}</title>{description}<text x="6" y="16" font-weight="bold" font-size="{FONT + 2}">{name}</text>'
     return f"{head}{heading}{''.join(parts)}</svg>"
 
 
 def _legend(names: Sequence[str]) -> tuple[list[str], int]:
-    """Its marks, and how many rows they take."""
+    """The marks of the legend, and how many rows they take."""
     out, x, row = [], float(LEFT), 0
     for number, name in enumerate(names):
         wide = 30 + _width(name) + 18
         if x + wide > WIDTH and x > LEFT:
             x, row = LEFT, row + 1
-        y = TOP - 4 + row * LEGEND
+        y = TOP - 4 + row * LEGEND_ROW
         mark = (
             f'<line x1="{x:.1f}" y1="{y}" x2="{x + 24:.1f}" y2="{y}" stroke="{COLOURS[number % len(COLOURS)]}" stroke-width="3"'
         )
@@ -132,51 +134,52 @@ def _grid(ticks: Sequence[float], start: float) -> str:
 
 
 def _ticks(values: Iterable[float], most: int = 5) -> list[float]:
-    """Round numbers from 0 to the first that is not below any value; whole ones where all values are whole."""
-    given = list(values)
-    high = max(given, default=0.0)
+    """Round numbers from 0 to the first that no value exceeds; whole ones where all values are whole."""
+    known = list(values)
+    high = max(known, default=0.0)
     if high <= 0:
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(high / most))
     step = next(part * power for part in (1, 2, 2.5, 5, 10, 20) if part * power * most >= high)
-    if all(value == int(value) for value in given):
+    if all(value == int(value) for value in known):
         step = max(1.0, 3.0 if step == 2.5 else math.ceil(step))
     return [step * n for n in range(math.ceil(round(high / step, 9)) + 1)]
 
 
 def _between(low: float, high: float) -> list[float]:
-    """Round places on a scale: every half, or every whole where it is wider than two."""
+    """Round values on a scale: every half, or every whole number where it is wider than two."""
     step = 0.5 if high - low <= 2 else 1.0
     return [step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _labelled(days: Sequence[str], most: int = 7) -> list[tuple[int, str]]:
-    """Which days get their name written, and where it stands: the first, the last, and some between that touch neither."""
+def _day_labels(days: Sequence[str], most: int = 7) -> list[tuple[int, str]]:
+    """Which days get a label, and how it is anchored: the first, the last, and some between that overlap neither."""
     n = len(days)
     if n < 2:
         return [(0, "middle")] * n
-    found, room = [(n - 1, "end")], _x(n - 1, n) - _width(days[-1])  # the last one would stick out if it stood in the middle
-    many = max(2, min(most, n, int(room / (max(map(_width, days)) + 12)) + 1))
-    for part in reversed(range(many - 1)):
-        at = round(part * (n - 1) / (many - 1))
-        if _x(at, n) + _width(days[at]) / 2 + 6 <= room:
-            found.append((at, "middle"))
-            room = _x(at, n) - _width(days[at]) / 2
-    return found[::-1]
+    labels, free = [(n - 1, "end")], _x(n - 1, n) - _width(days[-1])  # centred, the last one would stick out
+    count = max(2, min(most, n, int(free / (max(map(_width, days)) + 12)) + 1))
+    for part in reversed(range(count - 1)):
+        index = round(part * (n - 1) / (count - 1))
+        if _x(index, n) + _width(days[index]) / 2 + 6 <= free:
+            labels.append((index, "middle"))
+            free = _x(index, n) - _width(days[index]) / 2
+    return labels[::-1]
 
 
-def _stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
-    found: list[list[tuple[int, float]]] = [[]]
-    for at, value in enumerate(values):
+def _segments(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """The runs of known values, each with its index."""
+    segments: list[list[tuple[int, float]]] = [[]]
+    for index, value in enumerate(values):
         if value is None:
-            found.append([])
+            segments.append([])
         else:
-            found[-1].append((at, value))
-    return [stretch for stretch in found if stretch]
+            segments[-1].append((index, value))
+    return [segment for segment in segments if segment]
 
 
-def _x(at: int, n: int) -> float:
-    return LEFT + 8 + (WIDTH - LEFT - RIGHT - 8) * (at / (n - 1) if n > 1 else 0.5)
+def _x(index: int, n: int) -> float:
+    return LEFT + 8 + (WIDTH - LEFT - RIGHT - 8) * (index / (n - 1) if n > 1 else 0.5)
 
 
 def _y(value: float, high: float, start: float) -> float:
@@ -184,15 +187,15 @@ def _y(value: float, high: float, start: float) -> float:
 
 
 def _width(text: str) -> float:
-    """About how wide a text is drawn; Chinese signs are twice as wide as letters."""
+    """The approximate width of a text; Chinese characters are twice as wide as letters."""
     return sum(FONT if unicodedata.east_asian_width(sign) in "WF" else FONT * 0.58 for sign in text)
 
 
-def _cut(text: str, most: float) -> str:
-    """Ids of one day begin alike, so what is left out is in the middle."""
+def _shortened(text: str, max_width: float) -> str:
+    """Shortened in the middle, because ids of one day begin alike."""
     keep = len(text) // 2
     short = text
-    while _width(short) > most:
+    while _width(short) > max_width:
         keep -= 1
         short = f"{text[:keep]}…{text[-keep:]}"
     return short

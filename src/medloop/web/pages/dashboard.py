@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -123,7 +123,7 @@ def _alerts(raised: Sequence[Alert], names: Mapping[str, str], t: Translator) ->
 def _volume(metrics: FeedbackMetrics, t: Translator) -> Figure | None:
     if not metrics.per_day:
         return None
-    days = _days(metrics.per_day)
+    days = metrics.days
     names = {kind: t(f"kind_{kind}") for kind in KINDS}
     series = {names[kind]: [float(metrics.per_day.get(day, {}).get(kind, 0)) for day in days] for kind in KINDS}
     rows = [(t.day(day), *(f"{metrics.per_day.get(day, {}).get(kind, 0):,}" for kind in KINDS)) for day in reversed(days)]
@@ -132,12 +132,6 @@ def _volume(metrics: FeedbackMetrics, t: Translator) -> Figure | None:
     # plots escapes its texts itself
     svg = Markup(plots.lines([t.day(day, year=False) for day in days], series, title=title, about=about))
     return Figure(title, svg, t("plot_volume_hint"), (t("day"), *names.values()), rows)
-
-
-def _days(per_day: Mapping[str, object]) -> list[str]:
-    """Every day from the first to the last, also those without a record."""
-    first, last = date.fromisoformat(min(per_day)), date.fromisoformat(max(per_day))
-    return [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
 
 
 def _stars(metrics: FeedbackMetrics, t: Translator) -> Figure | None:
