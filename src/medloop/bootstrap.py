@@ -1,7 +1,5 @@
 """Means with percentile bootstrap intervals (Efron & Tibshirani 1993, chapter 13), reproducible by seed and name."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 

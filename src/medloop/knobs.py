@@ -1,7 +1,5 @@
 """The config of a command from a YAML file, `--set a.b=c` pairs and flags; one error names every problem in plain words."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ Every route carries a policy (policy.py) except those in OPEN. A request passes 
 its route. At shutdown the writer stores what was submitted; jobs keep running, and the next start finds them.
 """
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import AsyncIterator, Sequence

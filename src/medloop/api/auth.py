@@ -3,8 +3,6 @@
 A change made by this process (`forget`) takes effect with the next request; one made by another process, within a second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """What a handler takes from its request: the store, its writer, the settings, the logins. Used by the API and the pages."""
 
-from __future__ import annotations
-
 from fastapi import Request
 
 from medloop.api.auth import Authenticator

@@ -3,8 +3,6 @@
 On the web pages a failure is a page instead: `app.state.error_page` renders it (web/error_page.py).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -9,8 +9,6 @@ Policy and errors are the same, but the caller is checked first, the body is val
 is looked for in the request. Routes with other parameters are served by FastAPI.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Coroutine

@@ -7,8 +7,6 @@ routes: when as many writes are in flight as the writer can hold, the next one g
 because the writer has as much work with them as with single requests. `queue_place` limits the jobs that wait.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import threading

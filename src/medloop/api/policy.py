@@ -7,8 +7,6 @@ An API key needs the scope, and its user one of the roles. A browser session nee
 reading. Clinicians and annotators see only the records they sent themselves; any other record is a 404 for them.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

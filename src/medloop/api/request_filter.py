@@ -7,8 +7,6 @@ pages accept forms, because any site can send a form without a preflight request
 A host name that is not this machine's belongs to a TLS proxy in front of us; there, only https origins are our own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping

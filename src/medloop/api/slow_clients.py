@@ -7,8 +7,6 @@ sent letter by letter (slowloris), headers without an end. Each would hold a con
 gets a 503. A write that finds the server full is refused here too: a task for each would cost as much as the write itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

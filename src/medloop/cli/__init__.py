@@ -3,8 +3,6 @@
 A failure that a person can cause is one sentence on stderr and an exit code; `--debug` shows the traceback.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import sys

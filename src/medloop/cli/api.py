@@ -1,7 +1,5 @@
 """`medloop api`: serve the HTTP API and the web pages of a workspace, on this machine only."""
 
-from __future__ import annotations
-
 import re
 import signal
 import socket

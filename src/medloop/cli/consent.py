@@ -1,7 +1,5 @@
 """`medloop consent`: what the people that records are about have allowed."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

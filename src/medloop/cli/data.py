@@ -1,7 +1,5 @@
 """`medloop data`: import files, prepare them for training, build datasets from feedback."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

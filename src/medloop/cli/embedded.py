@@ -1,7 +1,5 @@
 """`medloop embedded`: the built-in model, its corpus and how to rebuild it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

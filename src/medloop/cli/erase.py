@@ -1,7 +1,5 @@
 """`medloop erase`: remove a person's records and every copy of them, with proof."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`medloop eval`: compare models on held-out questions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

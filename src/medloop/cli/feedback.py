@@ -1,7 +1,5 @@
 """`medloop feedback`: metrics of the feedback, the review queue, and the retrain trigger."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """`medloop inspect`: draw answers for a medical reviewer, and import the verdicts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

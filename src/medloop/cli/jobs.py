@@ -1,7 +1,5 @@
 """`medloop jobs`: training in background processes, which survive this one. The API does the same over HTTP."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -1,7 +1,5 @@
 """`medloop predict`: answer every question in a file."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`medloop privacy`: remove personal identifiers from a file, or count them without showing any text."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping

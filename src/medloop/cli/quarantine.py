@@ -1,7 +1,5 @@
 """`medloop quarantine`: records that wait for a person to decide whether they identify somebody."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Literal
 

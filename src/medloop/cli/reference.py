@@ -1,7 +1,5 @@
 """Write docs/reference from the code: `make docs`. A test fails when the files differ from what this writes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`medloop reward`: score answers, explain one score, list the parts of the reward."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`medloop reward panel`: does the model improve, or does it only learn to please its reward?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

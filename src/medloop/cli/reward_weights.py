@@ -1,7 +1,5 @@
 """`medloop reward weights`: how the weights of the DW-GRPO rewards moved, as a table and a plot."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`medloop db`, `medloop keys` and `medloop audit`: the database, its encryption keys and its audit log."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Annotated, Literal

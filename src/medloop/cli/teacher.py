@@ -1,7 +1,5 @@
 """`medloop teacher`: a stronger model judges answers; what it costs, and whether it has changed."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any

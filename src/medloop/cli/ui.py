@@ -1,7 +1,5 @@
 """What the commands share: the settings behind the global flags, plain printing, one progress bar, one table."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence

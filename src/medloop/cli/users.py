@@ -1,7 +1,5 @@
 """`medloop users` and `medloop api keys`: who may use the API and the web pages, and the API keys of their programs."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`medloop init` and `medloop config`: create a workspace, show its settings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

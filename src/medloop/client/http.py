@@ -1,7 +1,5 @@
 """`Client` and `AsyncClient`: the same calls, one with `await`."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from types import TracebackType

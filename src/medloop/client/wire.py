@@ -1,7 +1,5 @@
 """What both clients share: the form of a call, what a response means, and when to try again."""
 
-from __future__ import annotations
-
 import random
 import re
 import time

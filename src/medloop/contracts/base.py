@@ -4,8 +4,6 @@ Canonical JSON: keys sorted, no spaces, UTF-8 as it is, `None` left out (so a ne
 old ids), no NaN or infinity. The id carries its scheme: `sha256:<64 hex>`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Records, prompts, pairs, and the card that says where a dataset came from."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Measured quality: metrics with intervals, comparisons, the gate."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Answers shown to a medical reviewer, and the reviewer's verdicts. Both are append-only."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Jobs as the API and the files of a job write them: the request, the status, a line of metrics."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field, field_validator

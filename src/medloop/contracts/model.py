@@ -1,7 +1,5 @@
 """Models by reference, and the card beside trained weights."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

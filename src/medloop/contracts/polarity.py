@@ -9,8 +9,6 @@
 docs/decisions/0016-polarity.md has the reasons.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

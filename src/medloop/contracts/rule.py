@@ -1,7 +1,5 @@
 """Codebook rules: corrections that work at once, without training (the fast loop)."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """A score has a value, a reason, an author and a version, or it is missing. Missing is never 0."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, Protocol
 

@@ -1,7 +1,5 @@
 """`medloop data export`: a split in the shape that other tools read. Importing it again gives the same conversations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from medloop.contracts import Record

@@ -1,7 +1,5 @@
 """How a long stage reports progress: `with progress("Reading", total) as step: step(1)`. The CLI draws bars from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 

@@ -4,8 +4,6 @@ They come only from the train set. The gold and red-team sets stay unseen, becau
 longer be measured with them; the high-risk rows of train are the same kind of question.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ recipe is one straight loop: generate rows, train a byte-level BPE, batch by len
 bf16 safetensors. Same seed, versions and device: same weights. A GPU shortens it; a CPU does it too.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path

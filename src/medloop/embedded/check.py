@@ -3,8 +3,6 @@
 Exact, and only possible because the corpus is ours: each sentence of an answer comes from the table or a template.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

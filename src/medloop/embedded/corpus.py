@@ -6,8 +6,6 @@ how often; the same mix and seed always give the same rows. Two parts never shar
 embedded model is trained on) and `clinic` (what a user of the demo imports), so held-out questions are new to it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ patient* (the adult's medicine for a child, in pregnancy, or with an illness tha
 answer as the better one, so length says nothing.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

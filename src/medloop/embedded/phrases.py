@@ -1,7 +1,5 @@
 """How the corpus speaks, in both languages (`phrases_LANGUAGE.yaml`): openers, durations, ways to ask, ways to answer."""
 
-from __future__ import annotations
-
 from importlib import resources
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Ask a model questions that the embedded corpus never showed it, and measure how well the answers fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Two YAML files, one a language, with the same conditions in the same order. `fla
 advice that an assistant must never give (wrong dose, contraindicated, prescription drug without a doctor).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from importlib import resources
 from typing import Literal

@@ -5,8 +5,6 @@
 "no clear difference", because a bootstrap of a handful of samples is too narrow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

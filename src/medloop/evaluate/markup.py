@@ -1,7 +1,5 @@
 """What the reports of this stage share: HTML templates, tables and harmless text in Markdown, numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

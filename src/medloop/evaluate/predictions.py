@@ -4,8 +4,6 @@
 generates only the keys that are missing, so a killed evaluation continues where it stopped and a changed model answers again.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

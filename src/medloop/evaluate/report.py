@@ -1,7 +1,5 @@
 """The report: `eval_report.md` for people, `eval_report.json` (EvalReport) for the gate and the registry."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 

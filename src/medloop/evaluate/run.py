@@ -7,8 +7,6 @@ An answer that the model did not give is `Missing` for every rule: counted, neve
 question (it names no red flag) leaves it out of its average.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

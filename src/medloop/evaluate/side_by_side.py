@@ -1,7 +1,5 @@
 """Several sets of answers to the same questions, scored by the same rules, against the first of them; written as a report."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass

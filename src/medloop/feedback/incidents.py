@@ -7,8 +7,6 @@ The critical flag opens one (submit/submit.py) and adds the exchange as a red-te
 encrypted; nothing is removed, and the case stays for all later models.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from medloop.contracts import AuditEvent, Incident, utc_now

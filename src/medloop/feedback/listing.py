@@ -7,8 +7,6 @@ A reader who may see texts gets them after an audit line is stored (`read_event`
 a page are read at once, so that a page shows one moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal

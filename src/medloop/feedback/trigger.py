@@ -10,8 +10,6 @@ Usable records are those that training may use: with consent of the record and o
 held back in quarantine.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Training jobs that read data which an erasure changes: found, and cancelled with the reason in their record."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path

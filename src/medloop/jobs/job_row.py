@@ -11,8 +11,6 @@
 A running job whose `.worker` lock is free has a dead worker: no clock is read, so no pause is taken for a death.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 The first part of a job's id is its pool: kinds of one pool share its slots and do not wait for those of another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

@@ -5,8 +5,6 @@ supervisor that gives up on a holder without a heartbeat raises the token first 
 survive, its next look at the token ends it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

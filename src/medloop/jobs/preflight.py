@@ -4,8 +4,6 @@ Rough on purpose. Memory: the weights, 12 bytes for each weight of the adapter, 
 three checkpoints (two are kept, one is being written) and the result. The worker adds the time when it has read the data.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

@@ -5,8 +5,6 @@
 Training jobs are called `train_…`, all others `data_…`; the two do not wait for each other. `submit.py` puts jobs in.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

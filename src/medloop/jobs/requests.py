@@ -4,8 +4,6 @@ A request over HTTP is held to more: paths stay inside the workspace, and no cod
 what they like.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Iterator

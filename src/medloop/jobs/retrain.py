@@ -3,8 +3,6 @@
 The job is named after its trigger, so a filing that was killed between the job and the note of it finds its own job again.
 """
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

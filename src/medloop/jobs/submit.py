@@ -4,8 +4,6 @@ submitted = submit_training(TrainRequest(stage="GRPO", model_id="embedded:tiny",
 job_id = submit_build(FeedbackConfig(name="week46"), settings, seed=7, actor="usr_1")
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime

@@ -7,8 +7,6 @@ Each worker runs in its own session: it survives the death of its supervisor, an
 is no list of workers to lose.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import random

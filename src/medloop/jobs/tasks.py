@@ -4,8 +4,6 @@ A worker process does the work, so a `kill -9` is repaired: training continues f
 again, an erasure continues from its journal. The result of a task that does not train lies in the job's folder, `result.json`.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -7,8 +7,6 @@ SIGTERM, a request to cancel, and Ctrl-C ask the job for a checkpoint after the 
 seconds later is killed: it loses the step in progress, and nothing else.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """The word lists as compiled objects, read once from the YAML files beside this module."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

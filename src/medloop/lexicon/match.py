@@ -11,8 +11,6 @@ A pattern is written as people read it:
 The cost grows with the length of the text, not with the number of patterns.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ The cues are regular expressions, and slow. So the scanner of the word lists loo
 in the same pass, and an expression is tried only where one of them stands.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence

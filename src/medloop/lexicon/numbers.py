@@ -1,7 +1,5 @@
 """Numbers in medical text: doses ("400 mg", "每次0.5克"), frequencies ("twice a day") and ages ("3-year-old", "两岁半")."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ the folded text.
 The cost grows with the length of the text, not with the number of phrases.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence

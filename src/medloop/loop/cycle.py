@@ -7,8 +7,6 @@ yet, so a turn ends before them and a person decides with the report: the gate t
 registration in MLflow, and its deployment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Erasure, composed: it knows the cards of datasets, and the training jobs that read the erased data."""
 
-from __future__ import annotations
-
 from medloop.data.feedback.write import after_erasure
 from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest, TrainingJobs
 from medloop.privacy.erasure.erase import erase

@@ -1,7 +1,5 @@
 """Evaluation, composed: models side by side, the weekly inspection, and the reward-hacking panel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Feedback, composed: it becomes a dataset, fills the review queue, and is measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The reward, composed: a mix of rules and given parts (teacher, reward model, relevance), or the DW-GRPO scorer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

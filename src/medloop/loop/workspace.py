@@ -1,7 +1,5 @@
 """`medloop init`: lay out a workspace with its settings file, encryption key and empty store."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

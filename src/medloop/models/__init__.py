@@ -1,7 +1,5 @@
 """The only code that loads or calls models: load, chat template, generation, batch prediction."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 

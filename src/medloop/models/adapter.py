@@ -5,8 +5,6 @@ describe a LoRA go into a LoraConfig of our own, a field that we do not know and
 the weights come from safetensors. A tensor too many, too few or of the wrong shape refuses it as well.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

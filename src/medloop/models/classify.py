@@ -14,8 +14,6 @@ no room for the question there is nothing to ask (`None`), for the caller to cou
 a model folder, gaps in the weights are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

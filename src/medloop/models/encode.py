@@ -10,8 +10,6 @@ a score must not depend on its neighbours in the batch, and in bfloat16 a cosine
 packed into batches of `batch_tokens`; a text that comes twice is read once. What is longer than the model can read is cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

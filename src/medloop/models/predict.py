@@ -5,8 +5,6 @@ Each answer carries the hash of everything that decided it (`run`: model, adapte
 the input and each draws from the random stream of its own id, so a file written in three goes equals one written in one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

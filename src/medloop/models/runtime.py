@@ -4,8 +4,6 @@ CPU: float32, because bfloat16 matrix products are tens of times slower there. C
 read, float32 for weights that train (bfloat16 weights do not move at small learning rates).
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

@@ -6,8 +6,6 @@ list, a weight file starts as safetensors must, a configuration asks for no code
 refuses the folder as a whole, with every reason at once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The package carries the weights as GGUF (4-bit). It is found, never imported. Th
 user's cache folder (XDG_CACHE_HOME, else ~/.cache) under the hash of the GGUF file, so a new package makes a new copy.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from pathlib import Path

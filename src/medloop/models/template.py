@@ -15,8 +15,6 @@ A model without a chat template gets DEFAULT_TEMPLATE. The template itself is da
 it in its sandbox.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary

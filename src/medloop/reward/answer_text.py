@@ -4,8 +4,6 @@ Text in `<think>` or in an HTML comment is hidden from the patient. `visible` ke
 blanked out, so that a position in it is a position in the answer.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

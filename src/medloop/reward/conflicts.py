@@ -6,8 +6,6 @@ The score of the rules is their part of the mix, as a share of what they could e
 and versions: scoring the same file again adds nothing, a new rule or prompt version may.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ plot_history(load_state(path), Path("weights.png"))
 plot_histories(simulate(DwConfig()), Path("weights.png"))      # normalised and raw slopes, side by side
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

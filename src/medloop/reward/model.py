@@ -7,8 +7,6 @@ The score is sigmoid((logit - mean) / std), with mean and std of the reference p
 The same answer to the same question has the same score in any batch. An answer that cannot be read is missing, never 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`data/rl/reward_rules.md`: the parts of a reward, generated from its configuration and from the docstrings of the rules."""
 
-from __future__ import annotations
-
 import sys
 
 from medloop.contracts import Component, Rule

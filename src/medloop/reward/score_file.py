@@ -7,8 +7,6 @@ An output line has a `key`, the hash of sample and reward version. A second run 
 part. With `normalise` a value depends on its neighbours, so the whole file is scored at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

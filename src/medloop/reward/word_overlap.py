@@ -6,8 +6,6 @@ Pieces are pairs of Chinese characters and four-letter n-grams of longer Latin w
 not meaning: a synonym is a miss, a negation is a hit. Texts in two scripts cannot be compared; callers check `script` first.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Literal

@@ -1,7 +1,5 @@
 """The catalog and the audit log, open while a command works: every result and every deed leaves a line."""
 
-from __future__ import annotations
-
 import getpass
 import os
 from collections.abc import Iterator

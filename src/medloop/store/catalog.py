@@ -1,7 +1,5 @@
 """Which artifacts there are, by kind and hash. A row is added after the folder is durable, never before."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path

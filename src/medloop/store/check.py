@@ -1,7 +1,5 @@
 """`medloop db check`: is every byte of the store still what was written?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, func, select

@@ -7,8 +7,6 @@
 Without the right master key nothing is written or read: KeyUnavailableError, never plain text, never a new key.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hmac

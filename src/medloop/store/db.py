@@ -9,8 +9,6 @@ a database when two connections write or checkpoint at the same moment, so a loc
 writers apart (docs/decisions/0003-one-writer.md); PostgreSQL uses an advisory lock, so both behave alike.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

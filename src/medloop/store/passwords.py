@@ -3,8 +3,6 @@
 N = 2^15, r = 8, p = 3 is one of the equal settings that OWASP's Password Storage Cheat Sheet names; it takes 32 MiB.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

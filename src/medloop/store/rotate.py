@@ -8,8 +8,6 @@ The new master key waits in `master.key.next` until the database has taken it, s
 that fits (docs/decisions/0004-envelope-keys.md).
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable

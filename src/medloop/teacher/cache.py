@@ -4,8 +4,6 @@ The key is the hash of the request (model, template version, parameters, scrubbe
 served it. A judgement counts only after its line is on the disk; lines that finish together share one fsync.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping

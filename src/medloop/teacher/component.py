@@ -6,8 +6,6 @@
 The scores of a judge that praises empty answers are not used: they are missing, with the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Why an attempt gave no verdict, and what the client does about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

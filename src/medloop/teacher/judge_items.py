@@ -1,7 +1,5 @@
 """What the teacher judges: one answer to the last question of a conversation, with the turns before it as context."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice

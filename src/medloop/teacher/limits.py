@@ -1,7 +1,5 @@
 """Limits of the teacher client: rate, circuit breaker, budget. They run in one event loop, without locks."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -4,8 +4,6 @@
 to another model changes these scores although nothing here has changed. Every probe is a line of `teacher_probes.jsonl`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path

@@ -4,8 +4,6 @@ A template's version is its number and the hash of its text (`1-4f2a91c0`): a ch
 of the old one are not used for it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It writes a Markdown report and adds lines to `red_team_proposals.jsonl`: questi
 reference answer it found unsafe or weak. A person decides what enters the red-team set; nothing is added automatically.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

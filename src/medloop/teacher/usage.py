@@ -3,8 +3,6 @@
 A line has hashes, tokens, latency, outcome and cost, never a text. The table is rewritten from the lines each time.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

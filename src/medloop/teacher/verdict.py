@@ -7,8 +7,6 @@ words, and these must be about health or about the question (`injection/health_t
 Kindness may be about anything, but alone it earns nothing. A fault counts even without a quotation, for caution.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

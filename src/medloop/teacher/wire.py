@@ -1,7 +1,5 @@
 """One HTTP request and its reply: size-limited, decompressed within bounds, parsed strictly; failures are typed."""
 
-from __future__ import annotations
-
 import email.utils
 import json
 import math

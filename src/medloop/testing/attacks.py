@@ -1,7 +1,5 @@
 """Answers that try to talk a judge into praise: 50 texts in four places, 200 attacks; and answers that say nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """A canary: words that nobody else says, planted in records, and a search for them in every byte of a folder."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from contextlib import suppress

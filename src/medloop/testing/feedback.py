@@ -1,7 +1,5 @@
 """Feedback for tests: questions that are not near-copies of one another, and ratings of answers to them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -6,8 +6,6 @@
 They know nothing. They are for testing how models are loaded, prompted, trained and sampled, not what they say.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Records for tests, with contents known in advance."""
 
-from __future__ import annotations
-
 from medloop.contracts import Conversation, Message, Origin, Record
 
 URGENT = "Call an ambulance now. Sit down and do not drive."

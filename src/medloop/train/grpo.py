@@ -9,8 +9,6 @@ In: prompts (`data/rl/training_prompts.jsonl`), a policy to start from, a scorer
 It leaves out: several GPUs, replay of old answers, and resampling of prompts whose answers all score alike (they are counted).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -13,8 +13,6 @@ prompt; prompts whose candidates all pass teach little and are capped; duplicate
 came from.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ the same weights.
 It leaves out: several processes or GPUs, training all weights, and a reference that follows the policy.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence

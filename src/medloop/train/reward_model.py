@@ -10,8 +10,6 @@ after a crash continues there and ends with the same weights. `reward/model.py` 
 It leaves out: several processes or GPUs, 4-bit bases, and margins by how strongly somebody preferred.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Callable

@@ -9,8 +9,6 @@ Out: `models/lora/NAME` (or `models/full/NAME`), whole or not at all. While it r
 It leaves out: several processes or GPUs, packing, and choosing the best of several checkpoints (evaluation does that).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The API of api/app.py together with the web pages; `medloop api serve` runs this."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from medloop.api import app

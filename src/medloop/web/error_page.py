@@ -1,7 +1,5 @@
 """What a browser shows when a request fails, and where somebody without a session is sent."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 from fastapi import Request

@@ -3,8 +3,6 @@
 Jinja2 escapes everything, and an undefined name in a template is an error.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

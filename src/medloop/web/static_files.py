@@ -1,7 +1,5 @@
 """The style sheets, the script and the icon, held in memory. They are a closed list, so no address can name another file."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cache

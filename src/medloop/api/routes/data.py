@@ -4,8 +4,6 @@ Datasets and erasures are jobs: the response is 202 with the address of the job'
 job to end and then answers 200 with the result. Responses hold ids, hashes and counts, never the text of a record.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime

@@ -4,8 +4,6 @@ A 201 means that the record is on the disk. With the header `Idempotency-Key`, a
 (200); the same key with another body is a 422.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request

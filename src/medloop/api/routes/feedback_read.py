@@ -4,8 +4,6 @@ Clinicians and annotators see their own records with texts; the audit entry is o
 Engineers and admins see all records without texts, because they train on the de-identified dataset. Filters are fixed choices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Any, Literal

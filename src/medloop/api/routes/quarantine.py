@@ -5,8 +5,6 @@ of eyes. A record that repeats a trace is released after the trace. The list has
 reading is in the audit log before they leave the server.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal

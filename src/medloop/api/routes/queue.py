@@ -3,8 +3,6 @@
 Take an item, send the rating to `/api/v1/rlhf/...` as usual, then name the id of that record as the verdict on the item.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 

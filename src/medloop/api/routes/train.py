@@ -1,7 +1,5 @@
 """`/api/train`: the training API. Submit a job, see its status and metrics; list, cancel and resume."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Annotated, Any
 

@@ -5,8 +5,6 @@ name and number, which the dataset shows as placeholders. The idempotency key of
 demo stores nothing twice.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

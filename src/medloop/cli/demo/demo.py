@@ -1,7 +1,5 @@
 """`medloop demo`: the whole loop in one command, made of the commands that a user would type."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

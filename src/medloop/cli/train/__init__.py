@@ -1,7 +1,5 @@
 """`medloop train`: one file per family of methods; `runner.py` shows a run on the terminal."""
 
-from __future__ import annotations
-
 import typer
 
 from medloop.cli.train import preference, rl, sft

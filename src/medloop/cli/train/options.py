@@ -1,7 +1,5 @@
 """Options that several `medloop train` commands share. What is not given stays None and leaves the setting's default."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -7,8 +7,6 @@ out, card), and `data/preferences/{preferences,thumbs}.jsonl`, where training lo
 it. The same store, prepared data, seed and settings give the same bytes, so building again changes nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Near-copies among rows made from feedback: of one another and of held-out prompts, and which prompts belong together."""
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence

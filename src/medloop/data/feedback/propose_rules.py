@@ -10,8 +10,6 @@ give one, all seen from the scrubbed texts:
 Corrections that say the same in the same scope become one rule with all of them as evidence. No model is asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -9,8 +9,6 @@
 A rater who judged the same thing twice counts once, with the latest judgement. A tie decides nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence

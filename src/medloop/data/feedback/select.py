@@ -8,8 +8,6 @@ scrubber does not vouch for goes into quarantine, so that a person decides.
     for feedback in feedback_by_prompt(store, selection): ...          # reads what counts again, prompt by prompt
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from array import array

@@ -3,8 +3,6 @@
 Lines are written one by one out of the pool; what the card counts is counted on the way.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 from collections import Counter

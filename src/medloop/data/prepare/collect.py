@@ -3,8 +3,6 @@
 A record takes about a kilobyte of memory: its origin, its tags, its signature and the features of its question.
 """
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from collections.abc import Iterator, Sequence

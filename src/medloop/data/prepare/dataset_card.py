@@ -1,7 +1,5 @@
 """The card of a dataset: `card.json` for programs, `DATA_CARD.md` for people, both from the same facts."""
 
-from __future__ import annotations
-
 import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@
 train, and every whole text by new MinHash signatures. The two share only the definition of a near-copy.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -4,8 +4,6 @@ Each conversation has its own scrubber, so a person has the same placeholder in 
 out (`phi`) and goes unchanged into a quarantine file for review: mend the source and import it again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import BinaryIO

@@ -6,8 +6,6 @@ dropped duplicate still takes part in the draw, for the row it repeats. So addin
 push it into train; at most, rows move from gold to test.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ instead of values, so that the caller decides whether to stop or to skip. What m
 InputError. Files may be gzipped; that is seen from their first bytes, not from their name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Every file is read and checked first, then all of them are stored: an error leav
 `data/raw/NAME/` holds the file, `source.json` and, when rows were skipped, `rejected.jsonl` (line and reason, no content).
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

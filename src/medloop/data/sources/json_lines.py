@@ -1,7 +1,5 @@
 """JSON: one object per line, or one array of objects (read piece by piece, never as a whole)."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

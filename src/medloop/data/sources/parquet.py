@@ -1,7 +1,5 @@
 """Parquet, in batches. pyarrow is an extra (`medloop[parquet]`) and is imported when the first file is read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

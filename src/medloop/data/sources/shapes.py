@@ -12,8 +12,6 @@
 Every shape may carry `system`. Column names are compared without case; `--map question=title` names a column by hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

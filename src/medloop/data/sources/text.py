@@ -5,8 +5,6 @@ GB18030 accepts most byte strings, damaged UTF-8 included, and would turn it int
 while a damaged UTF-8 file is still valid nearly everywhere.
 """
 
-from __future__ import annotations
-
 import codecs
 import io
 import re

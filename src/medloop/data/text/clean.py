@@ -5,8 +5,6 @@ markup, chat control tokens, role labels, site boilerplate and invisible charact
 such as "BP <140". Nothing is rewritten, translated or shortened.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

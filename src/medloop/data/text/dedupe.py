@@ -6,8 +6,6 @@ pair at the threshold is missed less than once in ten thousand. MinHash only pro
 similarity of the two texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """The language of a text, detected from its script: zh, en, mixed or other."""
 
-from __future__ import annotations
-
 import re
 
 from medloop.contracts.dataset import Language

@@ -3,8 +3,6 @@
 The words come from the lexicon. Pass only the user's text: an answer that lists warning signs is not an emergency.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import get_args
 

@@ -4,8 +4,6 @@ A token is a Chinese character or a word; case, width, punctuation and white spa
 CRC-32 and fixed multipliers, so they are the same on every machine and in every run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

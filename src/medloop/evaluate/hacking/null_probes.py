@@ -6,8 +6,6 @@ They are mixed because a scorer that looks at its neighbours (batch normalisatio
 treat a batch of only null answers differently.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from statistics import fmean

@@ -8,8 +8,6 @@ Each round is compared with the first. The signals show what has happened; none 
 reward that each part contributes, missing scores, and null answers, which should earn nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The panel as people read it: Markdown, an HTML page with two small charts, and the terminal's table from the same rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rounds from files: scores, the answers they belong to, and the held-out scores of the same answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Latin words and single Chinese characters both count as words, so that one measu
 and linear in the length of the texts.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Functions of other stages come in as `PoolTools`: this file knows the shapes of 
 to an answer when its key is the hash of that very answer, so the score of an older text is never shown beside a newer one.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -8,8 +8,6 @@ one also a proposal for the red-team set. The line of `inspection.jsonl` is writ
 what is missing, and importing the same form twice adds nothing.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Patients' and models' texts are data: escaped in HTML (Jinja2, autoescape, no sc
 Markdown, and guarded against formulas in CSV. Labels are in Chinese and English, since reviewers read either.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

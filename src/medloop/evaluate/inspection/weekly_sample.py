@@ -7,8 +7,6 @@ The drawn answers are recorded in `data/rl/inspection_samples.jsonl` before any 
 another call writes the same reports again, and a form that somebody may have filled in is never overwritten.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -12,8 +12,6 @@ Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011); Cohen 1960, 1
 Where all ratings are the same, agreement is not defined: the value is None, not 1.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence

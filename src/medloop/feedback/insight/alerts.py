@@ -7,8 +7,6 @@
 The sentence of an alert with `about` follows that person's name. `words` in the JSON is the English sentence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

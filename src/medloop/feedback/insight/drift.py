@@ -11,8 +11,6 @@ for shifts of one deviation. h = 9 keeps false alarms below 3 in 100 raters per 
 tried (`benchmarks/rater_drift.py`).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ Two passes over the store in bounded memory: one in the order of arrival (volume
 (agreement, leniency). Profiles are kept for the 500 busiest raters.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta

@@ -1,7 +1,5 @@
 """The report on feedback: Markdown with plots beside it, one page of HTML, and the JSON behind both."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape, unescape
 from pathlib import Path

@@ -9,8 +9,6 @@ No scripts and no external styles, so the plots work under a strict content secu
 a <title> for pointers. `standalone` makes a file of a plot, which has no page to take a colour from.
 """
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

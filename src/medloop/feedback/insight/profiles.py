@@ -9,8 +9,6 @@ Agreement with the others is Cohen's kappa over all pairs (this rater, another) 
 squared distance for stars, plain for thumbs and choices. Leniency is the mean of own stars minus the others', on shared units.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -15,8 +15,6 @@ direction and in those near it. Among the most uncertain candidates the one is c
 docs/stages/queue.md has what this saves against random choice, and where it saves nothing.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence

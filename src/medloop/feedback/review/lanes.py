@@ -17,8 +17,6 @@ A near-duplicate of something chosen waits until nothing else is left. The lanes
 queue meets them in their shares. The same input gives the same batch.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ does not grow; with 100,000 shingles in it, one new shingle in eleven counts as 
 `NearDuplicates` holds whole texts instead, and says whether one of them is nearly the same as a given one.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections import Counter

@@ -8,8 +8,6 @@ candidate, and the other texts are scrubbed: raters must not see a patient's nam
 out.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

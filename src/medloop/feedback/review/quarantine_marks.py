@@ -10,8 +10,6 @@ Each record has a budget for this search, so that one long record does not keep 
 is marked as a whole.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Sequence

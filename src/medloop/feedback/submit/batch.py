@@ -7,8 +7,6 @@ With an idempotency key each line has the key `KEY/NUMBER`: the same file sent a
 writer a window at a time, so that an import takes turns with single requests and never fills their queue.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Scanning a long text takes seconds, which the one writer cannot spare: `prepare`
 waits for the writer. Short texts are scanned when the rows are built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

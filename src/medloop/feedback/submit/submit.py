@@ -8,8 +8,6 @@ with a row in `quarantine`, and no dataset uses it before a person has reviewed 
 a red-team case in the same transaction. A record is never changed: `supersedes` names an earlier one of the same sender.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ output. A replay samples one token for every row. Only every few steps does the 
 half of them have, the rest continue in a graph of half the size.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -16,8 +16,6 @@ It supports llama, mistral, qwen2 and qwen3 without sliding windows. `build_fast
 batch and returns None if they differ, so an unknown detail of an architecture costs speed, never correctness.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

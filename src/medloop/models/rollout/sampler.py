@@ -11,8 +11,6 @@ There are three backends for the next token: the fast decoder (decode.py), where
 decoder on CUDA as one captured graph; and the library's own forward pass for any other architecture.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

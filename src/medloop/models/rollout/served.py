@@ -12,8 +12,6 @@ that restarts has forgotten them; it gets the newest again and is asked for what
 Leaves out: servers without a shared disk, pushing weights from GPU to GPU, several servers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import math

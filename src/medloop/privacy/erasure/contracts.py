@@ -1,7 +1,5 @@
 """What an erasure is asked to do, its journal, its proof, and what it needs to know of training jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol

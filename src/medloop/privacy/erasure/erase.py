@@ -10,8 +10,6 @@ master key opens: at no time does an erased word lie in a file of its own. Proof
 Leaves out: backups and files outside the workspace, what was sent to a teacher, and weights: a model is flagged, not unlearnt.
 """
 
-from __future__ import annotations
-
 import base64
 import hmac
 import json

@@ -4,8 +4,6 @@
 kill still knows what it changed. Sealed folders are made anew; a checkpoint that holds the words is removed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """After the files: the catalog learns the new hashes, lineage goes on, and models that learnt from the old data are flagged."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

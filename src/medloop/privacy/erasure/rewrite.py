@@ -6,8 +6,6 @@ JSON lines and tables lose whole rows; a list in a JSON file loses items; in any
 by `[erased]`. A row also goes when it names an erased record as its source, so that nothing is learnt from it again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping

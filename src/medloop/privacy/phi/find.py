@@ -1,7 +1,5 @@
 """Every identifier of a text: what patterns, check digits, the English tagger, the Chinese network and titles give away."""
 
-from __future__ import annotations
-
 import re
 
 from medloop.privacy.phi import mentions

@@ -1,7 +1,5 @@
 """Word and name lists of the scrubber, read once from assets/phi. tools/phi_lists.py rebuilds them."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from functools import cache
 from importlib import resources

@@ -3,8 +3,6 @@
 The time grows with the length of the text alone, not with the number of names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 

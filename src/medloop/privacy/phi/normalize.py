@@ -1,7 +1,5 @@
 """The text as the finders read it: plain digits, spaces and dashes, without invisible characters."""
 
-from __future__ import annotations
-
 import re
 
 MASK = "\ue000"  # replaces each character of a placeholder: not a letter, not a digit, not a space

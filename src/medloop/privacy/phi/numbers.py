@@ -1,7 +1,5 @@
 """Numbers that a check digit or their structure identifies, however they are grouped: resident ids, mobiles, bank cards."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from datetime import date

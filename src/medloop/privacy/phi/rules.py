@@ -1,7 +1,5 @@
 """One row of a finder's table: a situation that is recognised, with examples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

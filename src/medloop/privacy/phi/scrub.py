@@ -9,8 +9,6 @@ belongs in quarantine (docs/stages/privacy.md has the numbers). Not removed on p
 articles, weekdays, public bodies.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Scrub the rows of a file (JSON lines, or one plain text), with counts that hold no word of the rows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

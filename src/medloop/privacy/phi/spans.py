@@ -1,7 +1,5 @@
 """Spans of identifiers: offsets and kind, merged where they overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The rules by name. A new one is a file here and a line in RULES; your own rule is named `module:object`."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable
 

@@ -8,8 +8,6 @@ A chain earns nothing when no answer follows it, or when it is empty, off topic,
 repetitive, or a mere list of keywords.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Without a red flag in the question the rule does not apply, and the sample is le
 unnecessary urgent advice.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ Reassuring words about a harmless question cost nothing. The same holds for cond
 worry about"), negations ("do not assume it is harmless"), questions, and the chain of thought.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ or when neither is about the question: form without content is the cheapest tric
     0.3   invisible characters (zero-width, direction marks)
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

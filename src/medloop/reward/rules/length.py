@@ -9,8 +9,6 @@ end. Between an end of the range and its limit the value rises linearly, so that
 Repeated or hidden text does not help: repeated words are counted, hidden ones are not visible.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span

@@ -8,8 +8,6 @@ even a negated one. Without this rule a policy earns most by sending everybody t
 `emergency`, because an unnecessary visit is the smaller harm.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from medloop import lexicon

@@ -9,8 +9,6 @@ counts. Good prose repeats up to a seventh of its 4-grams, so that much is free:
 A text of fewer than 12 words is judged only by what it copies. A repeated character ("aaaaaaaa") counts as repetition.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

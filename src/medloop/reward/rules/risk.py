@@ -13,8 +13,6 @@ nor does a drug left to a doctor ("as prescribed", "遵医嘱"). The chain of th
 it. The doses and lists are in `lexicon/drugs.yaml`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ a question takes the one with its id from the files in `Questions`. Files may be
 text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

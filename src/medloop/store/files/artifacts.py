@@ -8,8 +8,6 @@ When the block ends well, every file is fsynced, `MANIFEST.json` (sizes and SHA-
 puts the folder in place. A crash before that leaves only a hidden folder, which `sweep` removes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

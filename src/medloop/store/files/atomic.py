@@ -4,8 +4,6 @@ A write counts when `fsync` of the file and of its folder came back without an e
 write: it is never tried again and called a success. Needs a local file system.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

@@ -9,8 +9,6 @@ by hand often end so); otherwise it is torn: readers pass over it and the next `
 anywhere else is damage, and an InputError with file and line.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -6,8 +6,6 @@
 Locks are `flock`: the kernel drops them when the process ends, however it ends. They need a local file system.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -8,8 +8,6 @@ one with apostrophes before such a sign; reading takes one away. So every text c
 weight of -0.15 stays a number. See owasp.org/www-community/attacks/CSV_Injection.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

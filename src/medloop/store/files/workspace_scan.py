@@ -7,8 +7,6 @@
 A sealed folder is made anew around a changed file, under the same name and with a new hash.
 """
 
-from __future__ import annotations
-
 import gzip
 import mmap
 import os

@@ -8,8 +8,6 @@ The line is `<table>.read` with the purpose and the number of rows. Texts are ha
 when the line was written, so the number is never too small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 

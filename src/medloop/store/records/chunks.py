@@ -1,7 +1,5 @@
 """Ids in chunks, for `IN (…)`: far below the number of variables that a database takes in one query."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar

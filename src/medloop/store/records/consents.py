@@ -1,7 +1,5 @@
 """Who allowed what, row by row, never changed. Names are not here: a subject is a keyed hash (privacy/consent.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 from weakref import WeakKeyDictionary
 

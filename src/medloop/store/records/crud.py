@@ -8,8 +8,6 @@ Adding is idempotent by id: the same record again is a no-op, another one under 
 who does not know whether a write went through simply repeats it. Each new record leaves a line in the audit log.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar

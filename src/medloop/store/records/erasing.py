@@ -6,8 +6,6 @@ remove_rows(store, ids, ErasureOrder(...))     # one transaction: tombstones, ro
 compact(store, list(ids))                      # so that the pages they lay on are overwritten, too
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

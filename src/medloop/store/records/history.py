@@ -7,8 +7,6 @@ of the datasets), `no_consent` (stored, used for nothing), `testing` (for tests 
 one's own words is reading, too: it leaves one audit line per page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

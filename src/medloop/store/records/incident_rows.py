@@ -1,7 +1,5 @@
 """Incidents in the store: listed, counted and closed. What an open one means is in feedback/incidents.py."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 

@@ -5,8 +5,6 @@ datasets_of(store, ["fb_…"])                            # hashes of the datase
 flag_artifact(conn, model_sha256, "tainted", "trained on data erased in er_…")
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ by the queue is one unit by its item; everything else by its trace. Records of n
 texts, so they count everywhere but in agreement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -3,8 +3,6 @@
 A comparison with NULL is NULL, and neither `OR` nor `CASE WHEN` takes that for true: a signal that was not given has no say.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, null, or_

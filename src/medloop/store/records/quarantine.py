@@ -10,8 +10,6 @@ free text would repeat the very name in the audit log, which nobody can erase. A
 before the trace is: without the turns before it, nobody can tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -4,8 +4,6 @@ Conditions are names of columns with the value they must have, and `since` and `
 may come from a request. An erased record that came back under its old id is not shown.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime

@@ -10,8 +10,6 @@ is released, the item is there again.
 Which stratum comes next is decided by what was handed out lately: the one furthest behind its quota, so none starves.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A verdict is a record that came in by the usual door; a turn only names it. When
 disputed: then one more person, who has not met it, settles it. Every step is one write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Stored rewards, by the answer they belong to."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

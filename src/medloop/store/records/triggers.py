@@ -4,8 +4,6 @@ The rows a trigger has seen are in its evidence as the newest row number of each
 record is a reason twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

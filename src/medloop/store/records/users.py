@@ -9,8 +9,6 @@ as well as a slow hash would, and only that is stored. A disabled user, an expir
 nothing. Each change leaves a line in the audit log.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

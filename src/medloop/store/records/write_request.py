@@ -1,7 +1,5 @@
 """What a caller asks the writer (group_commit.py) to store: which records it has to look up first, and which rows come of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Who may come in: users, the keys of their programs, sessions, and requests that must not count twice."""
 
-from __future__ import annotations
-
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, ForeignKey, Integer, String, UniqueConstraint, false
 
 from medloop.store.tables.columns import UtcDateTime, new_table, serial

@@ -1,7 +1,5 @@
 """Datasets, models and reports, the records inside them, and what an erasure said about them."""
 
-from __future__ import annotations
-
 from sqlalchemy import JSON, Column, Index, String, UniqueConstraint
 
 from medloop.store.tables.columns import UtcDateTime, new_table, serial, timestamp

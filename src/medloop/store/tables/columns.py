@@ -1,7 +1,5 @@
 """What all tables share: the metadata with its naming convention, and the columns that come up again and again."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The audit log and the data keys: every other table stands on them."""
 
-from __future__ import annotations
-
 from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text
 
 from medloop.store.tables.columns import UtcDateTime, metadata, new_table, serial

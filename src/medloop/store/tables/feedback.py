@@ -1,7 +1,5 @@
 """What people said about answers, the answers themselves, and what followed from it."""
 
-from __future__ import annotations
-
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Integer, String, false
 
 from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, sender, serial, timestamp

@@ -1,7 +1,5 @@
 """Who allowed what, and what was erased."""
 
-from __future__ import annotations
-
 from sqlalchemy import JSON, Boolean, Column, String
 
 from medloop.store.tables.columns import new_table, serial, timestamp

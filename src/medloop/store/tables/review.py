@@ -1,7 +1,5 @@
 """What people look at: the review queue and the quarantine."""
 
-from __future__ import annotations
-
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, ForeignKey, Index, Integer, String, UniqueConstraint, false
 
 from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, serial, timestamp

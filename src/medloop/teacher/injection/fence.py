@@ -5,8 +5,6 @@ the grader (`grader_address.py`), also when obfuscated or in languages that the 
 becomes JSON between two lines with a random word, which the grader must return.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -6,8 +6,6 @@ Glasgow score of 15", "grade 2 sprain", "the instructions on the leaflet"): such
 answer.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -8,8 +8,6 @@ Two places need it: a sentence about health may use words of grading (`grader_ad
 the question can be evidence for a good mark (`verdict.py`).
 """
 
-from __future__ import annotations
-
 import re
 
 _BODY = r"""

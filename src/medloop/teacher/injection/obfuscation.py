@@ -6,8 +6,6 @@ A model reads rot13, look-alike letters and leetspeak, so every reading is searc
 or language that the question does not use) is not passed on.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import codecs

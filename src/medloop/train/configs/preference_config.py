@@ -1,7 +1,5 @@
 """The settings of DPO and KTO; each field says what it does."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The settings of PPO, GRPO and IRS; each field says what it does."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field

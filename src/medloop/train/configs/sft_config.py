@@ -1,7 +1,5 @@
 """The settings of SFT; each field says what it does."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

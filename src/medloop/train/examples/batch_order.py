@@ -3,8 +3,6 @@
 The order is a function of seed and epoch alone: a resumed run makes it again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

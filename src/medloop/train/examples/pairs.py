@@ -5,8 +5,6 @@ service keeps it (`prompt`, `response_a`, `response_b`, `preferred`), or has `qu
 Other fields of a line are ignored. An error names file and line, never the text, and comes before anything is written.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Skipped and counted: lines whose verdict is neither good nor bad or contradicts 
 records whose `consent` does not name training. An error names file and line, never the text.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Words are runs of letters and digits; of Chinese text, single characters and big
 training prompts, then all of them are used. It knows no order, no question and no meaning.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

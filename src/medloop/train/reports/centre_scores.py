@@ -4,8 +4,6 @@ The reference is a model that answers held-out prompts at temperature 1. Without
 and rejected alike, and `scoring.json` says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

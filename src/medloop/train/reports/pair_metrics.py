@@ -1,7 +1,5 @@
 """Metrics of a model that prefers one answer to another: pure functions of margins (logit of chosen - of rejected)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -5,8 +5,6 @@ accuracy before training is chance by definition. The report also says which ans
 after.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

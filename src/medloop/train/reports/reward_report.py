@@ -7,8 +7,6 @@ Three baselines that understand nothing choose on the same held-out pairs: the l
 words. A model that does not beat them has learnt no more than they know.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Rewards per token and advantages: PPO's GAE, and the groups of GRPO and GDPO. Pure functions; shapes as in maths.py."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What an RL run will take, before its first step."""
 
-from __future__ import annotations
-
 import math
 
 from medloop.settings import Settings

@@ -1,7 +1,5 @@
 """The report of an RL run for people: curves of reward, KL, entropy and length as PNG, and a page around them."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

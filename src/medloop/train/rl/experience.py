@@ -7,8 +7,6 @@ An answer without a reward is missing, not worth 0: `present` marks the others. 
 refuses it.)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

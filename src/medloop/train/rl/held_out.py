@@ -1,7 +1,5 @@
 """Held-out checks: the reward on prompts that are never trained on, audited against the first check; and what ends a step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

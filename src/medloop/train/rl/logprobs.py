@@ -12,8 +12,6 @@ so its derivative is one vector of length H, which the forward pass can compute 
 With a trained projection the backward pass projects each chunk again.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """What is known of an RL run before its first step: where it lives, what it is made of, and the prompts it will use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -10,8 +10,6 @@ adapter off. Either way no second model is held. Adapters and value head are flo
 Dropout is off everywhere, always: a rollout and its update must be of the same policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

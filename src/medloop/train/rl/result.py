@@ -4,8 +4,6 @@
 `report.html` show how it went. Held-out rewards before and after are compared question by question, by a paired bootstrap.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

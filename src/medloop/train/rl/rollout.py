@@ -3,8 +3,6 @@
 When too many rewards are missing the run stops, because what is left is no longer a sample of what the policy does.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

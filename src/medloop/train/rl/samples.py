@@ -3,8 +3,6 @@
 `samples.jsonl` and `held_out.jsonl` lie in the run's folder and go with the result. A resumed run drops what it will write again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path

@@ -5,8 +5,6 @@ Everything random is a function of seed, step and prompt (models/rollout/sampler
 checkpoint does what the uninterrupted one would have done, to the byte on a CPU.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, field
 from datetime import datetime

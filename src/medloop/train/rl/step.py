@@ -4,8 +4,6 @@ Out of memory halves the micro-batches and does the same step again in smaller p
 log-probabilities are not finite is undone and counted; the third ends the run.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

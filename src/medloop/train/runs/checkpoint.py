@@ -9,8 +9,6 @@ Python, numpy and torch are always inside. `extra` may be any nesting of diction
 and tensors. No pickle is written, and none is ever read.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -5,8 +5,6 @@ weights, at the speed of a matrix product of the model's own shape, timed here a
 AdamW's two moments in float32, and about 34 half-precision values per token, layer and unit of width for activations.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """README.md of a trained model: how to use it, what went in, and its numbers under names that people read. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 

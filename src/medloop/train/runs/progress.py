@@ -1,7 +1,5 @@
 """Where a training run is, for whoever watches: a progress bar, or the status of a job. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Everything but the times in `card.json` and `metrics.jsonl` is a function of the
 has the same fingerprint.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ is its config, the hash of its base model and the hashes of its input files: two
 same result, so a finished one is not repeated and a killed one is continued.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

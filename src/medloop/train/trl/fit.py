@@ -5,8 +5,6 @@
 `make_trainer` makes a trainer from a checkpoint (or none) and a micro-batch size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from datetime import datetime

@@ -5,8 +5,6 @@ first step, from the policy's own base, and put beside the rows; then it is let 
 gradient can reach the reference, and a step costs one pass through the model less.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace

@@ -7,8 +7,6 @@ through `train/runs/checkpoint.py`. All of it is a pure function of the checkpoi
 ends with the same bytes as one that was never killed (on a CPU).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

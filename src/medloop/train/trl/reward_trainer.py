@@ -3,8 +3,6 @@
 The loss of a pair is -log sigmoid(logit of chosen - logit of rejected). TRL switches dropout off.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """TRL's SFTTrainer, resumable (train/trl/resumable.py), with a cheaper loss on a CPU and a dev loss per trained token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

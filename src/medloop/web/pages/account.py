@@ -1,7 +1,5 @@
 """The account page: people change their own password."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 

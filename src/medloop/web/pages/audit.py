@@ -1,7 +1,5 @@
 """The audit log: newest first, filtered by action or person, with a check of the whole hash chain."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request

@@ -1,7 +1,5 @@
 """Compare two answers to one question, shown in a random order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fastapi import APIRouter, Request

@@ -1,7 +1,5 @@
 """Correct an answer: write the one that should have been given, and what was wrong with the old one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fastapi import APIRouter, Request

@@ -1,7 +1,5 @@
 """The feedback dashboard: tiles, plots and tables from feedback/insight/metrics.py, alerts, and open incidents. Numbers only."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """My history: what somebody sent, in a few words, and how it was used."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The home page: what somebody of this role can do."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 

@@ -4,8 +4,6 @@ A session comes from a password and lives in a cookie that no script can read an
 session's CSRF token (api/policy.py).
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request

@@ -4,8 +4,6 @@ It uses the functions of `/api/v1/rlhf/quarantine`: nobody sees their own submis
 decisions on one record the first counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args

@@ -1,7 +1,5 @@
 """The review queue: the next item for this person, in the form of its kind, and skipping it."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from fastapi import APIRouter, Request

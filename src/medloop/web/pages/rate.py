@@ -1,7 +1,5 @@
 """Rate an answer: thumb, stars, the critical flag, single criteria, a comment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

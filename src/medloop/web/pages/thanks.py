@@ -1,7 +1,5 @@
 """The page after sending: what was stored, and what happens to it next."""
 
-from __future__ import annotations
-
 from typing import Annotated
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """The users page: add people, disable and re-enable them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request

@@ -1,7 +1,5 @@
 """How a page for judging answers opens its form and sends it: through the same functions as the API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated

@@ -3,8 +3,6 @@
 `once` is the idempotency key of what will be sent, so that a second click or a reload stores nothing twice.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Pasted text has no target: question and answer come with the form.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

@@ -4,8 +4,6 @@ A line is `key: [English, 中文]`, with slots such as {name}. `common.yaml` is 
 people judge answers. Keys are unique across the files; a test checks that each is used by its page.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime

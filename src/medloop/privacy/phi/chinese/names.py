@@ -4,8 +4,6 @@
 """
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache

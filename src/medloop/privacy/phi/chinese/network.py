@@ -4,8 +4,6 @@ Three convolutions over characters, computed with numpy. The weights (assets/phi
 from sentences we generate and from real medical texts with made-up names put in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any

@@ -1,8 +1,6 @@
 """Chinese addresses, hospitals and towns: from their last word (路, 号, 医院) leftwards to a word that cannot be part of them."""
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

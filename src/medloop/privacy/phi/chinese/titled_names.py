@@ -1,8 +1,6 @@
 """Chinese names that a title or a label gives away; `names.py` finds the others."""
 
 # ruff: noqa: E501  patterns in long lines are easier to read than in pieces
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial

@@ -3,8 +3,6 @@
 `RULES` is the table, in the order in which the rules are tried: the first that applies decides.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache

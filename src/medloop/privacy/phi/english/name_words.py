@@ -1,8 +1,6 @@
 """Which words can be part of a person's name where a title, a role or a verb makes one likely."""
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 """English hospitals and towns, by the words before and behind them; `tagger.py` finds the others."""
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """From tags of words to identifiers: whole names with title and degree, addresses in one piece, numbers only beside words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache

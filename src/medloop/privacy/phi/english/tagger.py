@@ -6,8 +6,6 @@ each place (the word itself, the one before, the one after) are summed once and 
 The codes of `LetterCase`, `WordShape`, `lists.WordList` and the tiers are part of the feature names: to change one, train again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

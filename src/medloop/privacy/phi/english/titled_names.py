@@ -1,8 +1,6 @@
 """English names that a title, a label, a role or their place in the sentence gives away; `tagger.py` finds the others."""
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Identifiers that their form gives away, one file per family. `PATTERNS` is the whole table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from medloop.privacy.phi.patterns.addresses import ADDRESSES

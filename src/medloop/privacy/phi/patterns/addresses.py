@@ -1,8 +1,6 @@
 """Postal addresses, postal codes and coordinates. Chinese addresses without such a cue: `chinese_places.py`."""
 
 # ruff: noqa: E501  a pattern in one line is easier to read than one in pieces
-from __future__ import annotations
-
 import re
 
 from medloop.privacy.phi.patterns.pattern import pattern

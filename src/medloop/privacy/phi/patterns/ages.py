@@ -1,8 +1,6 @@
 """Ages over 89, in digits and words: in the Safe Harbor list they identify a person as a date of birth does."""
 
 # ruff: noqa: E501  a pattern in one line is easier to read than one in pieces
-from __future__ import annotations
-
 import re
 
 from medloop.privacy.phi.patterns.pattern import pattern

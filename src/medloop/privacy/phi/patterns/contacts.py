@@ -1,8 +1,6 @@
 """How somebody or some machine is reached: e-mail, web and network addresses, telephones, messengers."""
 
 # ruff: noqa: E501  a pattern in one line is easier to read than one in pieces
-from __future__ import annotations
-
 import re
 
 from medloop.privacy.phi.patterns.pattern import by_first_letter, pattern

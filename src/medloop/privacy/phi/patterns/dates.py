@@ -1,8 +1,6 @@
 """Dates that are more exact than a year, in Chinese and English notations."""
 
 # ruff: noqa: E501  a pattern in one line is easier to read than one in pieces
-from __future__ import annotations
-
 import re
 
 from medloop.privacy.phi.patterns.pattern import by_first_letter, pattern

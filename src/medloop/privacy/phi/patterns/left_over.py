@@ -1,7 +1,5 @@
 """What must not be left after scrubbing: looser forms than those that are removed. Such a text is refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Every repetition has an upper bound and starts with a distinct character, so that long hostile text costs no more than plain text.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,8 +1,6 @@
 """Numbers of records, cards, policies, devices, vehicles and pictures, mostly by the word before them."""
 
 # ruff: noqa: E501  a pattern in one line is easier to read than one in pieces
-from __future__ import annotations
-
 import re
 
 from medloop.privacy.phi.patterns.pattern import by_first_letter, pattern
