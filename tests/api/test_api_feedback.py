@@ -244,7 +244,7 @@ def test_import_gives_every_line_its_own_result_and_resends_store_nothing_twice(
 
 def test_an_import_is_bounded(api, monkeypatch) -> None:
     assert api.engineer.lines("").status_code == 422
-    monkeypatch.setattr("medloop.feedback.submit.batch.MOST_LINES", 3)
+    monkeypatch.setattr("medloop.feedback.submit.batch.MAX_LINES", 3)
     assert api.engineer.lines(*["{}"] * 4).status_code == 422
     huge = api.engineer.post("/rlhf/import", content=b"{}\n" * 3_000_000, headers={"Content-Type": "application/x-ndjson"})
     assert huge.status_code == 413

@@ -38,8 +38,8 @@ class Missing(Contract):
     version: Text
 
 
-class Rule(Protocol):
-    """Scores one answer. `version` changes with the rule; a high value of a `penalty` is bad."""
+class RewardPart(Protocol):
+    """A named part of a reward. `version` changes with it; a high value of a `penalty` is bad."""
 
     @property
     def name(self) -> str: ...
@@ -49,6 +49,10 @@ class Rule(Protocol):
 
     @property
     def penalty(self) -> bool: ...
+
+
+class Rule(RewardPart, Protocol):
+    """Scores one answer."""
 
     def score(self, question: str, answer: str) -> Score | Missing: ...
 
@@ -91,17 +95,8 @@ class Sample(Contract):
         return sha256_id(canonical_json([self.model_dump(mode="json", exclude_none=True), version]))
 
 
-class Component(Protocol):
+class Component(RewardPart, Protocol):
     """One part of a reward that scores many samples at once (teacher, reward model); as many results as samples, in order."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def penalty(self) -> bool: ...
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]: ...
 

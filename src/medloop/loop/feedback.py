@@ -1,12 +1,11 @@
-"""Feedback, composed: it becomes a dataset, fills the review queue, and is measured."""
+"""Feedback in the loop: build a dataset from it, fill the review queue, measure it."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from medloop.contracts import Sample, Score
 from medloop.data.feedback.build import BuiltDataset, FeedbackConfig, build
-from medloop.data.progress import Progress as Steps
-from medloop.data.progress import silent
+from medloop.data.progress import Progress, silent
 from medloop.data.text.risk import strata_of
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.review.propose import QueueFill, Signals, answer_key, candidates_from_samples, propose
@@ -23,10 +22,10 @@ from medloop.store.records.scores import rewards_of
 
 
 def build_from_feedback(
-    store: Store, config: FeedbackConfig, *, seed: int, actor: str, progress: Steps | None = None
+    store: Store, config: FeedbackConfig, *, seed: int, actor: str, progress: Progress = silent
 ) -> BuiltDataset:  # fmt: skip
-    """Feedback as a dataset, entered in the catalog; the command and the address `/api/v1/data/build` both come here."""
-    built = build(store, config, seed=seed, actor=actor, progress=progress or silent)
+    """Feedback as a dataset with an entry in the catalog; the command and `/api/v1/data/build` both call this."""
+    built = build(store, config, seed=seed, actor=actor, progress=progress)
     register(store, "feedback", built.folder, built.card.model_dump(mode="json", exclude_none=True), actor=actor)
     return built
 
@@ -48,13 +47,13 @@ def fill_queue(
     if answers is not None:
         samples = read_samples(answers, Questions(questions))
         extra += candidates_from_samples(((s.question, s.answer, s.group, None) for s in samples if s.answer), pairs=True)
-    values = _values(settings, reward_model) if reward_model else None
+    values = _reward_model_values(settings, reward_model) if reward_model else None
     signals = Signals(strata_of, values, gaps, rewards_of(store, marks.newest_traces(store, config.pool)))
     return propose(store, signals, extra=extra, config=config, actor=actor())
 
 
-def _values(settings: Settings, name: str) -> Callable[[Sequence[Sample]], list[float | None]]:
-    """What a reward model says of answers; None where it could not."""
+def _reward_model_values(settings: Settings, name: str) -> Callable[[Sequence[Sample]], list[float | None]]:
+    """Scores answers with a reward model; None where it could not."""
     model = load_reward_model_part(settings, name)
     return lambda samples: [part.value if isinstance(part, Score) else None for part in model.score(samples)]
 

@@ -40,7 +40,7 @@ class FeedbackPrompt:
 
     @property
     def user_text(self) -> str:
-        """Everything the user said."""
+        """All messages of the user."""
         return "\n".join(message.content for message in self.messages if message.role == "user")
 
 

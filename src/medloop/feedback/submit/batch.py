@@ -22,9 +22,9 @@ from medloop.store.db import Store
 from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.write_request import OverloadedError
 
-MOST_LINES = 2000
+MAX_LINES = 2000
 WINDOW = 64
-TRIES = 5  # for a window that meets a full queue
+ATTEMPTS = 5  # while the writer's queue is full
 EXAMPLE = (
     '{"kind": "feedback", "trace_id": "0199c0de-…", "thumb": "up"}\n{"kind": "feedback", "trace_id": "0199c0de-…", "rating": 2}\n'
 )
@@ -44,8 +44,8 @@ def parse(data: bytes) -> list[ImportLine]:
     if not data.strip():
         raise InputError("The body has no lines", "Send one JSON object per line")
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
-    if len(lines) > MOST_LINES:
-        raise InputError(f"The body has {len(lines)} lines; the limit is {MOST_LINES}", "Send it in parts")
+    if len(lines) > MAX_LINES:
+        raise InputError(f"The body has {len(lines)} lines; the limit is {MAX_LINES}", "Send it in parts")
     return [_parse_line(number, line) for number, line in lines]
 
 
@@ -77,16 +77,17 @@ def _parse_line(number: int, line: bytes) -> ImportLine:
     try:
         return ImportLine(number, kind.model_validate(values))
     except ValidationError as error:
-        return ImportLine(number, None, explain(error))
+        return ImportLine(number, None, _explain(error))
 
 
-def explain(error: ValidationError) -> str:
-    """The fields and what is wrong with them; no value of the sender's is repeated."""
-    parts = []
-    for problem in error.errors(include_url=False, include_context=False, include_input=False):
-        place = ".".join(str(part)[:64] for part in problem["loc"]) or "body"
-        parts.append(f"{place if place.isprintable() else '?'}: {problem['msg'].lower()}")
-    return "; ".join(parts[:5])
+def _explain(error: ValidationError) -> str:
+    """The fields and what is wrong with them; no value of the sender is repeated."""
+    problems = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False)[:5]:
+        field = ".".join(str(part)[:64] for part in problem["loc"]) or "body"
+        message = problem["msg"].removeprefix("Value error, ")
+        problems.append(f"{field if field.isprintable() else '?'}: {message}")
+    return "; ".join(problems)
 
 
 async def _store(writer: GroupCommitWriter, store: Store, line: ImportLine, sender: Sender, key: str | None) -> Json:
@@ -94,14 +95,14 @@ async def _store(writer: GroupCommitWriter, store: Store, line: ImportLine, send
         return {"line": line.number, "status": 422, "error": line.problem}
     try:
         submission = prepare_submission(store, line.body, sender, key=None if key is None else f"{key}/{line.number}")
-        for tries in range(1, TRIES + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 stored = await writer.submit(submission)
                 break
             except OverloadedError:
-                if tries == TRIES:
+                if attempt == ATTEMPTS:
                     raise
-                await asyncio.sleep(0.1 * 2**tries)
+                await asyncio.sleep(0.1 * 2**attempt)
     except MedloopError as error:
         code = 422 if isinstance(error, InputError) else 507 if isinstance(error, NoSpaceError) else 503
         return {"line": line.number, "status": code, "error": str(error)}

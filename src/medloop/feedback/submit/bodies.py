@@ -15,8 +15,8 @@ from medloop.contracts.base import Hash, Unit
 from medloop.contracts.chat import Role
 from medloop.contracts.feedback import FeedbackType, Purpose
 
-MOST_TEXT = 20_000  # characters of one text
-MOST_AXES = 20
+MAX_TEXT = 20_000  # characters of one text
+MAX_AXES = 20
 
 
 def _as_text(value: object) -> object:
@@ -29,7 +29,7 @@ def _no_repeats(value: object) -> object:
 
 
 Id = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-BodyText = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
+BodyText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 ClinicianId = Annotated[Id, BeforeValidator(_as_text, json_schema_input_type=str | int)]
 Purposes = Annotated[tuple[Purpose, ...], BeforeValidator(_no_repeats), Field(max_length=4)]
 Axis = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -81,7 +81,7 @@ class FeedbackBody(_RatingBody):
     rating: Stars | None = Field(None, description="One to five stars.")
     thumb: Literal["up", "down"] | None = None
     feedback_type: FeedbackType | None = Field(None, description="Follows from thumb, stars and the critical flag when left out.")
-    axes: dict[Axis, Stars] = Field(default_factory=dict, max_length=MOST_AXES, description="Stars by named axis.")
+    axes: dict[Axis, Stars] = Field(default_factory=dict, max_length=MAX_AXES, description="Stars by named axis.")
     critical: Flag = Field(False, description="The answer could harm a patient: opens a safety incident.")
     comments: BodyText | None = None
     golden: BodyText | None = Field(None, description="The answer you would have given; stored as a correction.")
@@ -126,7 +126,7 @@ class PreferenceBody(_RatingBody):
     preferred: Literal["a", "b"]
     shown_first: Literal["a", "b"] | None = Field(None, description="Which answer was shown first (left, or on top).")
     comments: BodyText | None = None
-    axes: dict[Axis, Literal["a", "b", "tie"]] = Field(default_factory=dict, max_length=MOST_AXES)
+    axes: dict[Axis, Literal["a", "b", "tie"]] = Field(default_factory=dict, max_length=MAX_AXES)
     session_id: Id | None = None
     model_a: Id | None = None
     model_b: Id | None = None

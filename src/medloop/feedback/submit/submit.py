@@ -75,7 +75,7 @@ def fingerprint(body: SubmissionBody) -> str:
 
 
 def feedback_type_of(body: FeedbackBody) -> FeedbackType | None:
-    """As said, else what the other signals amount to; None for a bare comment."""
+    """As sent, else what the other signals amount to; None for a bare comment."""
     return body.feedback_type or stored_type(polarity(thumb=body.thumb, stars=body.rating, critical=body.critical))
 
 
@@ -293,7 +293,7 @@ class _RecordBuilder:
         return texts
 
     def quarantine_row(self, record: Contract, texts: tuple[str, ...]) -> Json | None:
-        """The row that holds a record back. What is said about an exchange that is held waits with it: it repeats it."""
+        """The row that holds a record back. Feedback about an exchange in quarantine waits with it, because it repeats it."""
         doubt = self.scan.doubt(texts)
         if doubt is None:
             held = self.known.quarantined(getattr(record, "trace_id", None) or "") if not isinstance(record, Trace) else None

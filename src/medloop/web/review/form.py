@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from medloop.feedback.submit.bodies import MOST_TEXT, CorrectionBody, FeedbackBody, PreferenceBody
+from medloop.feedback.submit.bodies import MAX_TEXT, CorrectionBody, FeedbackBody, PreferenceBody
 from medloop.web.review.targets import ReviewTarget
 from medloop.web.words import Translator
 
@@ -78,7 +78,7 @@ def _field(loc: tuple[int | str, ...]) -> str:
 
 
 def _message(problem: str, t: Translator) -> str:
-    return t("too_long", most=f"{MOST_TEXT:,}") if problem == "string_too_long" else t("invalid_value")
+    return t("too_long", most=f"{MAX_TEXT:,}") if problem == "string_too_long" else t("invalid_value")
 
 
 def text_field(values: Mapping[str, str], name: str) -> str | None:
