@@ -170,12 +170,12 @@ def batches(rows: list[list[int]], config: BuildConfig, pad: int) -> Iterator[to
         order = torch.randperm(len(rows), generator=draw).tolist()
         pool = 50 * config.batch_rows  # sort within pools, so that an epoch does not run from short to long
         chunks = []
-        for at in range(0, len(order), pool):
-            near = sorted(order[at : at + pool], key=lambda i: len(rows[i]))
+        for start in range(0, len(order), pool):
+            near = sorted(order[start : start + pool], key=lambda i: len(rows[i]))
             chunks += [near[i : i + config.batch_rows] for i in range(0, len(near), config.batch_rows)]
-        for at in torch.randperm(len(chunks), generator=draw).tolist():
-            longest = max(len(rows[i]) for i in chunks[at])
-            yield torch.tensor([rows[i] + [pad] * (longest - len(rows[i])) for i in chunks[at]])
+        for index in torch.randperm(len(chunks), generator=draw).tolist():
+            longest = max(len(rows[i]) for i in chunks[index])
+            yield torch.tensor([rows[i] + [pad] * (longest - len(rows[i])) for i in chunks[index]])
 
 
 def learning_rate_factor(step: int, steps: int) -> float:

@@ -16,16 +16,16 @@ def coherence(answer: str, *, condition: str, language: Tongue, symptom_text: st
     """0–1. `symptom_text` is the question: a chain that repeats a symptom must take it from there."""
     entry = next(c for c in conditions(language) if c.id == condition)
     visible = answer.replace("<think>", " ").replace("</think>", " ").strip()
-    found = [s.strip() for s in _ENDS[language].split(visible) if s.strip()]
+    sentences = [s.strip() for s in _ENDS[language].split(visible) if s.strip()]
     known = set(known_sentences(entry, language))
     about = [re.escape(a).replace(r"\{symptom\}", "(.+?)").replace(r"\{who\}", "(?:.*)") for a in PHRASES[language].about]
     good = 0
-    for sentence in found:
+    for sentence in sentences:
         if sentence in known:
             good += 1
         elif any((m := re.fullmatch(a, sentence)) and m.group(1).split("（")[0] in symptom_text for a in about):
             good += 1
-    return good / len(found) if found else 0.0
+    return good / len(sentences) if sentences else 0.0
 
 
 def known_sentences(c: Condition, language: Tongue) -> Iterator[str]:

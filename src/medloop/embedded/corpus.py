@@ -186,8 +186,8 @@ def _chain(rng: random.Random, case: Case, p: Phrases) -> list[str]:
         "child": (" in a child", "（儿童）"),
         "elderly": (" in an older person", "（老人）"),
     }
-    said = who[case.group][case.language == "zh"] if case.group else ""
-    lines = [rng.choice(p.about).format(symptom=case.symptom, who=said)]
+    person = who[case.group][case.language == "zh"] if case.group else ""
+    lines = [rng.choice(p.about).format(symptom=case.symptom, who=person)]
     lines.append(_flag_line(rng, case, p.flag_seen) if case.flag else rng.choice(p.no_flag))
     if case.group:
         lines.append(p.group_seen[case.group])

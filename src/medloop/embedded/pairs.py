@@ -46,11 +46,11 @@ def generate_pairs(count: int, *, seed: int, language: Tongue | None = None, noi
         if part_of(question) != "clinic":
             continue
         kind: Kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
-        found = _answers(rng, case, kind, longer=made % 2 == 0)
-        if found is None:
+        answers = _answers(rng, case, kind, longer=made % 2 == 0)
+        if answers is None:
             continue
         wrong = rng.random() < noise
-        better, worse = found[::-1] if wrong else found
+        better, worse = answers[::-1] if wrong else answers
         meta = {"condition": case.condition.id, "language": tongue, "kind": kind, "mislabelled": wrong}
         yield {"prompt": question, "chosen": better, "rejected": worse, "metadata": meta}
         made += 1

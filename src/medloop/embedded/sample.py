@@ -23,7 +23,7 @@ class Sampled:
 def ask_unseen(generate: Generate, *, n: int, seed: int = 3, temperature: float = 0.0) -> Sequence[Sampled]:
     """`n` questions of the clinic part, both languages in turn, with the answers and how well they fit."""
     sources = [made_up(n, seed=seed, part="clinic", language=tongue) for tongue in TONGUES]
-    rows = [next(sources[at % 2]) for at in range(n)]
+    rows = [next(sources[index % 2]) for index in range(n)]
     prompts = [tuple(Message(**m) for m in row["messages"][:-1]) for row in rows]
     answers = generate(prompts, max_new_tokens=256, temperature=temperature, seed=seed)
     return [_sampled(row, answer.text) for row, answer in zip(rows, answers, strict=True)]

@@ -76,12 +76,12 @@ class Classifier:
         """One logit per row, in order, the same whatever it is batched with; longest first, so a lack of memory shows at once."""
         self.model.eval()
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-        found = [0.0] * len(rows)
+        logits = [0.0] * len(rows)
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             for i, logit in zip(batch, self._ask([rows[i] for i in batch]), strict=True):
-                found[i] = logit
-        return found
+                logits[i] = logit
+        return logits
 
     def _ask(self, rows: list[list[int]]) -> list[float]:
         try:
@@ -137,7 +137,7 @@ def _causal_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> lis
 def _encoder_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
     """[CLS] turns [SEP] answer [SEP], in the tokenizer's own way of joining two texts; text never becomes a control token."""
     last = len(messages) - 1
-    turns = "\n".join(m.content if at == last else f"{m.role}: {m.content}" for at, m in enumerate(messages))
+    turns = "\n".join(m.content if index == last else f"{m.role}: {m.content}" for index, m in enumerate(messages))
     return list(tokenizer(turns, answer, split_special_tokens=True, truncation=False, verbose=False)["input_ids"])
 
 
@@ -145,15 +145,15 @@ def new_classifier(base: str, settings: Settings, *, seed: int, trainable: bool)
     """A base with a new head, drawn from the seed; float32 on a CPU or when all weights train, else bfloat16."""
     runtime.keep_quiet()
     runtime.set_threads(settings)
-    found, device = resolve(ModelRef(base=base), settings), runtime.device_of(settings)
-    tokenizer = load_tokenizer(found.folder)
-    model, gaps = _load(found.folder, runtime.number_type(device, trainable=trainable), tokenizer, seed)
+    resolved, device = resolve(ModelRef(base=base), settings), runtime.device_of(settings)
+    tokenizer = load_tokenizer(resolved.folder)
+    model, gaps = _load(resolved.folder, runtime.number_type(device, trainable=trainable), tokenizer, seed)
     fresh = tuple(sorted({part for key in gaps for part in HEADS if part in key.split(".")}))
     if strange := [key for key in gaps if not set(HEADS) & set(key.split("."))]:
         raise ModelError(
-            f"The weights in {found.folder} lack {len(strange)} tensors, for example {strange[0]}", "Fetch the model again"
+            f"The weights in {resolved.folder} lack {len(strange)} tensors, for example {strange[0]}", "Fetch the model again"
         )
-    return Classifier(model.to(device).eval(), tokenizer, base, found.sha256, device, fresh)
+    return Classifier(model.to(device).eval(), tokenizer, base, resolved.sha256, device, fresh)
 
 
 def open_classifier(folder: Path, settings: Settings, *, device: torch.device | None = None) -> tuple[Classifier, Scoring]:

@@ -57,8 +57,8 @@ class Encoder:
         def pool(hidden: torch.Tensor, inputs: Any) -> list[Array]:
             return list(_unit(_pool(hidden, inputs["attention_mask"], self.pooling)).cpu().numpy())
 
-        found = self._run(texts, pool, np.zeros(self.width, np.float32))
-        return np.stack(found) if found else np.zeros((0, self.width), np.float32)
+        vectors = self._run(texts, pool, np.zeros(self.width, np.float32))
+        return np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
 
     def tokens(self, texts: Sequence[str]) -> list[Array]:
         """The vectors of each text's tokens, (T, D) with rows of length 1; T may be 0."""
@@ -78,13 +78,13 @@ class Encoder:
         """What `take` makes of the last hidden states (B, T, D) of each text; `nothing` where there is no token."""
         read = {text: self.tokenizer(text, truncation=True, max_length=self.max_tokens) for text in dict.fromkeys(texts)}
         different = [text for text, encoded in read.items() if encoded["input_ids"]]
-        found: dict[str, Array] = {}
+        vectors: dict[str, Array] = {}
         for batch in _batches([len(read[text]["input_ids"]) for text in different], self.batch_tokens):
-            inputs = _pad(self.tokenizer, [read[different[at]] for at in batch], self.device)
+            inputs = _pad(self.tokenizer, [read[different[index]] for index in batch], self.device)
             with torch.inference_mode():
                 rows = take(self.model(**inputs).last_hidden_state, inputs)
-            found.update({different[at]: row for at, row in zip(batch, rows, strict=True)})
-        return [found.get(text, nothing) for text in texts]
+            vectors.update({different[index]: row for index, row in zip(batch, rows, strict=True)})
+        return [vectors.get(text, nothing) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ class CrossEncoder:
         """Sigmoid of the logit of each pair, in order; the longer text of a pair is cut first."""
         different = list(dict.fromkeys(pairs))
         encoded = [self.tokenizer(*pair, truncation="longest_first", max_length=self.max_tokens) for pair in different]
-        found: dict[tuple[str, str], float] = {}
-        for batch in _batches([len(one["input_ids"]) for one in encoded], self.batch_tokens):
+        scores: dict[tuple[str, str], float] = {}
+        for batch in _batches([len(pair["input_ids"]) for pair in encoded], self.batch_tokens):
             with torch.inference_mode():
-                logits = self.model(**_pad(self.tokenizer, [encoded[at] for at in batch], self.device)).logits  # (B, 1)
+                logits = self.model(**_pad(self.tokenizer, [encoded[index] for index in batch], self.device)).logits  # (B, 1)
             values = torch.sigmoid(logits[:, 0]).tolist()
-            found.update({different[at]: value for at, value in zip(batch, values, strict=True)})
-        return [found[pair] for pair in pairs]
+            scores.update({different[index]: value for index, value in zip(batch, values, strict=True)})
+        return [scores[pair] for pair in pairs]
 
 
 def load_encoder(
@@ -122,29 +122,29 @@ def load_encoder(
     batch_tokens: int = BATCH_TOKENS,
 ) -> Encoder:
     """A sentence encoder by name, folder or hub id; `pooling` and `max_tokens` are its own unless told otherwise."""
-    found, tokenizer, device = _prepare(name, settings)
-    model = load_weights(AutoModel, found.folder, dtype=torch.float32, may_lack=("pooler.",)).to(device).eval()
+    resolved, tokenizer, device = _prepare(name, settings)
+    model = load_weights(AutoModel, resolved.folder, dtype=torch.float32, may_lack=("pooler.",)).to(device).eval()
     if getattr(model.config, "is_encoder_decoder", False):
         raise ModelError(f"{name} is an encoder with a decoder", "Name a sentence encoder, such as embedded:minilm")
-    longest = _longest(model, tokenizer, found.folder)
+    longest = _longest(model, tokenizer, resolved.folder)
     return Encoder(
-        model, tokenizer, found.name, found.sha256, device, _pooling(found.folder) if pooling == "auto" else pooling,
+        model, tokenizer, resolved.name, resolved.sha256, device, _pooling(resolved.folder) if pooling == "auto" else pooling,
         min(max_tokens or longest, longest), batch_tokens, _reads_chinese(tokenizer),
     )  # fmt: skip
 
 
 def load_cross_encoder(name: str, settings: Settings, *, max_tokens: int = 0, batch_tokens: int = BATCH_TOKENS) -> CrossEncoder:
     """A cross-encoder by name, folder or hub id; its head must be in the weights and have one output."""
-    found, tokenizer, device = _prepare(name, settings)
-    model = load_weights(AutoModelForSequenceClassification, found.folder, dtype=torch.float32).to(device).eval()
+    resolved, tokenizer, device = _prepare(name, settings)
+    model = load_weights(AutoModelForSequenceClassification, resolved.folder, dtype=torch.float32).to(device).eval()
     if model.config.num_labels != 1:
         raise ModelError(
             f"{name} sorts texts into {model.config.num_labels} classes, and a cross-encoder has one score",
             "Name one with a single label, such as BAAI/bge-reranker-v2-m3",
         )
-    longest = _longest(model, tokenizer, found.folder)
+    longest = _longest(model, tokenizer, resolved.folder)
     cut = min(max_tokens or PAIR_TOKENS, longest)
-    return CrossEncoder(model, tokenizer, found.name, found.sha256, device, cut, batch_tokens, _reads_chinese(tokenizer))
+    return CrossEncoder(model, tokenizer, resolved.name, resolved.sha256, device, cut, batch_tokens, _reads_chinese(tokenizer))
 
 
 def find(name: str, settings: Settings) -> str:
@@ -155,10 +155,10 @@ def find(name: str, settings: Settings) -> str:
 def _prepare(name: str, settings: Settings) -> tuple[Any, Any, torch.device]:
     runtime.keep_quiet()
     runtime.set_threads(settings)
-    found = resolve(ModelRef(base=name), settings)
-    tokenizer = load_tokenizer(found.folder)
+    resolved = resolve(ModelRef(base=name), settings)
+    tokenizer = load_tokenizer(resolved.folder)
     tokenizer.padding_side = "right"  # encoders count positions from the left
-    return found, tokenizer, runtime.device_of(settings, "reward.device")
+    return resolved, tokenizer, runtime.device_of(settings, "reward.device")
 
 
 def _pooling(folder: Path) -> Pooling:
@@ -168,11 +168,11 @@ def _pooling(folder: Path) -> Pooling:
         if (folder / "modules.json").is_file():
             raise ModelError(f"{folder} names a pooling and lacks {POOLING}", "Say it yourself: pooling: cls or mean")
         return "mean"
-    said = read_json(path)
+    config = read_json(path)
     asked = {
-        key.removeprefix("pooling_mode_") for key, value in said.items() if key.startswith("pooling_mode_") and value is True
+        key.removeprefix("pooling_mode_") for key, value in config.items() if key.startswith("pooling_mode_") and value is True
     }
-    if isinstance(mode := said.get("pooling_mode"), str):  # newer layout: one name instead of switches
+    if isinstance(mode := config.get("pooling_mode"), str):  # newer layout: one name instead of switches
         asked = {mode}
     known: dict[str, Pooling] = {"mean_tokens": "mean", "mean": "mean", "cls_token": "cls", "cls": "cls"}
     if len(asked) != 1 or not asked <= set(known):
@@ -189,8 +189,8 @@ def _longest(model: Any, tokenizer: Any, folder: Path) -> int:
         # RoBERTa's positions start behind the padding token.
         limits.append(positions - (model.config.pad_token_id + 1 if "roberta" in model.config.model_type else 0))
     path = folder / "sentence_bert_config.json"
-    if path.is_file() and isinstance(said := read_json(path).get("max_seq_length"), int):
-        limits.append(said)
+    if path.is_file() and isinstance(limit := read_json(path).get("max_seq_length"), int):
+        limits.append(limit)
     return int(min(limits))
 
 
@@ -201,7 +201,7 @@ def _reads_chinese(tokenizer: Any) -> bool:
 
 def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Places of texts of like length, longest first, as many as fit into the budget with their padding; one at least."""
-    order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     start = 0
     while start < len(order):
         size = max(1, budget // max(1, lengths[order[start]]))
@@ -210,7 +210,7 @@ def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def _pad(tokenizer: Any, encoded: Sequence[Any], device: torch.device) -> Any:
-    return tokenizer.pad([dict(one) for one in encoded], padding=True, return_tensors="pt").to(device)
+    return tokenizer.pad([dict(ids) for ids in encoded], padding=True, return_tensors="pt").to(device)
 
 
 def _special(tokenizer: Any) -> list[int]:

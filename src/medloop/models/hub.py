@@ -63,9 +63,9 @@ def _download(repo: str, revision: str) -> Path:
 
 def _cached(repo: str, revision: str) -> Path:
     """What an earlier download left; whether its weights are complete shows when they are loaded."""
-    found = try_to_load_from_cache(repo, "config.json", revision=revision or None)
-    if isinstance(found, str):
-        return Path(found).parent
+    path = try_to_load_from_cache(repo, "config.json", revision=revision or None)
+    if isinstance(path, str):
+        return Path(path).parent
     raise ModelError(
         f"{repo} is not on this machine, and the hub was not asked or did not answer",
         "Check the name, connect (offline: false) and run this once, or name a local folder or embedded:tiny",

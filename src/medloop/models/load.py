@@ -74,18 +74,18 @@ def load(ref: ModelRef, settings: Settings, *, trainable: bool = False, load_in_
     """The model in memory: eval mode, float32 on a CPU, bfloat16 on a GPU (float32 there too when all weights train)."""
     runtime.keep_quiet()
     runtime.set_threads(settings)
-    found, device = resolve(ref, settings), runtime.device_of(settings)
-    tokenizer = load_tokenizer(found.folder)
-    model = _load_base(found.folder, device, runtime.number_type(device, trainable=trainable), load_in_4bit)
+    resolved, device = resolve(ref, settings), runtime.device_of(settings)
+    tokenizer = load_tokenizer(resolved.folder)
+    model = _load_base(resolved.folder, device, runtime.number_type(device, trainable=trainable), load_in_4bit)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         raise ModelError(
             f"{ref.base}: the tokenizer has more tokens than the model", "The two do not belong together; fetch the model again"
         )
-    if found.adapter is not None:
+    if resolved.adapter is not None:
         from medloop.models.adapter import put_adapter
 
-        model = put_adapter(model, found.adapter, base=ref.base, base_sha256=found.sha256)
-    return Loaded(model.eval(), tokenizer, found.name, found.sha256, device, found.adapter_sha256)
+        model = put_adapter(model, resolved.adapter, base=ref.base, base_sha256=resolved.sha256)
+    return Loaded(model.eval(), tokenizer, resolved.name, resolved.sha256, device, resolved.adapter_sha256)
 
 
 def load_tokenizer(folder: Path) -> Any:

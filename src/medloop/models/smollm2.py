@@ -41,10 +41,10 @@ def package_folders(name: str) -> list[Path]:
 
 
 def _gguf_file() -> Path:
-    found = [file for place in package_folders(PACKAGE) for file in sorted(place.glob("*.gguf"))]
-    if not found or importlib.util.find_spec("gguf") is None:
+    files = [file for place in package_folders(PACKAGE) for file in sorted(place.glob("*.gguf"))]
+    if not files or importlib.util.find_spec("gguf") is None:
         raise MissingExtraError("embedded:smollm2 needs packages that are not installed", INSTALL)
-    return found[0]
+    return files[0]
 
 
 def _convert(gguf: Path, target: Path) -> None:

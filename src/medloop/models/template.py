@@ -121,9 +121,9 @@ def neutralise(tokenizer: Any, text: str) -> str:
 
 def _control_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:
     """Where control ids come from. Asking the tokenizer itself also finds spellings that it normalises into one."""
-    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     control, spans = control_ids(tokenizer), set()
-    for token, (start, end) in zip(found["input_ids"], found["offset_mapping"], strict=True):
+    for token, (start, end) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
         if token in control and end > start:
             inner = text[start:end].strip()  # some control tokens swallow the spaces around them
             first = text.index(inner, start)
@@ -158,9 +158,9 @@ def _find_end(tokenizer: Any, control: frozenset[int]) -> tuple[int, ...]:
     turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": MARK}]
     _, mark, after = _render(tokenizer, turns, add_generation_prompt=False).rpartition(MARK)
     ids = tokenise(tokenizer, after) if mark else []
-    for at, token in enumerate(ids):
+    for index, token in enumerate(ids):
         if token in control:
-            return tuple(ids[: at + 1])
+            return tuple(ids[: index + 1])
     if tokenizer.eos_token_id is None:
         raise ModelError("The tokenizer has no end token, so a model could not learn to stop", "Use a model with an eos_token")
     return (tokenizer.eos_token_id,)

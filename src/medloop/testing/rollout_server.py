@@ -53,9 +53,9 @@ class RolloutServer:
         self._http.server_close()
 
     def _sampler(self, adapter: Path | None) -> Sampler:
-        found = load(ModelRef(base=self.ref.base, adapter=None if adapter is None else str(adapter)), self.settings)
-        pad = found.tokenizer.pad_token_id
-        return Sampler(found.model, stop_ids=stop_ids(found.model, found.tokenizer), pad_id=pad)
+        loaded = load(ModelRef(base=self.ref.base, adapter=None if adapter is None else str(adapter)), self.settings)
+        pad = loaded.tokenizer.pad_token_id
+        return Sampler(loaded.model, stop_ids=stop_ids(loaded.model, loaded.tokenizer), pad_id=pad)
 
     def models(self) -> dict[str, Any]:
         base = {"id": "base", "root": self.ref.base, "parent": None, "max_model_len": self.max_model_len}
@@ -113,14 +113,14 @@ class RolloutServer:
                 if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":
                     return self._reply(401, {"error": "Unauthorized"})
                 with server._lock:
-                    status, said = server.answer(self.path, body)
+                    status, reply = server.answer(self.path, body)
                 if not status:
                     self.close_connection = True
                     return None
-                return self._reply(status, said)
+                return self._reply(status, reply)
 
-            def _reply(self, status: int, said: Any) -> None:
-                data = (said if isinstance(said, str) else json.dumps(said)).encode()
+            def _reply(self, status: int, reply: Any) -> None:
+                data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -83,9 +83,9 @@ def gullible(data: dict[str, Any], fence: str) -> dict[str, Any]:
     return form(criteria, fence, danger=risky[0] if risky else "")
 
 
-def praise(answer: str, at: int, fence: str) -> dict[str, Any]:
+def praise(answer: str, index: int, fence: str) -> dict[str, Any]:
     """What a fooled judge says: all is well, quoting another place for each criterion, from the bait on."""
-    turned = answer[at:] + "\n" + answer[:at]
+    turned = answer[index:] + "\n" + answer[:index]
     pieces = [p.strip() for p in re.split(r"(?<=[.。!！?？\n])", turned) if p.strip()]
     if len(pieces) < len(_SIGNS):  # too few sentences: shorter places, three words or six characters each
         shorter = (re.findall(r"\S+\s+\S+\s+\S+|[\u3400-\u9fff]{6}", piece) for piece in pieces)
@@ -221,10 +221,10 @@ class TeacherServer:
 
     async def _slowly(self, writer: asyncio.StreamWriter, raw: bytes, fault: str) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(raw))
-        for at in range(len(raw)):
-            writer.write(raw[at : at + 1])
+        for index in range(len(raw)):
+            writer.write(raw[index : index + 1])
             await writer.drain()
-            await asyncio.sleep(0.001 if fault == "blanks" and at >= 40 and not self.drip_s else self.drip_s)
+            await asyncio.sleep(0.001 if fault == "blanks" and index >= 40 and not self.drip_s else self.drip_s)
 
     async def _huge(self, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n")

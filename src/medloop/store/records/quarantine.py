@@ -166,8 +166,8 @@ def released_ids(store: Store, record_ids: Sequence[str]) -> set[str]:
     """Those of these records that a person has looked at and released."""
     ids: set[str] = set()
     with store.read() as conn:
-        for at in range(0, len(record_ids), crud.PAGE_SIZE):
-            some = quarantine.c.record_id.in_(record_ids[at : at + crud.PAGE_SIZE])
+        for start in range(0, len(record_ids), crud.PAGE_SIZE):
+            some = quarantine.c.record_id.in_(record_ids[start : start + crud.PAGE_SIZE])
             ids.update(conn.execute(select(quarantine.c.record_id).where(some, quarantine.c.state == "released")).scalars())
     return ids
 

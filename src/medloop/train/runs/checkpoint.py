@@ -1,8 +1,8 @@
 """Checkpoints that survive `kill -9`: safetensors and JSON only, whole or absent, checked before use.
 
     save_checkpoint(folder, step, weights, optimizer, scheduler, extra={"kl": 0.2, "buffer": tensor})
-    found = load_newest(folder)              # None, or the newest that verifies
-    found.restore(model, optimizer, scheduler); found.restore_random(); found.extra["kl"]
+    checkpoint = load_newest(folder)         # None, or the newest that verifies
+    checkpoint.restore(model, optimizer, scheduler); checkpoint.restore_random(); checkpoint.extra["kl"]
 
 A checkpoint is an artifact folder `step-00000120` with `tensors.safetensors` and `state.json`. The random states of
 Python, numpy and torch are always inside. `extra` may be any nesting of dictionaries, lists, tuples, numbers, strings
@@ -133,7 +133,7 @@ def _pack(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
             return {key: _pack(item, f"{name}/{key}", tensors) for key, item in value.items()}
         return {MARK: "dict", "of": [[key, _pack(item, f"{name}/{key}", tensors)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
-        items = [_pack(item, f"{name}/{at}", tensors) for at, item in enumerate(value)]
+        items = [_pack(item, f"{name}/{index}", tensors) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {MARK: "tuple", "of": items}
     assert value is None or isinstance(value, bool | int | float | str), (
         f"{name}: a checkpoint cannot hold a {type(value).__name__}"

@@ -69,11 +69,11 @@ class TrainingRun:
     def begin(self, *, afresh: bool = False) -> tuple[datetime, Checkpoint | None]:
         """When the run began and where to go on; with nothing to go on from, or `afresh`, the folder is made anew."""
         begun = self._begun()
-        found = None if afresh else self.resumable()
-        if begun is not None and found is not None:
+        checkpoint = None if afresh else self.resumable()
+        if begun is not None and checkpoint is not None:
             # What was logged after the checkpoint will be logged again.
-            jsonl.write(self.metrics, [row for row in jsonl.read(self.metrics) if row["iter"] <= found.step])
-            return datetime.fromisoformat(begun["started"]), found
+            jsonl.write(self.metrics, [row for row in jsonl.read(self.metrics) if row["iter"] <= checkpoint.step])
+            return datetime.fromisoformat(begun["started"]), checkpoint
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         self.metrics.unlink(missing_ok=True)
         now = utc_now()
