@@ -26,7 +26,7 @@ SAMPLING, SCORING = 0.15, 0.7  # the same for sampling token by token, and for a
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """The numbers of a model that decide the cost."""
 
     parameters: int
@@ -59,12 +59,12 @@ class Cost:
         return text
 
 
-def cost(shape: Shape, seconds: float, memory: int, device: torch.device) -> Cost:
+def cost(shape: ModelShape, seconds: float, memory: int, device: torch.device) -> Cost:
     """With the memory that is free, and the disk that checkpoints and result need."""
     return Cost(device.type, seconds, memory, free_memory(device), int(ROOM * (CHECKPOINTS * 12 + 4) * shape.trainable))
 
 
-def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> Shape:
+def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> ModelShape:
     """From the configuration and the headers of the weight files; no weight is read. An adapter has r per input and output."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
     sizes = [pair for file in sorted(folder.glob("*.safetensors")) for pair in _tensor_sizes(file)]
@@ -72,10 +72,10 @@ def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> Shape:
     parameters = sum(math.prod(size) for _, size in sizes)
     trainable = parameters if lora_r is None else sum(lora_r * sum(size) for size in matrices)
     shape = (config.num_hidden_layers, config.hidden_size, dtype.itemsize, sum(math.prod(size) for size in matrices))
-    return Shape(parameters, trainable, *shape)
+    return ModelShape(parameters, trainable, *shape)
 
 
-def model_shape(base: str, settings: Settings, *, lora_r: int | None) -> tuple[Shape, torch.device]:
+def model_shape(base: str, settings: Settings, *, lora_r: int | None) -> tuple[ModelShape, torch.device]:
     """The shape of a base model as it would be trained on this machine, with LoRA of that rank or with all its weights."""
     device = runtime.device_of(settings)
     runtime.set_threads(settings)
@@ -89,12 +89,12 @@ def positions(folder: Path) -> int:
     return int(getattr(config, "max_position_embeddings", None) or 1 << 20)
 
 
-def seconds(shape: Shape, tokens: int, *, full: bool, device: torch.device) -> float:
+def seconds(shape: ModelShape, tokens: int, *, full: bool, device: torch.device) -> float:
     """For training on `tokens` tokens."""
     return (6 if full else 4) * shape.parameters * tokens / (_matrix_speed(shape.width, device) * EFFICIENCY)
 
 
-def memory(shape: Shape, tokens_at_once: int) -> int:
+def memory(shape: ModelShape, tokens_at_once: int) -> int:
     """In bytes, at the peak of a step."""
     activations = 34 * shape.bytes_per_weight * tokens_at_once * shape.width * shape.layers // 2
     return shape.parameters * shape.bytes_per_weight + shape.trainable * 12 + activations
@@ -111,7 +111,7 @@ class RLWork:
     cached: int  # in memory while sampling: answers at once, times tokens of question and answer
 
 
-def rl(shape: Shape, work: RLWork, *, device: torch.device) -> tuple[float, int]:
+def rl(shape: ModelShape, work: RLWork, *, device: torch.device) -> tuple[float, int]:
     """Seconds and bytes of an RL run. 2 operations per weight and token to sample or to read, 4 to learn with LoRA.
 
     Answers are counted at their full length, so a run whose answers end early is faster than this. Sampling keeps a key and a
