@@ -2,8 +2,8 @@
 
     python benchmarks/review_marks.py
 
-Sentences with an invented name in them are scanned. Those that are held while the name itself was not taken out are marked, and
-it is counted how many marks cover the name. Names are made of syllables and signs here.
+Sentences with an invented name are scanned. Those that are held while the name itself was not removed are marked; counted is how
+many marks cover the name. The names are combined from syllables and characters.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ CHINESE = (
 )
 
 
-def measure(sentences: tuple[str, ...], name: Callable[[], str], texts: int, dice: random.Random) -> dict[str, float]:
+def measure(sentences: tuple[str, ...], name: Callable[[], str], texts: int, rng: random.Random) -> dict[str, float]:
     held = covered = 0
     marked = seconds = 0.0
     for _ in range(texts):
-        who = name()
-        text = dice.choice(sentences).format(who)
-        start = text.index(who)
-        end, seen = start + len(who), assess(text)
-        if not seen.quarantined or any(one.start < end and start < one.end for one in seen.spans):
+        person = name()
+        text = rng.choice(sentences).format(person)
+        start = text.index(person)
+        end, result = start + len(person), assess(text)
+        if not result.quarantined or any(span.start < end and start < span.end for span in result.spans):
             continue
-        began = time.process_time()
-        (found,) = marks([text])
-        seconds += time.process_time() - began
-        doubts = [one for one in found if one.what == "doubt"]
-        held, covered = held + 1, covered + any(one.start <= start and end <= one.end for one in doubts)
-        marked += sum(one.end - one.start for one in doubts) / len(text)
-    many = max(1, held)
-    return {"texts": texts, "held": held, "on_name": covered / many, "marked": marked / many, "ms": 1000 * seconds / many}
+        started = time.process_time()
+        (text_marks,) = marks([text])
+        seconds += time.process_time() - started
+        doubts = [mark for mark in text_marks if mark.what == "doubt"]
+        held, covered = held + 1, covered + any(mark.start <= start and end <= mark.end for mark in doubts)
+        marked += sum(mark.end - mark.start for mark in doubts) / len(text)
+    n = max(1, held)
+    return {"texts": texts, "held": held, "on_name": covered / n, "marked": marked / n, "ms": 1000 * seconds / n}
 
 
 def main() -> None:
@@ -65,21 +65,20 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1500, help="sentences of each language")
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--out", type=Path, help="JSON file for the numbers")
-    wanted = parser.parse_args()
-    dice = random.Random(wanted.seed)
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
     names: dict[str, tuple[tuple[str, ...], Callable[[], str]]] = {
-        "English": (ENGLISH, lambda: "".join(dice.sample(SYLLABLES, dice.choice((2, 3))))),
-        "Chinese": (CHINESE, lambda: dice.choice(SURNAMES) + "".join(dice.sample(GIVEN, dice.choice((1, 2))))),
+        "English": (ENGLISH, lambda: "".join(rng.sample(SYLLABLES, rng.choice((2, 3))))),
+        "Chinese": (CHINESE, lambda: rng.choice(SURNAMES) + "".join(rng.sample(GIVEN, rng.choice((1, 2))))),
     }
-    found = {language: measure(*made, wanted.texts, dice) for language, made in names.items()}
-    for language, one in found.items():
-        held = f"{one['held']:.0f} of {one['texts']:.0f} held with the name in them"
-        print(
-            f"{language}: {held}; mark on the name {one['on_name']:.0%}, text marked {one['marked']:.0%}; {one['ms']:.1f} ms each"
-        )
-    if wanted.out:
-        wanted.out.parent.mkdir(parents=True, exist_ok=True)
-        wanted.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    results = {language: measure(*inputs, args.texts, rng) for language, inputs in names.items()}
+    for language, result in results.items():
+        held = f"{result['held']:.0f} of {result['texts']:.0f} held with the name in them"
+        share = f"mark on the name {result['on_name']:.0%}, text marked {result['marked']:.0%}"
+        print(f"{language}: {held}; {share}; {result['ms']:.1f} ms each")
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
