@@ -130,6 +130,15 @@ def test_imports_stand_at_the_top_unless_they_bring_in_what_is_heavy_or_optional
     assert len(lazy) < MOST_LAZY_IMPORTS
 
 
+def test_no_two_classes_share_a_name() -> None:
+    files: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(module)
+    assert not {name: where for name, where in files.items() if len(where) > 1}
+
+
 def test_no_file_is_too_long() -> None:
     long = {path.name: lines for path in FILES if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE}
     assert not long
