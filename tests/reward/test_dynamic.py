@@ -1,4 +1,4 @@
-"""Dynamic weights: the document's arithmetic to the bit, or normalised with floors; saved and restored without a trace."""
+"""Dynamic weights: the original arithmetic bit for bit, or normalised with floors; saved and restored without a trace."""
 
 import random
 from collections.abc import Sequence

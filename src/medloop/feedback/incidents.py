@@ -20,10 +20,10 @@ MAX_NOTE = 4000  # characters
 
 
 def blocking_incidents(store: Store, model_version: str) -> list[Incident]:
-    """What must be closed before `model_version` may be promoted: every open incident, its own first.
+    """Open incidents for a release process to check, those of `model_version` first. Nothing in medloop promotes models yet.
 
     A new version has no incidents yet, but it comes from the data and the model of one that has. So incidents of other versions
-    block it too, until somebody has reviewed and closed them.
+    count too, until somebody has reviewed and closed them.
     """
     return sorted(open_incidents(store), key=lambda incident: incident.model_version != model_version)
 

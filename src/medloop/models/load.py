@@ -114,7 +114,7 @@ def _base_folder(name: str, settings: Settings) -> Path:
         raise ModelError(f"{name} is a file, and a model is a folder", "Name the folder that holds it")
     if not HUB_ID.fullmatch(name):
         raise ModelError(
-            f"No model {name}: there is no such folder, and it is no hub id", f"Known by name: {', '.join(EMBEDDED)}"
+            f"There is no model {name}: it is neither a folder nor a hub id", f"Known by name: {', '.join(EMBEDDED)}"
         )
 
     return fetch(name, offline=settings.offline)
