@@ -25,10 +25,10 @@ def fill(store: Store, *given: QueueItem) -> None:
     assert rows.add_items(store, given, actor="test") == len(given)
 
 
-def rated(store: Store, rater: str, **said: Any) -> str:
+def rated(store: Store, rater: str, **values: Any) -> str:
     """A rating of this rater in the store; returns its id."""
     record = Feedback(
-        session_id="s", agent_name="a", user_query="q", agent_response="r", recorded_by=rater, **(said or {"rating": 4})
+        session_id="s", agent_name="a", user_query="q", agent_response="r", recorded_by=rater, **(values or {"rating": 4})
     )
     crud.add(store, [record], actor=rater)
     return record.feedback_id
@@ -49,11 +49,11 @@ def chose(store: Store, rater: str, preferred: str, shown_first: str | None) -> 
     return record.preference_id
 
 
-def answer(store: Store, rater: str, *, senior: bool = False, now: datetime | None = None, **said: Any) -> str:
+def answer(store: Store, rater: str, *, senior: bool = False, now: datetime | None = None, **values: Any) -> str:
     """Take the next item, rate it, finish it; returns the item's state."""
     held = queue.next_item(store, rater, senior=senior, now=now)
     assert held is not None
-    return queue.finish(store, held.item_id, rater, rated(store, rater, **said), now=now)
+    return queue.finish(store, held.item_id, rater, rated(store, rater, **values), now=now)
 
 
 def trace(name: str, question: str, answer: str, **more: Any) -> Trace:

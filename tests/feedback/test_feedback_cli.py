@@ -77,7 +77,7 @@ def test_fill_list_next_skip_stats(store: Store, medloop: Medloop) -> None:
     item = json.loads(medloop("queue", "next", "--rater", "li", "--json"))
     assert item["content"]["answers"] == ["rest"]  # an emergency is furthest behind its share
     assert "is back in the queue" in medloop("queue", "skip", item["item_id"], "--rater", "li")
-    assert "skipped 1" in (said := medloop("queue", "stats")) and "emergency 4" in said
+    assert "skipped 1" in (output := medloop("queue", "stats")) and "emergency 4" in output
     assert "[user] " in medloop("queue", "next", "--rater", "li")
     with pytest.raises(InputError):
         medloop("queue", "skip", "qi_none", "--rater", "li")
@@ -89,9 +89,9 @@ def test_fill_takes_conflicts_and_answers_from_files(store: Store, medloop: Medl
     lines = [{"id": str(n), "question": "a rash", "answer": f"cream {n}", "group": "g"} for n in range(2)]
     (tmp_path / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     medloop("queue", "fill", "--answers", str(tmp_path / "answers.jsonl"))
-    found = json.loads(medloop("queue", "list", "--json"))
-    assert sorted(row["kind"] for row in found) == ["compare", "rate", "rate", "rate"]
-    assert found[0]["reasons"]["disagreement"] == 0.8
+    items = json.loads(medloop("queue", "list", "--json"))
+    assert sorted(row["kind"] for row in items) == ["compare", "rate", "rate", "rate"]
+    assert items[0]["reasons"]["disagreement"] == 0.8
 
 
 def test_an_empty_queue_says_so(medloop: Medloop) -> None:
@@ -101,8 +101,8 @@ def test_an_empty_queue_says_so(medloop: Medloop) -> None:
 
 
 def test_trigger_dry_then_filed_with_data_built_from_the_feedback(store: Store, medloop: Medloop, clinic: Path) -> None:
-    said = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "consent": ("training",)}
-    crud.add(store, [Feedback.model_validate({**said, "rating": 3}) for _ in range(5)], actor="t")
+    values = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "consent": ("training",)}
+    crud.add(store, [Feedback.model_validate({**values, "rating": 3}) for _ in range(5)], actor="t")
     words = ("fever", "cough", "rash", "migraine", "back pain")
     pairs = [
         {

@@ -23,13 +23,13 @@ from medloop.testing.feedback import make_preference
 TEN = TriggerConfig(every=10)
 
 
-def feedback(**said: Any) -> Feedback:
+def feedback(**values: Any) -> Feedback:
     base = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "rating": 3, "consent": ("training",)}
-    return Feedback.model_validate({**base, **said})
+    return Feedback.model_validate({**base, **values})
 
 
-def add(store: Store, n: int, **said: Any) -> list[Feedback]:
-    new = [feedback(**said) for _ in range(n)]
+def add(store: Store, n: int, **values: Any) -> list[Feedback]:
+    new = [feedback(**values) for _ in range(n)]
     crud.add(store, new, actor="test")
     return new
 
@@ -38,8 +38,8 @@ def test_enough_new_records_trigger_once(store: Store) -> None:
     add(store, 9)
     assert trigger_if_due(store, config=TEN) is None
     add(store, 1)
-    made = trigger_if_due(store, config=TEN)
-    assert made is not None and (made.trigger_id, made.reason, made.records) == ("retrain-1", "volume", 10)
+    trigger = trigger_if_due(store, config=TEN)
+    assert trigger is not None and (trigger.trigger_id, trigger.reason, trigger.records) == ("retrain-1", "volume", 10)
     assert trigger_if_due(store, config=TEN) is None
     add(store, 10)
     again = trigger_if_due(store, config=TEN)
@@ -65,16 +65,16 @@ def test_only_usable_records_count(sqlite_settings: Settings) -> None:
         (held,) = add(store, 1)
         with store.write() as conn:
             quarantine.hold(conn, held.feedback_id, "rlhf_feedback", doubt=1.0, reasons=["name"], actor="t")
-        found = check_trigger(store, TEN)
-    assert (found.rows, found.usable, found.trigger) == (10, 1, None)
+        check = check_trigger(store, TEN)
+    assert (check.rows, check.usable, check.trigger) == (10, 1, None)
 
 
 def test_critical_flags_are_reason_enough(store: Store) -> None:
     add(store, 2, critical=True)
     assert trigger_if_due(store) is None
     add(store, 1, critical=True)
-    made = trigger_if_due(store)
-    assert made is not None and made.reason == "critical" and made.evidence["critical"] == 3
+    trigger = trigger_if_due(store)
+    assert trigger is not None and trigger.reason == "critical" and trigger.evidence["critical"] == 3
     assert trigger_if_due(store) is None
 
 
@@ -85,8 +85,8 @@ def test_drift_and_a_fall_of_agreement_are_reasons(sqlite_settings: Settings) ->
         assert check_trigger(store, evidence=TriggerEvidence(agreement=(("stars", before, unsure),))).reason is None
         assert check_trigger(store, evidence=TriggerEvidence(drifting=("ann",))).reason is None
         assert check_trigger(store, evidence=TriggerEvidence(drifting=("ann", "ben")), write=False).reason == "drift"
-        found = check_trigger(store, evidence=TriggerEvidence(agreement=(("stars", before, low),)))
-    assert found.trigger is not None and found.trigger.evidence["agreement"]["stars"]["after"] == 0.4
+        check = check_trigger(store, evidence=TriggerEvidence(agreement=(("stars", before, low),)))
+    assert check.trigger is not None and check.trigger.evidence["agreement"]["stars"]["after"] == 0.4
 
 
 def test_the_number_comes_from_the_settings_and_zero_means_never(sqlite_settings: Settings) -> None:
@@ -94,8 +94,8 @@ def test_the_number_comes_from_the_settings_and_zero_means_never(sqlite_settings
         add(store, 5)
         assert trigger_if_due(store, sqlite_settings) is None
         assert trigger_if_due(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=0)})) is None
-        made = trigger_if_due(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=5)}))
-    assert made is not None and made.reason == "volume"
+        trigger = trigger_if_due(store, sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_every=5)}))
+    assert trigger is not None and trigger.reason == "volume"
 
 
 def test_a_dry_look_writes_nothing(sqlite_settings: Settings) -> None:
@@ -107,18 +107,18 @@ def test_a_dry_look_writes_nothing(sqlite_settings: Settings) -> None:
 def test_many_at_once_make_one_trigger(settings: Settings) -> None:
     with open_store(settings) as store:
         add(store, 12)
-    made: list[Any] = []
+    results: list[Any] = []
 
     def ask() -> None:
         with open_store(settings, wait_s=30) as own:
-            made.append(trigger_if_due(own, config=TEN))
+            results.append(trigger_if_due(own, config=TEN))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == 8 and sum(one is not None for one in made) == 1
+    assert len(results) == 8 and sum(result is not None for result in results) == 1
 
 
 def pairs(settings: Settings) -> None:
@@ -137,7 +137,7 @@ def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, mon
                 file_jobs(store, sqlite_settings, actor="t")
         (filed,) = file_jobs(store, sqlite_settings, actor="t")
         assert file_jobs(store, sqlite_settings, actor="t") == []
-        assert [one.job_id for one in triggers.list_triggers(store)] == [filed.job_id]
+        assert [entry.job_id for entry in triggers.list_triggers(store)] == [filed.job_id]
     assert jobs.ids(sqlite_settings) == [filed.job_id]
     asked = jobs.request_of(jobs.folder_of(filed.job_id, sqlite_settings))
     assert asked.stage == "REWARD" and asked.config["name"] == "retrain-1"
@@ -149,7 +149,7 @@ def test_a_job_that_cannot_be_filed_leaves_the_trigger_waiting(sqlite_settings: 
         trigger_if_due(store, config=TEN)
         with pytest.raises(ConfigError):  # there are no pairs to train on
             file_jobs(store, sqlite_settings, actor="t")
-        assert [one.job_id for one in triggers.list_triggers(store, without_job=True)] == [None]
+        assert [entry.job_id for entry in triggers.list_triggers(store, without_job=True)] == [None]
         (filed,) = file_jobs(store, sqlite_settings, actor="t", prepare=lambda trigger: pairs(sqlite_settings))
         assert filed.job_id in jobs.ids(sqlite_settings)
 
@@ -201,8 +201,8 @@ def test_the_process_that_files_builds_the_data_and_leaves_a_job(sqlite_settings
             crud.add(store, [vote_on], actor="test")
         with Retrainer(store, settings, every_s=0.05).running():
             deadline = time.monotonic() + 120
-            while not (found := triggers.list_triggers(store)) or found[0].job_id is None:
+            while not (stored := triggers.list_triggers(store)) or stored[0].job_id is None:
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
-    assert found[0].job_id in jobs.ids(settings) and found[0].reason == "volume"
+    assert stored[0].job_id in jobs.ids(settings) and stored[0].reason == "volume"
     assert (settings.home / "data/preferences/preferences.jsonl").is_file()

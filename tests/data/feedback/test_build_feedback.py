@@ -32,7 +32,7 @@ def built(store: Store, given: Iterable[Contract] = (), **config: Any) -> dict[s
     return {name.removesuffix(".jsonl"): list(jsonl.read(done.folder / name)) for name in done.card.files}
 
 
-def said(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+def choices_of(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
     return sorted((row["chosen"], row["rejected"]) for row in rows)
 
 
@@ -42,7 +42,7 @@ def test_votes_are_merged_by_majority_and_ties_dropped(store: Store) -> None:
         make_preference(2, "ice", "heat", "a"), make_preference(2, "heat", "ice", "a"),
         make_preference(3, "walk", "walk ", "a"),
     ])  # fmt: skip
-    assert said(rows["preferences"]) == [("rest", "run")]
+    assert choices_of(rows["preferences"]) == [("rest", "run")]
     about = rows["preferences"][0]["metadata"]
     assert (about["for"], about["against"], len(about["records"])) == (2, 1, 3)
     assert {(row["reason"], len(row["records"])) for row in rows["dropped"]} == {("tie", 2), ("same_answer", 1)}
@@ -53,14 +53,14 @@ def test_a_rater_who_votes_twice_counts_once_with_the_last_word(store: Store) ->
         make_preference(1, "rest", "run", "a", clinician_id="li", minute=1), make_preference(1, "rest", "run", "a", clinician_id="li", minute=2),
         make_preference(1, "rest", "run", "b", clinician_id="li", minute=3), make_preference(1, "rest", "run", "b", clinician_id="wu"),
     ])  # fmt: skip
-    assert said(rows["preferences"]) == [("run", "rest")]
+    assert choices_of(rows["preferences"]) == [("run", "rest")]
 
 
 def test_pairs_from_thumbs_and_corrections_to_the_same_question(store: Store) -> None:
     rows = built(
         store, [make_thumb(1, "rest", True), make_thumb(1, "run", False), make_correction(1, "jump", "rest and see a doctor")]
     )
-    assert said(rows["preferences"]) == [
+    assert choices_of(rows["preferences"]) == [
         ("rest", "run"), ("rest and see a doctor", "jump"), ("rest and see a doctor", "run"),
     ]  # fmt: skip
     assert {row["metadata"]["from"] for row in rows["preferences"]} == {"ratings", "correction"}
@@ -72,7 +72,7 @@ def test_pairs_from_thumbs_and_corrections_to_the_same_question(store: Store) ->
 
 def test_a_direct_vote_beats_what_ratings_say(store: Store) -> None:
     rows = built(store, [make_thumb(1, "rest", True), make_thumb(1, "run", False), make_preference(1, "rest", "run", "b")])
-    assert said(rows["preferences"]) == [("run", "rest")]
+    assert choices_of(rows["preferences"]) == [("run", "rest")]
     assert "contradiction" in {row["reason"] for row in rows["dropped"]}
 
 
@@ -145,7 +145,7 @@ def test_doubtful_text_goes_to_quarantine_until_somebody_has_looked(store: Store
     ]
     rows = built(store, given)
     assert [row["completion"] for row in rows["thumbs"]] == ["rest"]
-    held = {one.record_id: (one.kind, one.doubt, one.reasons, one.state) for one in quarantine.list_held(store)}
+    held = {entry.record_id: (entry.kind, entry.doubt, entry.reasons, entry.state) for entry in quarantine.list_held(store)}
     assert held["fb_d"] == ("rlhf_feedback", 0.9, ("a name",), "waiting") and held.keys() == {"fb_d", "fb_h"}
     assert crud.count(store, Feedback, unprocessed=True) == 2  # they may still be used one day
     for name in held:
@@ -167,7 +167,7 @@ def test_quarantined_records_are_left_out_until_released(sqlite_settings, state:
 
 def chat(first: str) -> Trace:
     turns = (("user", first), ("assistant", "Since when?"), ("user", make_question(1)), ("assistant", "rest"))
-    talk = Conversation(messages=tuple(Message(role=role, content=said) for role, said in turns))
+    talk = Conversation(messages=tuple(Message(role=role, content=content) for role, content in turns))
     return Trace(trace_id="t1", session_id="s", agent_name="a", conversation=talk, model_version="m")
 
 
@@ -195,7 +195,7 @@ def test_an_earlier_turn_that_is_doubted_holds_its_exchange(store: Store, monkey
     monkeypatch.setattr(scrub.Scrubber, "assess", lambda self, text: doubted if text == "saw Petrel" else real(self, text))
     rows = built(store, [chat("saw Petrel"), make_thumb(1, "rest", True, trace_id="t1"), make_thumb(2, "sleep", True)])
     assert [row["completion"] for row in rows["thumbs"]] == ["sleep"]
-    assert [(one.record_id, one.kind) for one in quarantine.list_held(store)] == [("t1", "traces")]
+    assert [(entry.record_id, entry.kind) for entry in quarantine.list_held(store)] == [("t1", "traces")]
     quarantine.decide(store, "t1", "released", actor="test")
     assert {row["completion"] for row in built(store)["thumbs"]} == {"sleep", "rest"}
 
@@ -231,8 +231,8 @@ def test_no_question_is_on_both_sides_nor_a_near_copy(sqlite_settings) -> None:
     for side in ("train", "test"):
         for row in rows[f"sft_{side}"]:
             sides[row["conversation"]["messages"][0]["content"].replace("truly ", "")].add(side)
-    assert len(sides) == 12 and all(len(found) == 1 for found in sides.values())
-    assert {next(iter(found)) for found in sides.values()} == {"train", "test"}
+    assert len(sides) == 12 and all(len(splits) == 1 for splits in sides.values())
+    assert {next(iter(splits)) for splits in sides.values()} == {"train", "test"}
 
 
 def test_critical_questions_become_red_team_and_are_measured_not_learnt(store: Store) -> None:
@@ -356,8 +356,8 @@ def test_build_and_prepare_preferences_on_the_command_line(settings, tmp_path: P
     with open_store(settings) as store:
         crud.add(store, [make_preference(n, f"rest {n}", f"run {n}", "a") for n in range(10)], actor="test")
     flags = ["--set", f"database.url={settings.store_url}"]
-    said_ = run(settings.home, *flags, "data", "build", "--name", "week1")
-    assert "10  preferences.jsonl" in said_ and "From 10 of 10 records, 10 of them new." in said_
+    output = run(settings.home, *flags, "data", "build", "--name", "week1")
+    assert "10  preferences.jsonl" in output and "From 10 of 10 records, 10 of them new." in output
     output = tmp_path / "preferences.jsonl"
     assert "10 pairs" in run(
         settings.home, "data", "prepare-preferences", "--feedback-db", settings.store_url, "--output", output

@@ -44,15 +44,15 @@ with open_store(Settings(home=sys.argv[1])) as store:
 """
 
 
-def given() -> list[Contract]:
-    found: list[Contract] = [make_thumb(n % 9, f"answer {n % 4} {n % 9}", n % 3 > 0, feedback_id=f"fb_{n}") for n in range(40)]
-    found += [make_preference(n, f"x {n}", f"y {n}", "a") for n in range(9)]
-    return found + [make_correction(n, f"answer 1 {n}", f"better {n}", reason=f"Reason {n}.") for n in range(9)]
+def make_records() -> list[Contract]:
+    records: list[Contract] = [make_thumb(n % 9, f"answer {n % 4} {n % 9}", n % 3 > 0, feedback_id=f"fb_{n}") for n in range(40)]
+    records += [make_preference(n, f"x {n}", f"y {n}", "a") for n in range(9)]
+    return records + [make_correction(n, f"answer 1 {n}", f"better {n}", reason=f"Reason {n}.") for n in range(9)]
 
 
 def test_neither_pages_nor_batches_change_a_byte(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(sqlite_settings) as store:
-        crud.add(store, given(), actor="test")
+        crud.add(store, make_records(), actor="test")
         whole = build(store, FeedbackConfig(), seed=7, actor="test")
         monkeypatch.setattr(select, "BATCH", 1)
         monkeypatch.setattr(crud, "PAGE_SIZE", 2)
@@ -61,14 +61,14 @@ def test_neither_pages_nor_batches_change_a_byte(sqlite_settings: Settings, monk
 
 
 def test_what_was_said_about_a_question_is_put_together_whatever_came_between(store: Store) -> None:
-    said = [
+    records = [
         make_thumb(1, "rest", True),
         make_thumb(2, "sleep", True),
         make_thumb(1, "run", False),
         make_thumb(3, "walk", True),
         make_thumb(2, "jump", False),
     ]
-    crud.add(store, said, actor="test")
+    crud.add(store, records, actor="test")
     done = build(store, FeedbackConfig(), seed=7, actor="test")
     pairs = {(row["chosen"], row["rejected"]) for row in jsonl.read(done.folder / "preferences.jsonl")}
     assert pairs == {("rest", "run"), ("sleep", "jump")}
@@ -79,9 +79,9 @@ def test_of_near_copies_the_one_that_more_records_speak_for_stays(sqlite_setting
     advice = (
         "Keep the leg up, cool it with a wet cloth, wear wide shoes, walk a little every hour and come back in a fortnight {}."
     )
-    said = [make_correction(1, "bad", advice.format(word)) for word in ("please", "by then", often)]
+    records = [make_correction(1, "bad", advice.format(word)) for word in ("please", "by then", often)]
     with open_store(sqlite_settings) as store:
-        crud.add(store, said, actor="test")
+        crud.add(store, records, actor="test")
         done = build(store, FeedbackConfig(test_share=0), seed=7, actor="test")
     (row,) = jsonl.read(done.folder / "sft_train.jsonl")
     assert row["conversation"]["messages"][-1]["content"] == advice.format(often) and len(row["meta"]["records"]) == 2
@@ -90,7 +90,7 @@ def test_of_near_copies_the_one_that_more_records_speak_for_stays(sqlite_setting
 def test_a_kill_leaves_nothing_half_published_and_the_next_build_is_whole(sqlite_settings: Settings) -> None:
     home = sqlite_settings.home
     with open_store(sqlite_settings) as store:
-        crud.add(store, given(), actor="test")
+        crud.add(store, make_records(), actor="test")
     died = subprocess.run([sys.executable, "-c", KILLED, str(home), "Writing"], check=False)
     assert died.returncode == -9
     assert not (home / "data/feedback/feedback").exists() and not list((home / "data/preferences").glob("*.jsonl"))
@@ -103,13 +103,13 @@ def test_a_kill_leaves_nothing_half_published_and_the_next_build_is_whole(sqlite
 @pytest.mark.parametrize("phase", ["Making rows", "Writing"])
 def test_what_is_erased_meanwhile_is_not_published(sqlite_settings: Settings, phase: str) -> None:
     with open_store(sqlite_settings) as store:
-        crud.add(store, given(), actor="test")
+        crud.add(store, make_records(), actor="test")
 
         def erase() -> None:
             erase_records(store, ErasureRequest("asked", records=("fb_1",)), actor="test")
 
         with pytest.raises(BusyError, match="erased while"):
-            build(store, FeedbackConfig(), seed=7, actor="test", progress=at(phase, erase))
+            build(store, FeedbackConfig(), seed=7, actor="test", progress=during(phase, erase))
         assert not (sqlite_settings.home / "data/feedback/feedback").exists()
         again = build(store, FeedbackConfig(), seed=7, actor="test")
         assert "fb_1" not in lineage.records_of(store, again.sha256)
@@ -128,19 +128,19 @@ def test_an_erasure_that_comes_after_the_last_check_waits_for_the_dataset(
 
     thread = threading.Thread(target=erase)
 
-    def last_check(store: Store, made: Any) -> None:
-        check(store, made)
+    def last_check(store: Store, draft: Any) -> None:
+        check(store, draft)
         thread.start()
         assert not began.wait(1.0), "the erasure did not wait"
 
     monkeypatch.setattr(from_feedback, "_check_none_erased", last_check)
     monkeypatch.setattr(erasing, "remove_rows", lambda *args: began.set() or remove(*args))
     with open_store(sqlite_settings) as store:
-        crud.add(store, given(), actor="test")
-        made = build(store, FeedbackConfig(), seed=7, actor="test")
+        crud.add(store, make_records(), actor="test")
+        built = build(store, FeedbackConfig(), seed=7, actor="test")
         thread.join()
-        assert began.is_set() and proofs[0].complete and "data/feedback/feedback" in {one["path"] for one in proofs[0].files}
-        assert "fb_1" not in lineage.records_of(store, verify_artifact(made.folder).sha256)
+        assert began.is_set() and proofs[0].complete and "data/feedback/feedback" in {file["path"] for file in proofs[0].files}
+        assert "fb_1" not in lineage.records_of(store, verify_artifact(built.folder).sha256)
 
 
 def test_the_most_pairs_of_a_question_have_a_bound() -> None:
@@ -149,11 +149,11 @@ def test_the_most_pairs_of_a_question_have_a_bound() -> None:
         FeedbackConfig(max_pairs=10_000_001)
 
 
-def at(wanted: str, do: Callable[[], object]) -> Any:
+def during(expected: str, action: Callable[[], object]) -> Any:
     @contextmanager
     def progress(phase: str, total: int) -> Iterator[Callable[[int], None]]:
-        if phase == wanted:
-            do()
+        if phase == expected:
+            action()
         yield lambda count: None
 
     return progress
@@ -162,11 +162,11 @@ def at(wanted: str, do: Callable[[], object]) -> Any:
 def test_a_text_found_clean_is_looked_over_again_only_after_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     cleaner, text = CachedScrubber(), "Rest the knee and drink some water."
     assert cleaner.doubt([text], reviewed=False) is None
-    asked: list[str] = []
-    monkeypatch.setattr(Scrubber, "scrub", lambda self, said: asked.append(said) or said)
-    assert cleaner.scrub(text, Scrubber()) == text and asked == []
-    assert cleaner.scrub(text, Scrubber(persons={"Rest": "[NAME_1]"})) == text and asked == [text]
-    assert cleaner.scrub("Never seen before.", Scrubber()) and asked[1:] == ["Never seen before."]
+    scrubbed: list[str] = []
+    monkeypatch.setattr(Scrubber, "scrub", lambda self, text: scrubbed.append(text) or text)
+    assert cleaner.scrub(text, Scrubber()) == text and scrubbed == []
+    assert cleaner.scrub(text, Scrubber(persons={"Rest": "[NAME_1]"})) == text and scrubbed == [text]
+    assert cleaner.scrub("Never seen before.", Scrubber()) and scrubbed[1:] == ["Never seen before."]
 
 
 @pytest.mark.parametrize("text", ["患者王芳，手机13800138000", "Please ring 13800138000 today.", "See [NAME_1] about it."])

@@ -44,7 +44,7 @@ def test_the_reward_model_learns_from_train_and_is_judged_by_test(clinic: Settin
     config = RewardModelConfig(model=clinic.model, max_steps=2, batch_size=4, full=True)
     planned = make_plan(config, clinic, find_run(config, clinic))
     rows = list(jsonl.read(clinic.workspace.preferences / "preferences.jsonl"))
-    for side, pairs in (("train", planned.train.pairs), ("test", planned.test.pairs)):
+    for side, pairs in (("train", planned.train.items), ("test", planned.test.items)):
         assert {pair.prompt[-1].content for pair in pairs} == {row["prompt"] for row in rows if row["metadata"]["split"] == side}
     card = run_stage(STAGES["REWARD"], config, clinic).card
     assert (clinic.workspace.models / "reward/reward/scoring.json").is_file() and card.inputs

@@ -27,9 +27,9 @@ def units(matrix: list[list[int | None]]) -> list[list[int]]:
     return [[value for value in column if value is not None] for column in zip(*matrix, strict=True)]
 
 
-@pytest.mark.parametrize(("level", "wanted"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
-def test_alpha_of_krippendorffs_own_example(level: str, wanted: float) -> None:
-    assert alpha(rating_table(units(FOUR_CODERS), (1, 2, 3, 4, 5)), level) == pytest.approx(wanted, abs=5e-4)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("level", "expected"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
+def test_alpha_of_krippendorffs_own_example(level: str, expected: float) -> None:
+    assert alpha(rating_table(units(FOUR_CODERS), (1, 2, 3, 4, 5)), level) == pytest.approx(expected, abs=5e-4)  # type: ignore[arg-type]
 
 
 def test_alpha_worked_by_hand() -> None:
@@ -62,8 +62,8 @@ def test_alpha_equals_the_reference_library(by_unit: list[list[int | None]]) -> 
         return
     matrix = np.array([[np.nan if v is None else v for v in row] for row in by_unit]).T
     for level in ("nominal", "ordinal", "interval"):
-        wanted = krippendorff.alpha(reliability_data=matrix, level_of_measurement=level)
-        assert alpha(table, level) == pytest.approx(wanted, abs=1e-12)  # type: ignore[arg-type]
+        expected = krippendorff.alpha(reliability_data=matrix, level_of_measurement=level)
+        assert alpha(table, level) == pytest.approx(expected, abs=1e-12)  # type: ignore[arg-type]
 
 
 def test_order_of_units_and_raters_does_not_matter() -> None:
@@ -78,9 +78,9 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     for run in range(200):
         truth = rng.integers(0, 2, 150)
         ratings = np.where(rng.random((2, 150)) < 0.9, truth, 1 - truth)
-        found = alpha_interval(rating_table(ratings.T.tolist(), (0, 1)), "nominal", seed=run, resamples=400)
-        assert found.low is not None and found.high is not None
-        inside += found.low <= 0.64 <= found.high
+        interval = alpha_interval(rating_table(ratings.T.tolist(), (0, 1)), "nominal", seed=run, resamples=400)
+        assert interval.low is not None and interval.high is not None
+        inside += interval.low <= 0.64 <= interval.high
     assert 0.90 <= inside / 200 <= 0.99
 
 
@@ -120,6 +120,6 @@ def test_fleiss_needs_as_many_ratings_everywhere() -> None:
 
 def test_wilson_worked_by_hand() -> None:
     # 0 of 10: 0 to z2 / (n + z2) = 3.8415 / 13.8415.
-    found = wilson(0, 10)
-    assert found.low == 0 and found.high == pytest.approx(3.841459 / 13.841459, abs=1e-6)
+    interval = wilson(0, 10)
+    assert interval.low == 0 and interval.high == pytest.approx(3.841459 / 13.841459, abs=1e-6)
     assert wilson(0, 0).mean is None

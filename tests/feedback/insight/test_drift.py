@@ -11,8 +11,8 @@ LAWS = [(0.2,) * 5, (0.03, 0.07, 0.15, 0.35, 0.4), (0.4, 0.1, 0.0, 0.1, 0.4), (0
 
 
 def first_alarm(row: np.ndarray) -> int | None:
-    watch = DriftDetector()
-    return next((at for at, x in enumerate(row) if watch.add(float(x)) is not None), None)
+    detector = DriftDetector()
+    return next((index for index, x in enumerate(row) if detector.add(float(x)) is not None), None)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -25,18 +25,18 @@ def test_a_shift_of_a_star_and_a_half_is_seen_within_fifty_ratings() -> None:
     rows = np.random.default_rng(2).choice(np.arange(1, 6), size=(100, 260), p=LAWS[1]).astype(float)
     rows[:, 200:] = np.maximum(1, rows[:, 200:] - 1.5)
     seen = [first_alarm(row) for row in rows]
-    assert np.mean([at is not None and 200 <= at < 250 for at in seen]) >= 0.95
+    assert np.mean([index is not None and 200 <= index < 250 for index in seen]) >= 0.95
 
 
 def test_the_direction_is_named_and_the_new_manner_becomes_the_baseline() -> None:
-    watch = DriftDetector()
-    said = [watch.add(x % 2 * 1.0) for x in range(100)] + [watch.add(-3.0 + x % 2) for x in range(300)]
-    assert [one for one in said if one is not None] == ["down"]
+    detector = DriftDetector()
+    alarms = [detector.add(x % 2 * 1.0) for x in range(100)] + [detector.add(-3.0 + x % 2) for x in range(300)]
+    assert [alarm for alarm in alarms if alarm is not None] == ["down"]
 
 
 def test_equal_ratings_are_no_drift() -> None:
-    watch = DriftDetector()
-    assert all(watch.add(0.0) is None for _ in range(2000))
+    detector = DriftDetector()
+    assert all(detector.add(0.0) is None for _ in range(2000))
 
 
 def test_the_crowd_is_everybody_else_and_only_lately() -> None:

@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def titles(svg: str) -> list[str]:
-    return [found.text or "" for found in ElementTree.fromstring(svg).iter(f"{SVG}title")]
+    return [title.text or "" for title in ElementTree.fromstring(svg).iter(f"{SVG}title")]
 
 
 def test_bars_are_as_high_as_their_values() -> None:
@@ -62,11 +62,15 @@ def ticks(svg: str) -> list[str]:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 7, 12, 24, 109, 1234, 98_765])
 def test_counts_have_whole_ticks_that_reach_the_highest_and_not_far_above(most: int) -> None:
-    said = [
+    ticks_drawn = [
         float(text.replace(",", "").replace("k", "000")) for text in ticks(plots.bars({"a": float(most), "b": 0.0}, title="t"))
     ]
-    assert all(value == int(value) for value in said) and said == sorted(set(said)) and 2 <= len(said) <= 6
-    assert most <= said[-1] < 2 * most + 1
+    assert (
+        all(value == int(value) for value in ticks_drawn)
+        and ticks_drawn == sorted(set(ticks_drawn))
+        and 2 <= len(ticks_drawn) <= 6
+    )
+    assert most <= ticks_drawn[-1] < 2 * most + 1
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,7 @@ def test_labels_of_days_do_not_touch() -> None:
 
 def luminance(colour: str) -> float:
     """As WCAG 2.2 has it."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -129,5 +133,5 @@ def test_a_picture_that_stands_alone_has_a_colour_for_the_dark() -> None:
 def test_long_names_that_begin_alike_stay_apart() -> None:
     names = [f"01a1df84-8f53-7b58-940b-35b67640aa{n:02d}" for n in range(3)]
     root = ElementTree.fromstring(plots.spans(dict.fromkeys(names, (0.5, 0.4, 0.6)), title="t"))
-    said = [text.text or "" for text in root.iter(f"{SVG}text") if "…" in (text.text or "")]
-    assert len(set(said)) == 3 and all(plots._width(text) < plots.WIDTH / 3 for text in said)
+    names_drawn = [text.text or "" for text in root.iter(f"{SVG}text") if "…" in (text.text or "")]
+    assert len(set(names_drawn)) == 3 and all(plots._width(text) < plots.WIDTH / 3 for text in names_drawn)

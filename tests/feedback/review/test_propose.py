@@ -37,7 +37,7 @@ def strata(text: str) -> tuple[Any, ...]:
 SIGNALS = Signals(strata_of=strata)
 
 
-def asked(question: str, **reasons: float) -> QueueCandidate:
+def candidate(question: str, **reasons: float) -> QueueCandidate:
     return QueueCandidate(prompt=(Message(role="user", content=question),), answers=("x",), reasons=reasons)
 
 
@@ -78,23 +78,23 @@ def test_novelty_tells_a_rephrased_question_from_another_one() -> None:
 
 
 def test_of_ten_rephrasings_one_comes_before_the_other_questions() -> None:
-    same = [asked(f"how long does a common cold last for me {n}") for n in range(10)]
-    other = [asked("itchy rash on both arms"), asked("blood pressure tablets and grapefruit")]
+    same = [candidate(f"how long does a common cold last for me {n}") for n in range(10)]
+    other = [candidate("itchy rash on both arms"), candidate("blood pressure tablets and grapefruit")]
     chosen = choose_batch([*same, *other], SIGNALS, {"routine": 3}, KEEN, SeenQuestions())
     questions = [item.content.prompt[0].content for item in chosen]
     assert sum("cold" in question for question in questions) == 1
 
 
 def test_a_stratum_gets_its_share_and_what_it_cannot_fill_goes_to_the_best_of_the_rest() -> None:
-    many = [asked(f"case {n} of words{n}", disagreement=0.9) for n in range(30)]
-    few = [asked("chest tightness"), asked("chest ache")]
+    many = [candidate(f"case {n} of words{n}", disagreement=0.9) for n in range(30)]
+    few = [candidate("chest tightness"), candidate("chest ache")]
     chosen = choose_batch([*many, *few], SIGNALS, {"emergency": 5, "routine": 5}, KEEN, SeenQuestions())
     assert Counter(item.stratum for item in chosen) == {"emergency": 2, "routine": 8}
 
 
 def test_a_share_is_drawn_at_random_whatever_the_reasons() -> None:
-    urgent = [asked(f"case {n} of words{n}", thumbs_down=1.0) for n in range(50)]
-    dull = [asked(f"other{n} thing{n}") for n in range(950)]
+    urgent = [candidate(f"case {n} of words{n}", thumbs_down=1.0) for n in range(50)]
+    dull = [candidate(f"other{n} thing{n}") for n in range(950)]
     chosen = choose_batch([*urgent, *dull], SIGNALS, {"routine": 40}, QueueConfig(explore=0.5), SeenQuestions())
     drawn = [item for item in chosen if "explore" in item.reasons]
     assert len(chosen) == 40 and len(drawn) == 20 and len({item.item_id for item in chosen}) == 40
@@ -109,7 +109,9 @@ def test_a_rating_that_contradicts_itself_is_a_reason_to_look_at_the_answer(stor
     typed = thumb("t1", "u", up=True).model_copy(update={"thumb": None, "feedback_type": "negative"})
     bare = thumb("t3", "u", up=True).model_copy(update={"thumb": None, "comments": "hm"})
     crud.add(store, [odd, typed, thumb("t2", "u", up=True), bare], actor="t")
-    complaints = {name: said.complaint for name, said in marks.feedback_on_traces(store, ["t0", "t1", "t2", "t3"]).items()}
+    complaints = {
+        name: feedback.complaint for name, feedback in marks.feedback_on_traces(store, ["t0", "t1", "t2", "t3"]).items()
+    }
     assert complaints == {"t0": 1.0, "t1": 1.0, "t2": 0.0}
 
 
@@ -118,9 +120,9 @@ def test_a_fill_takes_traces_pairs_and_complaints_and_says_why(store: Store) -> 
         store, [trace("t1", "chest pain", "rest"), trace("t2", "chest pain", "call 112"), trace("t3", "a cold", "tea")], actor="t"
     )
     crud.add(store, [thumb("t3", "u", up=False)], actor="t")
-    found = propose(store, SIGNALS, actor="t")
+    fill = propose(store, SIGNALS, actor="t")
     kinds = {row.trace_id: row.kind for row in rows.list_items(store) if row.kind != "compare"}
-    assert kinds == {"t1": "rate", "t2": "rate", "t3": "correct"} and found.added == 4
+    assert kinds == {"t1": "rate", "t2": "rate", "t3": "correct"} and fill.added == 4
     complaint = next(row for row in rows.list_items(store) if row.trace_id == "t3")
     assert complaint.reasons["thumbs_down"] == 1.0 and complaint.raters == 1
     assert {row.kind for row in rows.list_items(store)} == {"rate", "compare", "correct"}
@@ -151,10 +153,10 @@ def test_conflicts_on_file_reach_traces_and_are_asked_themselves(desk: Store) ->
 
 
 def test_answers_of_one_group_become_pairs() -> None:
-    found = candidates_from_samples(
+    candidates = candidates_from_samples(
         [("q", "one", "g", None), ("q", "two", "g", None), ("q", "two", "g", None), ("z", "x", None, None)], pairs=True
     )
-    assert [one.answers for one in found if one.kind == "compare"] == [("one", "two")]
+    assert [candidate.answers for candidate in candidates if candidate.kind == "compare"] == [("one", "two")]
 
 
 NAMED = "I am Mary Johnson, call 13800138000 about my chest pain"
@@ -168,11 +170,11 @@ def hold(store: Store, record_id: str, kind: str = "traces") -> None:
 
 def shown(store: Store, rater: str = "ann") -> str:
     """All that the queue shows this rater."""
-    said = []
+    texts = []
     while (held := queue.next_item(store, rater)) is not None:
-        said.append(held.content.model_dump_json())
+        texts.append(held.content.model_dump_json())
         queue.skip(store, held.item_id, rater)
-    return "\n".join(said)
+    return "\n".join(texts)
 
 
 def test_the_queue_keeps_and_shows_no_name_and_no_number_but_still_names_the_trace(desk: Store) -> None:
@@ -180,8 +182,8 @@ def test_the_queue_keeps_and_shows_no_name_and_no_number_but_still_names_the_tra
     crud.add(desk, given, actor="t")
     assert propose(desk, SIGNALS, actor="t").added == 3 and propose(desk, SIGNALS, actor="t").added == 0
     assert {row.trace_id for row in rows.list_items(desk)} == {"t1", "t2"}
-    said = shown(desk)
-    assert "Johnson" not in said and "13800138000" not in said and "Rest, [NAME_1]." in said
+    texts = shown(desk)
+    assert "Johnson" not in texts and "13800138000" not in texts and "Rest, [NAME_1]." in texts
 
 
 def test_what_waits_or_was_refused_is_not_proposed_and_what_was_released_is(desk: Store) -> None:
@@ -195,10 +197,10 @@ def test_what_waits_or_was_refused_is_not_proposed_and_what_was_released_is(desk
 
 
 def test_the_trace_of_a_refused_record_is_not_proposed(desk: Store) -> None:
-    said = thumb("t1", "u", up=False)
-    crud.add(desk, [trace("t1", "a cold", "tea"), said], actor="t")
-    hold(desk, said.feedback_id, "rlhf_feedback")
-    quarantine.decide(desk, said.feedback_id, "refused", actor="u")
+    feedback = thumb("t1", "u", up=False)
+    crud.add(desk, [trace("t1", "a cold", "tea"), feedback], actor="t")
+    hold(desk, feedback.feedback_id, "rlhf_feedback")
+    quarantine.decide(desk, feedback.feedback_id, "refused", actor="u")
     assert propose(desk, SIGNALS, actor="t").added == 0
 
 
@@ -227,7 +229,7 @@ def test_an_item_whose_trace_is_held_later_is_handed_to_nobody_and_comes_back_wh
     with pytest.raises(rows.UnknownItemError):
         rows.leased_item(desk, pair.item_id, "ann")
     left = [queue.next_item(desk, name, kinds=["rate"]) for name in ("ann", "ben")]
-    assert {one.trace_id for one in left if one} == {"t1", "t2"} - {gone} and not rows.was_shown(desk, gone, "ann")
+    assert {item.trace_id for item in left if item} == {"t1", "t2"} - {gone} and not rows.was_shown(desk, gone, "ann")
     quarantine.decide(desk, gone, "released", actor="u")
     again = queue.next_item(desk, "ann", kinds=["compare"])
     assert again is not None and again.item_id == pair.item_id
@@ -247,10 +249,10 @@ def test_an_item_from_before_is_scrubbed_when_it_is_handed_out(desk: Store) -> N
         rows.add_items(desk, [QueueItem(kind="rate", content=content, priority=0.5)], actor="t")
     held = queue.next_item(desk, "ann")
     assert held is not None and "Johnson" not in rows.leased_item(desk, held.item_id, "ann").content.model_dump_json()
-    said = shown(desk)
-    assert "[NAME_1]" in said and "Johnson" not in said and "幺" not in said
+    texts = shown(desk)
+    assert "[NAME_1]" in texts and "Johnson" not in texts and "幺" not in texts
 
 
 def test_a_person_named_in_full_later_is_taken_out_before_too() -> None:
-    found = queue.scrub_content([Message(role="user", content="Is Zorblatt ill?")], ["Mr. Peter Zorblatt is well."])
-    assert found is not None and "Zorblatt" not in found.prompt[0].content + found.answers[0]
+    scrubbed = queue.scrub_content([Message(role="user", content="Is Zorblatt ill?")], ["Mr. Peter Zorblatt is well."])
+    assert scrubbed is not None and "Zorblatt" not in scrubbed.prompt[0].content + scrubbed.answers[0]

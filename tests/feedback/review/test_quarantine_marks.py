@@ -19,8 +19,8 @@ def doubting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], bool]
 
     def put(doubts: Callable[[str], bool]) -> None:
         def assess(text: str) -> Assessment:
-            at = text.find("13800138000")
-            spans = (PhiSpan(at, at + 11, "PHONE"),) if at >= 0 else ()
+            start = text.find("13800138000")
+            spans = (PhiSpan(start, start + 11, "PHONE"),) if start >= 0 else ()
             return Assessment(text, spans, 1.0 if doubts(text) else 0.0, ("a name",) if doubts(text) else ())
 
         monkeypatch.setattr(quarantine_marks, "assess", assess)

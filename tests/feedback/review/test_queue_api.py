@@ -40,8 +40,8 @@ def people(workspace: Path) -> Iterator[dict[str, Any]]:
         yield {name: as_(name) for name in NAMES}
 
 
-def rate(call: Any, **said: Any) -> str:
-    body = {"session_id": "s", "agent_name": "a", "user_query": "question 1", "agent_response": "answer 1", **said}
+def rate(call: Any, **values: Any) -> str:
+    body = {"session_id": "s", "agent_name": "a", "user_query": "question 1", "agent_response": "answer 1", **values}
     answer = call("POST", "/rlhf/feedback", json=body)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["feedback_id"])
@@ -111,7 +111,7 @@ def test_what_an_annotator_says_of_a_trace_brings_them_no_more_of_it_than_they_s
     while (held := people["ann"]("GET", "/queue/next").json())["trace_id"] != trace_id:
         people["ann"]("POST", f"/queue/{held['item_id']}/skip")
     sent = [("feedback", {"rating": 1}), ("correction", {"golden": "Call 112, [NAME_1]."})]
-    for kind, said in sent:
-        made = people["ann"]("POST", f"/rlhf/{kind}", json={"trace_id": trace_id, **said}).json()[f"{kind}_id"]
-        own = people["ann"]("GET", f"/rlhf/{kind}/{made}").json()
+    for kind, values in sent:
+        record_id = people["ann"]("POST", f"/rlhf/{kind}", json={"trace_id": trace_id, **values}).json()[f"{kind}_id"]
+        own = people["ann"]("GET", f"/rlhf/{kind}/{record_id}").json()
         assert "Johnson" not in str(own) and "I am [NAME_1], my chest hurts" in str(own) and own["trace_id"] == trace_id

@@ -93,17 +93,20 @@ def test_a_batch_has_no_near_copies_while_there_is_anything_else(seed: int, copi
     model = [single(rng, thumbs_down=1.0), pair(rng)]
     near = [
         QueueCandidate(
-            one.prompt, tuple(f"{answer} {rng.choice(WORDS)}" for answer in one.answers), one.kind, reasons=one.reasons
+            candidate.prompt,
+            tuple(f"{answer} {rng.choice(WORDS)}" for answer in candidate.answers),
+            candidate.kind,
+            reasons=candidate.reasons,
         )
-        for one in model
+        for candidate in model
         for _ in range(copies)
     ]
     pool = [*near, *(single(rng) for _ in range(60)), *(pair(rng) for _ in range(60))]
     chosen = choose_batch(pool, TORN, {"routine": 40}, QueueConfig(), SeenQuestions())
     assert len(chosen) == 40
-    for at, one in enumerate(chosen):
-        for two in chosen[:at]:
-            assert one.kind != two.kind or jaccard(shingles(whole(one)), shingles(whole(two))) < NEAR_DUPLICATE
+    for number, first in enumerate(chosen):
+        for second in chosen[:number]:
+            assert first.kind != second.kind or jaccard(shingles(whole(first)), shingles(whole(second))) < NEAR_DUPLICATE
 
 
 def test_near_copies_fill_a_queue_that_would_be_empty_otherwise() -> None:
@@ -128,7 +131,7 @@ def test_the_same_input_gives_the_same_batch() -> None:
 def test_the_learning_lane_asks_what_the_reward_model_doubts() -> None:
     rng = random.Random(4)
     pool = [single(rng) for _ in range(100)]
-    torn = {one.answers[0] for one in pool[:20]}
+    torn = {candidate.answers[0] for candidate in pool[:20]}
     signals = Signals(strata, values=lambda samples: [0.5 if sample.answer in torn else 0.99 for sample in samples])
     chosen = choose_batch(pool, signals, {"routine": 8}, ALL_LEARN, SeenQuestions())
     assert len(chosen) == 8 and all(item.reasons["uncertainty"] == 1.0 for item in chosen)
@@ -136,9 +139,9 @@ def test_the_learning_lane_asks_what_the_reward_model_doubts() -> None:
 
 def test_answers_that_differ_in_nothing_are_no_lesson() -> None:
     rng = random.Random(5)
-    said = phrase(rng, 40)
+    answer = phrase(rng, 40)
     equal = [
-        QueueCandidate((Message(role="user", content=phrase(rng)),), (said, f"{said} kadok"), kind="compare") for _ in range(20)
+        QueueCandidate((Message(role="user", content=phrase(rng)),), (answer, f"{answer} kadok"), kind="compare") for _ in range(20)
     ]
     chosen = choose_batch([*equal, *(pair(rng) for _ in range(20))], TORN, {"routine": 10}, ALL_LEARN, SeenQuestions())
     assert not {item.item_id for item in chosen if item.content.answers[1].endswith("kadok")}

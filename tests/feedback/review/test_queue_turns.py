@@ -34,7 +34,7 @@ def desk(sqlite_settings: Settings) -> Iterator[Store]:
         yield opened
 
 
-def at(minutes: float) -> datetime:
+def minutes_later(minutes: float) -> datetime:
     return T0 + timedelta(minutes=minutes)
 
 
@@ -59,59 +59,61 @@ def test_a_finished_or_skipped_item_never_comes_back_to_the_rater(desk: Store) -
 
 
 def test_an_answer_rated_outside_the_queue_is_not_asked_of_the_same_person(desk: Store) -> None:
-    said = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "rating": 1, "trace_id": "t1"}
-    crud.add(desk, [Feedback.model_validate({**said, "recorded_by": "ann"})], actor="ann")
+    values = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "rating": 1, "trace_id": "t1"}
+    crud.add(desk, [Feedback.model_validate({**values, "recorded_by": "ann"})], actor="ann")
     fill(desk, item(1, trace_id="t1"))
     assert queue.next_item(desk, "ann") is None and queue.next_item(desk, "ben") is not None
 
 
 def test_no_more_raters_than_seats_and_a_lapsed_seat_is_free_again(store: Store) -> None:
     fill(store, item(1))
-    assert queue.next_item(store, "ann", now=at(0)) and queue.next_item(store, "ben", now=at(1))
-    assert queue.next_item(store, "cid", now=at(2)) is None
-    assert queue.next_item(store, "cid", now=at(30.5)) is not None  # ann's half hour is over, ben's is not
-    assert queue.next_item(store, "dan", now=at(30.6)) is None
+    assert queue.next_item(store, "ann", now=minutes_later(0)) and queue.next_item(store, "ben", now=minutes_later(1))
+    assert queue.next_item(store, "cid", now=minutes_later(2)) is None
+    assert queue.next_item(store, "cid", now=minutes_later(30.5)) is not None  # ann's half hour is over, ben's is not
+    assert queue.next_item(store, "dan", now=minutes_later(30.6)) is None
 
 
 def test_a_late_verdict_counts_while_the_seat_is_free_and_not_after(desk: Store) -> None:
     fill(desk, item(1, raters=1), item(2, raters=1, priority=0.4))
-    held = queue.next_item(desk, "ann", now=at(0))
+    held = queue.next_item(desk, "ann", now=minutes_later(0))
     assert held is not None
-    assert queue.finish(desk, held.item_id, "ann", rated(desk, "ann"), now=at(90)) == "done"
-    late = queue.next_item(desk, "ann", now=at(100))
+    assert queue.finish(desk, held.item_id, "ann", rated(desk, "ann"), now=minutes_later(90)) == "done"
+    late = queue.next_item(desk, "ann", now=minutes_later(100))
     assert late is not None
-    answer(desk, "ben", now=at(200))
+    answer(desk, "ben", now=minutes_later(200))
     with pytest.raises(LapsedError):
-        queue.finish(desk, late.item_id, "ann", rated(desk, "ann"), now=at(201))
+        queue.finish(desk, late.item_id, "ann", rated(desk, "ann"), now=minutes_later(201))
 
 
 def test_a_lapsed_item_comes_back_to_its_rater_only_when_nothing_new_is_left(desk: Store) -> None:
     fill(desk, item(1, priority=0.9), item(2, priority=0.1))
-    one = queue.next_item(desk, "ann", now=at(0))
-    two = queue.next_item(desk, "ann", now=at(40))
-    assert one is not None and two is not None and one.item_id != two.item_id
-    queue.skip(desk, two.item_id, "ann")
-    again = queue.next_item(desk, "ann", now=at(80))
-    assert again is not None and again.item_id == one.item_id
+    first = queue.next_item(desk, "ann", now=minutes_later(0))
+    second = queue.next_item(desk, "ann", now=minutes_later(40))
+    assert first is not None and second is not None and first.item_id != second.item_id
+    queue.skip(desk, second.item_id, "ann")
+    again = queue.next_item(desk, "ann", now=minutes_later(80))
+    assert again is not None and again.item_id == first.item_id
 
 
 def test_where_others_are_at_work_they_get_a_lapsed_item_before_its_rater(store: Store) -> None:
     fill(store, item(1, raters=1))
-    one = queue.next_item(store, "ann", now=at(0))
-    assert one is not None and queue.next_item(store, "ben", now=at(1)) is None
+    first = queue.next_item(store, "ann", now=minutes_later(0))
+    assert first is not None and queue.next_item(store, "ben", now=minutes_later(1)) is None
     fill(store, item(2, "correct", raters=1))
-    assert queue.next_item(store, "ben", kinds=["correct"], now=at(20)) is not None  # ben is at work
-    assert queue.next_item(store, "ann", kinds=["rate"], now=at(31)) is None
-    assert queue.next_item(store, "ben", kinds=["rate"], now=at(51)).item_id == one.item_id  # type: ignore[union-attr]
+    assert queue.next_item(store, "ben", kinds=["correct"], now=minutes_later(20)) is not None  # ben is at work
+    assert queue.next_item(store, "ann", kinds=["rate"], now=minutes_later(31)) is None
+    assert queue.next_item(store, "ben", kinds=["rate"], now=minutes_later(51)).item_id == first.item_id  # type: ignore[union-attr]
 
 
 def test_a_lapsed_item_comes_back_after_another_lease_and_at_once_to_one_who_works_alone(desk: Store) -> None:
     fill(desk, item(1, raters=1))
-    assert queue.next_item(desk, "ann", now=at(0)) and queue.next_item(desk, "ann", now=at(31))  # nobody else is there
+    assert queue.next_item(desk, "ann", now=minutes_later(0)) and queue.next_item(
+        desk, "ann", now=minutes_later(31)
+    )  # nobody else is there
     fill(desk, item(2, "correct", raters=1))
-    assert queue.next_item(desk, "ben", kinds=["correct"], now=at(40)) is not None
-    assert queue.next_item(desk, "ann", kinds=["rate"], now=at(62)) is None
-    assert queue.next_item(desk, "ann", kinds=["rate"], now=at(91)) is not None  # nobody wanted it
+    assert queue.next_item(desk, "ben", kinds=["correct"], now=minutes_later(40)) is not None
+    assert queue.next_item(desk, "ann", kinds=["rate"], now=minutes_later(62)) is None
+    assert queue.next_item(desk, "ann", kinds=["rate"], now=minutes_later(91)) is not None  # nobody wanted it
 
 
 def test_agreement_ends_an_item_and_disagreement_disputes_it(store: Store) -> None:
@@ -134,8 +136,8 @@ def test_a_dispute_is_settled_by_a_senior_who_has_not_met_it(store: Store) -> No
     assert held is not None and held.adjudicates and held.item_id == name
     assert queue.next_item(store, "prof", senior=True) is None  # one settles it, not two
     assert queue.finish(store, name, "dr", rated(store, "dr", rating=2)) == "done"
-    found = queue.outcome_of(store, name)
-    assert (found.by, found.value, len(found.records)) == ("adjudication", -1, 3)
+    outcome = queue.outcome_of(store, name)
+    assert (outcome.by, outcome.value, len(outcome.records)) == ("adjudication", -1, 3)
 
 
 def test_a_verdict_must_be_a_record_of_the_rater_and_of_the_right_kind(desk: Store) -> None:
@@ -154,14 +156,14 @@ def test_a_verdict_must_be_a_record_of_the_rater_and_of_the_right_kind(desk: Sto
 def test_one_record_is_the_verdict_on_one_item(desk: Store) -> None:
     fill(desk, item(1), item(2))
     record = rated(desk, "ann")
-    one = queue.next_item(desk, "ann")
-    assert one is not None
-    queue.finish(desk, one.item_id, "ann", record)
-    assert queue.finish(desk, one.item_id, "ann", record) == "open"  # said twice, counted once
-    two = queue.next_item(desk, "ann")
-    assert two is not None
+    first = queue.next_item(desk, "ann")
+    assert first is not None
+    queue.finish(desk, first.item_id, "ann", record)
+    assert queue.finish(desk, first.item_id, "ann", record) == "open"  # said twice, counted once
+    second = queue.next_item(desk, "ann")
+    assert second is not None
     with pytest.raises(InputError):
-        queue.finish(desk, two.item_id, "ann", record)
+        queue.finish(desk, second.item_id, "ann", record)
 
 
 def test_comparisons_record_the_order_they_were_shown_in(desk: Store) -> None:
@@ -205,7 +207,7 @@ def test_the_same_question_is_queued_once(desk: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("ratings", "expected"),
     [
         ([{"rating": 3}, {"rating": 4}], True),
         ([{"rating": 2}, {"rating": 4}], False),
@@ -222,9 +224,9 @@ def test_the_same_question_is_queued_once(desk: Store) -> None:
         ([{"preferred": "a"}, {"preferred": "b"}, {"preferred": "a"}], True),
     ],
 )
-def test_when_verdicts_agree(said: list[dict[str, Any]], wanted: bool) -> None:
-    kind = "compare" if "preferred" in said[0] else "rate"
-    assert agreed(kind, [TurnVerdict(rater=str(n), record_id=str(n), **one) for n, one in enumerate(said)]) is wanted
+def test_when_verdicts_agree(ratings: list[dict[str, Any]], expected: bool) -> None:
+    kind = "compare" if "preferred" in ratings[0] else "rate"
+    assert agreed(kind, [TurnVerdict(rater=str(n), record_id=str(n), **values) for n, values in enumerate(ratings)]) is expected
 
 
 def test_eight_raters_at_once_fill_every_seat_once(settings: Settings) -> None:

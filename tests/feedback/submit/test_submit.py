@@ -44,22 +44,26 @@ def trace(send) -> str:
 
 
 def test_a_trace_fills_what_the_body_leaves_out(store: Store, send, trace: str) -> None:
-    found = crud.get(store, Feedback, send(FeedbackBody(trace_id=trace, thumb="down"))["feedback_id"])
-    assert (found.session_id, found.agent_name, found.model_version, found.trace_id) == ("sess", "triage", "m@1", trace)
-    assert (found.user_query, found.agent_response, found.feedback_type) == ("Chest pain since noon.", "Drink tea.", "negative")
-    assert (found.recorded_by, found.clinician_id) == ("usr_1", "usr_1")
+    record = crud.get(store, Feedback, send(FeedbackBody(trace_id=trace, thumb="down"))["feedback_id"])
+    assert (record.session_id, record.agent_name, record.model_version, record.trace_id) == ("sess", "triage", "m@1", trace)
+    assert (record.user_query, record.agent_response, record.feedback_type) == (
+        "Chest pain since noon.",
+        "Drink tea.",
+        "negative",
+    )
+    assert (record.recorded_by, record.clinician_id) == ("usr_1", "usr_1")
 
 
 def test_what_the_body_says_itself_counts_more_than_the_trace(store: Store, send, trace: str) -> None:
     body = FeedbackBody(trace_id=trace, rating=3, agent_name="mine", user_query="q", agent_response="r")
-    found = crud.get(store, Feedback, send(body)["feedback_id"])
-    assert (found.agent_name, found.user_query, found.agent_response, found.session_id) == ("mine", "q", "r", "sess")
+    record = crud.get(store, Feedback, send(body)["feedback_id"])
+    assert (record.agent_name, record.user_query, record.agent_response, record.session_id) == ("mine", "q", "r", "sess")
 
 
 def test_a_session_alone_stands_for_its_newest_trace_for_programs_only(store: Store, send, trace: str) -> None:
     body = FeedbackBody(session_id="sess", rating=5)
-    found = crud.get(store, Feedback, send(body, PROGRAM)["feedback_id"])
-    assert (found.trace_id, found.agent_response) == (trace, "Drink tea.")
+    record = crud.get(store, Feedback, send(body, PROGRAM)["feedback_id"])
+    assert (record.trace_id, record.agent_response) == (trace, "Drink tea.")
     with pytest.raises(InputError, match="trace_id"):
         send(body, CLINICIAN)
     with pytest.raises(InputError, match="no trace"):
@@ -95,8 +99,8 @@ def test_supersedes_names_an_own_record_of_the_same_kind(store: Store, send) -> 
 def test_a_person_speaks_for_nobody_else(store: Store, send) -> None:
     with pytest.raises(InputError, match="somebody else"):
         send(FeedbackBody(**WHOLE, rating=4, clinician_id="usr_7"), CLINICIAN)
-    found = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, rating=4, clinician_id=123), PROGRAM)["feedback_id"])
-    assert (found.clinician_id, found.recorded_by) == ("123", "usr_2")
+    record = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, rating=4, clinician_id=123), PROGRAM)["feedback_id"])
+    assert (record.clinician_id, record.recorded_by) == ("123", "usr_2")
 
 
 def test_the_critical_flag_opens_an_incident_and_adds_a_red_team_case(store: Store, send, trace: str) -> None:
@@ -113,24 +117,24 @@ def test_the_critical_flag_opens_an_incident_and_adds_a_red_team_case(store: Sto
 
 def test_a_golden_answer_with_a_rating_is_also_a_correction(store: Store, send, trace: str) -> None:
     answer = send(FeedbackBody(trace_id=trace, golden="Call an ambulance.", consent=["training"]))
-    found = crud.get(store, Correction, answer["correction_id"])
-    assert (found.prompt, found.original, found.golden) == ("Chest pain since noon.", "Drink tea.", "Call an ambulance.")
-    assert (found.feedback_id, found.consent, found.recorded_by) == (answer["feedback_id"], ("training",), "usr_1")
+    record = crud.get(store, Correction, answer["correction_id"])
+    assert (record.prompt, record.original, record.golden) == ("Chest pain since noon.", "Drink tea.", "Call an ambulance.")
+    assert (record.feedback_id, record.consent, record.recorded_by) == (answer["feedback_id"], ("training",), "usr_1")
     assert crud.get(store, Feedback, answer["feedback_id"]).feedback_type == "negative"
 
 
 def test_a_correction_takes_its_texts_from_the_own_rating_only(store: Store, send) -> None:
     rated = send(FeedbackBody(**WHOLE, thumb="down"))["feedback_id"]
-    found = crud.get(store, Correction, send(CorrectionBody(golden="g", feedback_id=rated))["correction_id"])
-    assert (found.prompt, found.original, found.feedback_id) == ("q", "r", rated)
+    record = crud.get(store, Correction, send(CorrectionBody(golden="g", feedback_id=rated))["correction_id"])
+    assert (record.prompt, record.original, record.feedback_id) == ("q", "r", rated)
     with pytest.raises(InputError, match="not yours"):
         send(CorrectionBody(golden="g", feedback_id=rated), Sender("usr_9"))
 
 
 def test_a_preference_keeps_the_order_shown(store: Store, send) -> None:
     body = PreferenceBody(prompt="p", response_a="a", response_b="b", preferred="b", shown_first="b", axes={"safety": "tie"})
-    found = crud.get(store, Preference, send(body)["preference_id"])
-    assert (found.preferred, found.shown_first, found.axes) == ("b", "b", {"safety": "tie"})
+    record = crud.get(store, Preference, send(body)["preference_id"])
+    assert (record.preferred, record.shown_first, record.axes) == ("b", "b", {"safety": "tie"})
 
 
 def test_what_cannot_be_scanned_is_held_back(store: Store, send, monkeypatch) -> None:
@@ -175,19 +179,19 @@ def test_the_subject_is_kept_as_a_keyed_hash(store: Store, send) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("values", "kind"),
     [
         ({"thumb": "up"}, "positive"), ({"thumb": "down"}, "negative"), ({"rating": 3}, "neutral"), ({"rating": 4}, "positive"),
         ({"rating": 2}, "negative"), ({"rating": 5, "critical": True}, "negative"), ({"comments": "hm"}, None),
         ({"rating": 5, "feedback_type": "neutral"}, "neutral"), ({"thumb": "up", "rating": 1}, "neutral"),
     ],
 )  # fmt: skip
-def test_the_type_follows_from_what_was_said(said: dict, kind: str | None) -> None:
-    assert feedback_type_of(FeedbackBody(trace_id="t", **said)) == kind
+def test_the_type_follows_from_what_was_said(values: dict, kind: str | None) -> None:
+    assert feedback_type_of(FeedbackBody(trace_id="t", **values)) == kind
 
 
 @pytest.mark.parametrize(
-    "said",
+    "values",
     [
         {"trace_id": "t"}, {"thumb": "up"}, {"trace_id": "t", "rating": 6}, {"trace_id": "t", "rating": True}, {"trace_id": "t", "rating": "5"},
         {"trace_id": "t", "thumb": "sideways"}, {"trace_id": "t", "thumb": "up", "comment": "misspelt"}, {"trace_id": "", "thumb": "up"},
@@ -199,9 +203,9 @@ def test_the_type_follows_from_what_was_said(said: dict, kind: str | None) -> No
         {"session_id": "s", "user_query": "q", "agent_response": "r", "thumb": "up"},
     ],
 )  # fmt: skip
-def test_a_body_that_does_not_fit_is_refused(said: dict) -> None:
+def test_a_body_that_does_not_fit_is_refused(values: dict) -> None:
     with pytest.raises(ValidationError):
-        FeedbackBody(**said)
+        FeedbackBody(**values)
 
 
 @pytest.mark.parametrize(
@@ -226,8 +230,8 @@ def test_fingerprints_tell_words_apart_and_not_spacing() -> None:
 
 
 def test_a_trace_comes_back_as_it_was_sent(store: Store, send, trace: str) -> None:
-    found = crud.get(store, Trace, trace)
-    assert [message.model_dump() for message in found.conversation.messages] == TALK
+    record = crud.get(store, Trace, trace)
+    assert [message.model_dump() for message in record.conversation.messages] == TALK
 
 
 LONG_BODIES = {
@@ -242,8 +246,8 @@ def test_long_texts_are_looked_over_before_the_writer_has_them(send, monkeypatch
     threads: list[str] = []
     real = phi_scan.doubt_about
     monkeypatch.setattr(phi_scan, "doubt_about", lambda texts: (threads.append(threading.current_thread().name), real(texts))[1])
-    shape, said, field = LONG_BODIES[kind]
-    assert send(shape(**said))["quarantined"] is False and set(threads) == {"medloop-writer"}
+    shape, values, field = LONG_BODIES[kind]
+    assert send(shape(**values))["quarantined"] is False and set(threads) == {"medloop-writer"}
     threads.clear()
-    assert send(shape(**{**said, field: f"{DOUBTFUL}\n" * 150}))["quarantined"] is True
+    assert send(shape(**{**values, field: f"{DOUBTFUL}\n" * 150}))["quarantined"] is True
     assert threads and "medloop-writer" not in threads
