@@ -146,4 +146,4 @@ def test_it_says_what_a_reward_model_is_worth(settings, monkeypatch, capsys):
     assert medloop(monkeypatch, settings, *words, "--lora-r", "4") == 2
     assert "lora_r 16, now 4" in capsys.readouterr().err
     assert medloop(monkeypatch, settings, "train", "reward", "--model", settings.model) == 3
-    assert "medloop embedded pairs" in capsys.readouterr().err
+    assert "medloop data build" in capsys.readouterr().err

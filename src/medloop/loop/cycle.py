@@ -2,20 +2,18 @@
 
     result = run_cycle(settings, CycleConfig(name="round1", serving="models/lora/sft"))
 
-One turn, from what people said to a candidate that is measured against the model they spoke about. Three stages do not exist
-yet, so a turn ends before them and a person decides with the report: the gate that accepts or refuses the candidate, its
-registration in MLflow, and its deployment.
+One turn, from feedback to a candidate that is measured against the model that received the feedback. Serving, the gate, the
+registration in MLflow and the deployment do not exist yet: a turn ends before them, and a person decides with the report.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import ModelRef
-from medloop.contracts.job import StageName
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.prompts import make_prompts
 from medloop.evaluate.predictions import EvalConfig
@@ -35,7 +33,7 @@ class TrainStep(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    stage: StageName
+    stage: Literal["SFT", "DPO", "KTO", "PPO", "GRPO", "IRS"]
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -45,12 +43,16 @@ class CycleConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field("cycle", description="Name of the dataset, the models and the report of this turn.")
-    serving: str | None = Field(None, description="Adapter folder that answers today; empty: the base model.")
+    serving: str | None = Field(None, description="Adapter folder that serves today; empty: the base model.")
     queue: QueueConfig = QueueConfig()
     feedback: FeedbackConfig = FeedbackConfig()
     prompts: int = Field(200, ge=1, description="Prompts for RL.")
     high_risk: float = Field(0.4, ge=0, le=1, description="Share of high-risk prompts.")
-    train: tuple[TrainStep, ...] = (TrainStep(stage="SFT"), TrainStep(stage="DPO"), TrainStep(stage="GRPO"))
+    train: tuple[TrainStep, ...] = Field(
+        (TrainStep(stage="SFT"), TrainStep(stage="DPO"), TrainStep(stage="GRPO")),
+        min_length=1,
+        description="Trainings, in order.",
+    )
     evaluate: EvalConfig = EvalConfig()
 
 
@@ -77,7 +79,7 @@ def run_cycle(settings: Settings, config: CycleConfig, *, on_stage: Callable[[st
         dataset = build_from_feedback(trail.store, named, seed=settings.seed, actor=actor()).folder
     make_prompts(settings.workspace, count=config.prompts, high_risk=config.high_risk, seed=settings.seed)
     trained: list[TrainingResult] = []
-    for step in config.train:  # adapt and reward: SFT and preferences learn from people, RL from the reward
+    for step in config.train:  # SFT learns from prepared records, DPO and KTO from feedback, RL from the reward
         on_stage(f"train {step.stage}")
         trained.append(_train(step, config.name, trained[-1].run.target if trained else None, settings))
     candidate = trained[-1].run.target

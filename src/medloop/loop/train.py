@@ -69,12 +69,12 @@ class StageData:
     files: tuple[str, ...]
     setting: str
     command: str  # makes the last of the files
-    reads: str  # an erasure that changes something there concerns the stage
+    reads: str  # an erasure that changes something there cancels jobs of this stage
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A trainable thing. `load` imports torch and makes the trainer for a config."""
+    """A training method. `load` imports torch and makes the trainer for a config."""
 
     name: StageName
     config: type[BaseModel]
@@ -131,8 +131,8 @@ def _scorer(config: RLConfig, settings: Settings) -> Scorer:
 
 PAIRS = "data/preferences/preferences.jsonl"
 RECORDS = StageData(("data/processed/train.jsonl",), "data", "medloop data prepare", reads="data/processed")
-PREFERENCES = StageData((PAIRS,), "data", "medloop embedded pairs", reads=PAIRS)
-THUMBS = StageData(("data/preferences/thumbs.jsonl", PAIRS), "data", "medloop embedded pairs", reads="data/preferences")
+PREFERENCES = StageData((PAIRS,), "data", "medloop data build", reads=PAIRS)
+THUMBS = StageData(("data/preferences/thumbs.jsonl", PAIRS), "data", "medloop data build", reads="data/preferences")
 PROMPTS = StageData(("data/rl/training_prompts.jsonl",), "prompts", "medloop data prompts", "data/rl/training_prompts.jsonl")
 
 STAGES: dict[str, Stage] = {
@@ -189,7 +189,7 @@ def run_stage(
     guard: Callable[[], object] = lambda: None, on_plan: OnPlan = lambda plan, cost: None,
     on_progress: OnProgress = ignore_progress, should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingResult:  # fmt: skip
-    """Train to the end, publish, and enter the result into the catalog; `on_plan` hears what it will cost before it starts.
+    """Train to the end, publish, and enter the result into the catalog; `on_plan` gets the plan and its cost first.
 
     When `should_stop` says so, the run writes a checkpoint and raises KeyboardInterrupt; the same call continues from there.
     """

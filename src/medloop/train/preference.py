@@ -194,7 +194,9 @@ def _file(config: DPOConfig | KTOConfig, settings: Settings) -> Path:
     else:
         path = folder / "preferences.jsonl"
     if not path.is_file():
-        raise InputError(f"There is no file of preferences {path}", "Name one with --data, or make some: medloop embedded pairs")
+        raise InputError(
+            f"There is no file of preferences {path}", "Name one with --data, or build it from feedback: medloop data build"
+        )
     return path
 
 

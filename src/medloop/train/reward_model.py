@@ -165,7 +165,9 @@ def _file(config: RewardModelConfig, settings: Settings) -> Path:
     else:
         path = settings.find(config.data)
     if not path.is_file():
-        raise InputError(f"There is no file of pairs {path}", "Name one with --data, or make some: medloop embedded pairs")
+        raise InputError(
+            f"There is no file of pairs {path}", "Name one with --data, or build it from feedback: medloop data build"
+        )
     return path
 
 

@@ -141,7 +141,8 @@ def test_answers_that_differ_in_nothing_are_no_lesson() -> None:
     rng = random.Random(5)
     answer = phrase(rng, 40)
     equal = [
-        QueueCandidate((Message(role="user", content=phrase(rng)),), (answer, f"{answer} kadok"), kind="compare") for _ in range(20)
+        QueueCandidate((Message(role="user", content=phrase(rng)),), (answer, f"{answer} kadok"), kind="compare")
+        for _ in range(20)
     ]
     chosen = choose_batch([*equal, *(pair(rng) for _ in range(20))], TORN, {"routine": 10}, ALL_LEARN, SeenQuestions())
     assert not {item.item_id for item in chosen if item.content.answers[1].endswith("kadok")}

@@ -98,7 +98,7 @@ def reports(store: Store) -> Path:
 
 def check_request(request: ErasureRequest) -> None:
     if (request.subject is None) == (not request.records):
-        raise InputError("An erasure is of one subject or of records", "Give --subject ID or --record ID")
+        raise InputError("Erase either one subject or a list of records", "Give --subject ID or --record ID")
     reason = request.reason.strip()
     if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
         raise InputError(
