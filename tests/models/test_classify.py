@@ -69,10 +69,10 @@ def test_too_long_loses_old_turns_then_the_beginning_of_the_question_never_the_a
     tokenizer = load_tokenizer(bases[kind])
     answer = "The answer stays."
     short = encode(tokenizer, asked("old " * 30, "said", "new question"), answer, max_length=90)
-    assert short.dropped_turns == 2 and short.cut_tokens == 0
+    assert short.dropped_turns == 2 and short.dropped_tokens == 0
     cut = encode(tokenizer, asked("start " * 40 + "the end"), answer, max_length=90)
     text = tokenizer.decode(cut.ids)
-    assert cut.cut_tokens > 0 and len(cut.ids) <= 90
+    assert cut.dropped_tokens > 0 and len(cut.ids) <= 90
     assert "the end" in text and answer in text and "start start" in text
     assert encode(tokenizer, asked("q" * 40), "a" * (95 - QUESTION_TOKENS), max_length=95) is None
 

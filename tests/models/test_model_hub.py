@@ -129,7 +129,7 @@ def test_a_model_with_pickled_weights_only_is_refused(hub: Hub, online):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("org/nothing", "no model org/nothing"), ("org/gated", "behind a licence"), ("org/model@v9", "no revision v9")],
+    [("org/nothing", "no model org/nothing"), ("org/gated", "requires a licence"), ("org/model@v9", "no revision v9")],
 )
 def test_what_the_hub_refuses_is_one_sentence(hub: Hub, online, name: str, message: str):
     with pytest.raises(ModelError, match=message):

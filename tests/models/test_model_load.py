@@ -18,7 +18,7 @@ from medloop.models import require_packages, runtime
 from medloop.models.generate import load_generator
 from medloop.models.load import load, resolve
 from medloop.store.files.artifacts import new_artifact
-from medloop.testing.models import tiny_model
+from medloop.testing.models import tiny_encoder, tiny_model
 
 QUESTION = [(Message(role="user", content="Is it safe?"),)]
 
@@ -45,7 +45,7 @@ def test_a_folder_loads_in_float32_on_a_cpu_and_in_eval_mode(base: Path, setting
     ("name", "message"),
     [
         ("embedded:huge", "no embedded:huge"),
-        ("some/where/deep", "no such folder"),
+        ("some/where/deep", "neither a folder nor a hub id"),
         ("no-such/model", "not on this machine"),
         ("no-such/model@main", "not on this machine"),
     ],
@@ -67,6 +67,12 @@ def test_weights_with_gaps_are_refused_instead_of_filled_with_noise(base: Path, 
     del tensors["model.layers.1.mlp.up_proj.weight"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"lack 1 tensors, for example model\.layers\.1\.mlp\.up_proj"):
+        load(ModelRef(base=str(folder)), settings)
+
+
+def test_an_encoder_is_refused_as_one_and_not_as_incomplete(settings, tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "encoder")
+    with pytest.raises(ModelError, match="BertModel, an encoder, which cannot generate text"):
         load(ModelRef(base=str(folder)), settings)
 
 

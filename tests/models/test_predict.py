@@ -155,10 +155,10 @@ def test_the_command_answers_and_counts(base: Path, questions: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--model", "no/such/folder"), 4, "no such folder"),
+        (("--model", "no/such/folder"), 4, "neither a folder nor a hub id"),
         (("--adapter", "nobody"), 4, "no adapter folder nobody"),
-        (("--temperature", "-1"), 2, "'--temperature': Input should be greater than or equal to 0"),
-        (("--max-new-tokens", "0"), 2, "'--max-new-tokens': Input should be greater than or equal to 1"),
+        (("--temperature", "-1"), 2, "'--temperature': must be at least 0"),
+        (("--max-new-tokens", "0"), 2, "'--max-new-tokens': must be at least 1"),
     ],
 )
 def test_a_wrong_flag_is_one_sentence(

@@ -2,7 +2,7 @@
 
 `adapter_config.json` may name code to import or a base model to fetch. So it is read as plain JSON: the fields that
 describe a LoRA go into a LoraConfig of our own, a field that we do not know and that is set refuses the adapter, and
-the weights come from safetensors. A tensor too many, too few or of the wrong shape refuses it as well.
+the weights come from safetensors. Missing, extra or misshapen tensors refuse it as well.
 """
 
 import json
@@ -23,7 +23,7 @@ FIELDS = frozenset(
     {"r", "lora_alpha", "target_modules", "exclude_modules", "lora_dropout", "bias", "use_rslora", "use_dora", "fan_in_fan_out",
      "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform", "layers_pattern"}
 )  # fmt: skip
-# Written by peft; never followed here, and without effect on how finished weights are used.
+# Written by peft; ignored here, and without effect on how trained weights are used.
 HARMLESS = frozenset(
     {"peft_type", "peft_version", "task_type", "inference_mode", "base_model_name_or_path", "revision", "init_lora_weights",
      "auto_mapping", "megatron_core", "qalora_group_size", "ensure_weight_tying", "lora_ga_config"}
@@ -40,10 +40,10 @@ def fresh_lora(model: Any, **shape: Any) -> LoraConfig:
 
 def put_adapter(model: Any, folder: Path, *, base: str, base_sha256: str, task_type: str = "CAUSAL_LM") -> Any:
     """The model with the adapter of `folder` on it, after checking that the two belong together."""
-    written = read_json(folder / "adapter_config.json")
-    _check_base(folder, written, base, base_sha256)
+    config = read_json(folder / "adapter_config.json")
+    _check_base(folder, config, base, base_sha256)
     try:
-        adapted = get_peft_model(model, _config(folder, written, task_type))
+        adapted = get_peft_model(model, _lora_config(folder, config, task_type))
         loaded = set_peft_model_state_dict(adapted, tensors := load_file(folder / "adapter_model.safetensors"))
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise _unfit(folder, base) from error
@@ -52,32 +52,32 @@ def put_adapter(model: Any, folder: Path, *, base: str, base_sha256: str, task_t
     return adapted
 
 
-def _config(folder: Path, written: dict[str, Any], task_type: str) -> LoraConfig:
-    if written.get("peft_type") != "LORA":
-        raise ModelError(f"{folder} is a {written.get('peft_type')} adapter", "Only LoRA adapters can be loaded")
-    strange = sorted(key for key, value in written.items() if key not in FIELDS | HARMLESS and value)
-    if strange:
+def _lora_config(folder: Path, config: dict[str, Any], task_type: str) -> LoraConfig:
+    if config.get("peft_type") != "LORA":
+        raise ModelError(f"{folder} is a {config.get('peft_type')} adapter", "Only LoRA adapters can be loaded")
+    unknown = sorted(key for key, value in config.items() if key not in FIELDS | HARMLESS and value)
+    if unknown:
         raise ModelError(
-            f"{folder}: its configuration sets {', '.join(strange)}, which is not supported", "Use a plain LoRA adapter"
+            f"{folder}: its configuration sets {', '.join(unknown)}, which is not supported", "Use a plain LoRA adapter"
         )
-    known = {key: value for key, value in written.items() if key in FIELDS and value is not None}
+    known = {key: value for key, value in config.items() if key in FIELDS and value is not None}
     return LoraConfig(**known, task_type=task_type, init_lora_weights=True)
 
 
-def _check_base(folder: Path, written: dict[str, Any], base: str, base_sha256: str) -> None:
-    """Our card names the base by hash, so a mismatch is an error; a stranger's file names it by name, so it is a warning."""
-    card = folder / "card.json"
-    if card.is_file():
-        wanted = _read_card(card)
-        if wanted.base_sha256 != base_sha256:
+def _check_base(folder: Path, config: dict[str, Any], base: str, base_sha256: str) -> None:
+    """Our card names the base by hash, so a mismatch is an error; other adapters name it by name, so it is a warning."""
+    path = folder / "card.json"
+    if path.is_file():
+        card = _read_card(path)
+        if card.base_sha256 != base_sha256:
             raise ModelError(
-                f"{folder} was trained on {wanted.base} ({wanted.base_sha256[7:19]}), not on {base} ({base_sha256[7:19]})",
-                f"Load it with --model {wanted.base}",
+                f"{folder} was trained on {card.base} ({card.base_sha256[7:19]}), not on {base} ({base_sha256[7:19]})",
+                f"Load it with --model {card.base}",
             )
         return
-    name = str(written.get("base_model_name_or_path") or "")
+    name = str(config.get("base_model_name_or_path") or "")
     if name.rstrip("/").rsplit("/", 1)[-1] != base.rstrip("/").rsplit("/", 1)[-1].partition("@")[0]:
-        log.warning("adapter %s says that it was trained on '%s'; it is put on '%s'", folder, name, base)
+        log.warning("adapter %s says that it was trained on '%s', but is loaded on '%s'", folder, name, base)
 
 
 def _read_card(path: Path) -> TrainingCard:
@@ -92,7 +92,7 @@ def _unfit(folder: Path, base: str) -> ModelError:
 
 
 def save_adapter(folder: Path, model: Any, base: str) -> None:
-    """As peft would, but with its sets in order: the same adapter is the same bytes."""
+    """As peft does, but with its sets in order, so that the same adapter is the same bytes."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in get_peft_model_state_dict(model).items()}
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     config = {

@@ -1,17 +1,17 @@
-"""Sequence classifiers with one logit: how a reward model is built on a base, opened again, and asked.
+"""Sequence classifiers with one logit: how a reward model is built on a base, opened again, and scores answers.
 
     fresh = new_classifier("embedded:minilm", settings, seed=42)          # any base, with a new head, to be trained
     model = open_classifier(Path("models/reward/first"), settings)        # a trained one: base and adapter, or all weights
     model.logits([encode(model.tokenizer, messages, answer, max_length=256).ids, ...])
 
-Two kinds of base. A *causal* one (Llama, Qwen, GPT-2) reads prompt and answer through its own chat template and is asked at
-its last token that is not padding, under right padding. An *encoder* (BERT, MiniLM; its tokenizer has a cls and a sep token)
-reads the prompt as plain turns and the answer as second part, and is asked at its pooled output. Training and scoring go through
-the same `encode`, dropout is off in both, and padding changes nothing.
+There are two kinds of base. A *causal* one (Llama, Qwen, GPT-2) reads prompt and answer through its own chat template; its logit
+is taken at the last token that is not padding, under right padding. An *encoder* (BERT, MiniLM; its tokenizer has a cls and a sep
+token) reads the prompt as plain turns and the answer as the second part; its logit is taken at the pooled output. Training and
+scoring use the same `encode`, dropout is off in both, and padding changes nothing.
 
-An input that is too long loses its oldest turns, then the beginning of the question. The answer is never cut: where it leaves
-no room for the question there is nothing to ask (`None`), for the caller to count. Like load.py: safetensors only, no code out of
-a model folder, gaps in the weights are refused.
+An input that is too long loses its oldest turns, then the beginning of the question. The answer is never truncated: when it
+leaves no room for the question, the result is `None`, for the caller to count. Like load.py: safetensors only, no code from a
+model folder, and incomplete weights are refused.
 """
 
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ from medloop.settings import Settings
 from medloop.store.files.artifacts import verify_artifact
 
 SCORING = "scoring.json"  # beside the weights: how a logit becomes a score
-HEADS = ("score", "classifier", "pre_classifier", "pooler")  # modules that a base may lack: they are made new and trained
-QUESTION_TOKENS = 16  # of the question, at least so many stay
+HEADS = ("score", "classifier", "pre_classifier", "pooler")  # modules that a base may lack: they are initialised and trained
+QUESTION_TOKENS = 16  # at least so many tokens of the question stay
 
 
 class Scoring(Contract):
-    """How a logit becomes a score: sigmoid((logit - mean) / std), centred on what a reference policy says.
+    """How a logit becomes a score: sigmoid((logit - mean) / std), centred on the answers of a reference policy.
 
     The base is named by hash here too, so that the fingerprint of a folder with an adapter covers what the adapter lies on.
     """
@@ -54,16 +54,16 @@ class Scoring(Contract):
 
 
 class Encoded(NamedTuple):
-    """Token ids of prompt and answer; turns and question tokens that had to go."""
+    """Token ids of prompt and answer; how many turns and question tokens were dropped."""
 
     ids: list[int]
     dropped_turns: int = 0
-    cut_tokens: int = 0
+    dropped_tokens: int = 0
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A model that gives one logit. `fresh` are the modules that were made new; `sha256` is of base or result."""
+    """A model that gives one logit. `fresh` are the newly initialised modules; `sha256` is of base or result."""
 
     model: Any
     tokenizer: Any
@@ -73,17 +73,17 @@ class Classifier:
     fresh: tuple[str, ...] = ()
 
     def logits(self, rows: Sequence[list[int]], *, batch_size: int = 32) -> list[float]:
-        """One logit per row, in order, the same whatever it is batched with; longest first, so a lack of memory shows at once."""
+        """One logit per row, in order, whatever it is batched with; longest first, so a lack of memory shows at once."""
         self.model.eval()
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         logits = [0.0] * len(rows)
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
-            for i, logit in zip(batch, self._ask([rows[i] for i in batch]), strict=True):
+            for i, logit in zip(batch, self._forward_or_halve([rows[i] for i in batch]), strict=True):
                 logits[i] = logit
         return logits
 
-    def _ask(self, rows: list[list[int]]) -> list[float]:
+    def _forward_or_halve(self, rows: list[list[int]]) -> list[float]:
         try:
             return _forward(self.model, rows, int(self.tokenizer.pad_token_id), self.device)
         except torch.OutOfMemoryError:
@@ -91,7 +91,7 @@ class Classifier:
         if len(rows) == 1:
             raise ResultError("There is not enough memory for a single answer", "Use a smaller reward model, or device cpu")
         half = len(rows) // 2
-        return self._ask(rows[:half]) + self._ask(rows[half:])
+        return self._forward_or_halve(rows[:half]) + self._forward_or_halve(rows[half:])
 
 
 @torch.inference_mode()
@@ -108,20 +108,20 @@ def _forward(model: Any, rows: list[list[int]], pad: int, device: torch.device) 
 def encode(tokenizer: Any, messages: Sequence[Message], answer: str, *, max_length: int) -> Encoded | None:
     """Prompt and answer as the classifier reads them; None when the answer leaves no room for the question."""
     build = _encoder_ids if is_encoder(tokenizer) else _causal_ids
-    for kept, dropped in shorter(messages):
-        ids = build(tokenizer, kept, answer)
+    for turns, dropped_turns in shorter(messages):
+        ids = build(tokenizer, turns, answer)
         if len(ids) <= max_length:
-            return Encoded(ids, dropped)
-    cut = 0
-    question = kept[-1].content
+            return Encoded(ids, dropped_turns)
+    dropped = 0
+    question = turns[-1].content
     spans = tokenizer(question, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
     while len(ids) > max_length:
-        cut += len(ids) - max_length
-        if cut > len(spans) - QUESTION_TOKENS:
+        dropped += len(ids) - max_length
+        if dropped > len(spans) - QUESTION_TOKENS:
             return None
-        rest = question[spans[cut][0] :].lstrip()
-        ids = build(tokenizer, [*kept[:-1], kept[-1].model_copy(update={"content": rest})], answer)
-    return Encoded(ids, dropped, cut)
+        rest = question[spans[dropped][0] :].lstrip()
+        ids = build(tokenizer, [*turns[:-1], turns[-1].model_copy(update={"content": rest})], answer)
+    return Encoded(ids, dropped_turns, dropped)
 
 
 def is_encoder(tokenizer: Any) -> bool:
@@ -129,29 +129,29 @@ def is_encoder(tokenizer: Any) -> bool:
 
 
 def _causal_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
-    """The answer behind the rendered prompt, with its end token. One that is empty is its end token alone."""
-    head = tokenise(tokenizer, render_prompt(tokenizer, messages))
-    return head + tokenise(tokenizer, neutralise(tokenizer, answer)) + end_ids(tokenizer)
+    """The answer after the rendered prompt, with its end token. An empty answer is the end token alone."""
+    prompt = tokenise(tokenizer, render_prompt(tokenizer, messages))
+    return prompt + tokenise(tokenizer, neutralise(tokenizer, answer)) + end_ids(tokenizer)
 
 
 def _encoder_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
-    """[CLS] turns [SEP] answer [SEP], in the tokenizer's own way of joining two texts; text never becomes a control token."""
+    """[CLS] turns [SEP] answer [SEP], as the tokenizer joins two texts; text never becomes a control token."""
     last = len(messages) - 1
-    turns = "\n".join(m.content if index == last else f"{m.role}: {m.content}" for index, m in enumerate(messages))
+    turns = "\n".join(m.content if place == last else f"{m.role}: {m.content}" for place, m in enumerate(messages))
     return list(tokenizer(turns, answer, split_special_tokens=True, truncation=False, verbose=False)["input_ids"])
 
 
 def new_classifier(base: str, settings: Settings, *, seed: int, trainable: bool) -> Classifier:
-    """A base with a new head, drawn from the seed; float32 on a CPU or when all weights train, else bfloat16."""
+    """A base with a new head, initialised from the seed; float32 on a CPU or when all weights are trained, else bfloat16."""
     runtime.keep_quiet()
     runtime.set_threads(settings)
     resolved, device = resolve(ModelRef(base=base), settings), runtime.device_of(settings)
     tokenizer = load_tokenizer(resolved.folder)
     model, gaps = _load(resolved.folder, runtime.number_type(device, trainable=trainable), tokenizer, seed)
     fresh = tuple(sorted({part for key in gaps for part in HEADS if part in key.split(".")}))
-    if strange := [key for key in gaps if not set(HEADS) & set(key.split("."))]:
+    if missing := [key for key in gaps if not set(HEADS) & set(key.split("."))]:
         raise ModelError(
-            f"The weights in {resolved.folder} lack {len(strange)} tensors, for example {strange[0]}", "Fetch the model again"
+            f"The weights in {resolved.folder} lack {len(missing)} tensors, for example {missing[0]}", "Fetch the model again"
         )
     return Classifier(model.to(device).eval(), tokenizer, base, resolved.sha256, device, fresh)
 
@@ -161,8 +161,8 @@ def open_classifier(folder: Path, settings: Settings, *, device: torch.device | 
     runtime.keep_quiet()
     runtime.set_threads(settings)
     card, scoring = read_reward_model(folder)
-    where = device or runtime.device_of(settings)
-    dtype, tokenizer = runtime.number_type(where, trainable=False), load_tokenizer(folder)
+    device = device or runtime.device_of(settings)
+    dtype, tokenizer = runtime.number_type(device, trainable=False), load_tokenizer(folder)
     if card.config.get("full"):
         model, gaps = _load(folder, dtype, tokenizer, 0)
         if gaps:
@@ -173,13 +173,13 @@ def open_classifier(folder: Path, settings: Settings, *, device: torch.device | 
         base = resolve(ModelRef(base=card.base), settings)
         model, _ = _load(base.folder, dtype, tokenizer, 0)
         model = put_adapter(model, folder, base=card.base, base_sha256=base.sha256, task_type="SEQ_CLS")
-        if where.type == "cpu":
+        if device.type == "cpu":
             model = model.merge_and_unload()
-    return Classifier(model.to(where).eval(), tokenizer, card.name, fingerprint(folder), where), scoring
+    return Classifier(model.to(device).eval(), tokenizer, card.name, fingerprint(folder), device), scoring
 
 
 def read_reward_model(folder: Path) -> tuple[TrainingCard, Scoring]:
-    """Card and scoring of a folder that medloop made and nobody changed."""
+    """Card and scoring of a folder that medloop wrote and nobody changed."""
     if not folder.is_dir():
         raise ModelError(f"There is no reward model {folder}", "Train one with: medloop train reward")
     if not (folder / SCORING).is_file():
@@ -190,12 +190,12 @@ def read_reward_model(folder: Path) -> tuple[TrainingCard, Scoring]:
         card = TrainingCard.model_validate(read_json(folder / "card.json"))
         scoring = Scoring.model_validate(read_json(folder / SCORING))
     except ValidationError:
-        raise ModelError(f"{folder} has a card or {SCORING} of another form", "Train it again") from None
+        raise ModelError(f"card.json or {SCORING} in {folder} is not valid", "Train it again") from None
     return card, scoring
 
 
 def _load(folder: Path, dtype: torch.dtype, tokenizer: Any, seed: int) -> tuple[Any, list[str]]:
-    """The model, and the names of weights that its folder did not have; those are drawn from the seed."""
+    """The model, and the names of weights that its folder lacks; those are initialised from the seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         try:
@@ -212,7 +212,7 @@ def _load(folder: Path, dtype: torch.dtype, tokenizer: Any, seed: int) -> tuple[
             line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelError(
                 f"{folder} cannot be loaded as a classifier ({type(error).__name__}: {line[:160]})",
-                "Take a base that transformers knows for sequence classification",
+                "Use a base that transformers supports for sequence classification",
             ) from error
     # The classifier finds the last token by the padding id. Without one it could only read rows one at a time.
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id

@@ -1,4 +1,4 @@
-"""Models that read and do not write: sentence encoders (text -> unit vector) and cross-encoders (two texts -> 0 to 1).
+"""Models that read text and do not write it: sentence encoders (text -> unit vector), cross-encoders (two texts -> 0 to 1).
 
     encoder = load_encoder("embedded:minilm", settings)
     encoder.encode(["Is it flu?", "It may be the flu."])       -> (2, D), rows of length 1, so products are cosines
@@ -7,7 +7,7 @@
 
 Plain transformers, the folder checks of load.py, safetensors only. They run on `settings.reward.device`, in float32 there too:
 a score must not depend on its neighbours in the batch, and in bfloat16 a cosine did by 0.001. Texts are sorted by length and
-packed into batches of `batch_tokens`; a text that comes twice is read once. What is longer than the model can read is cut.
+packed into batches of `batch_tokens`; a text that comes twice is read once. Texts longer than the model can read are truncated.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 from medloop.contracts import ModelRef
 from medloop.errors import ModelError
 from medloop.models import runtime
-from medloop.models.load import load_tokenizer, load_weights, resolve
+from medloop.models.load import ResolvedModel, load_tokenizer, load_weights, resolve
 from medloop.models.safety import POOLING, read_json
 from medloop.settings import Settings
 
@@ -64,27 +64,27 @@ class Encoder:
         """The vectors of each text's tokens, (T, D) with rows of length 1; T may be 0."""
         special = torch.tensor(_special(self.tokenizer), device=self.device)
 
-        def cut(hidden: torch.Tensor, inputs: Any) -> list[Array]:
-            keep = inputs["attention_mask"].bool() & ~torch.isin(inputs["input_ids"], special)
-            return [row[kept].cpu().numpy() for row, kept in zip(_unit(hidden), keep, strict=True)]
+        def words_only(hidden: torch.Tensor, inputs: Any) -> list[Array]:
+            masks = inputs["attention_mask"].bool() & ~torch.isin(inputs["input_ids"], special)
+            return [row[mask].cpu().numpy() for row, mask in zip(_unit(hidden), masks, strict=True)]
 
-        return self._run(texts, cut, np.zeros((0, self.width), np.float32))
+        return self._run(texts, words_only, np.zeros((0, self.width), np.float32))
 
     @property
     def width(self) -> int:
         return int(self.model.config.hidden_size)
 
-    def _run(self, texts: Sequence[str], take: Callable[[torch.Tensor, Any], list[Array]], nothing: Array) -> list[Array]:
-        """What `take` makes of the last hidden states (B, T, D) of each text; `nothing` where there is no token."""
-        read = {text: self.tokenizer(text, truncation=True, max_length=self.max_tokens) for text in dict.fromkeys(texts)}
-        different = [text for text, encoded in read.items() if encoded["input_ids"]]
-        vectors: dict[str, Array] = {}
-        for batch in _batches([len(read[text]["input_ids"]) for text in different], self.batch_tokens):
-            inputs = _pad(self.tokenizer, [read[different[index]] for index in batch], self.device)
+    def _run(self, texts: Sequence[str], reduce: Callable[[torch.Tensor, Any], list[Array]], empty: Array) -> list[Array]:
+        """`reduce` of the last hidden states (B, T, D) of each text; `empty` for a text without a token."""
+        encoded = {text: self.tokenizer(text, truncation=True, max_length=self.max_tokens) for text in dict.fromkeys(texts)}
+        distinct = [text for text, encoding in encoded.items() if encoding["input_ids"]]
+        arrays: dict[str, Array] = {}
+        for batch in _batches([len(encoded[text]["input_ids"]) for text in distinct], self.batch_tokens):
+            inputs = _pad(self.tokenizer, [encoded[distinct[i]] for i in batch], self.device)
             with torch.inference_mode():
-                rows = take(self.model(**inputs).last_hidden_state, inputs)
-            vectors.update({different[index]: row for index, row in zip(batch, rows, strict=True)})
-        return [vectors.get(text, nothing) for text in texts]
+                rows = reduce(self.model(**inputs).last_hidden_state, inputs)
+            arrays.update({distinct[i]: row for i, row in zip(batch, rows, strict=True)})
+        return [arrays.get(text, empty) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,15 @@ class CrossEncoder:
     reads_chinese: bool
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Sigmoid of the logit of each pair, in order; the longer text of a pair is cut first."""
-        different = list(dict.fromkeys(pairs))
-        encoded = [self.tokenizer(*pair, truncation="longest_first", max_length=self.max_tokens) for pair in different]
+        """Sigmoid of the logit of each pair, in order; the longer text of a pair is truncated first."""
+        distinct = list(dict.fromkeys(pairs))
+        encoded = [self.tokenizer(*pair, truncation="longest_first", max_length=self.max_tokens) for pair in distinct]
         scores: dict[tuple[str, str], float] = {}
-        for batch in _batches([len(pair["input_ids"]) for pair in encoded], self.batch_tokens):
+        for batch in _batches([len(encoding["input_ids"]) for encoding in encoded], self.batch_tokens):
             with torch.inference_mode():
-                logits = self.model(**_pad(self.tokenizer, [encoded[index] for index in batch], self.device)).logits  # (B, 1)
+                logits = self.model(**_pad(self.tokenizer, [encoded[i] for i in batch], self.device)).logits  # (B, 1)
             values = torch.sigmoid(logits[:, 0]).tolist()
-            scores.update({different[index]: value for index, value in zip(batch, values, strict=True)})
+            scores.update({distinct[i]: value for i, value in zip(batch, values, strict=True)})
         return [scores[pair] for pair in pairs]
 
 
@@ -125,7 +125,7 @@ def load_encoder(
     resolved, tokenizer, device = _prepare(name, settings)
     model = load_weights(AutoModel, resolved.folder, dtype=torch.float32, may_lack=("pooler.",)).to(device).eval()
     if getattr(model.config, "is_encoder_decoder", False):
-        raise ModelError(f"{name} is an encoder with a decoder", "Name a sentence encoder, such as embedded:minilm")
+        raise ModelError(f"{name} has a decoder", "Name a sentence encoder, such as embedded:minilm")
     longest = _longest(model, tokenizer, resolved.folder)
     return Encoder(
         model, tokenizer, resolved.name, resolved.sha256, device, _pooling(resolved.folder) if pooling == "auto" else pooling,
@@ -139,12 +139,12 @@ def load_cross_encoder(name: str, settings: Settings, *, max_tokens: int = 0, ba
     model = load_weights(AutoModelForSequenceClassification, resolved.folder, dtype=torch.float32).to(device).eval()
     if model.config.num_labels != 1:
         raise ModelError(
-            f"{name} sorts texts into {model.config.num_labels} classes, and a cross-encoder has one score",
+            f"{name} sorts texts into {model.config.num_labels} classes, but a cross-encoder gives one score",
             "Name one with a single label, such as BAAI/bge-reranker-v2-m3",
         )
     longest = _longest(model, tokenizer, resolved.folder)
-    cut = min(max_tokens or PAIR_TOKENS, longest)
-    return CrossEncoder(model, tokenizer, resolved.name, resolved.sha256, device, cut, batch_tokens, _reads_chinese(tokenizer))
+    limit = min(max_tokens or PAIR_TOKENS, longest)
+    return CrossEncoder(model, tokenizer, resolved.name, resolved.sha256, device, limit, batch_tokens, _reads_chinese(tokenizer))
 
 
 def find(name: str, settings: Settings) -> str:
@@ -152,7 +152,7 @@ def find(name: str, settings: Settings) -> str:
     return resolve(ModelRef(base=name), settings).sha256
 
 
-def _prepare(name: str, settings: Settings) -> tuple[Any, Any, torch.device]:
+def _prepare(name: str, settings: Settings) -> tuple[ResolvedModel, Any, torch.device]:
     runtime.keep_quiet()
     runtime.set_threads(settings)
     resolved = resolve(ModelRef(base=name), settings)
@@ -166,20 +166,20 @@ def _pooling(folder: Path) -> Pooling:
     path = folder / POOLING
     if not path.is_file():
         if (folder / "modules.json").is_file():
-            raise ModelError(f"{folder} names a pooling and lacks {POOLING}", "Say it yourself: pooling: cls or mean")
+            raise ModelError(f"{folder} names a pooling and lacks {POOLING}", "Set pooling: cls or pooling: mean")
         return "mean"
     config = read_json(path)
-    asked = {
+    modes = {
         key.removeprefix("pooling_mode_") for key, value in config.items() if key.startswith("pooling_mode_") and value is True
     }
     if isinstance(mode := config.get("pooling_mode"), str):  # newer layout: one name instead of switches
-        asked = {mode}
+        modes = {mode}
     known: dict[str, Pooling] = {"mean_tokens": "mean", "mean": "mean", "cls_token": "cls", "cls": "cls"}
-    if len(asked) != 1 or not asked <= set(known):
+    if len(modes) != 1 or not modes <= set(known):
         raise ModelError(
-            f"{folder} pools by {', '.join(sorted(asked)) or 'nothing'}", "Known are mean and cls; choose another encoder"
+            f"{folder} pools by {', '.join(sorted(modes)) or 'nothing'}", "Supported are mean and cls; choose another encoder"
         )
-    return known[asked.pop()]
+    return known[modes.pop()]
 
 
 def _longest(model: Any, tokenizer: Any, folder: Path) -> int:
@@ -200,8 +200,8 @@ def _reads_chinese(tokenizer: Any) -> bool:
 
 
 def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places of texts of like length, longest first, as many as fit into the budget with their padding; one at least."""
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    """Indices of texts of like length, longest first, as many as fit into the budget with their padding; at least one."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     start = 0
     while start < len(order):
         size = max(1, budget // max(1, lengths[order[start]]))
@@ -210,7 +210,7 @@ def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def _pad(tokenizer: Any, encoded: Sequence[Any], device: torch.device) -> Any:
-    return tokenizer.pad([dict(ids) for ids in encoded], padding=True, return_tensors="pt").to(device)
+    return tokenizer.pad([dict(encoding) for encoding in encoded], padding=True, return_tensors="pt").to(device)
 
 
 def _special(tokenizer: Any) -> list[int]:

@@ -1,7 +1,7 @@
-"""A model from a hub: look at the list of files first, then fetch only configuration, tokenizer and safetensors.
+"""A model from a hub: check the list of files first, then fetch only configuration, tokenizer and safetensors.
 
-Pickles and Python files of a repository never reach this disk. `org/name@revision` names a branch, tag or commit. What
-was fetched once is used again without a network; `offline: true` (or HF_HUB_OFFLINE=1) never asks the network at all.
+Pickles and Python files of a repository never reach this disk. `org/name@revision` names a branch, tag or commit. A model
+that was fetched once is used again without a network; `offline: true` (or HF_HUB_OFFLINE=1) never uses the network.
 """
 
 import logging
@@ -37,9 +37,11 @@ def fetch(name: str, *, offline: bool) -> Path:
     except OfflineModeIsEnabled:
         folder = _cached(repo, revision)
     except GatedRepoError:
-        raise ModelError(f"The hub keeps {repo} behind a licence", "Accept it on the model's page and set HF_TOKEN") from None
+        raise ModelError(f"{repo} requires a licence", "Accept it on the model's page on the hub and set HF_TOKEN") from None
     except RepositoryNotFoundError:
-        raise ModelError(f"The hub has no model {repo}, or hides it", "Check the name; a private model needs HF_TOKEN") from None
+        raise ModelError(
+            f"The hub has no model {repo}, or it is private", "Check the name, or set HF_TOKEN for a private model"
+        ) from None
     except RevisionNotFoundError:
         raise ModelError(f"{repo} has no revision {revision}", "Name a branch, tag or commit that exists") from None
     except (HfHubHTTPError, HTTPError) as error:
@@ -55,18 +57,18 @@ def _download(repo: str, revision: str) -> Path:
     if not any(name.endswith(WEIGHTS) for name in names):
         raise ModelError(f"{repo} has no safetensors weights", "Choose a model that has them; pickled weights are never loaded")
     small = [name for name in names if not name.endswith(WEIGHTS)]
-    # By the name that was asked for, not by commit: the cache then knows what that name means when offline.
+    # By the given name, not by commit: the cache then knows what that name means when offline.
     folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=small))
     check_folder(folder, hub_cache=folder.parent.parent)  # before the large download
     return Path(snapshot_download(repo, revision=revision or None, allow_patterns=names))
 
 
 def _cached(repo: str, revision: str) -> Path:
-    """What an earlier download left; whether its weights are complete shows when they are loaded."""
-    path = try_to_load_from_cache(repo, "config.json", revision=revision or None)
-    if isinstance(path, str):
-        return Path(path).parent
+    """The folder of an earlier download; whether its weights are complete shows when they are loaded."""
+    config = try_to_load_from_cache(repo, "config.json", revision=revision or None)
+    if isinstance(config, str):
+        return Path(config).parent
     raise ModelError(
-        f"{repo} is not on this machine, and the hub was not asked or did not answer",
-        "Check the name, connect (offline: false) and run this once, or name a local folder or embedded:tiny",
+        f"{repo} is not on this machine, and was not fetched from the hub",
+        "Check the name, or go online (offline: false); a local folder or embedded:tiny works without the hub",
     )

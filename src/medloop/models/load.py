@@ -4,7 +4,7 @@
     load(ModelRef(base="base/", adapter="models/lora/sft"), settings)   -> model and tokenizer
 
 Code from a model folder is never run (`trust_remote_code` is always off) and weights are safetensors only: see safety.py.
-A model whose weights do not cover its architecture is refused; transformers would fill the gaps with random numbers.
+A model whose weights are incomplete is refused; transformers would fill the gaps with random numbers.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ from medloop.contracts import ModelRef
 from medloop.errors import MissingExtraError, ModelError
 from medloop.models import runtime
 from medloop.models.hub import fetch
-from medloop.models.safety import check_folder, fingerprint
+from medloop.models.safety import check_folder, fingerprint, read_json
 from medloop.settings import Settings
 from medloop.store.files.artifacts import verify_artifact
 
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Resolved:
-    """A model that may be opened: its folder passed every check. `sha256` covers what decides its behaviour."""
+class ResolvedModel:
+    """A model that may be opened: its folder passed every check. `sha256` covers the files that decide its behaviour."""
 
     name: str
     folder: Path
@@ -54,7 +54,7 @@ class Loaded:
     adapter_sha256: str | None = None
 
 
-def resolve(ref: ModelRef, settings: Settings) -> Resolved:
+def resolve(ref: ModelRef, settings: Settings) -> ResolvedModel:
     """Find a model and its adapter and check both; nothing is opened by a framework yet."""
     folder = _base_folder(ref.base, settings)
     if (folder / "adapter_config.json").exists():
@@ -67,7 +67,7 @@ def resolve(ref: ModelRef, settings: Settings) -> Resolved:
                 f"{ref.base} has no {needed}, so it is not a model folder", "Name a folder in the Hugging Face layout"
             )
     adapter = None if ref.adapter is None else _adapter_folder(ref.adapter, settings)
-    return Resolved(ref.label, folder, fingerprint(folder), adapter, None if adapter is None else fingerprint(adapter))
+    return ResolvedModel(ref.label, folder, fingerprint(folder), adapter, None if adapter is None else fingerprint(adapter))
 
 
 def load(ref: ModelRef, settings: Settings, *, trainable: bool = False, load_in_4bit: bool = False) -> Loaded:
@@ -111,7 +111,7 @@ def _base_folder(name: str, settings: Settings) -> Path:
             check_folder(path)
             return path
     if given.exists():
-        raise ModelError(f"{name} is a file, and a model is a folder", "Name the folder that holds it")
+        raise ModelError(f"{name} is a file, but a model is a folder", "Name the folder that contains it")
     if not HUB_ID.fullmatch(name):
         raise ModelError(
             f"There is no model {name}: it is neither a folder nor a hub id", f"Known by name: {', '.join(EMBEDDED)}"
@@ -146,12 +146,12 @@ def _adapter_folder(name: str, settings: Settings) -> Path:
     check_folder(path)
     for needed in ("adapter_config.json", "adapter_model.safetensors"):
         if not (path / needed).is_file():
-            raise ModelError(f"{name} has no {needed}, so it is not a LoRA adapter", "Name the folder that holds it")
+            raise ModelError(f"{name} has no {needed}, so it is not a LoRA adapter", "Name the folder that contains it")
     return path
 
 
 def _verify_if_ours(path: Path) -> None:
-    """What medloop wrote must be as it was written; a stranger's folder has no manifest to hold it to."""
+    """A folder that medloop wrote must be unchanged; other folders have no manifest to compare with."""
     if (path / "MANIFEST.json").is_file():
         verify_artifact(path)
 
@@ -162,16 +162,16 @@ def _load_base(folder: Path, device: torch.device, dtype: torch.dtype, load_in_4
     if not load_in_4bit:
         return model.to(device)
     for module in model.modules():
-        # On a CPU bitsandbytes repacks weights at the first forward without gradients, after which there are none to be had.
+        # On a CPU bitsandbytes repacks weights at the first forward without gradients, and then cannot compute any.
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
     return model
 
 
 def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple[str, ...] = (), **more: Any) -> Any:
-    """A checked folder opened as one of transformers' Auto classes; tensors that are lacking refuse it.
+    """A checked folder opened as one of transformers' Auto classes; ModelError when tensors are missing.
 
-    `may_lack` are beginnings of tensor names that the caller never uses, such as `pooler.`.
+    `may_lack` are prefixes of tensor names that the caller never uses, such as `pooler.`.
     """
     try:
         model, info = kind.from_pretrained(
@@ -187,10 +187,21 @@ def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple
         raise ModelError(
             f"The model in {folder} cannot be loaded ({_short(error)})", "Check that its files belong together"
         ) from error
-    lacking = {*info["missing_keys"], *(str(key[0]) for key in info["mismatched_keys"])}
-    if gaps := sorted(name for name in lacking if not name.startswith(may_lack)):
-        raise ModelError(f"The weights in {folder} lack {len(gaps)} tensors, for example {gaps[0]}", "Fetch the model again")
+    missing = {*info["missing_keys"], *(str(key[0]) for key in info["mismatched_keys"])}
+    if gaps := sorted(name for name in missing if not name.startswith(may_lack)):
+        raise _incomplete(kind, folder, gaps)
     return model
+
+
+def _incomplete(kind: Any, folder: Path, gaps: list[str]) -> ModelError:
+    """An encoder lacks the head that generates text; other folders lack part of their weights."""
+    architectures = read_json(folder / "config.json").get("architectures") or []
+    if kind is AutoModelForCausalLM and architectures and not any("LM" in name for name in architectures):
+        return ModelError(
+            f"{folder} holds {architectures[0]}, an encoder, which cannot generate text",
+            "Name a causal language model; an encoder can be the base of a reward model",
+        )
+    return ModelError(f"The weights in {folder} lack {len(gaps)} tensors, for example {gaps[0]}", "Fetch the model again")
 
 
 def _four_bit(dtype: torch.dtype) -> Any:

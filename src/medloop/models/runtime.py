@@ -1,7 +1,7 @@
-"""Where models run: device, number type, threads, and libraries that keep quiet. One place for all of it.
+"""Where models run: device, number type, threads, and quiet libraries.
 
-CPU: float32, because bfloat16 matrix products are tens of times slower there. CUDA: bfloat16 for weights that only
-read, float32 for weights that train (bfloat16 weights do not move at small learning rates).
+CPU: float32, because bfloat16 matrix products are tens of times slower there. CUDA: bfloat16 for frozen weights,
+float32 for trained ones (bfloat16 weights do not move at small learning rates).
 """
 
 import math
@@ -22,11 +22,11 @@ CORES = torch.get_num_threads()  # what torch finds at its start: the cores that
 
 
 def device_of(settings: Settings, which: Literal["device", "reward.device"] = "device") -> torch.device:
-    """The device that a setting asks for; `auto` takes a GPU if there is one."""
-    wanted = settings.get(which)
-    if wanted == "cuda" and not torch.cuda.is_available():
+    """The device that a setting names; `auto` is a GPU if there is one."""
+    name = settings.get(which)
+    if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"{which} is 'cuda', but torch sees no GPU", "Set it to auto or cpu, or install a CUDA build of torch")
-    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def number_type(device: torch.device, *, trainable: bool) -> torch.dtype:
@@ -53,7 +53,7 @@ def versions() -> dict[str, str]:
 
 
 def obey_umask(folder: Path) -> None:
-    """Safetensors files are born readable by their owner alone; let them be like every other file."""
+    """Safetensors files are created readable by their owner alone; give them the permissions of other files."""
     umask = os.umask(0)
     os.umask(umask)
     for path in folder.rglob("*.safetensors"):
@@ -67,13 +67,13 @@ def count_parameters(model: Any) -> tuple[int, int]:
 
 
 def _size(p: Any) -> int:
-    """A weight in 4 bits is stored as bytes of two, and knows its own shape."""
+    """A 4-bit weight is stored two to a byte; its quantisation state has its real shape."""
     shape = getattr(getattr(p, "quant_state", None), "shape", None)
     return int(p.numel() if shape is None else math.prod(shape))
 
 
 def commit() -> str | None:
-    """The commit of the source that runs, when it runs out of a checkout."""
+    """The commit of the running source, when it is a checkout."""
     here = Path(__file__).resolve()
     root = next((p for p in here.parents if (p / ".git").exists() and (p / "src/medloop").is_dir()), None)
     if root is None or shutil.which("git") is None:

