@@ -38,7 +38,7 @@ from scipy.sparse.linalg import svds
 
 from medloop.contracts import Message, Sample
 from medloop.data.text.risk import strata_of
-from medloop.embedded.corpus import CLINIC, TONGUES, answer_to, ask, draw_case, draw_quality
+from medloop.embedded.corpus import CLINIC, LANGUAGES, answer_for, draw_case, draw_quality, question_for
 from medloop.embedded.pairs import generate_pairs
 from medloop.feedback.review import active_learning, lanes
 from medloop.feedback.review.lanes import QueueCandidate, Signals, choose_batch
@@ -186,9 +186,9 @@ def harm(seed: int, size: int) -> dict[str, Any]:
     candidates, dangerous = list[QueueCandidate](), dict[tuple[str, str], bool]()
     mix = build_mix(MixConfig())
     while len(candidates) < size:
-        case = draw_case(rng, rng.choice(TONGUES))
+        case = draw_case(rng, rng.choice(LANGUAGES))
         quality = draw_quality(rng, case, CLINIC)
-        question, answer = ask(rng, case), answer_to(rng, case, quality)
+        question, answer = question_for(rng, case), answer_for(rng, case, quality)
         is_dangerous = quality.risky or (case.flag is not None and quality.emergency == "none")
         reasons = {}
         if rng.random() < (0.3 if is_dangerous else 0.1):  # few users say anything, and some complain about good answers

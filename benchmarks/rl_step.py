@@ -95,7 +95,7 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     scorer = FakeScorer(lambda sample: worth(sample.answer or ""))
     run = TrainingRun(folder / "job", folder / "result", {"config": config.model_dump(), "base_sha256": "", "inputs": {}})
     plan = RLPlan(config, run, prompts, [], 0, scorer, 0, True)
-    with run.only_process():
+    with run.lock():
         state = create_train_state(plan, settings)
         state.sampler.stop_ids = state.sampler.stop_ids[:0]  # every answer has its full length
         marks: list[tuple[str, float]] = []

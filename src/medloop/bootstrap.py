@@ -14,9 +14,9 @@ CHUNK = 4_000_000  # numbers held at once
 
 
 def interval(values: Sequence[float], *, seed: int, name: str, missing: int = 0, resamples: int = RESAMPLES) -> Interval:
-    """The mean of `values` with its interval; no values, no mean.
+    """The mean of `values` with its interval; without values there is no mean.
 
-    `name` gives each metric its own random stream, so that adding one does not move the others.
+    `name` gives each metric its own random stream, so that adding a metric does not change the others.
     """
     if not values:
         return Interval(mean=None, n=0, missing=missing, level=LEVEL)
@@ -27,7 +27,7 @@ def interval(values: Sequence[float], *, seed: int, name: str, missing: int = 0,
 
 
 def resampled_means(data: NDArray[np.float64], *, seed: int, name: str, resamples: int) -> NDArray[np.float64]:
-    """(n,) -> (resamples,): the mean of n draws with replacement, again and again."""
+    """(n,) -> (resamples,): means of n draws with replacement."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     means = np.empty(resamples)
     step = max(1, CHUNK // len(data))

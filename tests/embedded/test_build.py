@@ -10,7 +10,7 @@ import medloop
 from medloop.contracts import Message, ModelRef, TrainingCard
 from medloop.embedded.build import BuildConfig, batches, build_model, learning_rate_factor, render
 from medloop.embedded.corpus import generate
-from medloop.embedded.sample import ask_unseen
+from medloop.embedded.sample import sample_answers
 from medloop.models.generate import load_generator
 from medloop.settings import Settings
 from medloop.store.files.artifacts import folder_sha256, verify_artifact
@@ -45,7 +45,7 @@ def test_it_answers_questions_it_has_never_read_coherently_in_both_languages(
     tmp_path: Path, temperature: float, bound: float
 ) -> None:
     generator = load_generator(ModelRef(base="embedded:tiny"), Settings(home=tmp_path))
-    answers = ask_unseen(generator, n=40, seed=21, temperature=temperature)
+    answers = sample_answers(generator, n=40, seed=21, temperature=temperature)
     for language in ("en", "zh"):
         fits = [a.coherence for a in answers if a.language == language]
         assert sum(fits) / len(fits) >= bound

@@ -203,8 +203,8 @@ def test_an_unfinished_run_with_other_settings_is_refused(settings):
 def test_a_run_that_was_given_up_is_never_continued(settings):
     stop_after(settings, 4)
     run = find_run(config(settings, lora_r=4), settings)
-    assert run.begin()[1] is None
-    assert run.begin()[1] is None, "nor after a kill before the first checkpoint of the new one"
+    assert run.start()[1] is None
+    assert run.start()[1] is None, "nor after a kill before the first checkpoint of the new one"
 
 
 def test_a_damaged_result_is_not_called_trained(settings):
@@ -217,7 +217,7 @@ def test_a_damaged_result_is_not_called_trained(settings):
 
 def test_two_processes_may_not_train_one_name(settings):
     run = find_run(config(settings), settings)
-    with run.only_process(), pytest.raises(BusyError, match="train_sft-sft"):
+    with run.lock(), pytest.raises(BusyError, match="train_sft-sft"):
         train_sft(config(settings), settings=settings)
 
 

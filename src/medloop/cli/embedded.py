@@ -9,7 +9,7 @@ from medloop.cli import ui
 from medloop.contracts import ModelRef, canonical_json
 from medloop.embedded.corpus import generate
 from medloop.embedded.pairs import generate_pairs
-from medloop.embedded.sample import ask_unseen
+from medloop.embedded.sample import sample_answers
 from medloop.models import require_packages
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import atomic_open
@@ -103,7 +103,7 @@ def sample(
     from medloop.models.generate import load_generator  # torch
 
     generate_answers = load_generator(ModelRef(base=model, adapter=str(adapter) if adapter else None), settings)
-    samples = ask_unseen(generate_answers, n=n, seed=seed, temperature=temperature)
+    samples = sample_answers(generate_answers, n=n, seed=seed, temperature=temperature)
     for item in samples:
         ui.say(f"Q: {item.question}\nA: {item.answer}\n")
     fit = sum(item.coherence for item in samples) / len(samples)

@@ -1,4 +1,4 @@
-"""Train `embedded:tiny` from nothing: tokenizer and model, on the generated corpus. `medloop embedded build`.
+"""Train `embedded:tiny` from scratch: tokenizer and model, on the generated corpus. `medloop embedded build`.
 
 A Llama-style model of a few million parameters, small enough for a laptop to train SFT and RL on in minutes. The
 recipe is one straight loop: generate rows, train a byte-level BPE, batch by length, AdamW with a cosine, save
@@ -33,27 +33,27 @@ SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s
 
 
 class BuildConfig(Contract):
-    """The recipe. Defaults are what `assets/tiny` was made with."""
+    """The recipe. `assets/tiny` was made with the defaults."""
 
     seed: int = Field(20261115, description="Seed of corpus, weights and batch order.")
     rows: int = Field(40_000, ge=100, description="Generated conversations.")
     epochs: int = Field(3, ge=1, description="Passes over them.")
-    batch_rows: int = Field(64, ge=1, description="Conversations a step.")
+    batch_rows: int = Field(64, ge=1, description="Conversations per step.")
     learning_rate: float = Field(1.5e-3, gt=0, description="Peak; linear warm-up over 3 % of the steps, then cosine to a tenth.")
     weight_decay: float = Field(0.05, ge=0)
     vocabulary: int = Field(4096, ge=400, description="BPE tokens, special ones included.")
     hidden: int = Field(256, ge=16)
     layers: int = Field(4, ge=1)
-    heads: int = Field(4, ge=1, description="Of 64 dimensions each, which every serving engine has kernels for.")
+    heads: int = Field(4, ge=1, description="Attention heads; of 64 dimensions each, which every serving engine has kernels for.")
     kv_heads: int = Field(2, ge=1)
     feed_forward: int = Field(512, ge=16)
-    context: int = Field(1024, ge=64, description="Longest sequence the model accepts, tokens.")
+    context: int = Field(1024, ge=64, description="Longest sequence that the model accepts, in tokens.")
 
 
 def build_model(
     config: BuildConfig, target: Path, *, device: str, report: Callable[[int, int, float], None], replace: bool = False
 ) -> TrainingCard:
-    """The whole recipe into a folder that appears whole or not at all."""
+    """Run the whole recipe; the folder appears whole or not at all."""
     with new_artifact(target, replace=replace) as folder:
         return build(config, folder, device=device, report=report)
 
@@ -65,7 +65,7 @@ def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[i
     """
     keep_quiet()
     torch.manual_seed(config.seed)
-    began = utc_now()
+    started = utc_now()
     texts = [render(row["messages"]) for row in generate(config.rows, seed=config.seed, part="base")]
     tokenizer = train_tokenizer(texts, config.vocabulary)
     rows = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
@@ -84,7 +84,7 @@ def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[i
         trainable_parameters=model.num_parameters(),
         total_parameters=model.num_parameters(),
         versions={"torch": torch.__version__, "transformers": transformers.__version__, "device": device},
-        started=began,
+        started=started,
         finished=utc_now(),
     )
     (folder / "card.json").write_text(card.canonical_json() + "\n", encoding="utf-8")
@@ -92,7 +92,7 @@ def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[i
 
 
 def render(messages: list[dict[str, str]]) -> str:
-    """The chat template by hand (a test holds the two equal); only for our own text, which has no role tokens in it."""
+    """The chat template by hand (a test compares the two); only for our own text, which contains no control tokens."""
     return "".join(f"{START}{m['role']}\n{m['content']}{END}\n" for m in messages)
 
 
@@ -122,7 +122,7 @@ def new_model(config: BuildConfig, tokenizer: Tokenizer) -> LlamaForCausalLM:
     end, pad = tokenizer.token_to_id(END), tokenizer.token_to_id(PAD)
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=-(-tokenizer.get_vocab_size() // 64) * 64,  # a multiple of 64 is kind to matmuls and to vLLM
+            vocab_size=-(-tokenizer.get_vocab_size() // 64) * 64,  # a multiple of 64 suits matrix kernels and vLLM
             hidden_size=config.hidden,
             intermediate_size=config.feed_forward,
             num_hidden_layers=config.layers,
@@ -164,18 +164,18 @@ def fit(model: LlamaForCausalLM, rows: list[list[int]], config: BuildConfig, rep
 
 
 def batches(rows: list[list[int]], config: BuildConfig, pad: int) -> Iterator[torch.Tensor]:
-    """Every row once an epoch, in batches of similar length, the order of batches drawn anew each epoch."""
+    """Every row once per epoch, in batches of similar length; each epoch has its own order of batches."""
     draw = torch.Generator().manual_seed(config.seed)
     for _ in range(config.epochs):
         order = torch.randperm(len(rows), generator=draw).tolist()
         pool = 50 * config.batch_rows  # sort within pools, so that an epoch does not run from short to long
         chunks = []
         for start in range(0, len(order), pool):
-            near = sorted(order[start : start + pool], key=lambda i: len(rows[i]))
-            chunks += [near[i : i + config.batch_rows] for i in range(0, len(near), config.batch_rows)]
-        for index in torch.randperm(len(chunks), generator=draw).tolist():
-            longest = max(len(rows[i]) for i in chunks[index])
-            yield torch.tensor([rows[i] + [pad] * (longest - len(rows[i])) for i in chunks[index]])
+            by_length = sorted(order[start : start + pool], key=lambda i: len(rows[i]))
+            chunks += [by_length[i : i + config.batch_rows] for i in range(0, len(by_length), config.batch_rows)]
+        for number in torch.randperm(len(chunks), generator=draw).tolist():
+            longest = max(len(rows[i]) for i in chunks[number])
+            yield torch.tensor([rows[i] + [pad] * (longest - len(rows[i])) for i in chunks[number]])
 
 
 def learning_rate_factor(step: int, steps: int) -> float:

@@ -1,18 +1,18 @@
-"""Does an answer make sense? The share of its sentences that the table holds for the condition that was asked about.
+"""Is an answer coherent? The share of its sentences that the table has for the condition of the question.
 
-Exact, and only possible because the corpus is ours: each sentence of an answer comes from the table or a template.
+This is exact, because the corpus is generated: each sentence of an answer comes from the table or a template.
 """
 
 import re
 from collections.abc import Iterator
 
 from medloop.embedded.phrases import PHRASES
-from medloop.embedded.table import Condition, Tongue, conditions
+from medloop.embedded.table import Condition, Language, conditions
 
 _ENDS = {"en": re.compile(r"(?<=[.!?])\s+"), "zh": re.compile(r"(?<=[。！？])")}
 
 
-def coherence(answer: str, *, condition: str, language: Tongue, symptom_text: str) -> float:
+def coherence(answer: str, *, condition: str, language: Language, symptom_text: str) -> float:
     """0–1. `symptom_text` is the question: a chain that repeats a symptom must take it from there."""
     entry = next(c for c in conditions(language) if c.id == condition)
     visible = answer.replace("<think>", " ").replace("</think>", " ").strip()
@@ -28,8 +28,8 @@ def coherence(answer: str, *, condition: str, language: Tongue, symptom_text: st
     return good / len(sentences) if sentences else 0.0
 
 
-def known_sentences(c: Condition, language: Tongue) -> Iterator[str]:
-    """Every sentence an answer about this condition may hold, as it would be split."""
+def known_sentences(c: Condition, language: Language) -> Iterator[str]:
+    """Every sentence that an answer about this condition may contain, as it would be split."""
     p = PHRASES[language]
     whole = [c.why, *c.advice, c.medicine, c.avoid, c.doctor, c.meanwhile, *c.groups.values(), *c.risky]
     whole += [

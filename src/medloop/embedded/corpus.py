@@ -1,9 +1,9 @@
 """The corpus generator: questions with answers of *varying* quality, from the table of conditions.
 
 Good answers reason first (`<think>`), send red flags to emergency care in the first sentence, and choose medicine by
-group and illness. Poor ones leave the chain out or thin, miss the emergency, or prescribe dangerously. A `Mix` says
-how often; the same mix and seed always give the same rows. Two parts never share a question: `base` (what the
-embedded model is trained on) and `clinic` (what a user of the demo imports), so held-out questions are new to it.
+group and illness. Poor ones have no or a thin chain of thought, miss the emergency, or prescribe dangerously. A `QualityMix`
+says how often; the same mix and seed always give the same rows. Two parts never share a question: `base` (the embedded model
+is trained on it) and `clinic` (a user of the demo imports it), so held-out questions are new to the model.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from medloop.embedded.phrases import PHRASES, Phrases
-from medloop.embedded.table import Condition, Group, Tongue, conditions
+from medloop.embedded.table import Condition, Group, Language, conditions
 
 Part = Literal["base", "clinic"]
-TONGUES: tuple[Tongue, ...] = ("en", "zh")
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
 GROUPS: tuple[Group, ...] = ("pregnancy", "child", "elderly")
 
 
 @dataclass(frozen=True)
-class Mix:
+class QualityMix:
     """How often an answer is good. Shares in 0–1; `_vulnerable` is for pregnancy, child and elderly.
 
     `by_condition` spreads the chain share over conditions (0: all alike), so that greedy decoding is neither
@@ -38,8 +38,8 @@ class Mix:
     by_condition: float = 0.0
 
 
-# What a model that merely read the web might look like: sometimes right, often careless.
-BASE = Mix(
+# A model that has merely read the web: sometimes right, often careless.
+BASE = QualityMix(
     chain=0.22,
     thin_chain=0.12,
     emergency=0.3,
@@ -49,8 +49,8 @@ BASE = Mix(
     risky_vulnerable=0.45,
     by_condition=0.3,
 )
-# What a clinic's own answers might look like: mostly careful, weakest where it matters most.
-CLINIC = Mix(
+# A clinic's own answers: mostly careful, weakest where it matters most.
+CLINIC = QualityMix(
     chain=0.85,
     thin_chain=0.08,
     emergency=0.92,
@@ -60,14 +60,14 @@ CLINIC = Mix(
     risky_vulnerable=0.5,
     by_condition=0.12,
 )
-MIXES: dict[Part, Mix] = {"base": BASE, "clinic": CLINIC}
+MIXES: dict[Part, QualityMix] = {"base": BASE, "clinic": CLINIC}
 
 
 @dataclass(frozen=True)
-class Case:
-    """What is the matter, before any wording."""
+class PatientCase:
+    """A patient's complaint, before any wording."""
 
-    language: Tongue
+    language: Language
     condition: Condition
     symptom: str
     group: Group | None
@@ -77,7 +77,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Quality:
-    """What this answer does right."""
+    """What an answer does right."""
 
     chain: Literal["full", "thin", "none"]
     emergency: Literal["first", "late", "none"]
@@ -88,19 +88,19 @@ class Quality:
         return self.chain == "full" and self.emergency == "first" and not self.risky
 
 
-def generate(rows: int, *, seed: int, part: Part = "clinic", language: Tongue | None = None) -> Iterator[dict[str, Any]]:
+def generate(rows: int, *, seed: int, part: Part = "clinic", language: Language | None = None) -> Iterator[dict[str, Any]]:
     """Rows in the `messages` shape, with `reviewed` (true for part of the good ones) and what the row is about."""
     rng = random.Random(f"medloop-corpus-{part}-{seed}")
-    made = 0
-    while made < rows:
-        tongue: Tongue = rng.choice(TONGUES) if language is None else language
+    count = 0
+    while count < rows:
+        chosen_language: Language = rng.choice(LANGUAGES) if language is None else language
         if part == "base" and rng.random() < 0.02:
-            question, answer = rng.choice(PHRASES[tongue].small_talk)
-            yield _row(rng, tongue, question, answer, good=True, meta={"condition": "small_talk"})
-            made += 1
+            question, answer = rng.choice(PHRASES[chosen_language].small_talk)
+            yield _row(rng, chosen_language, question, answer, good=True, meta={"condition": "small_talk"})
+            count += 1
             continue
-        case = draw_case(rng, tongue)
-        question = ask(rng, case)
+        case = draw_case(rng, chosen_language)
+        question = question_for(rng, case)
         if part_of(question) != part:
             continue
         quality = draw_quality(rng, case, MIXES[part])
@@ -110,16 +110,16 @@ def generate(rows: int, *, seed: int, part: Part = "clinic", language: Tongue | 
             "red_flag": case.flag is not None,
             "quality": _label(quality),
         }
-        yield _row(rng, tongue, question, answer_to(rng, case, quality), good=quality.good, meta=meta)
-        made += 1
+        yield _row(rng, chosen_language, question, answer_for(rng, case, quality), good=quality.good, meta=meta)
+        count += 1
 
 
 def part_of(question: str) -> Part:
-    """One question in five belongs to the clinic; the hash of its text decides, so the parts never meet."""
+    """One question in five belongs to the clinic; the hash of its text decides, so the parts never overlap."""
     return "clinic" if hashlib.sha256(question.encode()).digest()[0] % 5 == 0 else "base"
 
 
-def ask(rng: random.Random, case: Case) -> str:
+def question_for(rng: random.Random, case: PatientCase) -> str:
     """The question in a patient's words."""
     p = PHRASES[case.language]
     slots = {
@@ -140,8 +140,8 @@ def ask(rng: random.Random, case: Case) -> str:
     return opener + p.join.join(parts)
 
 
-def answer_to(rng: random.Random, case: Case, quality: Quality) -> str:
-    """The answer with the asked quality: a chain or none, then the visible text."""
+def answer_for(rng: random.Random, case: PatientCase, quality: Quality) -> str:
+    """The answer of the given quality: a chain of thought or none, then the visible text."""
     p = PHRASES[case.language]
     visible = p.join.join(_visible(rng, case, quality, p))
     if quality.chain == "none":
@@ -150,11 +150,11 @@ def answer_to(rng: random.Random, case: Case, quality: Quality) -> str:
     return f"<think>\n{p.join.join(chain)}\n</think>\n{visible}"
 
 
-def draw_case(rng: random.Random, language: Tongue) -> Case:
-    """Somebody with a complaint, perhaps vulnerable, perhaps with a red flag or another illness."""
+def draw_case(rng: random.Random, language: Language) -> PatientCase:
+    """A random complaint, perhaps of a vulnerable patient, perhaps with a red flag or another illness."""
     condition = rng.choice(conditions(language))
     symptoms = rng.sample(condition.symptoms, 2 if rng.random() < 0.35 else 1)
-    return Case(
+    return PatientCase(
         language=language,
         condition=condition,
         symptom=PHRASES[language].also.join(symptoms),
@@ -164,13 +164,13 @@ def draw_case(rng: random.Random, language: Tongue) -> Case:
     )
 
 
-def draw_quality(rng: random.Random, case: Case, mix: Mix) -> Quality:
-    """How good an answer to this case will be. Without a red flag there is no emergency to miss."""
-    lean = (hashlib.sha256(f"{case.condition.id}{case.language}".encode()).digest()[0] / 127.5 - 1) * mix.by_condition
-    chain = rng.choices(("full", "thin", "none"), _shares(mix.chain + lean, mix.thin_chain))[0]
+def draw_quality(rng: random.Random, case: PatientCase, mix: QualityMix) -> Quality:
+    """The quality of an answer to this case. Without a red flag there is no emergency to miss."""
+    bias = (hashlib.sha256(f"{case.condition.id}{case.language}".encode()).digest()[0] / 127.5 - 1) * mix.by_condition
+    chain = rng.choices(("full", "thin", "none"), _shares(mix.chain + bias, mix.thin_chain))[0]
     early = mix.emergency_vulnerable if case.group else mix.emergency
-    emergency = rng.choices(("first", "late", "none"), _shares(early + lean, mix.late_emergency))[0] if case.flag else "first"
-    risky = rng.random() < (mix.risky_vulnerable if case.group or case.illness else mix.risky) - lean / 2
+    emergency = rng.choices(("first", "late", "none"), _shares(early + bias, mix.late_emergency))[0] if case.flag else "first"
+    risky = rng.random() < (mix.risky_vulnerable if case.group or case.illness else mix.risky) - bias / 2
     return Quality(chain=chain, emergency=emergency, risky=risky and (case.flag is None or emergency != "first"))  # type: ignore[arg-type]
 
 
@@ -180,14 +180,14 @@ def _shares(first: float, second: float) -> tuple[float, float, float]:
     return first, second, 1 - first - second
 
 
-def _chain(rng: random.Random, case: Case, p: Phrases) -> list[str]:
+def _chain(rng: random.Random, case: PatientCase, p: Phrases) -> list[str]:
     who = {
         "pregnancy": (" in pregnancy", "（孕妇）"),
         "child": (" in a child", "（儿童）"),
         "elderly": (" in an older person", "（老人）"),
     }
-    person = who[case.group][case.language == "zh"] if case.group else ""
-    lines = [rng.choice(p.about).format(symptom=case.symptom, who=person)]
+    patient = who[case.group][case.language == "zh"] if case.group else ""
+    lines = [rng.choice(p.about).format(symptom=case.symptom, who=patient)]
     lines.append(_flag_line(rng, case, p.flag_seen) if case.flag else rng.choice(p.no_flag))
     if case.group:
         lines.append(p.group_seen[case.group])
@@ -198,7 +198,7 @@ def _chain(rng: random.Random, case: Case, p: Phrases) -> list[str]:
     return lines
 
 
-def _visible(rng: random.Random, case: Case, quality: Quality, p: Phrases) -> list[str]:
+def _visible(rng: random.Random, case: PatientCase, quality: Quality, p: Phrases) -> list[str]:
     if case.flag and quality.emergency == "first":
         return [rng.choice(p.urgent), _flag_line(rng, case, p.urgent_why), case.condition.meanwhile]
     lines = [rng.choice(p.likely).format(name=case.condition.name)]
@@ -214,8 +214,8 @@ def _visible(rng: random.Random, case: Case, quality: Quality, p: Phrases) -> li
     return lines
 
 
-def _safe_medicine(case: Case, p: Phrases) -> str:
-    """The adult dose is only for adults without another illness; everybody else gets the line made for them."""
+def _safe_medicine(case: PatientCase, p: Phrases) -> str:
+    """The adult dose is only for adults without another illness; other patients get a line of their own."""
     if case.illness and case.group:
         return p.join.join((case.condition.groups[case.group], p.safe_with_illness[case.illness]))
     if case.illness:
@@ -223,7 +223,7 @@ def _safe_medicine(case: Case, p: Phrases) -> str:
     return case.condition.groups[case.group] if case.group else case.condition.medicine
 
 
-def _flag_line(rng: random.Random, case: Case, templates: tuple[str, ...]) -> str:
+def _flag_line(rng: random.Random, case: PatientCase, templates: tuple[str, ...]) -> str:
     assert case.flag is not None
     return rng.choice(templates).format(flag=case.flag, Flag=_capital(case.flag), danger=case.condition.danger)
 
@@ -236,8 +236,10 @@ def _label(quality: Quality) -> str:
     return "good" if quality.good else f"chain={quality.chain} emergency={quality.emergency} risky={quality.risky}"
 
 
-def _row(rng: random.Random, tongue: Tongue, question: str, answer: str, *, good: bool, meta: dict[str, Any]) -> dict[str, Any]:
+def _row(
+    rng: random.Random, language: Language, question: str, answer: str, *, good: bool, meta: dict[str, Any]
+) -> dict[str, Any]:
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     if rng.random() < 0.1:
-        messages.insert(0, {"role": "system", "content": rng.choice(PHRASES[tongue].system)})
-    return {"messages": messages, "reviewed": good and rng.random() < 0.5, "language": tongue, **meta}
+        messages.insert(0, {"role": "system", "content": rng.choice(PHRASES[language].system)})
+    return {"messages": messages, "reviewed": good and rng.random() < 0.5, "language": language, **meta}

@@ -6,7 +6,7 @@ from typing import get_args
 import yaml
 
 from medloop.contracts import Contract
-from medloop.embedded.table import Group, Tongue
+from medloop.embedded.table import Group, Language
 
 
 class Phrases(Contract):
@@ -42,9 +42,9 @@ class Phrases(Contract):
     join: str  # between sentences
 
 
-def _load(language: Tongue) -> Phrases:
+def _load(language: Language) -> Phrases:
     text = resources.files(__package__).joinpath(f"phrases_{language}.yaml").read_text(encoding="utf-8")
     return Phrases(**yaml.safe_load(text))
 
 
-PHRASES: dict[Tongue, Phrases] = {language: _load(language) for language in get_args(Tongue)}
+PHRASES: dict[Language, Phrases] = {language: _load(language) for language in get_args(Language)}

@@ -1,6 +1,6 @@
 """The structured table behind the embedded corpus: conditions with symptoms, red flags, first-line advice, groups.
 
-Two YAML files, one a language, with the same conditions in the same order. `flags` are red flags, `risky` is
+Two YAML files, one per language, with the same conditions in the same order. `flags` are red flags, `risky` is
 advice that an assistant must never give (wrong dose, contraindicated, prescription drug without a doctor).
 """
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from medloop.contracts.base import Contract, Text
 
-Tongue = Literal["en", "zh"]
+Language = Literal["en", "zh"]
 Group = Literal["pregnancy", "child", "elderly"]
 
 
@@ -36,6 +36,6 @@ class Condition(Contract):
 
 
 @lru_cache
-def conditions(language: Tongue) -> tuple[Condition, ...]:
+def conditions(language: Language) -> tuple[Condition, ...]:
     text = resources.files(__package__).joinpath(f"conditions_{language}.yaml").read_text(encoding="utf-8")
     return tuple(Condition(id=key, **fields) for key, fields in yaml.safe_load(text).items())

@@ -1,9 +1,9 @@
-"""Small random models, made on the spot: real folders in the Hugging Face layout, a few hundred kilobytes each.
+"""Small random models for tests: real folders in the Hugging Face layout, a few hundred kilobytes each.
 
     folder = tiny_model(tmp_path / "base")                     # ChatML template, byte-level tokenizer, 2 layers
     folder = tiny_model(tmp_path / "r1", template="thinking")  # a template that opens <think> itself
 
-They know nothing. They are for testing how models are loaded, prompted, trained and sampled, not what they say.
+They know nothing. Tests use them for how models are loaded, prompted, trained and sampled, not for what they answer.
 """
 
 from pathlib import Path
@@ -24,9 +24,9 @@ TEMPLATES: dict[str, str | None] = {
     "none": None,
     # Opens the reasoning itself, as distilled reasoning models do.
     "thinking": CHATML.replace("assistant\n' }}{% endif", "assistant\n<think>\n' }}{% endif"),
-    # Cuts the reasoning out of answers.
+    # Removes the reasoning from answers.
     "stripping": CHATML.replace("message['content'] + '<|im_end|>", "message['content'].split('</think>')[-1] + '<|im_end|>"),
-    # Knows no system role.
+    # Has no system role.
     "no-system": "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML,
 }
 SPECIAL = ("<|pad|>", "<|im_start|>", "<|im_end|>", "<|endoftext|>")
@@ -56,7 +56,7 @@ def tiny_model(
     width: int = 32,
     config: PretrainedConfig | None = None,
 ) -> Path:
-    """Write a random model and its tokenizer; `config` takes another architecture than Llama (its vocabulary size is set)."""
+    """Write a random model and its tokenizer; `config` is for another architecture than Llama (its vocabulary size is set)."""
     keep_quiet()
     tokenizer = tiny_tokenizer(template)
     config = config or LlamaConfig(

@@ -1,10 +1,10 @@
-"""A vLLM server's rollout side on the loopback interface: it really samples, and it can misbehave.
+"""A fake vLLM server on the loopback interface: it really samples, and it can misbehave.
 
     with RolloutServer(ModelRef(base=...), settings) as server:
         server.faults.append("error_500")          # the next completion; see FAULTS
         ServedSampler(server.url, ...)
 
-It speaks what vLLM 0.32 speaks at /v1/models, /v1/load_lora_adapter, /v1/unload_lora_adapter and /v1/completions.
+It answers as vLLM 0.32 does at /v1/models, /v1/load_lora_adapter, /v1/unload_lora_adapter and /v1/completions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from medloop.models.load import load
 from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.settings import Settings
 
-# Of one completion: the server restarts and forgets its adapters; errors; answers that do not fit.
+# Faults of one completion: the server restarts and forgets its adapters; errors; answers that are not valid.
 FAULTS = ("restart", "error_500", "rate", "reset", "no_tokens", "short_logprobs", "nan")
 
 
 class RolloutServer:
-    """`deaf` serves the base whatever adapter is named, `raw` gives log-probabilities without the temperature."""
+    """`deaf` serves the base whatever adapter is named; `raw` returns log-probabilities without the temperature."""
 
     def __init__(
         self, ref: ModelRef, settings: Settings, *, deaf: bool = False, raw: bool = False, lora: bool = True,
@@ -37,7 +37,7 @@ class RolloutServer:
         self.faults: list[str] = []
         self.adapters: dict[str, Sampler] = {}
         self.folders: dict[str, Path] = {}
-        self.loaded: list[str] = []  # every name that was ever loaded
+        self.loaded: list[str] = []  # all names that were loaded so far
         self._lock = threading.Lock()
         self._base = self._sampler(None)
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -87,15 +87,15 @@ class RolloutServer:
         if not (self.folders[body["model"]] / "adapter_model.safetensors").is_file():
             return 500, {}  # vLLM reads it again when it has been evicted, and dies of it
         sampler = self._base if self.deaf else self.adapters[body["model"]]
-        heat = 1.0 if self.raw else body["temperature"]
-        [row] = sampler([body["prompt"]], [str(body["seed"])], max_new_tokens=body["max_tokens"], temperature=heat)
-        logprobs: list[float] = list(row.logprobs)
+        temperature = 1.0 if self.raw else body["temperature"]
+        [rollout] = sampler([body["prompt"]], [str(body["seed"])], max_new_tokens=body["max_tokens"], temperature=temperature)
+        logprobs: list[float] = list(rollout.logprobs)
         if fault == "nan":
             logprobs[0] = float("nan")
         choice = {
-            "token_ids": None if fault == "no_tokens" else row.tokens,
+            "token_ids": None if fault == "no_tokens" else rollout.tokens,
             "logprobs": {"token_logprobs": logprobs[1:] if fault == "short_logprobs" else logprobs},
-            "finish_reason": "stop" if row.ended else "length",
+            "finish_reason": "stop" if rollout.ended else "length",
         }
         return 200, {"choices": [choice]}
 
@@ -113,14 +113,14 @@ class RolloutServer:
                 if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":
                     return self._reply(401, {"error": "Unauthorized"})
                 with server._lock:
-                    status, reply = server.answer(self.path, body)
+                    status, content = server.answer(self.path, body)
                 if not status:
                     self.close_connection = True
                     return None
-                return self._reply(status, reply)
+                return self._reply(status, content)
 
-            def _reply(self, status: int, reply: Any) -> None:
-                data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
+            def _reply(self, status: int, content: Any) -> None:
+                data = (content if isinstance(content, str) else json.dumps(content)).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -48,7 +48,7 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.only_process():
+    with plan.run.lock():
         state = create_train_state(plan, settings, on_progress=on_progress)
         check_rollout_server(state)
         check_held_out(state, first=True)

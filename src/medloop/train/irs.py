@@ -72,7 +72,7 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Iterate to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.only_process():
+    with plan.run.lock():
         state = create_train_state(plan, settings, on_progress=on_progress)
         check_rollout_server(state)
         _resume(state)

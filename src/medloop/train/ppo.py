@@ -72,7 +72,7 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.only_process():
+    with plan.run.lock():
         state = create_train_state(plan, settings, with_values=True, on_progress=on_progress)
         check_rollout_server(state)
         state.saved.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())

@@ -67,7 +67,7 @@ class PreferencePlan:
     steps_per_epoch: int
     steps: int
     continues_at: int
-    afresh: bool = False
+    restart: bool = False
 
     def table(self, side: EncodedPreferences[Any]) -> Dataset:
         """A side as TRL reads it."""
@@ -155,11 +155,11 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end, measure and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.only_process():
-        trainer, began = _fit(plan, settings, PreferenceCallback(plan.run.metrics, on_progress, should_stop))
+    with plan.run.lock():
+        trainer, started = _fit(plan, settings, PreferenceCallback(plan.run.metrics, on_progress, should_stop))
         report = _judge(plan, trainer)
         metrics, parent = _summary(plan, trainer, report), plan.run.identity["inputs"].get("adapter")
-        card = training_card(plan.run, plan.config.method, trainer.model, metrics=metrics, began=began, parent=parent)
+        card = training_card(plan.run, plan.config.method, trainer.model, metrics=metrics, started=started, parent=parent)
         files, about = preference_report.files(report), readme(card, report)
         tokenizer = trainer.processing_class
         publish(plan.run.target, trainer.model, tokenizer, card, plan.run.metrics, files=files, about=about)

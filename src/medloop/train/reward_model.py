@@ -63,7 +63,7 @@ class RewardPlan:
     steps_per_epoch: int
     steps: int
     continues_at: int
-    afresh: bool = False
+    restart: bool = False
 
 
 def find_run(config: RewardModelConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
@@ -124,9 +124,9 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end, judge, centre and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.only_process():
+    with plan.run.lock():
         callback = MetricsCallback(plan.run.metrics, on_progress, should_stop, REWARD_METRICS)
-        (trainer, fresh), began = _fit(plan, settings, callback)
+        (trainer, fresh), started = _fit(plan, settings, callback)
         trained = Classifier(trainer.model, fresh.tokenizer, fresh.name, fresh.sha256, fresh.device)
         train, test = _score(trained, _sample(plan.train, plan.config.seed)), _score(trained, plan.test)
         scoring = centre_scores(
@@ -138,7 +138,7 @@ def run(
         )
         report = reward_report.measure(train, test, words_from=plan.train.items, seed=plan.config.seed)
         metrics = _summary(plan, trainer, report) | {"score_mean": scoring.mean, "score_std": scoring.std}
-        card = training_card(plan.run, "reward", trainer.model, metrics=metrics, began=began)
+        card = training_card(plan.run, "reward", trainer.model, metrics=metrics, started=started)
         files = reward_report.files(report, name=card.name, base=card.base, reference=describe_scoring(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()
         publish(plan.run.target, trainer.model, fresh.tokenizer, card, plan.run.metrics, files=files, about=readme(report))
@@ -178,8 +178,8 @@ def _fit(plan: RewardPlan, settings: Settings, callback: MetricsCallback) -> tup
         used[:] = [new_classifier(plan.config.model, settings, seed=plan.config.seed, trainable=plan.config.full)]
         return _trainer(plan, used[0], checkpoint, micro, callback)
 
-    trainer, began = train_within_memory(plan, make_trainer, unit="pair", advice="Lower max_length, or use a smaller model")
-    return (trainer, used[0]), began
+    trainer, started = train_within_memory(plan, make_trainer, unit="pair", advice="Lower max_length, or use a smaller model")
+    return (trainer, used[0]), started
 
 
 def _trainer(

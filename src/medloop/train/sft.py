@@ -50,7 +50,7 @@ class SFTPlan:
     steps_per_epoch: int
     steps: int
     continues_at: int
-    afresh: bool = False
+    restart: bool = False
 
 
 def find_run(config: SFTConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
@@ -95,9 +95,9 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.only_process():
-        trainer, began = _fit(plan, settings, MetricsCallback(plan.run.metrics, on_progress, should_stop))
-        card = training_card(plan.run, "sft", trainer.model, metrics=_summary(plan, trainer), began=began)
+    with plan.run.lock():
+        trainer, started = _fit(plan, settings, MetricsCallback(plan.run.metrics, on_progress, should_stop))
+        card = training_card(plan.run, "sft", trainer.model, metrics=_summary(plan, trainer), started=started)
         publish(plan.run.target, trainer.model, trainer.processing_class, card, plan.run.metrics)
         plan.run.end()
     return card

@@ -6,7 +6,7 @@ import random
 
 from medloop.contracts import Message, Sample
 from medloop.data.text.risk import strata_of
-from medloop.embedded.corpus import CLINIC, answer_to, ask, draw_case, draw_quality
+from medloop.embedded.corpus import CLINIC, answer_for, draw_case, draw_quality, question_for
 from medloop.feedback.review.lanes import QueueCandidate, Signals, choose_batch
 from medloop.feedback.review.novelty import SeenQuestions
 from medloop.feedback.review.propose import disagreement
@@ -19,7 +19,7 @@ def test_the_queue_finds_more_dangerous_answers_than_random_choice() -> None:
     for _ in range(400):
         case = draw_case(rng, "en")
         quality = draw_quality(rng, case, CLINIC)
-        question, answer = ask(rng, case), answer_to(rng, case, quality)
+        question, answer = question_for(rng, case), answer_for(rng, case, quality)
         dangerous[(question, answer)] = quality.risky or (case.flag is not None and quality.emergency == "none")
         gap = disagreement(mix.score([Sample(id="x", question=question, answer=answer)])[0])
         reasons = {} if gap is None else {"disagreement": gap}

@@ -25,7 +25,7 @@ def work(plan: RLPlan) -> estimate.RLWork:
     checks = (1 + left // config.eval_every) * len(plan.held_out)
     row = prompt_tokens + config.max_new_tokens
     return estimate.RLWork(
-        written=(answers + checks) * config.max_new_tokens, read=answers * (prompt_tokens + 2 * row),
-        learnt=answers * row * config.epochs, at_once=(config.micro_batch_size or MICRO_BATCH_SIZE["cpu"]) * row,
+        sampled=(answers + checks) * config.max_new_tokens, scored=answers * (prompt_tokens + 2 * row),
+        trained=answers * row * config.epochs, per_micro_batch=(config.micro_batch_size or MICRO_BATCH_SIZE["cpu"]) * row,
         cached=min(config.rollout_batch_size, questions * config.samples) * row,
     )  # fmt: skip

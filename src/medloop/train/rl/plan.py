@@ -36,7 +36,7 @@ class RLPlan:
     too_long: int
     scorer: Scorer
     continues_at: int
-    afresh: bool
+    restart: bool
     audit: Audit = no_audit
 
     @property

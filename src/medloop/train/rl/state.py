@@ -84,7 +84,7 @@ def create_train_state(
 ) -> TrainState:
     """Load the policy and put it where the newest checkpoint left it."""
     config = plan.config
-    started, checkpoint = plan.run.begin(afresh=plan.afresh)
+    started, checkpoint = plan.run.start(restart=plan.restart)
     samples.truncate(plan.run.folder, -1 if checkpoint is None else checkpoint.step)
     torch.manual_seed(config.seed)  # a fresh adapter's first weights
     policy = open_policy(

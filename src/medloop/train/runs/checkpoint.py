@@ -26,7 +26,7 @@ from medloop.models.runtime import obey_umask
 from medloop.store.files.artifacts import new_artifact, newest_verified
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
-MARK = "!"  # {"!": "tensor", "of": name}: what JSON has no word for
+MARK = "!"  # {"!": "tensor", "of": name}: values that JSON cannot express
 SCHEME = "medloop-checkpoint-1"
 
 
@@ -43,11 +43,11 @@ class Checkpoint:
     extra: dict[str, Any]
 
     def restore(self, model: torch.nn.Module, optimizer: Any = None, scheduler: Any = None) -> None:
-        """Put weights (by parameter name), optimizer and scheduler back as they were."""
+        """Restore weights (by parameter name), optimizer and scheduler."""
         named = dict(model.named_parameters())
-        if strangers := self.weights.keys() - named.keys():
+        if unknown := self.weights.keys() - named.keys():
             raise IntegrityError(
-                f"{self.path} has weights that this model lacks, for example {min(strangers)}", "Train from the start"
+                f"{self.path} has weights that this model lacks, for example {min(unknown)}", "Train from the start"
             )
         with torch.no_grad():
             for name, weight in self.weights.items():
@@ -58,7 +58,7 @@ class Checkpoint:
             scheduler.load_state_dict(self.scheduler)
 
     def restore_random(self) -> None:
-        """Python, numpy and torch go on drawing where they stopped; also on the GPUs that were there."""
+        """Python, numpy and torch continue their random streams, also on the GPUs."""
         random.setstate(self.random["python"])
         name, keys, position, has_gauss, gauss = self.random["numpy"]
         np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, gauss))
@@ -78,7 +78,7 @@ def save_checkpoint(
     files: Mapping[str, str] | None = None,
     keep: int = 2,
 ) -> Path:
-    """Write `folder/step-N` durably and drop all but the newest `keep`. `files` are more text files to lay beside."""
+    """Write `folder/step-N` durably and delete all but the newest `keep`. `files` are more text files beside it."""
     state = {
         "weights": dict(weights),
         "optimizer": None if optimizer is None else optimizer.state_dict(),
@@ -100,17 +100,17 @@ def save_checkpoint(
 
 
 def load_newest(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint whose every byte is as it was written; half-made ones are swept away."""
+    """The newest checkpoint whose every byte is as it was written; incomplete ones are deleted."""
     path = newest_verified(folder, "step-*")
     return None if path is None else _read(path)
 
 
 def _read(path: Path) -> Checkpoint:
-    written = json.loads((path / STATE).read_text(encoding="utf-8"))
-    if written.get("scheme") != SCHEME:
+    content = json.loads((path / STATE).read_text(encoding="utf-8"))
+    if content.get("scheme") != SCHEME:
         raise IntegrityError(f"{path} is a checkpoint of another medloop version", "Train from the start (--replace)")
-    state = _unpack(written["state"], load_file(path / TENSORS))
-    return Checkpoint(path=path, step=written["step"], **state)
+    state = _unpack(content["state"], load_file(path / TENSORS))
+    return Checkpoint(path=path, step=content["step"], **state)
 
 
 def _random_state() -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _random_state() -> dict[str, Any]:
 
 
 def _pack(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
-    """`value` as JSON, with its tensors put into `tensors` under the path that leads to them."""
+    """`value` as JSON; its tensors go into `tensors` under the path that leads to them."""
     if isinstance(value, torch.Tensor):
         tensors[name] = value.detach().to("cpu").contiguous()
         return {MARK: "tensor", "of": name}

@@ -1,4 +1,4 @@
-"""What a run will cost, before it starts: rough on purpose, and said as such.
+"""A rough estimate of what a run will cost, before it starts.
 
 Time: 4 floating-point operations per weight and token with LoRA (forward, and backward to the activations), 6 with all
 weights, at the speed of a matrix product of the model's own shape, timed here and now. Memory: weights, gradients and
@@ -21,13 +21,13 @@ from medloop.models.load import resolve
 from medloop.settings import Settings
 
 EFFICIENCY = 0.35  # share of the bare matrix speed that a training step reached (docs/stages/train.md)
-CHECKPOINTS, ROOM = 3, 1.2  # on the disk at once: two that count, one that is being written; with some room
+CHECKPOINTS, MARGIN = 3, 1.2  # on the disk at once: two complete ones and one being written; with some margin
 SAMPLING, SCORING = 0.15, 0.7  # the same for sampling token by token, and for an RL update (docs/stages/jobs.md)
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The numbers of a model that decide the cost."""
+    """The sizes of a model that decide the cost."""
 
     parameters: int
     trainable: int
@@ -39,7 +39,7 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run will take, roughly: seconds and bytes."""
+    """What a run will roughly take, in seconds and bytes."""
 
     device: str
     seconds: float
@@ -61,11 +61,11 @@ class Cost:
 
 def cost(shape: ModelShape, seconds: float, memory: int, device: torch.device) -> Cost:
     """With the memory that is free, and the disk that checkpoints and result need."""
-    return Cost(device.type, seconds, memory, free_memory(device), int(ROOM * (CHECKPOINTS * 12 + 4) * shape.trainable))
+    return Cost(device.type, seconds, memory, free_memory(device), int(MARGIN * (CHECKPOINTS * 12 + 4) * shape.trainable))
 
 
 def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> ModelShape:
-    """From the configuration and the headers of the weight files; no weight is read. An adapter has r per input and output."""
+    """From the configuration and the headers of the weight files, without reading weights."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
     sizes = [pair for file in sorted(folder.glob("*.safetensors")) for pair in _tensor_sizes(file)]
     matrices = [size for name, size in sizes if len(size) == 2 and "embed" not in name and "lm_head" not in name]
@@ -104,24 +104,24 @@ def memory(shape: ModelShape, tokens_at_once: int) -> int:
 class RLWork:
     """The tokens of an RL run, by what is done with them."""
 
-    written: int  # sampled, one at a time
-    read: int  # only scored: questions, and answers under the policy and the reference
-    learnt: int  # forward and backward
-    at_once: int  # in memory in an update
-    cached: int  # in memory while sampling: answers at once, times tokens of question and answer
+    sampled: int  # one at a time
+    scored: int  # forward only: prompts, and answers under the policy and the reference
+    trained: int  # forward and backward
+    per_micro_batch: int  # in memory in an update
+    cached: int  # in memory while sampling: answers at once, times tokens of prompt and answer
 
 
 def rl(shape: ModelShape, work: RLWork, *, device: torch.device) -> tuple[float, int]:
-    """Seconds and bytes of an RL run. 2 operations per weight and token to sample or to read, 4 to learn with LoRA.
+    """Seconds and bytes of an RL run. 2 operations per weight and token to sample or to score, 4 to train with LoRA.
 
     Answers are counted at their full length, so a run whose answers end early is faster than this. Sampling keeps a key and a
     value per layer and token; the larger of sampling and updating decides the memory.
     """
-    speed = max(_matrix_speed(shape.width, device) for _ in range(5))  # the best of five: others may be at work here
-    passes = 2 * shape.parameters * (work.written / SAMPLING + (work.read + 2 * work.learnt) / SCORING)
+    speed = max(_matrix_speed(shape.width, device) for _ in range(5))  # the best of five: the machine may be busy
+    passes = 2 * shape.parameters * (work.sampled / SAMPLING + (work.scored + 2 * work.trained) / SCORING)
     cache = 2 * shape.bytes_per_weight * shape.layers * shape.width * work.cached
     weights = shape.parameters * shape.bytes_per_weight + shape.trainable * 12
-    return passes / speed, max(memory(shape, work.at_once), weights + cache)
+    return passes / speed, max(memory(shape, work.per_micro_batch), weights + cache)
 
 
 def free_memory(device: torch.device) -> int:
@@ -136,7 +136,7 @@ def _matrix_speed(width: int, device: torch.device) -> float:
     a, b = torch.randn(1024, width, device=device), torch.randn(width, 4 * width, device=device)
     if device.type == "cuda":
         a, b = a.bfloat16(), b.bfloat16()
-    a @ b  # the first one loads libraries
+    a @ b  # the first product loads libraries
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     count, began = 0, time.perf_counter()

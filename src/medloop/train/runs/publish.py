@@ -1,7 +1,7 @@
 """A trained model as an artifact folder: weights, tokenizer, card.json, README.md, metrics.jsonl; nothing pickled.
 
-Everything but the times in `card.json` and `metrics.jsonl` is a function of the run, so that the same run made twice
-has the same fingerprint.
+Everything but the times in `card.json` and `metrics.jsonl` is a function of the run, so the same run made twice has the
+same fingerprint.
 """
 
 import json
@@ -54,7 +54,7 @@ def training_card(
     model: Any,
     *,
     metrics: Mapping[str, float],
-    began: datetime,
+    started: datetime,
     parent: str | None = None,
     beside: int = 0,
 ) -> TrainingCard:
@@ -75,6 +75,6 @@ def training_card(
         total_parameters=total,
         versions=runtime.versions(),
         commit=runtime.commit(),
-        started=began,
+        started=started,
         finished=utc_now(),
     )

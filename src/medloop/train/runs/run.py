@@ -1,8 +1,8 @@
-"""The folder of a run while it runs, and the rules about names: same run, continue; other run, refuse.
+"""The folder of a training run, and the rules about names: the same run continues, another run of that name is refused.
 
 `jobs/train_sft-NAME/` holds `config.json` (identity and start), `metrics.jsonl` and `checkpoints/`. The identity of a run
 is its config, the hash of its base model and the hashes of its input files: two runs with the same identity have the
-same result, so a finished one is not repeated and a killed one is continued.
+same result, so a finished run is not repeated and a killed one is resumed.
 """
 
 import json
@@ -25,7 +25,7 @@ from medloop.train.runs.checkpoint import Checkpoint, load_newest
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """`target` is where the result will lie; `identity` has the keys config, base_sha256 and inputs.
+    """`target` is the folder of the result; `identity` has the keys config, base_sha256 and inputs.
 
     Every checkpoint and every line of metrics asks for its path first, and `guard` raises when this process may no longer write.
     """
@@ -46,34 +46,34 @@ class TrainingRun:
         return self.folder / "metrics.jsonl"
 
     def finished(self) -> TrainingCard | None:
-        """The card of the result if it is of this very run; ConfigError if it is of another."""
+        """The card of the result if it is of this run; ConfigError if it is of another run."""
         if not (self.target / "card.json").is_file():
             return None
         verify_artifact(self.target)
         card = TrainingCard.from_json((self.target / "card.json").read_text(encoding="utf-8"))
-        theirs = {"config": card.config, "base_sha256": card.base_sha256, "inputs": card.inputs}
-        self._refuse_other(theirs, f"{self.target} is from another run")
+        identity = {"config": card.config, "base_sha256": card.base_sha256, "inputs": card.inputs}
+        self._refuse_other(identity, f"{self.target} is from another run")
         return card
 
     def check_unfinished(self) -> None:
-        """A run that was stopped may only be continued as it was begun."""
-        begun = self._begun()
-        if begun is not None and self.checkpoints.is_dir():
-            self._refuse_other(begun["identity"], f"{self.folder} holds an unfinished run")
+        """A run that was stopped may only be resumed with the settings it was started with."""
+        earlier = self._earlier_start()
+        if earlier is not None and self.checkpoints.is_dir():
+            self._refuse_other(earlier["identity"], f"{self.folder} holds an unfinished run")
 
     def resumable(self) -> Checkpoint | None:
-        """Where this very run can go on, if it was begun."""
-        begun = self._begun()
-        return load_newest(self.checkpoints) if begun is not None and begun["identity"] == self.identity else None
+        """The newest checkpoint of this run, if it was started before."""
+        earlier = self._earlier_start()
+        return load_newest(self.checkpoints) if earlier is not None and earlier["identity"] == self.identity else None
 
-    def begin(self, *, afresh: bool = False) -> tuple[datetime, Checkpoint | None]:
-        """When the run began and where to go on; with nothing to go on from, or `afresh`, the folder is made anew."""
-        begun = self._begun()
-        checkpoint = None if afresh else self.resumable()
-        if begun is not None and checkpoint is not None:
+    def start(self, *, restart: bool = False) -> tuple[datetime, Checkpoint | None]:
+        """When the run started, and the checkpoint to resume from; without one, or with `restart`, the folder is emptied."""
+        earlier = self._earlier_start()
+        checkpoint = None if restart else self.resumable()
+        if earlier is not None and checkpoint is not None:
             # What was logged after the checkpoint will be logged again.
             jsonl.write(self.metrics, [row for row in jsonl.read(self.metrics) if row["iter"] <= checkpoint.step])
-            return datetime.fromisoformat(begun["started"]), checkpoint
+            return datetime.fromisoformat(earlier["started"]), checkpoint
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         self.metrics.unlink(missing_ok=True)
         now = utc_now()
@@ -83,15 +83,15 @@ class TrainingRun:
         return now, None
 
     def end(self) -> None:
-        """The result is in place: the checkpoints have done their work. What else a method keeps there stays."""
-        for done in self.checkpoints.glob("step-*"):
-            shutil.rmtree(done, ignore_errors=True)
+        """The result is in place: delete the checkpoints. Other files of a method there stay."""
+        for checkpoint in self.checkpoints.glob("step-*"):
+            shutil.rmtree(checkpoint, ignore_errors=True)
         with suppress(OSError):
             self.checkpoints.rmdir()  # only when empty
 
     @contextmanager
-    def only_process(self) -> Iterator[None]:
-        """Two runs of one name must not write into one folder. The lock goes with the process, however it ends."""
+    def lock(self) -> Iterator[None]:
+        """Two runs of one name must not write into one folder. The lock ends with the process, however it ends."""
         with explain_os_errors(self.folder, writing=True):
             self.folder.mkdir(parents=True, exist_ok=True)
             self.target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,23 +99,24 @@ class TrainingRun:
             sweep(self.target.parent)
             yield
 
-    def _begun(self) -> dict[str, Any] | None:
+    def _earlier_start(self) -> dict[str, Any] | None:
+        """Identity and time of the last start in this folder."""
         file = self.folder / "config.json"
         if not file.is_file():
             return None
         try:
-            begun = json.loads(file.read_text(encoding="utf-8"))
-            return begun if {"identity", "started"} <= begun.keys() else None
+            start = json.loads(file.read_text(encoding="utf-8"))
+            return start if {"identity", "started"} <= start.keys() else None
         except (ValueError, AttributeError):
-            raise IntegrityError(f"{file} cannot be read", "Remove that folder to start afresh") from None
+            raise IntegrityError(f"{file} cannot be read", "Remove that folder to start again") from None
 
     def _refuse_other(self, theirs: dict[str, Any], where: str) -> None:
         if theirs != self.identity:
-            raise ConfigError(f"{where} ({_differences(theirs, self.identity)})", "Take another --name, or add --replace")
+            raise ConfigError(f"{where} ({_differences(theirs, self.identity)})", "Use another --name, or add --replace")
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    """Which settings differ, in words; hashes are not worth showing."""
+    """Which settings differ, in words, without hashes."""
     parts = []
     for key in sorted(theirs["config"].keys() | ours["config"].keys()):
         old, new = theirs["config"].get(key), ours["config"].get(key)

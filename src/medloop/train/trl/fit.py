@@ -33,7 +33,7 @@ class EpochPlan(Protocol):
     @property
     def steps(self) -> int: ...
     @property
-    def afresh(self) -> bool: ...
+    def restart(self) -> bool: ...
 
 
 def count_steps(config: EpochConfig, rows: int, run: TrainingRun, *, replace: bool) -> tuple[int, int, int]:
@@ -54,7 +54,7 @@ def train_within_memory(
     """
     size, micro = plan.config.batch_size, plan.config.micro_batch_size or plan.config.batch_size
     while True:
-        started, checkpoint = plan.run.begin(afresh=plan.afresh)
+        started, checkpoint = plan.run.start(restart=plan.restart)
         try:
             trainer = _run(make_trainer(checkpoint, micro))  # a failed one has no name here, so its memory is free again
             break
