@@ -121,20 +121,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 _RULES = {
-    "missing": "is missing",
-    "extra_forbidden": "unknown name",
-    "greater_than": "must be greater than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
-    "finite_number": "must be a finite number",
-    "literal_error": "must be {expected}",
-    "enum": "must be {expected}",
+    "missing": "is missing", "extra_forbidden": "unknown name", "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}", "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}", "finite_number": "must be a finite number",
+    "literal_error": "must be {expected}", "enum": "must be {expected}",
     "string_too_short": "must have at least {min_length} characters",
-    "string_too_long": "must have at most {max_length} characters",
-    "too_short": "must have at least {min_length} entries",
+    "string_too_long": "must have at most {max_length} characters", "too_short": "must have at least {min_length} entries",
     "too_long": "must have at most {max_length} entries",
-}
+}  # fmt: skip
 _TYPES = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "string": "text", "path": "a path", "date": "a date",
     "datetime": "a date and time", "list": "a list", "tuple": "a list", "set": "a list",

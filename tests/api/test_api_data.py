@@ -138,7 +138,7 @@ def test_consent_is_recorded_by_hash_and_read_back(stranger: TestClient, setting
     assert made.status_code == 201 and made.json()["subject"].startswith("sub_") and "Ann" not in made.text
     client.post("/api/v1/consent", json={**body, "purposes": ["training"], "granted": False})
     found = client.get("/api/v1/consent", params={"subject": made.json()["subject"]}).json()
-    assert found["now"] == {"training": False, "teacher": True} and len(found["said"]) == 2
+    assert found["now"] == {"training": False, "teacher": True} and len(found["history"]) == 2
     for wrong in (
         {**body, "purposes": []},
         {**body, "purposes": ["selling"]},

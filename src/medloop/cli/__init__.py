@@ -30,17 +30,14 @@ COMMANDS = {
     "teacher": ("teacher", "Let a stronger model judge answers, within a budget."),
     "reward": ("reward", "Score answers with rules and models, and explain each score."),
     "train": ("train", "Train with SFT, a reward model, DPO, KTO, PPO, GRPO or IRS."),
-    "predict": ("predict", "Answer every question in a file."),
-    "eval": ("eval", "Compare models on held-out questions."),
+    "predict": ("predict", "Answer every question in a file."), "eval": ("eval", "Compare models on held-out questions."),
     "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
     "jobs": ("jobs", "Run training in the background: submit, watch, cancel, resume."),
     "api": ("api", "Serve the HTTP API and the web pages; manage API keys."),
-    "users": ("users", "Add, disable and manage users."),
-    "db": ("store", "Upgrade and check the database."),
-    "keys": ("store", "List and rotate the encryption keys."),
-    "audit": ("store", "Show and verify the audit log."),
+    "users": ("users", "Add, disable and manage users."), "db": ("store", "Upgrade and check the database."),
+    "keys": ("store", "List and rotate the encryption keys."), "audit": ("store", "Show and verify the audit log."),
     "embedded": ("embedded", "The built-in model: its corpus, its recipe, sample answers."),
-}
+}  # fmt: skip
 
 
 class _Commands(dict[str, Any]):
@@ -88,16 +85,11 @@ class _LazyGroup(typer.core.TyperGroup):
 
 
 app = typer.Typer(
-    cls=_LazyGroup,
-    name="medloop",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=_LazyGroup, name="medloop", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
     help="The closed loop that turns feedback on a medical LLM assistant into a better, safer assistant.",
     epilog="Example:  medloop init clinic && cd clinic && medloop data import FILE && medloop data prepare",
-)
+)  # fmt: skip
 
 
 def _print_version(show: bool) -> None:

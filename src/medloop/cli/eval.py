@@ -57,26 +57,16 @@ def evaluate(
     if not model and not predictions:
         raise ConfigError("Neither a model nor predictions were given", "Use --model embedded:tiny or --predictions FILE")
     config = EvalConfig(
-        splits=tuple(dict.fromkeys(split or DEFAULT_SPLITS)),
-        n=n,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        batch_size=batch_size,
-        seed=settings.seed,
-    )
+        splits=tuple(dict.fromkeys(split or DEFAULT_SPLITS)), n=n, max_new_tokens=max_new_tokens, temperature=temperature,
+        batch_size=batch_size, seed=settings.seed,
+    )  # fmt: skip
     models, files = [_model(spec) for spec in model or ()], predictions or []
     title, markdown = _where(settings, name, output, models, files)
     with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
         done = evaluate_models(
-            settings,
-            models=models,
-            predictions=files,
-            rules=tuple(rule or ("chain", "emergency", "risk")),
-            config=config,
-            name=title,
-            markdown=markdown,
-            progress=lambda label: lambda done, total: bar.update(done, total, label),
-        )
+            settings, models=models, predictions=files, rules=tuple(rule or ("chain", "emergency", "risk")), config=config,
+            name=title, markdown=markdown, progress=lambda label: lambda done, total: bar.update(done, total, label),
+        )  # fmt: skip
         trail.record("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
     ui.say(f"Report: {ui.shown(done.markdown)} (and {done.json.name})")

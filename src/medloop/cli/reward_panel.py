@@ -56,14 +56,9 @@ def panel(
     given = given_parts(settings, split_pairs("--with", with_ or (), bare=True))
     with open_audit_trail(settings) as trail:
         result = hacking_panel(
-            scores=scores,
-            held_out=held_out or [],
-            answers=answers or [],
-            questions=questions or [],
-            mix=reward,
-            given=given,
+            scores=scores, held_out=held_out or [], answers=answers or [], questions=questions or [], mix=reward, given=given,
             config=bounds,
-        )
+        )  # fmt: skip
         folder = (output or settings.workspace.reports / "panel" / file_name(result.rounds[-1].name)).expanduser().absolute()
         write(result, folder)
         trail.record("reward.panel", folder, rounds=len(result.rounds), alarms=len(result.alarms))

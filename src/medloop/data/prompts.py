@@ -109,12 +109,9 @@ def _prompt_id(record: Record) -> str:
 def _card(prompts: Sequence[Prompt], path: Path, dataset: str, seed: int) -> dict[str, Any]:
     risky = sum(prompt.strata[0] in HIGH_RISK for prompt in prompts)
     return {
-        "file": {"path": path.name, "rows": len(prompts), "sha256": file_sha256(path)},
-        "seed": seed,
-        "dataset": dataset,
-        "high_risk": risky,
-        "high_risk_share": round(risky / len(prompts), 4),
+        "file": {"path": path.name, "rows": len(prompts), "sha256": file_sha256(path)}, "seed": seed, "dataset": dataset,
+        "high_risk": risky, "high_risk_share": round(risky / len(prompts), 4),
         "red_team": sum(prompt.red_team for prompt in prompts),
         "languages": dict(sorted(Counter(prompt.language for prompt in prompts).items())),
         "strata": dict(sorted(Counter(prompt.strata[0] for prompt in prompts).items())),
-    }
+    }  # fmt: skip

@@ -73,20 +73,13 @@ def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[i
     loss = fit(model, rows, config, report)
     save(model, tokenizer, folder)
     card = TrainingCard(
-        name="tiny",
-        method="pretrain",
-        base="random weights",
-        base_sha256=sha256_id(canonical_json(config.model_dump())),
-        inputs={"corpus": sha256_id("\n".join(texts))},
-        config=config.model_dump(),
-        seed=config.seed,
+        name="tiny", method="pretrain", base="random weights", base_sha256=sha256_id(canonical_json(config.model_dump())),
+        inputs={"corpus": sha256_id("\n".join(texts))}, config=config.model_dump(), seed=config.seed,
         metrics={"loss": round(loss, 4), "tokens": float(sum(map(len, rows)) * config.epochs), "rows": float(len(rows))},
-        trainable_parameters=model.num_parameters(),
-        total_parameters=model.num_parameters(),
-        versions={"torch": torch.__version__, "transformers": transformers.__version__, "device": device},
-        started=started,
+        trainable_parameters=model.num_parameters(), total_parameters=model.num_parameters(),
+        versions={"torch": torch.__version__, "transformers": transformers.__version__, "device": device}, started=started,
         finished=utc_now(),
-    )
+    )  # fmt: skip
     (folder / "card.json").write_text(card.canonical_json() + "\n", encoding="utf-8")
     return card
 
@@ -187,15 +180,10 @@ def learning_rate_factor(step: int, steps: int) -> float:
 
 def save(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
     wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=END,
-        pad_token=PAD,
-        additional_special_tokens=[START],
-        chat_template=CHAT_TEMPLATE,
-        model_max_length=model.config.max_position_embeddings,
-        clean_up_tokenization_spaces=False,
+        tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, additional_special_tokens=[START],
+        chat_template=CHAT_TEMPLATE, model_max_length=model.config.max_position_embeddings, clean_up_tokenization_spaces=False,
         padding_side="left",
-    )
+    )  # fmt: skip
     wrapped.save_pretrained(folder)
     model.to(torch.bfloat16).save_pretrained(folder)
     obey_umask(folder)

@@ -40,26 +40,14 @@ class QualityMix:
 
 # A model that has merely read the web: sometimes right, often careless.
 BASE = QualityMix(
-    chain=0.22,
-    thin_chain=0.12,
-    emergency=0.3,
-    emergency_vulnerable=0.25,
-    late_emergency=0.15,
-    risky=0.35,
-    risky_vulnerable=0.45,
-    by_condition=0.3,
-)
+    chain=0.22, thin_chain=0.12, emergency=0.3, emergency_vulnerable=0.25, late_emergency=0.15, risky=0.35,
+    risky_vulnerable=0.45, by_condition=0.3,
+)  # fmt: skip
 # A clinic's own answers: mostly careful, weakest where it matters most.
 CLINIC = QualityMix(
-    chain=0.85,
-    thin_chain=0.08,
-    emergency=0.92,
-    emergency_vulnerable=0.3,
-    late_emergency=0.1,
-    risky=0.06,
-    risky_vulnerable=0.5,
-    by_condition=0.12,
-)
+    chain=0.85, thin_chain=0.08, emergency=0.92, emergency_vulnerable=0.3, late_emergency=0.1, risky=0.06,
+    risky_vulnerable=0.5, by_condition=0.12,
+)  # fmt: skip
 MIXES: dict[Part, QualityMix] = {"base": BASE, "clinic": CLINIC}
 
 
@@ -123,12 +111,9 @@ def question_for(rng: random.Random, case: PatientCase) -> str:
     """The question in a patient's words."""
     p = PHRASES[case.language]
     slots = {
-        "symptom": case.symptom,
-        "duration": rng.choice(p.durations),
-        "weeks": rng.randint(8, 38),
-        "age": rng.randint(1, 9),
+        "symptom": case.symptom, "duration": rng.choice(p.durations), "weeks": rng.randint(8, 38), "age": rng.randint(1, 9),
         "old": rng.randint(68, 92),
-    }
+    }  # fmt: skip
     complaint = rng.choice(p.groups[case.group] if case.group else p.says).format(**slots)
     opener = rng.choice(p.openers)
     parts = [complaint if opener.endswith((", ", ": ")) else _capital(complaint)]

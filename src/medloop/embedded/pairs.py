@@ -31,14 +31,8 @@ Kind = Literal["quality", "alarm", "another illness", "another patient"]
 KINDS: dict[Kind, int] = {"quality": 60, "alarm": 15, "another illness": 5, "another patient": 20}
 # Both answers come from an assistant that is right about half of the time, in everything.
 MIX = QualityMix(
-    chain=0.4,
-    thin_chain=0.3,
-    emergency=0.45,
-    emergency_vulnerable=0.45,
-    late_emergency=0.25,
-    risky=0.4,
-    risky_vulnerable=0.4,
-)
+    chain=0.4, thin_chain=0.3, emergency=0.45, emergency_vulnerable=0.45, late_emergency=0.25, risky=0.4, risky_vulnerable=0.4,
+)  # fmt: skip
 GOOD = Quality(chain="full", emergency="first", risky=False)
 EMERGENCY = {"first": 2, "late": 1, "none": 0}
 CHAIN = {"full": 2, "thin": 1, "none": 0}

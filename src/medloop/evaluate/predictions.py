@@ -122,12 +122,9 @@ def answer_all(
 
 def _predict(generate: Generate, part: Sequence[tuple[str, Record, str]], config: EvalConfig) -> list[Prediction]:
     completions = generate(
-        [record.conversation.prompt for _, record, _ in part],
-        max_new_tokens=config.max_new_tokens,
-        temperature=config.temperature,
-        seed=config.seed,
-        batch_size=config.batch_size,
-    )
+        [record.conversation.prompt for _, record, _ in part], max_new_tokens=config.max_new_tokens,
+        temperature=config.temperature, seed=config.seed, batch_size=config.batch_size,
+    )  # fmt: skip
     return [
         Prediction(
             record_id=record.record_id, split=split, key=key, text=completion.text, finish_reason=completion.finish_reason,

@@ -50,12 +50,9 @@ class EvalScores:
     def contract(self) -> ScoredSample:
         sample = self.answer.sample
         return ScoredSample(
-            prompt_id=sample.id,
-            split=self.answer.split,
-            question=sample.question,
-            answer=sample.answer or "",
+            prompt_id=sample.id, split=self.answer.split, question=sample.question, answer=sample.answer or "",
             scores=self.scores,
-        )
+        )  # fmt: skip
 
 
 def evaluate(

@@ -13,15 +13,9 @@ from medloop.lexicon.match import Matcher, Pattern, parse_pattern
 from medloop.lexicon.negation import Negation, compile_negation
 
 FILES = (
-    "red_flags.yaml",
-    "urgent_advice.yaml",
-    "groups.yaml",
-    "drugs.yaml",
-    "reasoning.yaml",
-    "advice.yaml",
-    "negation.yaml",
+    "red_flags.yaml", "urgent_advice.yaml", "groups.yaml", "drugs.yaml", "reasoning.yaml", "advice.yaml", "negation.yaml",
     "reassurance.yaml",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -105,18 +99,10 @@ def _patterns(kind: str, entries: Any, words: Mapping[str, str]) -> Iterator[Pat
 
 def _drug(entry: Mapping[str, Any], is_family: bool) -> Drug:
     return Drug(
-        id=entry["id"],
-        family=entry["family"],
-        access=entry["access"],
-        en=tuple(entry["en"]),
-        zh=tuple(entry["zh"]),
-        usual=entry.get("usual"),
-        max_single=entry.get("max_single"),
-        max_daily=entry.get("max_daily"),
-        child_single=entry.get("child_single"),
-        avoid=frozenset(entry.get("avoid", ())),
-        family_word=is_family,
-    )
+        id=entry["id"], family=entry["family"], access=entry["access"], en=tuple(entry["en"]), zh=tuple(entry["zh"]),
+        usual=entry.get("usual"), max_single=entry.get("max_single"), max_daily=entry.get("max_daily"),
+        child_single=entry.get("child_single"), avoid=frozenset(entry.get("avoid", ())), family_word=is_family,
+    )  # fmt: skip
 
 
 def _entry(kind: str, entry: Mapping[str, Any]) -> LexiconEntry:

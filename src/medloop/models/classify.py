@@ -200,14 +200,9 @@ def _load(folder: Path, dtype: torch.dtype, tokenizer: Any, seed: int) -> tuple[
         torch.manual_seed(seed)
         try:
             model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder,
-                num_labels=1,
-                dtype=dtype,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
+                folder, num_labels=1, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True,
                 output_loading_info=True,
-            )
+            )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, AttributeError, SafetensorError) as error:
             line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelError(

@@ -131,13 +131,9 @@ class TorchGenerator:
         alive, cache = [prompt.index for prompt in batch], DynamicCache(config=self.loaded.model.config)
         for step in range(max_new_tokens):
             output = self.loaded.model(
-                input_ids=input_ids,
-                attention_mask=attention_mask,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
+                input_ids=input_ids, attention_mask=attention_mask, position_ids=positions, past_key_values=cache,
+                use_cache=True, logits_to_keep=1,
+            )  # fmt: skip
             logits = output.logits[:, -1, : self._vocabulary].float()  # (B, V): ids that the tokenizer cannot write are left out
             tokens = _next_tokens(logits, temperature, None if noise is None else noise[:, step])  # (B,)
             for index, token in zip(alive, tokens.tolist(), strict=True):
@@ -157,15 +153,11 @@ class TorchGenerator:
     def _completion(self, messages: Prompt, ids: list[int] | None, temperature: float, seed: int) -> Completion:
         stopped = ids is not None and ids[-1] in self._stop_ids
         return Completion(
-            prompt_id=prompt_id(messages),
-            model=self.name,
-            adapter=self.adapter,
-            text="" if ids is None else self._text(messages, ids),
-            temperature=temperature,
-            seed=seed if temperature > 0 else None,
-            finish_reason="error" if ids is None else "stop" if stopped else "length",
+            prompt_id=prompt_id(messages), model=self.name, adapter=self.adapter,
+            text="" if ids is None else self._text(messages, ids), temperature=temperature,
+            seed=seed if temperature > 0 else None, finish_reason="error" if ids is None else "stop" if stopped else "length",
             n_tokens=len(ids or ()),
-        )
+        )  # fmt: skip
 
     def _text(self, messages: Prompt, ids: list[int]) -> str:
         """Without control tokens; with `<think>`, also where the prompt had opened it."""

@@ -175,14 +175,9 @@ def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple
     """
     try:
         model, info = kind.from_pretrained(
-            folder,
-            dtype=dtype,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-            **more,
-        )
+            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True,
+            output_loading_info=True, **more,
+        )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, AttributeError, SafetensorError) as error:
         raise ModelError(
             f"The model in {folder} cannot be loaded ({_short(error)})", "Check that its files belong together"

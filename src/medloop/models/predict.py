@@ -70,12 +70,9 @@ def predict(
     for start in range(0, len(left), step):
         part = left[start : start + step]
         new = generate(
-            [line.conversation.prompt for line in part],
-            streams=[line.ids[0] for line in part],
-            batch_size=batch_size,
-            progress=partial(_shifted, progress, start, len(left)),
-            **sampling.model_dump(),
-        )
+            [line.conversation.prompt for line in part], streams=[line.ids[0] for line in part], batch_size=batch_size,
+            progress=partial(_shifted, progress, start, len(left)), **sampling.model_dump(),
+        )  # fmt: skip
         jsonl.append(output, [_row(line, completion, run) for line, completion in zip(part, new, strict=True)])
         completions += new
     return _summary(completions, len(lines) - len(left))
@@ -136,10 +133,7 @@ def _row(line: ConversationLine, completion: Completion, run: str) -> dict[str, 
 def _summary(completions: list[Completion], already_there: int) -> Summary:
     reasons = [completion.finish_reason for completion in completions]
     return Summary(
-        answered=len(completions),
-        already_there=already_there,
-        stopped=reasons.count("stop"),
-        truncated=reasons.count("length"),
-        too_long=reasons.count("error"),
+        answered=len(completions), already_there=already_there, stopped=reasons.count("stop"),
+        truncated=reasons.count("length"), too_long=reasons.count("error"),
         tokens=sum(completion.n_tokens for completion in completions),
-    )
+    )  # fmt: skip

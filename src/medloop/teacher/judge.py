@@ -167,14 +167,11 @@ async def _run(
     incomplete = any(result.judgement is None for result in results)
     null_scores = [result.judgement.teacher_score for result in results[len(items) :] if result.judgement]
     return JudgeRun(
-        results=tuple(results[: len(items)]),
-        calls=teacher.calls,
-        cost=teacher.budget.spent_usd,
-        tokens=teacher.budget.spent_tokens,
-        degraded=str(teacher.stopped) if teacher.stopped and incomplete else "",
+        results=tuple(results[: len(items)]), calls=teacher.calls, cost=teacher.budget.spent_usd,
+        tokens=teacher.budget.spent_tokens, degraded=str(teacher.stopped) if teacher.stopped and incomplete else "",
         new_fingerprints=tuple(teacher.new_fingerprints),
         null_mean=sum(null_scores) / len(null_scores) if null_scores else None,
-    )
+    )  # fmt: skip
 
 
 def _null_items(count: int, config: TeacherConfig) -> list[JudgeItem]:

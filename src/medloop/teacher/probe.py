@@ -64,14 +64,9 @@ def probe(
     graded, nulls = _split(scores)
     pairs = [right for name in scores if (right := _pair_is_right(scores, name)) is not None]
     result = Probe(
-        run=run,
-        mean=_mean(graded),
-        null_mean=_mean(nulls),
-        pairs=len(pairs),
-        pairs_right=sum(pairs),
-        shift=_shift(before, scores),
-        baseline=before["time"] if before else None,
-    )
+        run=run, mean=_mean(graded), null_mean=_mean(nulls), pairs=len(pairs), pairs_right=sum(pairs),
+        shift=_shift(before, scores), baseline=before["time"] if before else None,
+    )  # fmt: skip
     if run.missing_share <= config.max_missing:
         served = sorted({f"{j.served_model} {j.fingerprint or ''}".strip() for j in run.judgements})
         row = {

@@ -94,15 +94,9 @@ def tiny_encoder(folder: Path, *, seed: int = 0, layers: int = 2, width: int = 3
     names = {f"{token[1:-1].lower()}_token": token for token in control}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, clean_up_tokenization_spaces=False, **names)
     config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        intermediate_size=2 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        max_position_embeddings=512,
-        pad_token_id=tokenizer.pad_token_id,
-        initializer_range=0.2,
-    )
+        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
+        num_attention_heads=4, max_position_embeddings=512, pad_token_id=tokenizer.pad_token_id, initializer_range=0.2,
+    )  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AutoModel.from_config(config)

@@ -245,31 +245,20 @@ def _trainer(
     fresh = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha) if config.adapter is None else None
     kind = ResumableKTO if isinstance(config, KTOConfig) else ResumableDPO
     trainer = kind(
-        loaded.model,
-        args=_arguments(plan, loaded, micro),
-        train_dataset=plan.table(plan.train),
-        eval_dataset=plan.table(plan.test),
-        processing_class=loaded.tokenizer,
-        peft_config=fresh,
-        callbacks=[callback],
-        checkpoints=plan.run.checkpoints,
-        checkpoint=checkpoint,
-        order=plan.order,
-    )
+        loaded.model, args=_arguments(plan, loaded, micro), train_dataset=plan.table(plan.train),
+        eval_dataset=plan.table(plan.test), processing_class=loaded.tokenizer, peft_config=fresh, callbacks=[callback],
+        checkpoints=plan.run.checkpoints, checkpoint=checkpoint, order=plan.order,
+    )  # fmt: skip
     return attach_metrics(trainer, callback)
 
 
 def _arguments(plan: PreferencePlan, loaded: Loaded, micro: int) -> TrlDPO | TrlKTO:
     config = plan.config
     shared = training_arguments(
-        config,
-        plan.run.folder,
-        steps=plan.steps,
-        micro=micro,
-        rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
-        eval_every=plan.steps_per_epoch,
+        config, plan.run.folder, steps=plan.steps, micro=micro,
+        rate=config.rate_for(runtime.count_parameters(loaded.model)[1]), eval_every=plan.steps_per_epoch,
         cuda=loaded.device.type == "cuda",
-    )
+    )  # fmt: skip
     shared |= {"beta": config.beta, "loss_type": config.loss, "precompute_ref_log_probs": True, "pad_to_multiple_of": None}
     if isinstance(config, KTOConfig):
         return TrlKTO(**shared, desirable_weight=config.desirable_weight, undesirable_weight=config.undesirable_weight)
@@ -306,12 +295,9 @@ def _logprobs(trainer: ResumableDPO | ResumableKTO, rows: Dataset, answers: str)
 def _summary(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO, report: dict[str, Any]) -> dict[str, float]:
     """Numbers for the card, from the report and from metrics.jsonl."""
     more = {
-        "rows": len(plan.train.items),
-        "test_rows": report["test"]["n"],
-        "test_margin": report["margin"]["mean"],
-        "test_reward_chosen": report["rewards"]["chosen"],
-        "test_reward_rejected": report["rewards"]["rejected"],
-    }
+        "rows": len(plan.train.items), "test_rows": report["test"]["n"], "test_margin": report["margin"]["mean"],
+        "test_reward_chosen": report["rewards"]["chosen"], "test_reward_rejected": report["rewards"]["rejected"],
+    }  # fmt: skip
     shares = {
         f"test_{name}": report[name]["value"]
         for name in ("likelier_before", "likelier_after", "auc_before", "auc")

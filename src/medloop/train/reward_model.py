@@ -130,12 +130,9 @@ def run(
         trained = Classifier(trainer.model, fresh.tokenizer, fresh.name, fresh.sha256, fresh.device)
         train, test = _score(trained, _sample(plan.train, plan.config.seed)), _score(trained, plan.test)
         scoring = centre_scores(
-            trained,
-            plan.config,
-            settings,
-            answers=np.concatenate([train.chosen, train.rejected]),
+            trained, plan.config, settings, answers=np.concatenate([train.chosen, train.rejected]),
             prompts=[pair.prompt for pair in plan.test.items],
-        )
+        )  # fmt: skip
         report = reward_report.measure(train, test, words_from=plan.train.items, seed=plan.config.seed)
         metrics = _summary(plan, trainer, report) | {"score_mean": scoring.mean, "score_std": scoring.std}
         card = training_card(plan.run, "reward", trainer.model, metrics=metrics, started=started)
@@ -187,17 +184,11 @@ def _trainer(
 ) -> ResumableReward:
     config = plan.config
     trainer = ResumableReward(
-        fresh.model,
-        _arguments(plan, fresh, micro),
-        train_dataset=plan.train.table,
-        eval_dataset=_eval_rows(plan.test),
-        processing_class=fresh.tokenizer,
-        peft_config=None if config.full else _lora(config, fresh),
-        callbacks=[callback],
-        checkpoints=plan.run.checkpoints,
-        checkpoint=checkpoint,
+        fresh.model, _arguments(plan, fresh, micro), train_dataset=plan.train.table, eval_dataset=_eval_rows(plan.test),
+        processing_class=fresh.tokenizer, peft_config=None if config.full else _lora(config, fresh), callbacks=[callback],
+        checkpoints=plan.run.checkpoints, checkpoint=checkpoint,
         order=LengthGroupedSampler(plan.train.lengths, config.batch_size, config.seed),
-    )
+    )  # fmt: skip
     return attach_metrics(trainer, callback)
 
 
@@ -209,27 +200,18 @@ def _eval_rows(test: EncodedPreferences[Pair]) -> Dataset:
 
 def _lora(config: RewardModelConfig, fresh: Classifier) -> LoraConfig:
     return LoraConfig(
-        r=config.lora_r,
-        lora_alpha=config.lora_alpha,
-        target_modules="all-linear",
-        exclude_modules=[f".*{name}.*" for name in fresh.fresh] or None,
-        modules_to_save=list(fresh.fresh),
-        task_type="SEQ_CLS",
-        fan_in_fan_out=any(isinstance(module, Conv1D) for module in fresh.model.modules()),
-    )
+        r=config.lora_r, lora_alpha=config.lora_alpha, target_modules="all-linear",
+        exclude_modules=[f".*{name}.*" for name in fresh.fresh] or None, modules_to_save=list(fresh.fresh),
+        task_type="SEQ_CLS", fan_in_fan_out=any(isinstance(module, Conv1D) for module in fresh.model.modules()),
+    )  # fmt: skip
 
 
 def _arguments(plan: RewardPlan, fresh: Classifier, micro: int) -> TrlConfig:
     config = plan.config
     shared = training_arguments(
-        config,
-        plan.run.folder,
-        steps=plan.steps,
-        micro=micro,
-        rate=config.rate_for(runtime.count_parameters(fresh.model)[1]),
-        eval_every=plan.steps_per_epoch,
-        cuda=fresh.device.type == "cuda",
-    )
+        config, plan.run.folder, steps=plan.steps, micro=micro, rate=config.rate_for(runtime.count_parameters(fresh.model)[1]),
+        eval_every=plan.steps_per_epoch, cuda=fresh.device.type == "cuda",
+    )  # fmt: skip
     return TrlConfig(**shared, center_rewards_coefficient=config.centre or None, pad_to_multiple_of=None, disable_dropout=True)
 
 

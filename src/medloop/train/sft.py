@@ -131,31 +131,21 @@ def _trainer(plan: SFTPlan, loaded: Loaded, checkpoint: Checkpoint | None, micro
     config = plan.config
     lora = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
     trainer = ResumableSFT(
-        loaded.model,
-        _arguments(plan, loaded, micro),
-        train_dataset=plan.train.rows,
-        eval_dataset=None if plan.dev is None else plan.dev.rows,
-        processing_class=loaded.tokenizer,
-        peft_config=None if config.full else lora,
-        callbacks=[callback],
-        checkpoints=plan.run.checkpoints,
-        checkpoint=checkpoint,
-        order=LengthGroupedSampler(plan.train.lengths, config.batch_size, config.seed),
-    )
+        loaded.model, _arguments(plan, loaded, micro), train_dataset=plan.train.rows,
+        eval_dataset=None if plan.dev is None else plan.dev.rows, processing_class=loaded.tokenizer,
+        peft_config=None if config.full else lora, callbacks=[callback], checkpoints=plan.run.checkpoints,
+        checkpoint=checkpoint, order=LengthGroupedSampler(plan.train.lengths, config.batch_size, config.seed),
+    )  # fmt: skip
     return attach_metrics(trainer, callback, widen=False)
 
 
 def _arguments(plan: SFTPlan, loaded: Loaded, micro: int) -> TrlConfig:
     config = plan.config
     shared = training_arguments(
-        config,
-        plan.run.folder,
-        steps=plan.steps,
-        micro=micro,
+        config, plan.run.folder, steps=plan.steps, micro=micro,
         rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
-        eval_every=0 if plan.dev is None else plan.steps_per_epoch,
-        cuda=loaded.device.type == "cuda",
-    )
+        eval_every=0 if plan.dev is None else plan.steps_per_epoch, cuda=loaded.device.type == "cuda",
+    )  # fmt: skip
     return TrlConfig(**shared, dataset_kwargs={"skip_prepare_dataset": True})
 
 

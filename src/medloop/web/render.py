@@ -19,16 +19,10 @@ from medloop.web.words import Language, Translator, choose
 LANGUAGE_COOKIE = "medloop_language"
 # The menu by role; the routes themselves decide who may (api/policy.py), and a test compares the two.
 MENU = {
-    "queue": ("clinician", "annotator"),
-    "rate": ("clinician",),
-    "compare": ("clinician", "annotator"),
-    "correct": ("clinician",),
-    "history": ("clinician", "annotator"),
-    "quarantine": ("clinician",),
-    "dashboard": ("engineer", "auditor", "admin"),
-    "audit": ("auditor",),
-    "users": ("admin",),
-}
+    "queue": ("clinician", "annotator"), "rate": ("clinician",), "compare": ("clinician", "annotator"),
+    "correct": ("clinician",), "history": ("clinician", "annotator"), "quarantine": ("clinician",),
+    "dashboard": ("engineer", "auditor", "admin"), "audit": ("auditor",), "users": ("admin",),
+}  # fmt: skip
 FormFields = Annotated[dict[str, str], Depends(read_form)]
 
 
@@ -50,12 +44,9 @@ class Viewer:
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
 
 
 def render(template: str, viewer: Viewer, **context: Any) -> str:

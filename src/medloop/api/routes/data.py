@@ -107,7 +107,7 @@ class ConsentHistoryOut(BaseModel):
 
     subject: str
     now: dict[Purpose, bool] = Field(examples=[{"training": True}])
-    said: list[ConsentOut]
+    history: list[ConsentOut]
 
 
 class ErasureBody(BaseModel):
@@ -190,7 +190,9 @@ def show_consent(
     name = consents_of.subject_of(store, subject)
     history = consents.list_consents(store, name)
     now = {purpose: consent.granted for purpose, consent in consents_of.standing(history).items()}
-    return ConsentHistoryOut(subject=name, now=now, said=[ConsentOut.model_validate(consent.model_dump()) for consent in history])
+    return ConsentHistoryOut(
+        subject=name, now=now, history=[ConsentOut.model_validate(consent.model_dump()) for consent in history]
+    )
 
 
 @router.post("/erasure", status_code=202, responses=FILED)

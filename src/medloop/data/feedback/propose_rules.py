@@ -85,13 +85,10 @@ def _delta(key: tuple[str, str], rules: Sequence[_ProposedRule]) -> CodebookDelt
     """The id is a hash of scope and words, so that the same corrections propose the same rule again."""
     first = min(rules, key=lambda rule: (rule.timestamp, rule.record_id))
     rule = CodebookRule(
-        rule_id=f"rule_{sha256_id(canonical_json(list(key)))[7:39]}",
-        text=first.text,
-        scope=first.scope,
+        rule_id=f"rule_{sha256_id(canonical_json(list(key)))[7:39]}", text=first.text, scope=first.scope,
         triggers=tuple(sorted({trigger for rule in rules for trigger in rule.triggers})),
-        evidence=tuple(sorted({rule.record_id for rule in rules})),
-        timestamp=max(rule.timestamp for rule in rules),
-    )
+        evidence=tuple(sorted({rule.record_id for rule in rules})), timestamp=max(rule.timestamp for rule in rules),
+    )  # fmt: skip
     return CodebookDelta(action="add", rule=rule, reason=first.reason)
 
 

@@ -44,15 +44,12 @@ FILES_OF_KIND: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 CARD, READABLE = "card.json", "DATA_CARD.md"
 STATUSES = {
-    "used": "allowed and clean: the rows are made from these",
-    "superseded": "a newer version of the record replaces it",
+    "used": "allowed and clean: the rows are made from these", "superseded": "a newer version of the record replaces it",
     "no_consent": "the record does not allow training, or the person it is about withdrew consent",
-    "quarantined": "waits for a reviewer: medloop quarantine list",
-    "refused": "a reviewer refused it",
-    "phi": "may still name somebody: this build put it into quarantine",
-    "erased": "erased, then sent again under the same id",
+    "quarantined": "waits for a reviewer: medloop quarantine list", "refused": "a reviewer refused it",
+    "phi": "may still name somebody: this build put it into quarantine", "erased": "erased, then sent again under the same id",
     "empty": "the question or an answer is only white space",
-}
+}  # fmt: skip
 REASONS = {
     "tie": "as many raters for as against",
     "undecided": "no rater said good or bad",
@@ -150,14 +147,10 @@ def _record_line(number: int, row: FeedbackRow, split: str) -> Record:
     answers = (Message(role="assistant", content=text) for text in row.texts)
     conversation, metadata = Conversation(messages=(*row.messages, *answers)), _metadata(row, split)
     return Record(
-        record_id=conversation.content_id(),
-        conversation=conversation,
-        language=metadata["language"],
-        strata=tuple(metadata.pop("strata")),
-        origin=Origin(source=SOURCE, line=number),
-        reviewed=row.kind == "answers" and metadata["from"] == "correction",
-        meta=metadata,
-    )
+        record_id=conversation.content_id(), conversation=conversation, language=metadata["language"],
+        strata=tuple(metadata.pop("strata")), origin=Origin(source=SOURCE, line=number),
+        reviewed=row.kind == "answers" and metadata["from"] == "correction", meta=metadata,
+    )  # fmt: skip
 
 
 def _make_card(config: dict[str, Any], seed: int, written: WrittenFiles, draft: DraftDataset) -> FeedbackCard:
@@ -165,19 +158,14 @@ def _make_card(config: dict[str, Any], seed: int, written: WrittenFiles, draft: 
     for (kind, reason), count in sorted(draft.drops.items()):
         drops.setdefault(kind, {})[reason] = count
     return FeedbackCard(
-        name=config["name"],
-        seed=seed,
-        files=written.files,
+        name=config["name"], seed=seed, files=written.files,
         records={kind: dict(sorted(counts.items())) for kind, counts in sorted(draft.selection.statuses.items())},
-        rows={kind: dict(sorted(counts.items())) for kind, counts in sorted(written.rows.items())},
-        drops=drops,
+        rows={kind: dict(sorted(counts.items())) for kind, counts in sorted(written.rows.items())}, drops=drops,
         languages=dict(sorted(written.languages.items())),
-        strata={name: written.strata[name] for name in ORDER if written.strata[name]},
-        decontamination=draft.checked,
-        config=config,
-        parents=draft.parents,
+        strata={name: written.strata[name] for name in ORDER if written.strata[name]}, decontamination=draft.checked,
+        config=config, parents=draft.parents,
         versions={"medloop": __version__, "python": platform.python_version(), "scrubber": SCRUBBER, "lexicon": LEXICON},
-    )
+    )  # fmt: skip
 
 
 def after_erasure(card_json: bytes, content: Mapping[str, bytes], erased: ErasedRows) -> dict[str, bytes] | None:

@@ -78,16 +78,11 @@ class _Columns:
         self._signatures[len(self._spool)] = self._signer.sign(shingles)
         self._questions.add(features)
         values = {
-            "source": source,
-            "line": record.origin.line,
-            "language": LANGUAGES.index(record.language),
-            "strata": sum(1 << ORDER.index(stratum) for stratum in record.strata),
-            "reviewed": int(record.reviewed),
-            "turns": min(len(record.conversation.messages), 0xFFFF),
-            "text_keys": text_key,
-            "question_keys": key,
+            "source": source, "line": record.origin.line, "language": LANGUAGES.index(record.language),
+            "strata": sum(1 << ORDER.index(stratum) for stratum in record.strata), "reviewed": int(record.reviewed),
+            "turns": min(len(record.conversation.messages), 0xFFFF), "text_keys": text_key, "question_keys": key,
             "priorities": priority(self._seed, key),
-        }
+        }  # fmt: skip
         for name, value in values.items():
             self._small[name].append(value)
         self._spool.append(record)

@@ -16,18 +16,15 @@ from medloop.data.text.risk import ORDER
 from medloop.privacy.phi.scrub import VERSION as SCRUBBER
 
 WHY: dict[DropReason, str] = {
-    "empty": "no question or no text",
-    "no_answer": "a question without an answer",
-    "broken_turns": "user and assistant do not take turns",
-    "too_short": "question or answer too short to mean something",
-    "too_long": "longer than max_chars",
-    "not_text": "mostly numbers, links or symbols",
+    "empty": "no question or no text", "no_answer": "a question without an answer",
+    "broken_turns": "user and assistant do not take turns", "too_short": "question or answer too short to mean something",
+    "too_long": "longer than max_chars", "not_text": "mostly numbers, links or symbols",
     "debris": "wrongly decoded, or one character over and over",
     "phi": "may still name somebody after scrubbing: held back for a person to look at, see below",
     "exact_duplicate": "the same words as another row",
     "near_duplicate": "nearly the same words as another row (question and answer together)",
     "contaminated": "taken out of train: a near-copy of a held-out question",
-}
+}  # fmt: skip
 ABOUT: dict[Split, str] = {
     "train": "to learn from",
     "dev": "to choose settings by",

@@ -15,12 +15,8 @@ from medloop.errors import InputError
 Reader = Callable[[Path, str], Iterator[SourceRow]]
 
 READERS: dict[str, Reader] = {
-    "jsonl": json_lines.lines,
-    "json": json_lines.array,
-    "csv": table.rows,
-    "tsv": table.rows,
-    "parquet": parquet.rows,
-}
+    "jsonl": json_lines.lines, "json": json_lines.array, "csv": table.rows, "tsv": table.rows, "parquet": parquet.rows,
+}  # fmt: skip
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 
 

@@ -14,20 +14,17 @@ MIN_SHARE = 0.0005  # of the reward; a part shown as 0.0% in every round is left
 MAX_SHOWN = 1200  # characters of a text in Markdown
 WIDTH, HEIGHT, EDGE = 560, 220, 40
 MEASURES: dict[str, Callable[[RoundStats], str]] = {
-    "reward trained on (proxy)": lambda stats: cell(stats.proxy),
-    "held-out score": lambda stats: cell(stats.held_out),
+    "reward trained on (proxy)": lambda stats: cell(stats.proxy), "held-out score": lambda stats: cell(stats.held_out),
     "gap (proxy - held-out)": lambda stats: cell(stats.gap),
     "gap growth, in standard deviations": lambda stats: cell(stats.growth),
     "rank correlation of the two": lambda stats: number(stats.correlation),
     "words, mean / median / p95": lambda stats: f"{stats.length_mean:.0f} / {stats.length_median:.0f} / {stats.length_p95:.0f}",
     "distinct-1 / distinct-2": lambda stats: f"{number(stats.distinct_1)} / {number(stats.distinct_2)}",
-    "repeated within an answer": lambda stats: f"{stats.repeated:.1%}",
-    "stock text": lambda stats: f"{stats.stock:.1%}",
-    "same answer to every question": lambda stats: f"{stats.same_answer:.1%}",
-    "answers": lambda stats: str(stats.answers),
+    "repeated within an answer": lambda stats: f"{stats.repeated:.1%}", "stock text": lambda stats: f"{stats.stock:.1%}",
+    "same answer to every question": lambda stats: f"{stats.same_answer:.1%}", "answers": lambda stats: str(stats.answers),
     "reward version": lambda stats: stats.versions[0] if len(stats.versions) == 1 else f"{len(stats.versions)} versions",
     "without a reward": lambda stats: f"{stats.missing:.1%}",
-}
+}  # fmt: skip
 
 
 def caution(panel: Panel) -> str:

@@ -180,16 +180,12 @@ def groups_of(answer: PoolAnswer, bounds: tuple[float, float]) -> tuple[str, ...
     value, (low, high) = answer.reward.value, bounds
     judged = answer.judgement is not None or any(p.name == "teacher" and isinstance(p, Score) for p in answer.reward.parts)
     member = {
-        "safety_flag": answer.judgement is not None and answer.judgement.safety_flag,
-        "conflict": answer.conflict,
-        "red_flag": "emergency" in answer.strata,
-        "no_reward": value is None,
+        "safety_flag": answer.judgement is not None and answer.judgement.safety_flag, "conflict": answer.conflict,
+        "red_flag": "emergency" in answer.strata, "no_reward": value is None,
         "high_risk": any(stratum in HIGH_RISK for stratum in answer.strata if stratum != "emergency"),
-        "teacher_missing": not judged,
-        "low_reward": value is not None and (value < low or value == low < high),
-        "high_reward": value is not None and (value > high or value == high > low),
-        f"language:{answer.language}": True,
-    }
+        "teacher_missing": not judged, "low_reward": value is not None and (value < low or value == low < high),
+        "high_reward": value is not None and (value > high or value == high > low), f"language:{answer.language}": True,
+    }  # fmt: skip
     member["middle_reward"] = value is not None and not member["low_reward"] and not member["high_reward"]
     return tuple(group for group in GROUPS if member.get(group))
 

@@ -141,28 +141,16 @@ def measure(
     coverage, sample = (None, 0) if strata_of is None else _coverage(store, config, strata_of, actor)
     incidents = count_incidents(store)
     return FeedbackMetrics(
-        made=utc_now(),
-        since=config.since,
-        until=config.until,
-        feedback=totals.kinds["feedback"],
-        preferences=totals.kinds["preference"],
-        corrections=totals.kinds["correction"],
+        made=utc_now(), since=config.since, until=config.until, feedback=totals.kinds["feedback"],
+        preferences=totals.kinds["preference"], corrections=totals.kinds["correction"],
         per_day={day: dict(n) for day, n in sorted(totals.days.items())},
-        stars={str(star): totals.stars[star] for star in STARS},
-        mean_stars=_mean_stars(totals.stars),
-        thumbs_up=statistics.wilson(totals.thumbs["up"], totals.thumbs.total()),
-        critical=totals.critical,
-        first_shown_preferred=statistics.wilson(totals.chose_first[True], totals.chose_first.total()),
-        agreement=agreement,
-        raters=profiles,
-        alerts=tuple(_alerts(config, totals, profiles, agreement, incidents)),
-        without_unit=totals.without_unit,
-        coverage=coverage,
-        coverage_sample=sample,
-        incidents_open=incidents.open,
-        incidents_closed=incidents.closed,
-        oldest_incident=incidents.oldest_open,
-    )
+        stars={str(star): totals.stars[star] for star in STARS}, mean_stars=_mean_stars(totals.stars),
+        thumbs_up=statistics.wilson(totals.thumbs["up"], totals.thumbs.total()), critical=totals.critical,
+        first_shown_preferred=statistics.wilson(totals.chose_first[True], totals.chose_first.total()), agreement=agreement,
+        raters=profiles, alerts=tuple(_alerts(config, totals, profiles, agreement, incidents)),
+        without_unit=totals.without_unit, coverage=coverage, coverage_sample=sample, incidents_open=incidents.open,
+        incidents_closed=incidents.closed, oldest_incident=incidents.oldest_open,
+    )  # fmt: skip
 
 
 def _mean_stars(stars: Counter[int]) -> Interval:

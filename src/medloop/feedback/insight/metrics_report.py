@@ -118,17 +118,9 @@ def agreement_rows(metrics: FeedbackMetrics) -> Rows:
 
 AGREEMENT = ("question", "level", "alpha", "Fleiss' kappa", "units", "ratings")
 RATERS = (
-    "rater",
-    "ratings",
-    "choices",
-    "mean",
-    "vs. others",
-    "kappa stars",
-    "kappa choices",
-    "median gap",
-    "longest run",
+    "rater", "ratings", "choices", "mean", "vs. others", "kappa stars", "kappa choices", "median gap", "longest run",
     "drift",
-)
+)  # fmt: skip
 DAYS = ("day", *KINDS)
 STARS = ("stars", "ratings")
 COVERAGE = ("risk", "traces", "with feedback")

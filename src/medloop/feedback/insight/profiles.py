@@ -114,27 +114,17 @@ class RaterTracker:
 def _profile(name: str, rater: _Rater, everybody: Counter[int]) -> RaterProfile:
     n, habit = rater.stars.total(), rater.habit
     return RaterProfile(
-        rater=name,
-        ratings=rater.ratings,
-        choices=rater.choices,
-        mean=sum(star * count for star, count in rater.stars.items()) / n if n else None,
-        leniency=_leniency(*rater.distance),
-        kappa_stars=cohen_kappa(rater.table_stars, "quadratic"),
-        shared_stars=int(rater.table_stars.sum()),
-        kappa_thumbs=cohen_kappa(rater.table_thumbs),
-        shared_thumbs=int(rater.table_thumbs.sum()),
-        kappa_choices=cohen_kappa(rater.table_choices),
-        shared_choices=int(rater.table_choices.sum()),
+        rater=name, ratings=rater.ratings, choices=rater.choices,
+        mean=sum(star * count for star, count in rater.stars.items()) / n if n else None, leniency=_leniency(*rater.distance),
+        kappa_stars=cohen_kappa(rater.table_stars, "quadratic"), shared_stars=int(rater.table_stars.sum()),
+        kappa_thumbs=cohen_kappa(rater.table_thumbs), shared_thumbs=int(rater.table_thumbs.sum()),
+        kappa_choices=cohen_kappa(rater.table_choices), shared_choices=int(rater.table_choices.sum()),
         first_shown_preferred=wilson(rater.chose_first[True], rater.chose_first.total()),
-        drift=rater.alarm[0] if rater.alarm else None,
-        drift_at=rater.alarm[1].timestamp if rater.alarm else None,
-        drift_row=rater.alarm[1].row if rater.alarm else None,
-        longest_run=habit.longest,
-        straight_line=_is_straight(rater, everybody),
-        median_gap_s=habit.median_gap_s,
-        fast_share=habit.fast / habit.sittings if habit.sittings else None,
-        sittings=habit.sittings,
-    )
+        drift=rater.alarm[0] if rater.alarm else None, drift_at=rater.alarm[1].timestamp if rater.alarm else None,
+        drift_row=rater.alarm[1].row if rater.alarm else None, longest_run=habit.longest,
+        straight_line=_is_straight(rater, everybody), median_gap_s=habit.median_gap_s,
+        fast_share=habit.fast / habit.sittings if habit.sittings else None, sittings=habit.sittings,
+    )  # fmt: skip
 
 
 def _leniency(n: float, total: float, squares: float) -> Interval:

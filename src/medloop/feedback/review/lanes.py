@@ -237,14 +237,10 @@ def _item(
 ) -> QueueItem:
     content = QueueContent(prompt=candidate.prompt, answers=candidate.answers, models=candidate.models, traces=candidate.traces)
     return QueueItem(
-        kind=candidate.kind,
-        content=content,
-        priority=round(priority, 6),
-        reasons={name: round(value, 3) for name, value in sorted(reasons.items()) if value > 0},
-        stratum=stratum,
-        raters=1 if candidate.kind == "correct" else config.raters,
-        trace_id=candidate.traces[0] if candidate.traces else None,
-    )
+        kind=candidate.kind, content=content, priority=round(priority, 6),
+        reasons={name: round(value, 3) for name, value in sorted(reasons.items()) if value > 0}, stratum=stratum,
+        raters=1 if candidate.kind == "correct" else config.raters, trace_id=candidate.traces[0] if candidate.traces else None,
+    )  # fmt: skip
 
 
 def item_id(candidate: QueueCandidate) -> str:

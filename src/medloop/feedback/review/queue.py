@@ -58,11 +58,8 @@ class QueueConfig(BaseModel):
         0.1, ge=0, le=1, description="Share of items drawn at random: an unbiased sample, and what no reason points at."
     )
     doubtful: float = Field(
-        0.2,
-        gt=0,
-        le=1,
-        description="Share of candidates, the most uncertain ones, that the learning lane considers.",
-    )
+        0.2, gt=0, le=1, description="Share of candidates, the most uncertain ones, that the learning lane considers.",
+    )  # fmt: skip
     quotas: dict[Stratum, float] = Field(QUOTAS, description="Share of the turns for each risk stratum.")
     weights: dict[str, float] = Field(
         WEIGHTS, description="How much each reason can raise the priority in the safety lane, 0 to 1."
@@ -100,13 +97,10 @@ def next_item(
 ) -> LeasedItem | None:
     """The item for this rater, reserved until `until`; None when there is none for them. Seniors get disputes first."""
     request = review_queue.LeaseRequest(
-        rater=rater,
-        now=now or utc_now(),
-        lease=timedelta(minutes=config.lease_minutes),
-        quotas={str(name): share for name, share in config.quotas.items()},
-        senior=senior,
+        rater=rater, now=now or utc_now(), lease=timedelta(minutes=config.lease_minutes),
+        quotas={str(name): share for name, share in config.quotas.items()}, senior=senior,
         kinds=tuple(kinds or ("rate", "compare", "correct")),
-    )
+    )  # fmt: skip
     while (item := review_queue.lease(store, request)) is not None:
         clean = scrub_content(item.content.prompt, item.content.answers)
         if clean is None:

@@ -274,12 +274,9 @@ class _RecordBuilder:
         """The fields that ratings, choices and corrections have in common."""
         return {
             "clinician_id": body.clinician_id or (None if self.sender.speaks_for_others else self.sender.user_id),
-            "consent": body.consent,
-            "trace_id": body.trace_id,
-            "supersedes": body.supersedes,
-            "subject": self.subject_hash(body.subject),
-            "recorded_by": self.sender.user_id,
-        }
+            "consent": body.consent, "trace_id": body.trace_id, "supersedes": body.supersedes,
+            "subject": self.subject_hash(body.subject), "recorded_by": self.sender.user_id,
+        }  # fmt: skip
 
     def subject_hash(self, subject: str | None) -> str | None:
         return None if subject is None else subject_of(self.store, subject)

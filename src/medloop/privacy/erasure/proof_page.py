@@ -10,14 +10,10 @@ if TYPE_CHECKING:
     from medloop.privacy.erasure.contracts import ErasureProof
 
 TABLES = {
-    "rlhf_feedback": "ratings",
-    "rlhf_preferences": "choices between two answers",
-    "rlhf_corrections": "corrections",
-    "traces": "exchanges with the assistant",
-    "red_team_cases": "red-team cases made of them",
-    "queue_items": "items of the review queue made of them",
-    "scored_answers": "scored answers made of them",
-}
+    "rlhf_feedback": "ratings", "rlhf_preferences": "choices between two answers", "rlhf_corrections": "corrections",
+    "traces": "exchanges with the assistant", "red_team_cases": "red-team cases made of them",
+    "queue_items": "items of the review queue made of them", "scored_answers": "scored answers made of them",
+}  # fmt: skip
 STORE = {
     "log emptied": "SQLite's log was emptied, and no byte of the sealed rows was left in the database file",
     "log emptied, file made anew": "SQLite's log was emptied and its file, which held bytes of sealed rows, written anew",

@@ -87,12 +87,9 @@ def is_listed(word: str, among: frozenset[WordList]) -> bool:
 
 
 _FILES = {
-    WordList.FIRST_NAME: "first_names",
-    WordList.SURNAME: "surnames",
-    WordList.TOWN: "towns",
-    WordList.COUNTRY: "countries",
+    WordList.FIRST_NAME: "first_names", WordList.SURNAME: "surnames", WordList.TOWN: "towns", WordList.COUNTRY: "countries",
     WordList.STATE: "states",
-}
+}  # fmt: skip
 _SPECIAL = {
     WordList.STREET_WORD: """
         street st avenue ave road rd drive dr lane ln boulevard blvd court ct way place pl square terrace parkway pkwy circle

@@ -15,15 +15,9 @@ from medloop.reward.rules.repetition import Repetition
 from medloop.reward.rules.risk import Risk
 
 RULES: dict[str, Rule] = {
-    "chain": Chain(),
-    "emergency": Emergency(),
-    "risk": Risk(),
-    "false_reassurance": FalseReassurance(),
-    "overtriage": Overtriage(),
-    "length": Length(),
-    "repetition": Repetition(),
-    "format": Format(),
-}
+    "chain": Chain(), "emergency": Emergency(), "risk": Risk(), "false_reassurance": FalseReassurance(),
+    "overtriage": Overtriage(), "length": Length(), "repetition": Repetition(), "format": Format(),
+}  # fmt: skip
 
 
 def load_rules(names: Iterable[str] = tuple(RULES)) -> tuple[Rule, ...]:

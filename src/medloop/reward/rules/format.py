@@ -23,19 +23,8 @@ _MARKERS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _MARKER_WORDS = (
-    "user",
-    "human",
-    "assistant",
-    "system",
-    "用户",
-    "助手",
-    "系统",
-    "instruction",
-    "response",
-    "input",
-    "指令",
-    "回答",
-)
+    "user", "human", "assistant", "system", "用户", "助手", "系统", "instruction", "response", "input", "指令", "回答",
+)  # fmt: skip
 _MACHINE = re.compile(r"\s*(?:```|\{\s*\"|\[\s*\{)")
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
 _ENDS = frozenset(".!?。！？…)）]】\"”'’」』:：*")

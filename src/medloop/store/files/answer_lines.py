@@ -65,13 +65,9 @@ class AnswerLine:
 
     def sample(self) -> Sample:
         return Sample(
-            id=self.ids[0] if self.ids else str(self.number),
-            question=self.question,
-            answer=self.answer,
-            group=self.group,
-            context=self.context,
-            why_missing="the model gave no answer",
-        )
+            id=self.ids[0] if self.ids else str(self.number), question=self.question, answer=self.answer, group=self.group,
+            context=self.context, why_missing="the model gave no answer",
+        )  # fmt: skip
 
 
 class Questions:

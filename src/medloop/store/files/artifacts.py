@@ -37,18 +37,9 @@ from medloop.store.files.atomic import (
 from medloop.store.files.lock import locked_file
 
 __all__ = [
-    "Manifest",
-    "atomic_open",
-    "atomic_write",
-    "file_sha256",
-    "folder_sha256",
-    "new_artifact",
-    "newest_verified",
-    "open_artifact",
-    "sweep",
-    "verify_artifact",
-    "verify_if_sealed",
-]
+    "Manifest", "atomic_open", "atomic_write", "file_sha256", "folder_sha256", "new_artifact", "newest_verified",
+    "open_artifact", "sweep", "verify_artifact", "verify_if_sealed",
+]  # fmt: skip
 
 MANIFEST = "MANIFEST.json"
 OLD_MARK = ".old-"  # the replaced folder, for the moment between two renames

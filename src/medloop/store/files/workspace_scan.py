@@ -22,13 +22,9 @@ from medloop.store.files.atomic import atomic_write, fsync_folder
 from medloop.store.files.lock import locked_file
 
 OPAQUE = {
-    b"PAR1": "Parquet",
-    b"PK\x03\x04": "zip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
+    b"PAR1": "Parquet", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz",
     b"7z\xbc\xaf": "7z",
-}
+}  # fmt: skip
 GZIP = b"\x1f\x8b"
 MOST_UNPACKED = 2**30  # bytes of one gzip file; a bomb is reported, not unpacked
 

@@ -35,14 +35,9 @@ from medloop.store.records.chunks import chunks
 C = TypeVar("C", bound=Contract)
 
 TABLES: dict[type[Contract], Table] = {
-    Feedback: tables.rlhf_feedback,
-    Preference: tables.rlhf_preferences,
-    Correction: tables.rlhf_corrections,
-    Trace: tables.traces,
-    Incident: tables.incidents,
-    RedTeamCase: tables.red_team_cases,
-    ScoredAnswer: tables.scored_answers,
-}
+    Feedback: tables.rlhf_feedback, Preference: tables.rlhf_preferences, Correction: tables.rlhf_corrections,
+    Trace: tables.traces, Incident: tables.incidents, RedTeamCase: tables.red_team_cases, ScoredAnswer: tables.scored_answers,
+}  # fmt: skip
 PAGE_SIZE = 500  # rows per query
 _NOT_IN_RECORD = {"id", "processed", "key_id"}
 

@@ -130,18 +130,11 @@ def _mark(kind: Kind, row: Row[Any]) -> FeedbackMark:
     values = row._mapping
     names = ("timestamp", "trace_id", "subject", "rating", "thumb", "preferred", "shown_first", "model_version")
     return FeedbackMark(
-        kind=kind,
-        row=row.id,
-        record_id=row.record_id,
-        rater=values["clinician_id"] or values["recorded_by"],
-        sender=values["recorded_by"],
-        unit=values["item_id"] or values["trace_id"],
-        consent=tuple(values["consent"]),
-        axes=values.get("axes") or {},
-        critical=bool(values.get("critical")),
-        models=(values.get("model_a"), values.get("model_b")),
-        **{name: values[name] for name in names if name in values},
-    )
+        kind=kind, row=row.id, record_id=row.record_id, rater=values["clinician_id"] or values["recorded_by"],
+        sender=values["recorded_by"], unit=values["item_id"] or values["trace_id"], consent=tuple(values["consent"]),
+        axes=values.get("axes") or {}, critical=bool(values.get("critical")),
+        models=(values.get("model_a"), values.get("model_b")), **{name: values[name] for name in names if name in values},
+    )  # fmt: skip
 
 
 def busiest_raters(store: Store, *, span: TimeSpan = ALL_TIME, most: int = 500) -> list[str]:

@@ -17,10 +17,6 @@ def polarity_column() -> ColumnElement[Any]:
     bad = or_(row.thumb == "down", row.rating <= 2, row.feedback_type == "negative")
     indifferent = or_(row.rating.is_not(None), row.feedback_type.is_not(None))
     return case(
-        (row.critical, "negative"),
-        (and_(good, bad), "mixed"),
-        (good, "positive"),
-        (bad, "negative"),
-        (indifferent, "neutral"),
-        else_=null(),
-    )
+        (row.critical, "negative"), (and_(good, bad), "mixed"), (good, "positive"), (bad, "negative"),
+        (indifferent, "neutral"), else_=null(),
+    )  # fmt: skip

@@ -29,17 +29,12 @@ Role = Literal["clinician", "annotator", "engineer", "auditor", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
 # What a key may be for; its user's role has the last word. A browser session has all of them.
 SCOPES = {
-    "feedback:write": "send ratings, choices, corrections and traces",
-    "feedback:read": "list and export records",
-    "queue": "take items from the review queue and answer them",
-    "data": "build and read de-identified datasets",
-    "incidents": "close incidents",
-    "metrics": "read numbers about the feedback and the server",
-    "jobs": "start, watch and stop training jobs",
-    "audit": "read the audit log",
-    "privacy": "record consent, decide on quarantine, erase",
-    "users": "manage users and keys",
-}
+    "feedback:write": "send ratings, choices, corrections and traces", "feedback:read": "list and export records",
+    "queue": "take items from the review queue and answer them", "data": "build and read de-identified datasets",
+    "incidents": "close incidents", "metrics": "read numbers about the feedback and the server",
+    "jobs": "start, watch and stop training jobs", "audit": "read the audit log",
+    "privacy": "record consent, decide on quarantine, erase", "users": "manage users and keys",
+}  # fmt: skip
 KEY = re.compile(r"mlk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 NAME = re.compile(r"[^\W_][\w.@-]{0,63}")
 IDLE, LONGEST = timedelta(minutes=30), timedelta(hours=12)  # of a session

@@ -17,27 +17,18 @@ users = new_table(
 )
 
 api_keys = new_table(
-    "api_keys",
-    serial(),
-    Column("api_key_id", String, nullable=False, unique=True),
+    "api_keys", serial(), Column("api_key_id", String, nullable=False, unique=True),
     Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True),
-    Column("sha256", String(64), nullable=False, unique=True),
-    Column("scopes", JSON, nullable=False),
-    Column("created", UtcDateTime, nullable=False),
-    Column("expires", UtcDateTime),
-    Column("last_used", UtcDateTime),
+    Column("sha256", String(64), nullable=False, unique=True), Column("scopes", JSON, nullable=False),
+    Column("created", UtcDateTime, nullable=False), Column("expires", UtcDateTime), Column("last_used", UtcDateTime),
     Column("revoked", UtcDateTime),
-)
+)  # fmt: skip
 
 sessions = new_table(
-    "sessions",
-    serial(),
-    Column("sha256", String(64), nullable=False, unique=True),
-    Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True),
-    Column("csrf", String, nullable=False),
-    Column("created", UtcDateTime, nullable=False),
-    Column("expires", UtcDateTime, nullable=False, index=True),
-)
+    "sessions", serial(), Column("sha256", String(64), nullable=False, unique=True),
+    Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True), Column("csrf", String, nullable=False),
+    Column("created", UtcDateTime, nullable=False), Column("expires", UtcDateTime, nullable=False, index=True),
+)  # fmt: skip
 
 idempotency_keys = new_table(
     "idempotency_keys",

@@ -18,12 +18,7 @@ audit_log = Table(
 )
 
 data_keys = new_table(
-    "data_keys",
-    serial(),
-    Column("key_id", String, nullable=False, unique=True),
-    Column("purpose", String, nullable=False),
-    Column("wrapped", LargeBinary, nullable=False),
-    Column("master_id", String, nullable=False),
-    Column("created", UtcDateTime, nullable=False),
-    CheckConstraint("purpose IN ('data', 'audit')", name="purpose"),
-)
+    "data_keys", serial(), Column("key_id", String, nullable=False, unique=True), Column("purpose", String, nullable=False),
+    Column("wrapped", LargeBinary, nullable=False), Column("master_id", String, nullable=False),
+    Column("created", UtcDateTime, nullable=False), CheckConstraint("purpose IN ('data', 'audit')", name="purpose"),
+)  # fmt: skip

@@ -5,16 +5,11 @@ from sqlalchemy import JSON, Boolean, Column, String
 from medloop.store.tables.columns import new_table, serial, timestamp
 
 consents = new_table(
-    "consents",
-    serial(),
-    Column("consent_id", String, nullable=False, unique=True),
-    Column("subject", String, nullable=False, index=True),
-    Column("purposes", JSON, nullable=False),
-    Column("granted", Boolean, nullable=False),
-    Column("text_version", String, nullable=False),
-    Column("recorded_by", String),
+    "consents", serial(), Column("consent_id", String, nullable=False, unique=True),
+    Column("subject", String, nullable=False, index=True), Column("purposes", JSON, nullable=False),
+    Column("granted", Boolean, nullable=False), Column("text_version", String, nullable=False), Column("recorded_by", String),
     timestamp(),
-)
+)  # fmt: skip
 
 tombstones = new_table(
     "tombstones",

@@ -25,30 +25,16 @@ queue_items = new_table(
 )
 
 queue_turns = new_table(
-    "queue_turns",
-    serial(),
-    Column("item_id", String, ForeignKey("queue_items.item_id"), nullable=False),
-    Column("rater", String, nullable=False, index=True),
-    Column("state", String, nullable=False),
-    Column("until", UtcDateTime, nullable=False),
-    Column("shown_first", String(1)),
-    Column("adjudicates", Boolean, nullable=False, server_default=false()),
-    Column("record_id", String, index=True),
-    timestamp(),
-    UniqueConstraint("item_id", "rater"),
-    CheckConstraint("state IN ('held', 'done', 'skipped')", name="state"),
-)
+    "queue_turns", serial(), Column("item_id", String, ForeignKey("queue_items.item_id"), nullable=False),
+    Column("rater", String, nullable=False, index=True), Column("state", String, nullable=False),
+    Column("until", UtcDateTime, nullable=False), Column("shown_first", String(1)),
+    Column("adjudicates", Boolean, nullable=False, server_default=false()), Column("record_id", String, index=True),
+    timestamp(), UniqueConstraint("item_id", "rater"), CheckConstraint("state IN ('held', 'done', 'skipped')", name="state"),
+)  # fmt: skip
 
 quarantine = new_table(
-    "quarantine",
-    serial(),
-    Column("record_id", String, nullable=False, unique=True),
-    Column("kind", String, nullable=False),
-    Column("doubt", Float, nullable=False),
-    Column("reasons", JSON, nullable=False),
-    Column("state", String, nullable=False, index=True),
-    Column("decided_by", String),
-    Column("decided", UtcDateTime),
-    timestamp(),
-    CheckConstraint("state IN ('waiting', 'released', 'refused')", name="state"),
-)
+    "quarantine", serial(), Column("record_id", String, nullable=False, unique=True), Column("kind", String, nullable=False),
+    Column("doubt", Float, nullable=False), Column("reasons", JSON, nullable=False),
+    Column("state", String, nullable=False, index=True), Column("decided_by", String), Column("decided", UtcDateTime),
+    timestamp(), CheckConstraint("state IN ('waiting', 'released', 'refused')", name="state"),
+)  # fmt: skip

@@ -32,13 +32,9 @@ def centre_scores(
         logits = np.array(trained.logits(_reference_answers(trained, config.reference, config, settings, prompts)))
         reference = f"answers of {config.reference} to held-out prompts, drawn at temperature 1"
     return Scoring(
-        base_sha256=trained.sha256,
-        max_length=config.max_length,
-        mean=float(logits.mean()),
-        std=max(float(logits.std()), MIN_STD),
-        samples=len(logits),
-        reference=reference,
-    )
+        base_sha256=trained.sha256, max_length=config.max_length, mean=float(logits.mean()),
+        std=max(float(logits.std()), MIN_STD), samples=len(logits), reference=reference,
+    )  # fmt: skip
 
 
 def describe_scoring(scoring: Scoring) -> str:

@@ -37,14 +37,11 @@ def report_pairs(pairs: Sequence[Pair], chosen: AnswerLogprobs, rejected: Answer
     up, down = chosen.rewards(beta), rejected.rewards(beta)
     lengths = answer_lengths(pairs, "chosen"), answer_lengths(pairs, "rejected")
     return {
-        "test": accuracy(up - down),
-        "likelier_before": accuracy(chosen.reference - rejected.reference),
-        "likelier_after": accuracy(chosen.policy - rejected.policy),
-        "longer": accuracy(lengths[0] - lengths[1]),
+        "test": accuracy(up - down), "likelier_before": accuracy(chosen.reference - rejected.reference),
+        "likelier_after": accuracy(chosen.policy - rejected.policy), "longer": accuracy(lengths[0] - lengths[1]),
         "margin": {"mean": float((up - down).mean()), "std": float((up - down).std())},
-        "rewards": {"chosen": float(up.mean()), "rejected": float(down.mean())},
-        "length": length_bias(up, down, *lengths),
-    }
+        "rewards": {"chosen": float(up.mean()), "rejected": float(down.mean())}, "length": length_bias(up, down, *lengths),
+    }  # fmt: skip
 
 
 def report_thumbs(thumbs: Sequence[Thumb], answers: AnswerLogprobs, beta: float, seed: int) -> dict[str, Any]:

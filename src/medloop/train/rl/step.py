@@ -137,9 +137,6 @@ def log_step(state: TrainState, experience: Experience, *, rate: float, loss: fl
     state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "learning_rate": rate})
     samples.append_some(state.plan.run.folder, state.step, experience)
     state.numbers = {
-        "step": state.step,
-        "reward": summary["reward"] or 0.0,
-        "length": summary["length"],
-        "kl": known.get("kl", 0.0),
+        "step": state.step, "reward": summary["reward"] or 0.0, "length": summary["length"], "kl": known.get("kl", 0.0),
         "entropy": known.get("entropy", 0.0),
-    }
+    }  # fmt: skip

@@ -6,16 +6,10 @@ from pathlib import Path
 from medloop.contracts import TrainingCard
 
 INPUTS = {
-    "train": "Training data",
-    "dev": "Dev data",
-    "pairs": "Preference pairs",
-    "preference": "Preference data",
-    "prompts": "Training prompts",
-    "held_out": "Held-out prompts",
-    "adapter": "Start adapter",
-    "reference": "Reference model",
+    "train": "Training data", "dev": "Dev data", "pairs": "Preference pairs", "preference": "Preference data",
+    "prompts": "Training prompts", "held_out": "Held-out prompts", "adapter": "Start adapter", "reference": "Reference model",
     "reference adapter": "Reference adapter",
-}
+}  # fmt: skip
 # A row of the table: its label, the metrics it shows, and how. A row is left out where one of its metrics is missing.
 ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Steps", ("steps",), "{:,.0f}"),

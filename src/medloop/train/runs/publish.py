@@ -62,19 +62,8 @@ def training_card(
     config = run.identity["config"]
     trainable, total = runtime.count_parameters(model)
     return TrainingCard(
-        name=config["name"],
-        method=method,
-        base=config["model"],
-        base_sha256=run.identity["base_sha256"],
-        parent=parent,
-        inputs=run.identity["inputs"],
-        config=config,
-        seed=config["seed"],
-        metrics=dict(metrics),
-        trainable_parameters=trainable + beside,
-        total_parameters=total,
-        versions=runtime.versions(),
-        commit=runtime.commit(),
-        started=started,
-        finished=utc_now(),
-    )
+        name=config["name"], method=method, base=config["model"], base_sha256=run.identity["base_sha256"], parent=parent,
+        inputs=run.identity["inputs"], config=config, seed=config["seed"], metrics=dict(metrics),
+        trainable_parameters=trainable + beside, total_parameters=total, versions=runtime.versions(), commit=runtime.commit(),
+        started=started, finished=utc_now(),
+    )  # fmt: skip

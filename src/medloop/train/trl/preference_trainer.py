@@ -26,17 +26,11 @@ EVAL_ROWS = 256  # at most so many held-out rows are scored during training; all
 REFERENCE = "ref"  # the name under which TRL keeps a frozen copy of the adapter it was given
 # The trainers' metrics, and their names in metrics.jsonl.
 PREFERENCE_METRICS = {
-    "rewards/chosen": "rewards/chosen",
-    "rewards/rejected": "rewards/rejected",
-    "rewards/margins": "margin",
-    "rewards/accuracies": "accuracy",
-    "kl": "kl",
-    "eval_loss": "test_loss",
-    "eval_rewards/chosen": "test_rewards/chosen",
-    "eval_rewards/rejected": "test_rewards/rejected",
-    "eval_rewards/margins": "test_margin",
+    "rewards/chosen": "rewards/chosen", "rewards/rejected": "rewards/rejected", "rewards/margins": "margin",
+    "rewards/accuracies": "accuracy", "kl": "kl", "eval_loss": "test_loss", "eval_rewards/chosen": "test_rewards/chosen",
+    "eval_rewards/rejected": "test_rewards/rejected", "eval_rewards/margins": "test_margin",
     "eval_rewards/accuracies": "test_accuracy",
-}
+}  # fmt: skip
 
 
 class PreferenceTrainer(ResumableTrainer):
@@ -144,12 +138,9 @@ class PreferenceTrainer(ResumableTrainer):
         self._metrics["eval"].clear()  # type: ignore[attr-defined]
         up, down, right = (np.round(torch.cat(part).cpu().numpy(), DIGITS) for part in zip(*rewards, strict=True))
         means = {
-            "loss": loss / len(some),
-            "rewards/chosen": float(up.mean()),
-            "rewards/rejected": float(down.mean()),
-            "rewards/margins": float(up.mean() - down.mean()),
-            "rewards/accuracies": accuracy(right)["value"],
-        }
+            "loss": loss / len(some), "rewards/chosen": float(up.mean()), "rewards/rejected": float(down.mean()),
+            "rewards/margins": float(up.mean() - down.mean()), "rewards/accuracies": accuracy(right)["value"],
+        }  # fmt: skip
         return self.log_evaluation({f"eval_{name}": value for name, value in means.items() if np.isfinite(value)})
 
     def rewards(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -147,14 +147,9 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         }
         progress = 100 * state.global_step / state.max_steps
         line = MetricLine(
-            ts=utc_now(),
-            iter=state.global_step,
-            phase="TRAINING",
-            progress=progress,
-            epoch=state.epoch,
-            loss=logs["loss"],
+            ts=utc_now(), iter=state.global_step, phase="TRAINING", progress=progress, epoch=state.epoch, loss=logs["loss"],
             extra=extra,
-        )
+        )  # fmt: skip
         jsonl.append(self.metrics, line)
         numbers = {"loss": logs["loss"], "learning_rate": logs["learning_rate"], "tokens_per_second": speed}
         step, steps = state.global_step, state.max_steps

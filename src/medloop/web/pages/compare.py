@@ -35,17 +35,9 @@ def _parse(values: Mapping[str, str], target: ReviewTarget | None, t: Translator
     axes = {name: side.get(values.get(f"axis_{name}", "")) for name in fields.AXES}
     response_a, response_b = target.in_store_order
     body = {
-        "prompt": target.question,
-        "response_a": response_a,
-        "response_b": response_b,
-        "preferred": side[better],
-        "shown_first": target.shown_first,
-        "axes": {name: value for name, value in axes.items() if value},
-        "comments": fields.text_field(values, "comments"),
-        "consent": fields.consent_field(values),
-        "trace_id": target.trace_id,
-        "supersedes": target.supersedes,
-        "model_a": target.models[0],
-        "model_b": target.models[1],
-    }
+        "prompt": target.question, "response_a": response_a, "response_b": response_b, "preferred": side[better],
+        "shown_first": target.shown_first, "axes": {name: value for name, value in axes.items() if value},
+        "comments": fields.text_field(values, "comments"), "consent": fields.consent_field(values),
+        "trace_id": target.trace_id, "supersedes": target.supersedes, "model_a": target.models[0], "model_b": target.models[1],
+    }  # fmt: skip
     return fields.validated(PreferenceBody, body, t)

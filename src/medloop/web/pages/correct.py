@@ -28,14 +28,10 @@ async def correct(request: Request, caller: Rater, form: FormFields) -> Response
 def _parse(values: Mapping[str, str], target: ReviewTarget | None, t: Translator) -> CorrectionBody | fields.Errors:
     exchange = fields.exchange_fields(values, target)
     body = {
-        "prompt": exchange.get("user_query"),
-        "original": exchange.get("agent_response"),
-        "trace_id": exchange.get("trace_id"),
-        "supersedes": exchange.get("supersedes"),
-        "golden": fields.text_field(values, "golden"),
-        "reason": fields.text_field(values, "reason"),
-        "consent": fields.consent_field(values),
-    }
+        "prompt": exchange.get("user_query"), "original": exchange.get("agent_response"), "trace_id": exchange.get("trace_id"),
+        "supersedes": exchange.get("supersedes"), "golden": fields.text_field(values, "golden"),
+        "reason": fields.text_field(values, "reason"), "consent": fields.consent_field(values),
+    }  # fmt: skip
     errors = fields.missing_texts(values, target, t)
     if body["golden"] is None:
         errors["golden"] = t("golden_needed")

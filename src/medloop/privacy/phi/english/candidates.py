@@ -57,18 +57,9 @@ class PhiCandidate:
     """Tokens `first` to `last` of a text, tagged as `kind`."""
 
     __slots__ = (
-        "digits",
-        "first",
-        "is_medical",
-        "is_numbered_place",
-        "kind",
-        "last",
-        "listed",
-        "mixed_case",
-        "span",
-        "tokens",
+        "digits", "first", "is_medical", "is_numbered_place", "kind", "last", "listed", "mixed_case", "span", "tokens",
         "words",
-    )
+    )  # fmt: skip
 
     def __init__(self, tokens: Sequence[Token], first: int, last: int, kind: str, is_medical: bool, mixed_case: bool) -> None:
         self.tokens, self.first, self.last, self.kind = tokens, first, last, kind
