@@ -315,8 +315,8 @@ INNER = [
     (queue, "folder_of", "GET", "/api/train/status/train_20260203T120000Z"),
     (queue, "page", "GET", "/api/train"),
     (train, "submit_training", "POST", "/api/train"),
-    (listing, "listed", "GET", "/api/v1/rlhf/feedback"),
-    (listing, "one", "GET", "/api/v1/rlhf/feedback/fb_1"),
+    (listing, "list_records", "GET", "/api/v1/rlhf/feedback"),
+    (listing, "get_record", "GET", "/api/v1/rlhf/feedback/fb_1"),
     (incident_rows, "list_incidents", "GET", "/api/v1/rlhf/incidents"),
     (incident_rows, "count_incidents", "GET", "/metrics"),
     (submit, "prepare_submission", "POST", "/api/v1/rlhf/feedback"),
@@ -361,7 +361,7 @@ def check_server_log(world: World, monkeypatch, caplog) -> list[str]:
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError(f"cannot take {PATIENT}")
 
-    for module, name in ((queue, "page"), (listing, "listed"), (listing, "export")):
+    for module, name in ((queue, "page"), (listing, "list_records"), (listing, "export")):
         monkeypatch.setattr(module, name, fail)
     with served(create_app(world.settings, supervise=False), log_level="warning", log_config=None) as port:
         for path in ("/api/train", "/api/v1/rlhf/feedback", "/api/v1/rlhf/export", "/web/nothing"):

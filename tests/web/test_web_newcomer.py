@@ -103,8 +103,8 @@ def disagreement(store):
 def test_what_is_worth_a_look_is_said_in_the_readers_language_by_person(browse, disagreement):
     engineer = browse("engineer")
     en, zh = (engineer.get("/web/dashboard", headers={"Accept-Language": one}).text for one in ("en", "zh"))
-    assert "the answer shown first is preferred in 100% of the comparisons" in en and "在 100% 的比较中，先显示的回答被选中" in zh
-    assert "gave 100.0% of the preferences (more than 20%)" in en and "给出了 100.0% 的比较（超过 20%）" in zh
+    assert "the answer shown first is preferred in 100% of the comparisons" in en and "先显示的回答在 100% 的比较中被选中" in zh
+    assert "gave 100.0% of the preferences (more than 20%)" in en and "提交了 100.0% 的比较（超过 20%）" in zh
     listed = re.search(r'<ul class="alerts">.*?\n</ul>', zh, re.S)[0]
     assert not re.search(r"[a-z]{4,} [a-z]{3,}", listed.replace("kappa", ""))  # nothing is left in English
     assert listed.count("<strong>clinician</strong>") == 1
