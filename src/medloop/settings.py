@@ -3,8 +3,8 @@
 Each setting has one name, a dotted path: `teacher.key` is `settings.teacher.key` in code, `teacher:` with `key:` below it in the
 workspace's `medloop.yaml`, `--set teacher.key=…` on the command line and `MEDLOOP_TEACHER__KEY` in the environment.
 
-A value comes from the first of these that names it: a flag, the environment, `medloop.yaml`, the default. `Resolved.origins`
-remembers which, and `medloop config show` prints it.
+A value comes from the first of these that names it: a flag, the environment, `medloop.yaml`, the default.
+`ResolvedSettings.origins` remembers which, and `medloop config show` prints it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def erase(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is stored for good, so do not name the person.")],
     subject: Annotated[str | None, typer.Option(metavar="ID", help="The person: the id in your own system, or sub_…")] = None,
-    record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Or single records, by id; may be repeated.")] = None,
+    record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Or a record; may be repeated.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     keep_jobs: Annotated[
         bool, typer.Option("--keep-jobs", help="Do not cancel training jobs that use the erased data; only list them.")

@@ -86,7 +86,7 @@ def _where(settings: Settings, name: str, output: Path | None, models: list[Mode
     """Title and path of the report."""
     if output is not None:
         if output.suffix != ".md":
-            raise ConfigError(f"--output must end in .md, unlike '{output.name}'", "Example: --output reports/eval/round1.md")
+            raise ConfigError(f"--output must end in .md, but is '{output.name}'", "Example: --output reports/eval/round1.md")
         return name or output.stem, output.expanduser().absolute()
     title = name or "_vs_".join([*(ref.label for ref in models), *(path.stem for path in files)])
     folder = file_name(title)[:100]

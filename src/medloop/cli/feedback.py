@@ -59,7 +59,7 @@ def metrics(
     flags = {"since": _time(since) if since else None, "traces": traces}
     config = load_config(MetricsConfig, pairs=set_ or (), flags=flags, defaults={"seed": settings.seed})
     if output is not None and output.suffix != ".md":
-        raise ConfigError(f"--output must end in .md, unlike '{output.name}'", "Example: --output reports/feedback/march.md")
+        raise ConfigError(f"--output must end in .md, but is '{output.name}'", "Example: --output reports/feedback/march.md")
     with open_audit_trail(settings) as trail:
         measured = measure_feedback(settings, trail.store, config)
         if output is not None:

@@ -46,7 +46,7 @@ def show(record_id: RecordId) -> None:
     Example:  medloop quarantine show fb_0198a2…
     """
     if not sys.stdout.isatty():
-        raise ConfigError("'medloop quarantine show' prints patient text, and only to a terminal", "Run it without a pipe")
+        raise ConfigError("'medloop quarantine show' prints patient text, so only to a terminal", "Run it without a pipe")
     with open_store(ui.settings()) as store:
         record = quarantine.open_held(store, record_id, actor=actor())
     ui.say(f"{record_id} ({record.held.kind}, {record.held.state}): {'; '.join(record.held.reasons)}")

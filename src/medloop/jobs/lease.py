@@ -84,7 +84,7 @@ def claim(folder: Path) -> Iterator[Lease]:
 
         def take(row: JobRow) -> JobRow:
             if row.state not in ("queued", "running"):
-                raise StateError(f"{row.job_id} is {row.state}", f"Bring it back with: medloop jobs resume {row.job_id}")
+                raise StateError(f"{row.job_id} is {row.state}", f"Resume it with: medloop jobs resume {row.job_id}")
             pid = os.getpid()
             mine = {"token": row.token + 1, "state": "running", "boot": boot_id(), "pid": pid, "pid_created": created(pid)}
             return row.model_copy(update={**mine, "reason": None, "waits_for": None, "ready_at": 0.0})

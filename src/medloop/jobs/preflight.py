@@ -81,7 +81,7 @@ def _check_name(request: TrainRequest, settings: Settings) -> None:
         isinstance(name, str)
         and (settings.workspace.models / STAGES[request.stage].models / Path(name).name / "card.json").exists()
     ):
-        raise StateError(f"There is already a result called {name}", "Use another config.name, or none")
+        raise StateError(f"There is already a result called {name}", "Choose another config.name, or leave it out")
 
 
 def _warnings(request: TrainRequest, settings: Settings, size: ModelSize | None) -> list[str]:

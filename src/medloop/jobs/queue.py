@@ -160,7 +160,7 @@ def task_status(job_id: str, kind: str, settings: Settings, *, wait_s: float = 0
     while True:
         status = status_of(job_id, settings)
         if status.stage != kind:
-            raise UnknownJobError(f"There is no job {job_id} here", "Check its address")
+            raise UnknownJobError(f"There is no job {job_id} here", "Check the job id")
         if status.state in FINAL or time.monotonic() >= deadline:
             has_result = status.state == "succeeded" and (folder / RESULT).is_file()
             return TaskStatus(status, json.loads((folder / RESULT).read_bytes()) if has_result else None)
@@ -182,7 +182,7 @@ def cancel(job_id: str, settings: Settings, reason: str | None = None) -> JobSta
 
     def end(row: JobRow) -> JobRow:
         if not row.cancellable:
-            raise StateError(f"A job of the kind {row.stage} cannot be cancelled", "It will be carried out")
+            raise StateError(f"A job of the kind {row.stage} cannot be cancelled", "This kind of job always runs to the end")
         if row.state == "cancelled":
             return row
         if row.has_ended:

@@ -46,7 +46,7 @@ def subject_of(store: Store, external_id: str) -> str:
     if SUBJECT.fullmatch(given):
         return given
     if not given or len(given) > LONGEST or not given.isprintable():
-        raise InputError(f"A subject id has 1 to {LONGEST} printable characters", "Give the id your own system uses")
+        raise InputError(f"A subject id must have 1 to {LONGEST} printable characters", "Give the id your own system uses")
     key = hmac.new(consents.hashing_key(store), b"medloop subjects", "sha256").digest()
     return "sub_" + hmac.new(key, given.encode(), "sha256").hexdigest()[:32]
 
@@ -66,7 +66,7 @@ def record(
         raise InputError("A consent needs the version of the text that was agreed to", "For example: --text 2026-01")
     chosen = tuple(purpose for purpose in PURPOSES if purpose in set(purposes))
     if not chosen or len(chosen) != len(set(purposes)):
-        raise InputError("A consent names at least one purpose", f"Known: {', '.join(PURPOSES)}")
+        raise InputError("Name at least one purpose", f"Known: {', '.join(PURPOSES)}")
     subject = subject_of(store, external_id)
     consent = Consent(subject=subject, purposes=chosen, granted=granted, text_version=text_version.strip())
     consents.add_consent(store, consent, actor=actor, recorded_by=recorded_by)

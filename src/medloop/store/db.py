@@ -255,7 +255,10 @@ def _parse(text_url: str) -> URL:
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername not in ("sqlite", "postgresql+psycopg"):
-        raise ConfigError(f"database.url names '{url.drivername}'", "Use sqlite:///FILE or postgresql+psycopg://user@host/name")
+        raise ConfigError(
+            f"'{url.drivername}' is not a supported database (database.url)",
+            "Use sqlite:///FILE or postgresql+psycopg://user@host/name",
+        )
     if url.drivername == "sqlite" and (not url.database or url.database.startswith((":memory:", "file:"))):
         raise ConfigError("database.url names no file", "Example: sqlite:////srv/medloop/medloop.db")
     return url

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from medloop.train.preference import PreferencePlan
     from medloop.train.runs.estimate import Cost
 
-Beta = Annotated[float | None, typer.Option(help="Pull to the reference; higher stays closer [0.1].")]
+Beta = Annotated[float | None, typer.Option(help="Strength of the pull towards the reference (default: 0.1).")]
 
 
 def train_dpo(
-    name: Annotated[str | None, typer.Option(help="Name of the result, under models/lora [dpo].")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the result, under models/lora (default: dpo).")] = None,
     model: Model = None, adapter: Adapter = None, data: Pairs = None,
     loss: Annotated[
         str | None,
@@ -42,7 +42,7 @@ def train_dpo(
     ] = None,
     beta: Beta = None,
     label_smoothing: Annotated[
-        float | None, typer.Option(help="Share of choices taken to be wrong, for robust and exo_pair [0].")
+        float | None, typer.Option(help="Share of choices taken to be wrong, for robust and exo_pair (default: 0).")
     ] = None,
     test_share: TestShare = None, epochs: Epochs = None, batch_size: BatchSize = None, learning_rate: LearningRate = None,
     max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
@@ -60,16 +60,16 @@ def train_dpo(
 
 
 def train_kto(
-    name: Annotated[str | None, typer.Option(help="Name of the result, under models/lora [kto].")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the result, under models/lora (default: kto).")] = None,
     model: Model = None, adapter: Adapter = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="File of thumbs or pairs [thumbs.jsonl or preferences.jsonl in data/preferences]."),
+        typer.Option(metavar="FILE", help="Thumbs or pairs (default: thumbs.jsonl or preferences.jsonl in data/preferences)."),
     ] = None,
-    loss: Annotated[str | None, typer.Option(help="kto or apo_zero_unpaired [kto].")] = None,
+    loss: Annotated[str | None, typer.Option(help="kto or apo_zero_unpaired (default: kto).")] = None,
     beta: Beta = None,
-    desirable_weight: Annotated[float | None, typer.Option(help="Weight of liked answers [1].")] = None,
-    undesirable_weight: Annotated[float | None, typer.Option(help="Weight of disliked answers [1].")] = None,
+    desirable_weight: Annotated[float | None, typer.Option(help="Weight of liked answers (default: 1).")] = None,
+    undesirable_weight: Annotated[float | None, typer.Option(help="Weight of disliked answers (default: 1).")] = None,
     test_share: TestShare = None, epochs: Epochs = None, batch_size: BatchSize = None, learning_rate: LearningRate = None,
     max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
 ) -> None:  # fmt: skip

@@ -18,18 +18,24 @@ if TYPE_CHECKING:
     from medloop.train.rl.plan import RLPlan
     from medloop.train.runs.estimate import Cost
 
-Name = Annotated[str | None, typer.Option(help="Name of the result, under models/rl [round1].")]
-Prompts = Annotated[str | None, typer.Option(metavar="FILE", help="Questions to train on [data/rl/training_prompts.jsonl].")]
-HeldOut = Annotated[str | None, typer.Option(metavar="FILE", help="Questions only to measure on [data/processed/dev.jsonl].")]
-Reward = Annotated[str | None, typer.Option(metavar="FILE", help="YAML of the reward [the default mix; configs/reward.yaml].")]
+Name = Annotated[str | None, typer.Option(help="Name of the result, under models/rl (default: round1).")]
+Prompts = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Training questions (default: data/rl/training_prompts.jsonl).")
+]
+HeldOut = Annotated[str | None, typer.Option(metavar="FILE", help="Held-out questions (default: data/processed/dev.jsonl).")]
+Reward = Annotated[
+    str | None, typer.Option(metavar="FILE", help="YAML of the reward, as configs/reward.yaml (default: the mix).")
+]
 With = Annotated[
     list[str] | None,
     typer.Option("--with", metavar="PART[=SOURCE]", help="Add a given part to the reward, as in 'medloop reward score'."),
 ]
 Steps = Annotated[int | None, typer.Option(help="Batches of answers.")]
 Samples = Annotated[int | None, typer.Option(help="Answers to each question.")]
-InitialRate = Annotated[float | None, typer.Option(help="Initial learning rate [by model size].")]
-RolloutUrl = Annotated[str | None, typer.Option(metavar="URL", help="vLLM server that samples; it serves the same base [none].")]
+InitialRate = Annotated[float | None, typer.Option(help="Initial learning rate (default: by model size).")]
+RolloutUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="vLLM server that samples from the same base (default: none).")
+]
 Live = Annotated[bool, typer.Option("--live", help="Show reward, KL, entropy and length of every step while it runs.")]
 
 
@@ -37,7 +43,7 @@ def train_ppo(
     name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
     reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None, learning_rate: InitialRate = None,
     rollout_url: RolloutUrl = None,
-    target_kl: Annotated[float | None, typer.Option(help="KL to the reference to steer to, nats per answer [6].")] = None,
+    target_kl: Annotated[float | None, typer.Option(help="Target KL to the reference, nats per answer (default: 6).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip
     """PPO: a critic, the KL to the reference inside the reward and steered to a target, any reward function.
@@ -56,8 +62,8 @@ def train_grpo(
     name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
     reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None, learning_rate: InitialRate = None,
     rollout_url: RolloutUrl = None,
-    loss: Annotated[str | None, typer.Option(help="How tokens are averaged: dapo, grpo, dr_grpo, bnpo [dapo].")] = None,
-    beta: Annotated[float | None, typer.Option(help="Weight of the KL to the reference; 0: none [0.02].")] = None,
+    loss: Annotated[str | None, typer.Option(help="How tokens are averaged: dapo, grpo, dr_grpo, bnpo (default: dapo).")] = None,
+    beta: Annotated[float | None, typer.Option(help="Weight of the KL to the reference; 0: none (default: 0.02).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip
     """GRPO: several answers to each question, each compared with the others; no critic.
@@ -76,11 +82,11 @@ def train_irs(
     name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
     reward: Reward = None, with_: With = None,
     dw: Annotated[str | None, typer.Option(metavar="FILE", help="Score by DW-GRPO, as configs/dw.yaml.")] = None,
-    n_iterations: Annotated[int | None, typer.Option(help="Rounds of generate, score, fine-tune [3].")] = None,
-    n_questions: Annotated[int | None, typer.Option(help="Questions per round [100].")] = None,
-    n_candidates: Annotated[int | None, typer.Option(help="Answers to each question [4].")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Answers of a question that are kept at most [3].")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Minimum reward of a kept answer [the mean of the round].")] = None,
+    n_iterations: Annotated[int | None, typer.Option(help="Rounds of generate, score, fine-tune (default: 3).")] = None,
+    n_questions: Annotated[int | None, typer.Option(help="Questions per round (default: 100).")] = None,
+    n_candidates: Annotated[int | None, typer.Option(help="Answers to each question (default: 4).")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Maximum answers kept per question (default: 3).")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Minimum reward of a kept answer (default: the round's mean).")] = None,
     learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, seed: Seed = None, config: ConfigFile = None,
     set_: SetPairs = None, live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 def train_sft(
-    name: Annotated[str | None, typer.Option(help="Name of the result [sft].")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the result (default: sft).")] = None,
     model: Model = None,
-    data: Annotated[str | None, typer.Option(metavar="FILE", help="Training file [data/processed/train.jsonl].")] = None,
+    data: Annotated[str | None, typer.Option(metavar="FILE", help="Training file (default: data/processed/train.jsonl).")] = None,
     epochs: Epochs = None, batch_size: BatchSize = None, learning_rate: LearningRate = None, lora_r: LoraRank = None,
     full: Annotated[bool | None, typer.Option("--full", help="Train all weights, into models/full.")] = None,
     max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
@@ -56,7 +56,7 @@ def train_sft(
 
 
 def train_reward(
-    name: Annotated[str | None, typer.Option(help="Name of the result, under models/reward [reward].")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the result, under models/reward (default: reward).")] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Base model: embedded:NAME, a folder, or a hub id; encoders such as embedded:minilm too."),
@@ -67,7 +67,7 @@ def train_reward(
     max_length: MaxLength = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="BASE[+ADAPTER]", help="Model whose answers centre the score [the training answers]."),
+        typer.Option(metavar="BASE[+ADAPTER]", help="Model whose answers centre the score (default: the training answers)."),
     ] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
 ) -> None:  # fmt: skip

@@ -43,10 +43,10 @@ def detect_format(path: Path, requested: str = "auto") -> str:
     if format in ("jsonl", "json", "") and start in (b"{", b"["):
         return "json" if start == b"[" else "jsonl"
     if format in ("jsonl", "json"):
-        raise InputError(f"{path} does not start with a JSON object or array", "Name a JSONL file, or say --format csv")
+        raise InputError(f"{path} does not start with a JSON object or array", "Name a JSONL file, or use --format csv")
     if not format:
         raise InputError(
-            f"{path}: the format cannot be told from its name or content", "Say which: --format jsonl, csv or parquet"
+            f"{path}: the format cannot be recognised from its name or content", "Name it: --format jsonl, csv or parquet"
         )
     return "tsv" if named == "tsv" else format
 

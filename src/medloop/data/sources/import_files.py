@@ -77,7 +77,7 @@ def source_names(paths: Sequence[Path], name: str | None) -> list[str]:
 def examine(path: Path, raw: Path, *, name: str, options: ImportOptions) -> ExaminedFile:
     """Read a file to its end; InputError names the file and line of the first problem, unless problems are skipped."""
     if path.name in (SOURCE, REJECTED, "MANIFEST.json"):
-        raise InputError(f"{path}: this name is taken in a source's folder", "Rename the file")
+        raise InputError(f"{path}: medloop uses this file name itself", "Rename the file")
     format = detect_format(path, options.format)
     encoding = "binary" if format == "parquet" else detect_encoding(path, options.encoding)
     digest = file_sha256(path)

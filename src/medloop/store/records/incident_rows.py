@@ -71,7 +71,7 @@ def list_incidents(
         if after is not None:
             row_id = conn.execute(select(incidents.c.id).where(incidents.c.incident_id == after)).scalar()
             if row_id is None:
-                raise InputError("'after' names an unknown incident", "Send the 'next' of the page before")
+                raise InputError("'after' names an unknown incident", "Pass the 'next' value of the previous page")
             query = query.where(incidents.c.id > row_id)
         rows = conn.execute(query.order_by(incidents.c.id).limit(limit)).all()
     return [
@@ -89,7 +89,7 @@ def close_incident(conn: Connection, *, store: Store, incident_id: str, by: str,
     if state is None:
         raise NoSuchIncidentError("There is no such incident", "GET /api/v1/rlhf/incidents lists them")
     if state == "closed":
-        raise AlreadyClosedError("This incident is already closed", "Nothing to do")
+        raise AlreadyClosedError("This incident is already closed")
     key = store.keys.writing(conn)
     # The note is the only encrypted column of the row, so the row may take the key of the note.
     values = {"state": "closed", "closed_by": by, "closed": when, "key_id": key.key_id}

@@ -102,7 +102,7 @@ def page(
         if after is not None:
             row_id = conn.execute(select(quarantine.c.id).where(quarantine.c.record_id == after)).scalar()
             if row_id is None:
-                raise InputError("'after' names an unknown record", "Send the 'next' of the page before")
+                raise InputError("'after' names an unknown record", "Pass the 'next' value of the previous page")
             query = query.where(quarantine.c.id > row_id)
         return [_held(row) for row in conn.execute(query).all()]
 
@@ -227,7 +227,7 @@ def decide(
     with store.write() as conn:
         if state == "released" and (trace := _first(conn, record_id, kind)) is not None:
             raise TraceFirstError(
-                f"This record repeats the trace {trace.record_id}, which is {trace.state}", "Decide about the trace first"
+                f"This record repeats the trace {trace.record_id}, which is {trace.state}", "Decide on the trace first"
             )
         unchanged = quarantine.c.state != state if was is None else quarantine.c.state == was
         change = update(quarantine).where(quarantine.c.record_id == record_id, unchanged)
@@ -238,7 +238,7 @@ def decide(
     held = get(store, record_id)
     if not changed and was is not None:
         raise AlreadyDecidedError(
-            f"Somebody else has decided about this record meanwhile: it is {held.state}",
+            f"Somebody else has already decided on this record: it is {held.state}",
             "Look at it again; what you sent changed nothing",
         )
     return held

@@ -36,7 +36,7 @@ def page(
         if after is not None:
             row = conn.execute(_query(table, {}, sender).where(id_column(table) == after)).first()
             if row is None:
-                raise InputError("'after' names an unknown record", "Send the 'next' of the page before")
+                raise InputError("'after' names an unknown record", "Pass the 'next' value of the previous page")
             query = query.where(table.c.id < row.id if newest_first else table.c.id > row.id)
         order = table.c.id.desc() if newest_first else table.c.id
         rows = conn.execute(query.order_by(order).limit(limit + 1)).all()

@@ -187,7 +187,7 @@ def leased_item(store: Store, item_id: str, rater: str) -> LeasedItem:
         item, turn = turn_of(conn, item_id, rater)
         content = _opened(store, conn, item)
         if _withdrawn(conn, item, content):
-            raise UnknownItemError("You hold no such item", "Ask for the next one")
+            raise UnknownItemError("This item is not assigned to you", "Ask for the next one")
     return LeasedItem(
         item_id=item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum, until=turn.until,
         trace_id=item.trace_id, shown_first=turn.shown_first, adjudicates=turn.adjudicates,
@@ -316,7 +316,7 @@ def turn_of(conn: Connection, item_id: str, rater: str) -> tuple[Row[Any], Row[A
     item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
     turn = conn.execute(select(turns).where(turns.c.item_id == item_id, turns.c.rater == rater)).first()
     if item is None or turn is None:
-        raise UnknownItemError("You hold no such item", "Ask for the next one")
+        raise UnknownItemError("This item is not assigned to you", "Ask for the next one")
     return item, turn
 
 
