@@ -129,7 +129,7 @@ def test_a_decision_counts_and_the_next_one_is_told(world, held):
     late = decision(client, held[0], who["third"])
     assert (
         late.status_code == 409
-        and "Somebody else has decided" in late.json()["error"]
+        and "Somebody else has already decided" in late.json()["error"]
         and "it is refused" in late.json()["error"]
     )
     assert quarantine.get(store, held[0]).decided_by == people["looker"].user_id

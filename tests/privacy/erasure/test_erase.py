@@ -381,7 +381,7 @@ def test_a_file_that_cannot_be_cut_is_named_and_the_same_command_finishes_later(
 
 
 @pytest.mark.parametrize(("request_", "message"), [
-    (ErasureRequest(reason="r"), "one subject or a list of records"), (ErasureRequest(reason="r", subject="a", records=("b",)), "one subject or of records"),
+    (ErasureRequest(reason="r"), "one subject or a list of records"), (ErasureRequest(reason="r", subject="a", records=("b",)), "one subject or a list of records"),
     (ErasureRequest(reason=" ", subject="a"), "needs a reason"), (ErasureRequest(reason="r", subject="nobody"), "nothing about that subject"),
     (ErasureRequest(reason="r", records=("fb_none",)), "no record fb_none"),
 ])  # fmt: skip
