@@ -386,7 +386,7 @@ def test_the_experts_answers_can_be_imported_and_prepared_like_any_other_source(
 @pytest.mark.parametrize(("words", "message"), [
     (["build", "--name", "../x"], "name is '../x'"),
     (["build", "--test-share", "0.9"], "test_share is 0.9"),
-    (["prepare-preferences", "--feedback-db", "mysql://x", "--output", "p.jsonl"], "database.url names 'mysql'"),
+    (["prepare-preferences", "--feedback-db", "mysql://x", "--output", "p.jsonl"], "'mysql' is not a supported database"),
     (["prepare-preferences", "--feedback-db", "sqlite:////nowhere/x.db", "--output", "p.jsonl"], "no medloop store"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(sqlite_settings, words: list[str], message: str) -> None:
