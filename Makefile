@@ -16,8 +16,8 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml requirements.lock requirements-cpu.lock requirements-cuda.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing medloop and its locked dependencies into $(VENV) (a few minutes the first time) ..."
-	@said=$$($(LOCKED) -r requirements-cpu.lock 2>&1) || case "$$said" in \
-	*"DO NOT MATCH"*) echo "$$said"; exit 1;; \
+	@output=$$($(LOCKED) -r requirements-cpu.lock 2>&1) || case "$$output" in \
+	*"DO NOT MATCH"*) echo "$$output"; exit 1;; \
 	*) echo "pip finds no CPU build of torch; installing the default one, on Linux with some GB of CUDA packages.";; esac
 	@$(LOCKED) -r requirements.lock
 	@if $(BIN)/python tools/lock.py --cuda; then $(LOCKED) -r requirements-cuda.lock; fi

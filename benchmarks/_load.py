@@ -74,8 +74,8 @@ class Connection(asyncio.Protocol):
         if head < 0 or self.ask is None:
             return
         headers = self.buffer[:head].lower()
-        at = headers.find(b"content-length:")
-        size = int(headers[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+        start = headers.find(b"content-length:")
+        size = int(headers[start + 15 :].split(b"\r\n", 1)[0]) if start >= 0 else 0
         if len(self.buffer) < head + 4 + size:
             return
         ask, self.ask = self.ask, None
@@ -205,10 +205,12 @@ class Load:
 
 def _report(seen: Seen, took: float) -> dict[str, Any]:
     times = sorted(seen.seconds)
-    at = {f"p{p}_ms": round(times[min(len(times) - 1, len(times) * p // 100)] * 1000, 1) for p in (50, 99)} if times else {}
+    percentiles = (
+        {f"p{p}_ms": round(times[min(len(times) - 1, len(times) * p // 100)] * 1000, 1) for p in (50, 99)} if times else {}
+    )
     return {
         "seconds": round(took, 3), "good": seen.good, "per_s": round(seen.good / took, 1), "statuses": seen.statuses,
-        "broken": seen.broken, "no_retry_after": seen.no_retry_after, **at,
+        "broken": seen.broken, "no_retry_after": seen.no_retry_after, **percentiles,
     }  # fmt: skip
 
 

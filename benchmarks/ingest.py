@@ -72,12 +72,12 @@ def bodies(path: Path, count: int = 500) -> Path:
     with path.open("w", encoding="utf-8") as file:
         for row in generate(count, seed=11):
             question, answer = _texts(row)
-            said = {
+            body = {
                 "session_id": "@KEY@", "agent_name": "triage", "model_version": "bench@1", "user_query": question[:150],
                 "agent_response": answer[:200], "rating": rng.randint(1, 5), "comments": rng.choice(comments),
                 "axes": {"safety": rng.randint(1, 5)}, "consent": ["training"],
             }  # fmt: skip
-            file.write(json.dumps(said, ensure_ascii=False) + "\n")
+            file.write(json.dumps(body, ensure_ascii=False) + "\n")
     return path
 
 
@@ -86,15 +86,15 @@ def by_trace(file: Path, trace: str) -> Path:
     out = file.with_name("by_trace.jsonl")
     with out.open("w", encoding="utf-8") as lines:
         for line in file.read_text(encoding="utf-8").splitlines():
-            said = json.loads(line)
-            kept = {name: said[name] for name in ("session_id", "rating", "comments", "axes", "consent")}
-            lines.write(json.dumps({"trace_id": trace, **kept}, ensure_ascii=False) + "\n")
+            body = json.loads(line)
+            fields = {name: body[name] for name in ("session_id", "rating", "comments", "axes", "consent")}
+            lines.write(json.dumps({"trace_id": trace, **fields}, ensure_ascii=False) + "\n")
     return out
 
 
 def _texts(row: Any) -> tuple[str, str]:
-    said = {message["role"]: message["content"] for message in row["messages"]}
-    return said["user"], said["assistant"]
+    texts = {message["role"]: message["content"] for message in row["messages"]}
+    return texts["user"], texts["assistant"]
 
 
 def free_port() -> int:
@@ -149,8 +149,8 @@ class Ours:
             return client.log_trace(session_id="bench", agent_name="triage", model_version="bench@1", messages=talk)
 
     def plan(self, file: Path, **more: Any) -> Json:
-        said = {"port": self.port, "path": "/api/v1/rlhf/feedback", "bodies": str(file), "keys": self.keys}
-        return {**said, "prefix": f"{random.randbytes(4).hex()}-", **more}
+        plan = {"port": self.port, "path": "/api/v1/rlhf/feedback", "bodies": str(file), "keys": self.keys}
+        return {**plan, "prefix": f"{random.randbytes(4).hex()}-", **more}
 
 
 class Mlflow:
@@ -175,10 +175,10 @@ class Mlflow:
             "with mlflow.start_span('chat') as span: span.set_inputs({'q': 'cough'}); span.set_outputs({'a': 'rest'})\n"
             "print('TRACE', mlflow.get_last_active_trace_id(), mlflow.__version__)"
         )
-        said = subprocess.run([str(python), "-c", code, url], capture_output=True, text=True, check=True, timeout=120).stdout
-        found = re.search(r"TRACE (\S+) (\S+)", said)
-        assert found, "MLflow made no trace"
-        self.trace, self.version = found.groups()
+        output = subprocess.run([str(python), "-c", code, url], capture_output=True, text=True, check=True, timeout=120).stdout
+        match = re.search(r"TRACE (\S+) (\S+)", output)
+        assert match, "MLflow made no trace"
+        self.trace, self.version = match.groups()
 
     def plan(self, file: Path, **more: Any) -> Json:
         path = f"/api/3.0/mlflow/traces/{self.trace}/assessments"
@@ -188,11 +188,11 @@ class Mlflow:
         out, when = file.with_name("mlflow.jsonl"), "2026-11-15T10:00:00Z"
         lines = []
         for line in file.read_text(encoding="utf-8").splitlines():
-            said = json.loads(line)
+            body = json.loads(line)
             assessment = {
                 "assessment_name": "rating", "trace_id": self.trace, "source": {"source_type": "HUMAN", "source_id": "dr-1"},
-                "create_time": when, "last_update_time": when, "feedback": {"value": said["rating"]},
-                "rationale": said["comments"], "metadata": {"session": "s"},
+                "create_time": when, "last_update_time": when, "feedback": {"value": body["rating"]},
+                "rationale": body["comments"], "metadata": {"session": "s"},
             }  # fmt: skip
             lines.append(json.dumps({"assessment": assessment}, ensure_ascii=False))
         out.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -217,9 +217,9 @@ def processor_s(session: int) -> float:
 def timed(server: Ours | Mlflow, plan: Json) -> Json:
     """A run, with the server's processor time for each stored request: what other work on the machine does not change much."""
     before = processor_s(server.process.pid)
-    found = load(plan)
+    report = load(plan)
     spent = processor_s(server.process.pid) - before
-    return {**found, "cpu_ms": round(1000 * spent / max(found["good"], 1), 2), "cores": round(spent / found["seconds"], 2)}
+    return {**report, "cpu_ms": round(1000 * spent / max(report["good"], 1), 2), "cores": round(spent / report["seconds"], 2)}
 
 
 def wait_for(url: str, seconds: float = 60) -> None:
@@ -236,8 +236,8 @@ def load(plan: Json) -> Json:
     done = subprocess.run(LOAD, input=json.dumps(plan), capture_output=True, text=True, timeout=900, **OWN)
     if done.returncode:
         raise SystemExit(done.stderr)
-    found: Json = json.loads(done.stdout)
-    return found
+    report: Json = json.loads(done.stdout)
+    return report
 
 
 def speed(ours: Ours, peer: Mlflow | None, file: Path, rounds: int, seconds: float) -> Json:
@@ -251,10 +251,10 @@ def speed(ours: Ours, peer: Mlflow | None, file: Path, rounds: int, seconds: flo
             mine[name].append(timed(ours, ours.plan(given, connections=CONNECTIONS, seconds=seconds)))
         if peer is not None:
             theirs.append(timed(peer, peer.plan(file, connections=CONNECTIONS, seconds=seconds)))
-    found: Json = {"runs": {**mine, "mlflow": theirs}}
+    report: Json = {"runs": {**mine, "mlflow": theirs}}
     for name, runs in mine.items():
-        found[name] = {"per_s": statistics.median(run["per_s"] for run in runs), **_against(runs, theirs)}
-    return found
+        report[name] = {"per_s": statistics.median(run["per_s"] for run in runs), **_against(runs, theirs)}
+    return report
 
 
 def _against(mine: list[Json], theirs: list[Json]) -> Json:
@@ -315,10 +315,10 @@ def kill(ours: Ours, kills: int, acks: int, folder: Path) -> Json:
 
 def kill_bodies(folder: Path, trace: str) -> tuple[Path, Path]:
     """Ratings of one trace; the session carries the idempotency key, so that a record stored twice would show."""
-    said = {"trace_id": trace, "rating": 4, "axes": {"safety": 5}, "consent": ["training"]}
+    body = {"trace_id": trace, "rating": 4, "axes": {"safety": 5}, "consent": ["training"]}
     single, lines = folder / "single.jsonl", folder / "lines.jsonl"
-    single.write_text(json.dumps({**said, "session_id": "@KEY@"}) + "\n", encoding="utf-8")
-    rows = [json.dumps({"kind": "feedback", **said, "session_id": f"@KEY@/{n}"}) for n in range(50)]
+    single.write_text(json.dumps({**body, "session_id": "@KEY@"}) + "\n", encoding="utf-8")
+    rows = [json.dumps({"kind": "feedback", **body, "session_id": f"@KEY@/{n}"}) for n in range(50)]
     lines.write_text("\x1e".join(rows) + "\n", encoding="utf-8")
     return single, lines
 
@@ -338,8 +338,8 @@ class Background:
 
     def report(self) -> Json:
         assert self.process.stdout is not None
-        found: Json = json.loads(self.process.stdout.read())
-        return found
+        report: Json = json.loads(self.process.stdout.read())
+        return report
 
 
 class Acked:
@@ -359,7 +359,7 @@ class Acked:
 
     def ids(self) -> set[str]:
         answers = [json.loads(line.split(" ", 1)[1]) for line in self.path.read_text(encoding="utf-8").splitlines()]
-        return {one["feedback_id"] for answer in answers for one in answer.get("results", [answer])}
+        return {result["feedback_id"] for answer in answers for result in answer.get("results", [answer])}
 
 
 def counted(settings: Settings, logs: list[Acked]) -> Json:
@@ -370,7 +370,7 @@ def counted(settings: Settings, logs: list[Acked]) -> Json:
     from medloop.store.check import check
     from medloop.store.tables import idempotency_keys, rlhf_feedback
 
-    wanted = set().union(*(log.ids() for log in logs))
+    expected = set().union(*(log.ids() for log in logs))
     with open_store(settings) as store:
         with store.read() as conn:
             there = set(conn.execute(select(rlhf_feedback.c.feedback_id)).scalars())
@@ -380,7 +380,7 @@ def counted(settings: Settings, logs: list[Acked]) -> Json:
         report = audit.verify(store)
         check(store)
     return {
-        "acknowledged": len(wanted), "stored": len(there), "lost": len(wanted - there), "duplicated": doubles,
+        "acknowledged": len(expected), "stored": len(there), "lost": len(expected - there), "duplicated": doubles,
         "keys": keys, "audit_ok": report.ok, "audit_rows": report.rows,
     }  # fmt: skip
 
@@ -398,8 +398,8 @@ def postgres(folder: Path) -> Iterator[str]:
     server = Postgres(home, binaries, unprivileged())
     if "user" in server.as_user:
         os.chown(home, server.as_user["user"], server.as_user["group"])
-    made = [str(binaries / "initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
-    subprocess.run(made, check=True, capture_output=True, cwd=home, **server.as_user)
+    initdb = [str(binaries / "initdb"), "-D", str(home / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
+    subprocess.run(initdb, check=True, capture_output=True, cwd=home, **server.as_user)
     options = f"-k {home} -c listen_addresses='' -c dynamic_shared_memory_type=mmap"
     server.control("-l", str(home / "log"), "-o", options, "start")
     try:
@@ -411,24 +411,24 @@ def postgres(folder: Path) -> Iterator[str]:
 
 def measure(args: argparse.Namespace, folder: Path, url: str) -> Json:
     file, ours = bodies(folder / "bodies.jsonl"), Ours(folder / "clinic", url)
-    found: Json = {"database": args.database, "python": platform.python_version(), "cores": os.cpu_count()}
+    report: Json = {"database": args.database, "python": platform.python_version(), "cores": os.cpu_count()}
     ours.start()
     try:
         if args.part in ("all", "speed"):
             peer = Mlflow(folder / "mlflow", args.mlflow, args.mlflow_jobs) if args.mlflow else None
             try:
-                found["speed"] = speed(ours, peer, file, args.rounds, args.seconds)
+                report["speed"] = speed(ours, peer, file, args.rounds, args.seconds)
             finally:
                 if peer is not None:
                     peer.end()
         if args.part in ("all", "overload"):
-            found["overload"] = overload(ours, file, args.seconds, args.rounds)
+            report["overload"] = overload(ours, file, args.seconds, args.rounds)
         if args.part in ("all", "kill"):
-            found["kill"] = kill(ours, args.kills, args.acks, folder)
+            report["kill"] = kill(ours, args.kills, args.acks, folder)
     finally:
         if ours.process is not None:
             ours.end()
-    return found
+    return report
 
 
 def main() -> None:
@@ -450,12 +450,12 @@ def main() -> None:
     try:
         if args.database == "postgresql":
             with postgres(folder) as url:
-                found = measure(args, folder, url)
+                report = measure(args, folder, url)
         else:
-            found = measure(args, folder, "")
+            report = measure(args, folder, "")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    text = json.dumps(found, indent=2)
+    text = json.dumps(report, indent=2)
     print(text)
     if args.out:
         args.out.write_text(text + "\n", encoding="utf-8")

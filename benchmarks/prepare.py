@@ -58,8 +58,8 @@ def make_rows(path: Path, count: int, seed: int = 1) -> None:
 
 
 def edited(rng: random.Random, row: dict[str, str]) -> dict[str, str]:
-    at = rng.randrange(len(row["question"]) - 4)
-    return {"question": row["question"][:at] + row["question"][at + 2 :], "answer": row["answer"][:-3]}
+    position = rng.randrange(len(row["question"]) - 4)
+    return {"question": row["question"][:position] + row["question"][position + 2 :], "answer": row["answer"][:-3]}
 
 
 def run_prepare(rows: Path, home: Path) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def run_peer(rows: Path, home: Path) -> dict[str, Any]:
             text = " ".join(json.loads(line).values())
             units = text.split() if text.isascii() else list(text)
             sketch = MinHash(num_perm=128)
-            sketch.update_batch({" ".join(units[at : at + 3]).encode() for at in range(max(1, len(units) - 2))})
+            sketch.update_batch({" ".join(units[start : start + 3]).encode() for start in range(max(1, len(units) - 2))})
             if index.query(sketch):
                 dropped += 1
             else:
@@ -143,8 +143,8 @@ def child(task: str, rows: Path, home: Path) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def main() -> None:

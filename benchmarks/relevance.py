@@ -45,9 +45,9 @@ ENGLISH, CHINESE = tuple(KINDS)[:3], tuple(KINDS)[2:]
 def read(path: Path, rows: int) -> list[Sample]:
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:
-        found = [_sample(str(number), json.loads(line)) for number, line in enumerate(file)]
-    random.Random(0).shuffle(found)
-    return found[:rows]
+        samples = [_sample(str(number), json.loads(line)) for number, line in enumerate(file)]
+    random.Random(0).shuffle(samples)
+    return samples[:rows]
 
 
 def _sample(id: str, row: dict[str, Any]) -> Sample:
@@ -56,21 +56,25 @@ def _sample(id: str, row: dict[str, Any]) -> Sample:
 
 
 def embedded(language: str, rows: int) -> list[Sample]:
-    said = [{m["role"]: m["content"] for m in row["messages"]} for row in generate(rows * 4, seed=9)]
-    pairs = [(one["user"], one["assistant"]) for one in said if one["user"].isascii() == (language == "english")][:rows]
+    conversations = [{m["role"]: m["content"] for m in row["messages"]} for row in generate(rows * 4, seed=9)]
+    pairs = [
+        (conversation["user"], conversation["assistant"])
+        for conversation in conversations
+        if conversation["user"].isascii() == (language == "english")
+    ][:rows]
     bare = [visible_text(Sample(id="a", question=q, answer=a)) for q, a in pairs]
-    around = [" ".join((bare[at - 5], bare[at], bare[at - 7])) for at in range(len(bare))]
-    return [Sample(id=str(at), question=q, answer=bare[at], context=around[at]) for at, (q, _) in enumerate(pairs)]
+    around = [" ".join((bare[index - 5], bare[index], bare[index - 7])) for index in range(len(bare))]
+    return [Sample(id=str(index), question=q, answer=bare[index], context=around[index]) for index, (q, _) in enumerate(pairs)]
 
 
 def most_alike(samples: Sequence[Sample]) -> list[int]:
     """For each question the one that shares most pieces of words with it, for its size."""
     bags = [word_pieces(sample.question) for sample in samples]
-    found = []
-    for at, bag in enumerate(bags):
-        shares = [len(bag & other) / (len(bag | other) or 1) if number != at else -1.0 for number, other in enumerate(bags)]
-        found.append(int(np.argmax(shares)))
-    return found
+    nearest = []
+    for index, bag in enumerate(bags):
+        shares = [len(bag & other) / (len(bag | other) or 1) if number != index else -1.0 for number, other in enumerate(bags)]
+        nearest.append(int(np.argmax(shares)))
+    return nearest
 
 
 def auc(right: np.ndarray, wrong: np.ndarray) -> float:
@@ -90,34 +94,35 @@ def with_interval(right: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
 
 def values(part: Component, samples: Sequence[Sample]) -> np.ndarray:
     """One number per sample; NaN where there is none (a question without words, to the heuristic)."""
-    return np.array([one.value if isinstance(one, Score) and one.applies else np.nan for one in part.score(samples)])
+    return np.array([score.value if isinstance(score, Score) and score.applies else np.nan for score in part.score(samples)])
 
 
 def separate(samples: list[Sample], kinds: Sequence[str], settings: Settings) -> dict[str, Any]:
     alike = most_alike(samples)
     answers = {
         "right": [sample.answer for sample in samples],
-        "other": [samples[at - 1].answer for at in range(len(samples))],
-        "like": [samples[at].answer for at in alike],
+        "other": [samples[index - 1].answer for index in range(len(samples))],
+        "like": [samples[index].answer for index in alike],
     }
-    asked = {
-        kind: [s.model_copy(update={"answer": a}) for s, a in zip(samples, said, strict=True)] for kind, said in answers.items()
+    variants = {
+        kind: [s.model_copy(update={"answer": a}) for s, a in zip(samples, replies, strict=True)]
+        for kind, replies in answers.items()
     }
-    found: dict[str, Any] = {"questions": len(samples)}
+    report: dict[str, Any] = {"questions": len(samples)}
     for kind in kinds:
         parts = load_relevance(KINDS[kind], settings)
         for name in ("rel", "faith") if samples[0].context else ("rel",):
             if name == "rel" and "bertscore" in kind:
                 continue  # the same as with sentences
-            scored = {which: values(parts[name], these) for which, these in asked.items()}
+            scored = {which: values(parts[name], these) for which, these in variants.items()}
             whole = ~np.isnan(sum(scored.values()))
             scored = {which: column[whole] for which, column in scored.items()}
-            found[f"{name}, {kind}"] = {
+            report[f"{name}, {kind}"] = {
                 "version": parts[name].version,
                 "missing": int((~whole).sum()),
                 **{which: with_interval(scored["right"], scored[which]) for which in ("other", "like")},
             }
-    return found
+    return report
 
 
 def seconds(work: Any) -> float:
@@ -130,7 +135,9 @@ def speed(samples: list[Sample], settings: Settings) -> dict[str, Any]:
     """Answers per second, each with its own context, and with CANDIDATES answers to a question; the naive loop beside them."""
     parts = load_relevance(RelevanceConfig(), settings)
     parts["rel"].score(samples[:2])  # the model is loaded
-    groups = [samples[at - at % CANDIDATES].model_copy(update={"answer": sample.answer}) for at, sample in enumerate(samples)]
+    groups = [
+        samples[index - index % CANDIDATES].model_copy(update={"answer": sample.answer}) for index, sample in enumerate(samples)
+    ]
     encoder = load_encoder("embedded:minilm", settings)
 
     def naive(these: Sequence[Sample]) -> None:
@@ -147,22 +154,22 @@ def speed(samples: list[Sample], settings: Settings) -> dict[str, Any]:
         for part in parts.values():
             part.score(these)
 
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "answers": len(samples),
         "median_context_characters": int(np.median([len(s.context or "") for s in samples])),
     }
     for name, these in (("alone", samples), (f"in groups of {CANDIDATES}", groups)):
         quick, slow = seconds(lambda these=these: batched(these)), seconds(lambda these=these: naive(these))
-        found[name] = {
+        report[name] = {
             "answers_per_second": round(len(these) / quick, 1),
             "naive_answers_per_second": round(len(these) / slow, 1),
             "times_faster": round(slow / quick, 2),
         }
     words = load_relevance(RelevanceConfig(scorer="heuristic"), settings)
-    found["heuristic_answers_per_second"] = round(
+    report["heuristic_answers_per_second"] = round(
         len(samples) / seconds(lambda: [part.score(samples) for part in words.values()])
     )
-    return found
+    return report
 
 
 def main() -> None:

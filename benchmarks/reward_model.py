@@ -40,18 +40,18 @@ def train(settings: Settings, config: RewardModelConfig) -> dict[str, Any]:
     """Train and read the report."""
     began, spent = time.monotonic(), time.process_time()
     result = run_stage(STAGES["REWARD"], config, settings)
-    made, card = result.plan, result.card
-    found = json.loads((result.run.target / "report.json").read_text(encoding="utf-8"))
+    plan, card = result.plan, result.card
+    report = json.loads((result.run.target / "report.json").read_text(encoding="utf-8"))
     return {
         "base": config.model,
-        "train_pairs": len(made.train.items),
-        "left_out": {"train": made.train.left_out(), "test": made.test.left_out()},
-        "contradictions": made.contradictions,
-        "steps": made.steps,
+        "train_pairs": len(plan.train.items),
+        "left_out": {"train": plan.train.left_out(), "test": plan.test.left_out()},
+        "contradictions": plan.contradictions,
+        "steps": plan.steps,
         "learning_rate": card.metrics["learning_rate"],
         "seconds": round(time.monotonic() - began),
         "processor_seconds": round(time.process_time() - spent),
-        **{key: found[key] for key in SHOWN},
+        **{key: report[key] for key in SHOWN},
     }
 
 
@@ -60,8 +60,8 @@ def made_up(settings: Settings, count: int) -> dict[str, Any]:
     rows = list(generate_pairs(count, seed=1))
     jsonl.write(path, rows)
     config = RewardModelConfig(name="made-up", model="embedded:tiny", full=True, test_share=0.25, epochs=2)
-    found = train(settings, config)
-    return found | {"by_kind": by_kind(settings, config, rows), "met": found["test"]["value"] >= WANTED}
+    report = train(settings, config)
+    return report | {"by_kind": by_kind(settings, config, rows), "met": report["test"]["value"] >= WANTED}
 
 
 def by_kind(settings: Settings, config: RewardModelConfig, rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -76,7 +76,7 @@ def by_kind(settings: Settings, config: RewardModelConfig, rows: list[dict[str, 
     logits = [model.logits(test.table[column]) for column in ("chosen_ids", "rejected_ids")]
     for pair, chosen, rejected in zip(test.items, *logits, strict=True):
         right[kinds[pair.prompt[-1].content, pair.chosen]].append(chosen > rejected)
-    return {kind: {"pairs": len(found), "accuracy": sum(found) / len(found)} for kind, found in sorted(right.items())}
+    return {kind: {"pairs": len(hits), "accuracy": sum(hits) / len(hits)} for kind, hits in sorted(right.items())}
 
 
 def people(settings: Settings, source: Path, epochs: float) -> dict[str, Any]:
@@ -85,22 +85,22 @@ def people(settings: Settings, source: Path, epochs: float) -> dict[str, Any]:
     config = RewardModelConfig(
         name="people", model="embedded:minilm", full=True, data=str(path), test_share=0.35, max_length=256, epochs=epochs
     )
-    found = train(settings, config)
-    return found | {"file": source.name, "lines_left_out": left_out, "met": found["test"]["low"] > 0.5}
+    report = train(settings, config)
+    return report | {"file": source.name, "lines_left_out": left_out, "met": report["test"]["low"] > 0.5}
 
 
 def _usable(source: Path, target: Path) -> int:
     """Copy the lines that are pairs; returns how many are not."""
     opened = gzip.open(source, "rt", encoding="utf-8") if source.suffix == ".gz" else source.open(encoding="utf-8")
-    kept, left_out = [], 0
+    usable, left_out = [], 0
     with opened as file:
         for line in file:
             try:
                 parse_pair(json.loads(line))
-                kept.append(json.loads(line))
+                usable.append(json.loads(line))
             except InvalidPreference:
                 left_out += 1
-    jsonl.write(target, kept)
+    jsonl.write(target, usable)
     return left_out
 
 
@@ -115,14 +115,14 @@ def main() -> None:
         home = Path(place) / "bench"
         init_workspace(home)
         settings = Settings(home=home, offline=True)
-        found: dict[str, Any] = {"machine": platform.platform(), "python": platform.python_version()}
+        report: dict[str, Any] = {"machine": platform.platform(), "python": platform.python_version()}
         if args.pairs is not None:
-            found["people"] = people(settings, args.pairs, args.epochs)
-            args.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+            report["people"] = people(settings, args.pairs, args.epochs)
+            args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         if args.count:
-            found["made_up"] = made_up(settings, args.count)
-    args.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=2))
+            report["made_up"] = made_up(settings, args.count)
+    args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

@@ -57,14 +57,14 @@ def measured(name: str, cap_gb: float, work: Any) -> dict[str, Any]:
     state = work()
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_reserved() / 1e9
-    found = {
+    report = {
         "cap_gb": cap_gb,
         "peak_reserved_gb": round(peak, 2),
         "seconds": round(time.perf_counter() - began, 1),
         "micro": state.micro_batch_size,
     }
-    print(name, found, flush=True)
-    return found
+    print(name, report, flush=True)
+    return report
 
 
 def main() -> None:
@@ -96,11 +96,11 @@ def main() -> None:
             ppo._step(state)
             return state
 
-        found = {"irs_8gb": measured("irs", 8, one_round), "ppo_24gb": measured("ppo", 24, one_step)}
+        report = {"irs_8gb": measured("irs", 8, one_round), "ppo_24gb": measured("ppo", 24, one_step)}
         if importlib.util.find_spec("bitsandbytes"):
-            found["irs_4bit_8gb"] = measured("irs in 4 bits", 8, lambda: one_round(load_in_4bit=True))
+            report["irs_4bit_8gb"] = measured("irs in 4 bits", 8, lambda: one_round(load_in_4bit=True))
     if args.out:
-        args.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -51,15 +51,15 @@ def make_model(arch: str, folder: Path) -> None:
 
 def texts(tokenizer: Any, count: int, length: int) -> list[str]:
     """Prompts of exactly `length` tokens, all different."""
-    found = []
+    prompts = []
     for number in range(count):
         text = f"{WORDS[number % len(WORDS)]} {number}"
         while len(tokenizer(text + " pain", add_special_tokens=False)["input_ids"]) <= length:
             text += " pain"
         while len(tokenizer(text + ".", add_special_tokens=False)["input_ids"]) <= length:
             text += "."
-        found.append(text)
-    return found
+        prompts.append(text)
+    return prompts
 
 
 def worth(text: str) -> float:
@@ -115,11 +115,11 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _split(began: float, marks: list[tuple[str, float]], cpu: float) -> dict[str, float]:
-    sampled = max(at for phase, at in marks if phase == "GENERATING")
-    scored = max(at for phase, at in marks if phase == "SCORING")
+    sampled = max(timestamp for phase, timestamp in marks if phase == "GENERATING")
+    scored = max(timestamp for phase, timestamp in marks if phase == "SCORING")
     end = time.perf_counter()
-    found = {"step": end - began, "rollout": sampled - began, "scoring": scored - sampled, "update": end - scored, "cpu": cpu}
-    return {name: round(seconds, 3) for name, seconds in found.items()}
+    timings = {"step": end - began, "rollout": sampled - began, "scoring": scored - sampled, "update": end - scored, "cpu": cpu}
+    return {name: round(seconds, 3) for name, seconds in timings.items()}
 
 
 def trl(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -159,9 +159,9 @@ def trl(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     marks.append((time.perf_counter(), time.process_time()))
     trainer.train()
-    both = list(pairwise(marks[1:]))
+    spans = list(pairwise(marks[1:]))
     return {
-        "steps": [{"step": round(b[0] - a[0], 3), "cpu": round(b[1] - a[1], 3)} for a, b in both],
+        "steps": [{"step": round(b[0] - a[0], 3), "cpu": round(b[1] - a[1], 3)} for a, b in spans],
         "first_step": {"step": round(marks[1][0] - marks[0][0], 3)}, "peak_gb": peak(args.device),
     }  # fmt: skip
 
@@ -202,23 +202,23 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_model(args.arch, folder / "model")
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             key: getattr(args, key) for key in ("arch", "rows", "group", "prompt", "new", "device", "checkpointing")
         }
-        found |= {"ours": side(args, "ours", folder), "trl": side(args, "trl", folder)}
+        report |= {"ours": side(args, "ours", folder), "trl": side(args, "trl", folder)}
     tokens, by = args.rows * (args.prompt + args.new), "step" if args.device == "cuda" else "cpu"
-    for one in ("ours", "trl"):
-        if "steps" in found[one]:
-            found[one]["best_step_s"] = min(step[by] for step in found[one]["steps"])
-            found[one]["tokens_per_s"] = round(tokens / found[one]["best_step_s"])
-    if "steps" in found["ours"]:
-        found["ours"]["rollout_tokens_per_s"] = round(args.rows * args.new / min(s["rollout"] for s in found["ours"]["steps"]))
-    if "steps" in found["trl"] and "steps" in found["ours"]:
-        found["times_faster"] = round(found["trl"]["best_step_s"] / found["ours"]["best_step_s"], 2)
-        found["share_of_memory"] = round(found["ours"]["peak_gb"] / found["trl"]["peak_gb"], 3)
-    print(json.dumps(found, indent=2))
+    for library in ("ours", "trl"):
+        if "steps" in report[library]:
+            report[library]["best_step_s"] = min(step[by] for step in report[library]["steps"])
+            report[library]["tokens_per_s"] = round(tokens / report[library]["best_step_s"])
+    if "steps" in report["ours"]:
+        report["ours"]["rollout_tokens_per_s"] = round(args.rows * args.new / min(s["rollout"] for s in report["ours"]["steps"]))
+    if "steps" in report["trl"] and "steps" in report["ours"]:
+        report["times_faster"] = round(report["trl"]["best_step_s"] / report["ours"]["best_step_s"], 2)
+        report["share_of_memory"] = round(report["ours"]["peak_gb"] / report["trl"]["peak_gb"], 3)
+    print(json.dumps(report, indent=2))
     if args.out:
-        args.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -60,9 +60,9 @@ def measure(name: str, work: Any, tokens: int, device: torch.device, repeats: in
     work()
     runs = [timed(work, device) for _ in range(repeats)]
     wall, cpu = min(run[0] for run in runs), min(run[1] for run in runs)
-    found = {"seconds": round(wall, 3), "tokens_per_s": round(tokens / wall), "tokens_per_cpu_s": round(tokens / cpu)}
-    print(name, found, flush=True)
-    return {**found, "peak_gb": round(max(run[2] for run in runs) / 1e9, 2)}
+    speeds = {"seconds": round(wall, 3), "tokens_per_s": round(tokens / wall), "tokens_per_cpu_s": round(tokens / cpu)}
+    print(name, speeds, flush=True)
+    return {**speeds, "peak_gb": round(max(run[2] for run in runs) / 1e9, 2)}
 
 
 def main() -> None:
@@ -92,27 +92,27 @@ def main() -> None:
         )  # fmt: skip
 
     tokens = args.rows * new
-    found: dict[str, Any] = {"arch": args.arch, "rows": args.rows, "group": args.group, "prompt": args.prompt, "new": new}
-    found["device"] = torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
-    found["generate"] = measure("generate", generate, tokens, device, args.repeats)
+    report: dict[str, Any] = {"arch": args.arch, "rows": args.rows, "group": args.group, "prompt": args.prompt, "new": new}
+    report["device"] = torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    report["generate"] = measure("generate", generate, tokens, device, args.repeats)
     library = Sampler(model, stop_ids=[], pad_id=0, library=True)
     ours = Sampler(model, stop_ids=[], pad_id=0)
     for sampler in (library, ours):
         name = sampler.backend
-        found[name] = measure(
+        report[name] = measure(
             name, lambda s=sampler: s(prompts, streams, max_new_tokens=new, batch_size=args.rows), tokens, device, args.repeats
         )
     by = "tokens_per_s" if device.type == "cuda" else "tokens_per_cpu_s"
-    found["times_generate"] = round(found[ours.backend][by] / found["generate"][by], 2)
-    one, two = (s(prompts[:4], streams[:4], max_new_tokens=16) for s in (library, ours))
-    same = [(a, b) for x, y in zip(one, two, strict=True) for a, b in zip(x.logprobs[:1], y.logprobs[:1], strict=True)]
-    found["first_token_drift"] = max(abs(a - b) for a, b in same)
+    report["times_generate"] = round(report[ours.backend][by] / report["generate"][by], 2)
+    first, second = (s(prompts[:4], streams[:4], max_new_tokens=16) for s in (library, ours))
+    same = [(a, b) for x, y in zip(first, second, strict=True) for a, b in zip(x.logprobs[:1], y.logprobs[:1], strict=True)]
+    report["first_token_drift"] = max(abs(a - b) for a, b in same)
     if device.type == "cuda":
         weights = sum(p.numel() * p.element_size() for p in model.parameters())
-        found["weight_reading_limit_tokens_per_s"] = round(args.rows / (weights / 4.8e12))  # an H200 reads 4.8 TB/s
-    print(json.dumps(found, indent=2))
+        report["weight_reading_limit_tokens_per_s"] = round(args.rows / (weights / 4.8e12))  # an H200 reads 4.8 TB/s
+    print(json.dumps(report, indent=2))
     if args.out:
-        args.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def throughput(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def injection(folder: Path) -> dict[str, Any]:
     sets = {"known": TEXTS, **{name: tuple(SETS[name]) for name in ("held_out", "second", "third")}}
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         f"{name}, {judge.__name__}": _lift(folder / name / judge.__name__, texts, judge)
         for name, texts in sets.items()
         for judge in (gullible, fooled_by_anything)
@@ -88,7 +88,7 @@ def injection(folder: Path) -> dict[str, Any]:
     null = [value for value in _scores(folder, list(NULLS), gullible) if value is not None]
     changed = sum(sanitize(text) != text for text in SETS["innocent"])
     return {
-        **found,
+        **report,
         "null_answers": len(null),
         "null_max": max(null),
         "innocent_changed": f"{changed} of {len(SETS['innocent'])}",
@@ -121,8 +121,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file for the numbers.")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {"throughput": throughput(args, Path(folder)), "injection": injection(Path(folder))}
-    text = json.dumps(found, indent=2)
+        report = {"throughput": throughput(args, Path(folder)), "injection": injection(Path(folder))}
+    text = json.dumps(report, indent=2)
     print(text)
     if args.out:
         args.out.write_text(text + "\n", encoding="utf-8")

@@ -69,28 +69,28 @@ def same(name: str) -> str:
 def pins(text: str) -> dict[str, str]:
     """Name to version; every line must be an exact pin."""
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
-    found = {}
+    versions = {}
     for line in filter(None, lines):
         name, exact, version = line.partition("==")
         if not exact or not re.fullmatch(r"[0-9][\w.!]*", version):
             raise LockError(f"constraints.txt: '{line}' is no exact pin (name==version).")
-        found[same(name)] = version
-    return found
+        versions[same(name)] = version
+    return versions
 
 
 def read_lock(text: str) -> dict[str, tuple[str, list[str]]]:
     """Name to version and hashes."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    pinned: dict[str, tuple[str, list[str]]] = {}
     for line in text.replace("\\\n", " ").splitlines():
         if line.strip() and not line.startswith("#"):
             name, version = line.split()[0].split("==")
-            found[name] = version, re.findall(r"--hash=sha256:([0-9a-f]{64})", line)
-    return found
+            pinned[name] = version, re.findall(r"--hash=sha256:([0-9a-f]{64})", line)
+    return pinned
 
 
-def with_builds(wanted: Mapping[str, str]) -> list[tuple[str, str]]:
+def with_builds(versions: Mapping[str, str]) -> list[tuple[str, str]]:
     """Names and versions; torch also with the version of its CPU build."""
-    return [*wanted.items(), *((name, version + CPU) for name, version in wanted.items() if name == "torch")]
+    return [*versions.items(), *((name, version + CPU) for name, version in versions.items() if name == "torch")]
 
 
 def lock_of(name: str, version: str) -> str:
@@ -103,10 +103,10 @@ def lock_of(name: str, version: str) -> str:
     )
 
 
-def differences(wanted: Mapping[str, str], locks: Mapping[str, str]) -> list[str]:
+def differences(versions: Mapping[str, str], locks: Mapping[str, str]) -> list[str]:
     """What constraints and locks do not agree on, in words; empty when they do."""
-    held = {(file, name): said for file, text in locks.items() for name, said in read_lock(text).items()}
-    named = {(lock_of(name, version), name): version for name, version in with_builds(wanted)}
+    held = {(file, name): locked for file, text in locks.items() for name, locked in read_lock(text).items()}
+    named = {(lock_of(name, version), name): version for name, version in with_builds(versions)}
     lost = [f"{name}=={version} is not in {file}" for (file, name), version in named.items() if (file, name) not in held]
     extra = [f"{file} has {name}, constraints.txt has not" for file, name in held if (file, name) not in named]
     moved = [
@@ -123,7 +123,7 @@ def wheels(files: Iterable[File], version: str) -> dict[str, str]:
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
     from packaging.version import Version
 
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for file in files:
         if not file.name.endswith(".whl"):
             continue
@@ -135,9 +135,9 @@ def wheels(files: Iterable[File], version: str) -> dict[str, str]:
             continue
         if file.yanked:
             raise LockError(f"{file.name} was withdrawn by its makers: choose another version.")
-        if found.setdefault(file.name, file.sha256) != file.sha256:
+        if hashes.setdefault(file.name, file.sha256) != file.sha256:
             raise LockError(f"{file.name} exists with two contents: find out which one is real before you lock anything.")
-    return found
+    return hashes
 
 
 def _usable(interpreter: str, abi: str) -> bool:
@@ -149,7 +149,7 @@ def _usable(interpreter: str, abi: str) -> bool:
 
 def written(file: str, locked: Mapping[str, tuple[str, list[str]]]) -> str:
     blocks = [
-        " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{one}" for one in sorted(set(hashes)))])
+        " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{digest}" for digest in sorted(set(hashes)))])
         for name, (version, hashes) in sorted(locked.items())
     ]
     return HEAD.format(ABOUT[file]) + "\n".join(blocks) + "\n"
@@ -163,11 +163,11 @@ class _Links(HTMLParser):
         self.files: list[File] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = dict(attrs)
-        link = urlsplit(said.get("href") or "")
+        attributes = dict(attrs)
+        link = urlsplit(attributes.get("href") or "")
         if tag == "a" and link.fragment.startswith("sha256="):
             name = unquote(link.path.rsplit("/", 1)[-1])
-            self.files.append(File(name, link.fragment.removeprefix("sha256="), "data-yanked" in said))
+            self.files.append(File(name, link.fragment.removeprefix("sha256="), "data-yanked" in attributes))
 
 
 def links(page: str) -> list[File]:
@@ -178,8 +178,8 @@ def links(page: str) -> list[File]:
 
 def pip_config() -> dict[str, str]:
     """What pip was told by files and by the environment, which wins."""
-    said = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True).stdout
-    lines = [line.partition("=") for line in said.splitlines()]
+    output = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True).stdout
+    lines = [line.partition("=") for line in output.splitlines()]
     lines.sort(key=lambda line: line[0].startswith(":env:"))
     return {name.rsplit(".", 1)[-1]: str(ast.literal_eval(value)) for name, _, value in lines}
 
@@ -192,7 +192,7 @@ def finder() -> Callable[[str], Iterator[File]]:
     config = pip_config()
     client = httpx.Client(verify=_trust(config.get("cert")), timeout=60, follow_redirects=True, headers={"Accept": "text/html"})
     indexes = [config.get("index-url", PyPI.simple_url), *config.get("extra-index-url", "").split()]
-    folders = [Path(one) for one in config.get("find-links", "").split() if "://" not in one]
+    folders = [Path(text) for text in config.get("find-links", "").split() if "://" not in text]
 
     def files(name: str) -> Iterator[File]:
         for index in indexes:
@@ -216,16 +216,16 @@ def _trust(cert: str | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=cert) if cert else ssl.create_default_context()
 
 
-def make(wanted: Mapping[str, str], files: Callable[[str], Iterable[File]]) -> dict[str, str]:
+def make(versions: Mapping[str, str], files: Callable[[str], Iterable[File]]) -> dict[str, str]:
     """The text of each lock."""
     locks: dict[str, dict[str, tuple[str, list[str]]]] = {file: {} for file in ABOUT}
-    for number, (name, version) in enumerate(with_builds(wanted), 1):
+    for number, (name, version) in enumerate(with_builds(versions), 1):
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r{number} of {len(wanted)} {name:40}")
-        found = wheels(files(name), version)
-        if not found:
+            sys.stderr.write(f"\r{number} of {len(versions)} {name:40}")
+        hashes = wheels(files(name), version)
+        if not hashes:
             raise LockError(f"No wheel of {name}=={version} for CPython 3.11 to 3.13 is where pip looks, nor in ELSEWHERE.")
-        locks[lock_of(name, version)][name] = version, list(found.values())
+        locks[lock_of(name, version)][name] = version, list(hashes.values())
     return {file: written(file, locked) for file, locked in locks.items()}
 
 
@@ -247,16 +247,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare the locks with constraints.txt, without network")
     parser.add_argument("--cuda", action="store_true", help="exit 0 when the installed torch asks for the CUDA packages")
-    said = parser.parse_args()
+    args = parser.parse_args()
     try:
-        if said.cuda:
+        if args.cuda:
             return 0 if asks_for_cuda(metadata.requires("torch") or []) else 1
-        wanted = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
-        if said.check:
-            found = differences(wanted, {file: (ROOT / file).read_text(encoding="utf-8") for file in ABOUT})
-            sys.stdout.write("".join(f"{line}\n" for line in found) or f"The locks hold all {len(wanted)} pins.\n")
-            return 1 if found else 0
-        for file, text in make(wanted, finder()).items():
+        versions = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+        if args.check:
+            problems = differences(versions, {file: (ROOT / file).read_text(encoding="utf-8") for file in ABOUT})
+            sys.stdout.write("".join(f"{line}\n" for line in problems) or f"The locks hold all {len(versions)} pins.\n")
+            return 1 if problems else 0
+        for file, text in make(versions, finder()).items():
             _write(ROOT / file, text)
             sys.stdout.write(f"{file}: {len(read_lock(text))} packages, {text.count('--hash')} files\n")
     except LockError as error:

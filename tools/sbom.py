@@ -26,11 +26,11 @@ OURS = "medloop"
 
 def parts(locks: Iterable[str]) -> dict[str, tuple[str, list[str]]]:
     """All packages of all locks; two builds of one version are one part with the files of both."""
-    found: dict[str, tuple[str, list[str]]] = {}
-    for name, (version, hashes) in (one for text in locks for one in read_lock(text).items()):
+    pinned: dict[str, tuple[str, list[str]]] = {}
+    for name, (version, hashes) in (item for text in locks for item in read_lock(text).items()):
         plain = version.removesuffix(CPU)
-        found[name] = plain, sorted({*hashes, *found.get(name, ("", []))[1]})
-    return found
+        pinned[name] = plain, sorted({*hashes, *pinned.get(name, ("", []))[1]})
+    return pinned
 
 
 def ref(name: str, version: str) -> str:
@@ -41,15 +41,19 @@ def ref(name: str, version: str) -> str:
 def licences(name: str) -> list[Json]:
     """As the package says it: an SPDX expression, else its field, else its classifiers; nothing when it is not installed."""
     try:
-        said = metadata.metadata(name)
+        info = metadata.metadata(name)
     except metadata.PackageNotFoundError:
         return []
-    if expression := said.get_all("License-Expression"):
+    if expression := info.get_all("License-Expression"):
         return [{"expression": expression[0]}]
-    plain = (said.get_all("License") or [""])[0].strip()
+    plain = (info.get_all("License") or [""])[0].strip()
     if plain and "\n" not in plain and len(plain) < 80 and plain.upper() != "UNKNOWN":  # some put the whole text there
         return [{"license": {"name": plain}}]
-    kinds = [one.rsplit(" :: ", 1)[-1] for one in said.get_all("Classifier") or [] if one.startswith("License :: ")]
+    kinds = [
+        classifier.rsplit(" :: ", 1)[-1]
+        for classifier in info.get_all("Classifier") or []
+        if classifier.startswith("License :: ")
+    ]
     return [{"license": {"name": kind}} for kind in kinds]
 
 
@@ -58,11 +62,13 @@ def needs(name: str) -> set[str]:
     from packaging.requirements import Requirement
 
     try:
-        found = [Requirement(text) for text in metadata.requires(name) or []]
+        requirements = [Requirement(text) for text in metadata.requires(name) or []]
     except metadata.PackageNotFoundError:
         return set()
     extras = ["", *(metadata.metadata(name).get_all("Provides-Extra") or [])]
-    holds = [need for need in found if need.marker is None or any(need.marker.evaluate({"extra": one}) for one in extras)]
+    holds = [
+        need for need in requirements if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in extras)
+    ]
     return {same(need.name) for need in holds}
 
 
@@ -75,27 +81,27 @@ def bom(locked: Mapping[str, tuple[str, list[str]]], version: str) -> Json:
         "bom-ref": ref(OURS, version),
         "licenses": licences(OURS),
     }
-    made = hashlib.sha256(json.dumps([version, sorted(locked.items())]).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([version, sorted(locked.items())]).encode()).hexdigest()
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, made)}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, digest)}",
         "version": 1,
         "metadata": {"component": ours, "tools": {"components": [{"type": "application", "name": "medloop tools/sbom.py"}]}},
         "components": [_component(name, refs[name], *locked[name]) for name in refs],
         "dependencies": [
-            {"ref": one, "dependsOn": sorted(refs[need] for need in needs(name) & refs.keys() if need != name)}
-            for name, one in [(OURS, ref(OURS, version)), *refs.items()]
+            {"ref": purl, "dependsOn": sorted(refs[need] for need in needs(name) & refs.keys() if need != name)}
+            for name, purl in [(OURS, ref(OURS, version)), *refs.items()]
         ],
     }
 
 
 def _component(name: str, purl: str, version: str, hashes: list[str]) -> Json:
-    found: Json = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
-    found["hashes"] = [{"alg": "SHA-256", "content": one} for one in hashes]
-    if said := licences(name):
-        found["licenses"] = said
-    return found
+    component: Json = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+    component["hashes"] = [{"alg": "SHA-256", "content": digest} for digest in hashes]
+    if licence := licences(name):
+        component["licenses"] = licence
+    return component
 
 
 def main() -> int:
@@ -104,12 +110,12 @@ def main() -> int:
     locked = parts((ROOT / file).read_text(encoding="utf-8") for file in ABOUT)
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M)
     assert version is not None, "pyproject.toml has no version"
-    made, path = bom(locked, version[1]), Path(sys.argv[1])
+    document, path = bom(locked, version[1]), Path(sys.argv[1])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    without = [one["name"] for one in made["components"] if "licenses" not in one]
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    without = [component["name"] for component in document["components"] if "licenses" not in component]
     unknown = f", {len(without)} without a licence known here (not installed, or they name none)" if without else ""
-    sys.stdout.write(f"{path}: {len(made['components'])} packages{unknown}\n")
+    sys.stdout.write(f"{path}: {len(document['components'])} packages{unknown}\n")
     return 0
 
 
