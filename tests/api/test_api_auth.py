@@ -64,16 +64,16 @@ def test_what_this_process_changes_counts_from_the_next_request(client, store, k
 
 
 def test_a_key_can_do_no_more_than_its_scopes(stranger, store):
-    made = users.add_user(store, "agent", "engineer", actor="test")
-    text = users.new_key(store, made, scopes=("feedback:write",), actor="test")
+    user = users.add_user(store, "agent", "engineer", actor="test")
+    text = users.new_key(store, user, scopes=("feedback:write",), actor="test")
     answered = stranger.get("/api/train", headers={"Authorization": f"Bearer {text}"})
     assert answered.status_code == 403 and "jobs" in answered.json()["error"]
     assert stranger.get("/api/openapi.json", headers={"Authorization": f"Bearer {text}"}).status_code == 200
 
 
 def test_an_expired_key_is_no_key(stranger, store):
-    made = users.get_user(store, "tester")
-    text = users.new_key(store, made, expires=utc_now() - timedelta(seconds=1), actor="test")
+    user = users.get_user(store, "tester")
+    text = users.new_key(store, user, expires=utc_now() - timedelta(seconds=1), actor="test")
     assert stranger.get("/api/train", headers={"Authorization": f"Bearer {text}"}).status_code == 401
 
 
@@ -87,9 +87,9 @@ def test_the_last_use_is_written_once_not_with_every_request(client, store, key)
 
 
 def test_every_change_is_audited_and_no_secret_with_it(store, key):
-    made = users.add_user(store, "li", "clinician", password="correct horse battery", actor="test")
-    users.set_password(store, made, "another good password", actor="test")
-    users.change_user(store, made, disabled=True, actor="test")
+    user = users.add_user(store, "li", "clinician", password="correct horse battery", actor="test")
+    users.set_password(store, user, "another good password", actor="test")
+    users.change_user(store, user, disabled=True, actor="test")
     users.revoke_key(store, key_id(key), actor="test")
     rows = audit.show(store, 5)
     assert [r["action"] for r in rows][1:] == ["users.add", "users.password", "users.change", "api_keys.revoke"]
@@ -116,18 +116,18 @@ def test_a_password_is_long_enough(store, password):
 
 
 def test_a_password_opens_for_its_active_user_alone(store):
-    made = users.add_user(store, "li", "clinician", password="correct horse battery", actor="test")
-    assert users.check_password(store, "li", "correct horse battery") == made
+    user = users.add_user(store, "li", "clinician", password="correct horse battery", actor="test")
+    assert users.check_password(store, "li", "correct horse battery") == user
     assert users.check_password(store, "li", "correct horse batterY") is None
     assert users.check_password(store, "tester", "") is None and users.check_password(store, "nobody", "x") is None
-    users.change_user(store, made, disabled=True, actor="test")
+    users.change_user(store, user, disabled=True, actor="test")
     assert users.check_password(store, "li", "correct horse battery") is None
 
 
 def test_two_hashes_of_one_password_differ():
-    one, two = passwords.hash_password("correct horse battery"), passwords.hash_password("correct horse battery")
+    first, second = passwords.hash_password("correct horse battery"), passwords.hash_password("correct horse battery")
     assert (
-        one != two
-        and passwords.verify_password("correct horse battery", one)
-        and passwords.verify_password("correct horse battery", two)
+        first != second
+        and passwords.verify_password("correct horse battery", first)
+        and passwords.verify_password("correct horse battery", second)
     )

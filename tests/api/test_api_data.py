@@ -53,20 +53,20 @@ def done(client: TestClient, settings: Settings, path: str, body: dict[str, Any]
     assert filed.status_code == 202 and filed.headers["location"] == filed.json()["address"], filed.text
     assert filed.json()["state"] == "queued" and filed.json()["result"] is None
     work(filed.json()["job_id"], settings)
-    found = client.get(filed.json()["address"])
-    assert found.status_code == 200 and CANARY not in found.text
-    return found.json()
+    response = client.get(filed.json()["address"])
+    assert response.status_code == 200 and CANARY not in response.text
+    return response.json()
 
 
 def test_a_build_over_http_is_the_build_of_the_command(client: TestClient, settings: Settings) -> None:
     fill(settings)
-    said = done(client, settings, "data/build", {"name": "week46", "seed": 7})["result"]
-    assert said["rows"]["preferences.jsonl"] == 6 and said["new"] == 7
+    result = done(client, settings, "data/build", {"name": "week46", "seed": 7})["result"]
+    assert result["rows"]["preferences.jsonl"] == 6 and result["new"] == 7
     folder = Path(settings.home / "data/feedback/week46")
-    assert verify_artifact(folder).sha256 == said["sha256"]
+    assert verify_artifact(folder).sha256 == result["sha256"]
     with open_store(settings) as store:
         again = build_from_feedback(store, FeedbackConfig(name="week46"), seed=7, actor="test")
-    assert (again.sha256, again.new_records) == (said["sha256"], 0)
+    assert (again.sha256, again.new_records) == (result["sha256"], 0)
 
 
 def test_a_build_with_nothing_to_learn_from_says_why(client: TestClient, settings: Settings) -> None:
@@ -74,8 +74,8 @@ def test_a_build_with_nothing_to_learn_from_says_why(client: TestClient, setting
     assert empty.status_code == 422 and "no feedback" in empty.json()["error"]
     with open_store(settings) as store:
         crud.add(store, [make_thumb(1, "rest", True, consent=())], actor="test")
-    found = done(client, settings, "data/build", {})
-    assert found["state"] == "failed" and "1 records no consent" in found["message"] and found["result"] is None
+    task = done(client, settings, "data/build", {})
+    assert task["state"] == "failed" and "1 records no consent" in task["message"] and task["result"] is None
 
 
 def test_who_waits_gets_the_result_and_who_asks_twice_gets_one_job(client: TestClient, settings: Settings) -> None:
@@ -134,11 +134,11 @@ def test_a_bad_build_body_is_refused_by_field(client: TestClient, body: dict) ->
 def test_consent_is_recorded_by_hash_and_read_back(stranger: TestClient, settings: Settings) -> None:
     client = as_(stranger, settings, "clinician")
     body = {"subject": "Ann Example", "purposes": ["training", "teacher"], "text_version": "2026-01"}
-    made = client.post("/api/v1/consent", json=body)
-    assert made.status_code == 201 and made.json()["subject"].startswith("sub_") and "Ann" not in made.text
+    response = client.post("/api/v1/consent", json=body)
+    assert response.status_code == 201 and response.json()["subject"].startswith("sub_") and "Ann" not in response.text
     client.post("/api/v1/consent", json={**body, "purposes": ["training"], "granted": False})
-    found = client.get("/api/v1/consent", params={"subject": made.json()["subject"]}).json()
-    assert found["now"] == {"training": False, "teacher": True} and len(found["history"]) == 2
+    consents = client.get("/api/v1/consent", params={"subject": response.json()["subject"]}).json()
+    assert consents["now"] == {"training": False, "teacher": True} and len(consents["history"]) == 2
     for wrong in (
         {**body, "purposes": []},
         {**body, "purposes": ["selling"]},
@@ -190,9 +190,9 @@ def test_an_erasure_of_nothing_is_refused(stranger: TestClient, settings: Settin
 
 
 def filed(client: TestClient, path: str, body: dict[str, Any]) -> str:
-    found = client.post(f"/api/v1/{path}", json=body)
-    assert found.status_code == 202, found.text
-    return str(found.json()["job_id"])
+    response = client.post(f"/api/v1/{path}", json=body)
+    assert response.status_code == 202, response.text
+    return str(response.json()["job_id"])
 
 
 @pytest.mark.parametrize(("path", "role"), [("erasure", "admin"), ("data/build", "engineer")])
@@ -225,8 +225,8 @@ def test_a_failure_of_the_server_is_not_the_callers_fault(
 
     monkeypatch.setattr(submit, "submit_erasure", and_fail)
     body = {"subject": "4711", "reason": "asked"}
-    found = as_(stranger, settings, "admin").post("/api/v1/erasure?wait=5", json=body)
-    assert found.status_code == 200 and found.json()["state"] == "failed" and "Internal error" in found.json()["message"]
+    response = as_(stranger, settings, "admin").post("/api/v1/erasure?wait=5", json=body)
+    assert response.status_code == 200 and response.json()["state"] == "failed" and "Internal error" in response.json()["message"]
 
 
 class Child:
@@ -296,8 +296,8 @@ def test_tasks_are_no_training_jobs_to_the_routes_of_training(client: TestClient
             ("POST", f"{task}/resume"),
             ("POST", f"{task}/cancel"),
         ):
-            found = engineer.request(method, f"/api/train/{path}")
-            assert found.status_code == 404 and "er_" not in found.text
+            response = engineer.request(method, f"/api/train/{path}")
+            assert response.status_code == 404 and "er_" not in response.text
         assert engineer.get("/api/train", params={"after": task}).status_code == 404
 
 
@@ -305,22 +305,24 @@ def test_words_about_tasks_are_not_those_of_training(
     client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(settings)
-    said = [client.get("/api/v1/data/build/nonsense").json()["hint"]]
+    messages = [client.get("/api/v1/data/build/nonsense").json()["hint"]]
     job_id = filed(client, "data/build", {})
     folder = queue.folder_of(job_id, settings)
     with claim(folder):
         pass
-    said.append(client.get(f"/api/v1/data/build/{job_id}").json()["message"])
+    messages.append(client.get(f"/api/v1/data/build/{job_id}").json()["message"])
     row = job_row.read(folder)
     for change in ({"cancel_requested": True}, {"restarts": 3}):
-        said.append(str(Supervisor(settings)._restarted(row.model_copy(update=change), "The worker died").reason))
+        messages.append(str(Supervisor(settings)._restarted(row.model_copy(update=change), "The worker died").reason))
     job_row.change(folder, lambda now: now.model_copy(update={"cancel_requested": True}))
-    said.append(str(end_of_stopped(Lease(folder, row.token)).reason))
+    messages.append(str(end_of_stopped(Lease(folder, row.token)).reason))
     job_row.change(folder, lambda now: now.model_copy(update={"cancel_requested": False}))
     monkeypatch.setitem(kinds.KINDS, "BUILD", replace(kinds.KINDS["BUILD"], run=out_of_memory))
-    said.append(str(work(job_id, settings).reason))
-    assert len(said) == 6 and not any(word in one for one in said for word in ("checkpoint", "micro_batch_size", "resume"))
-    assert "data_" in said[0] and "nothing was published" in said[2] and "nothing was published" in said[4]
+    messages.append(str(work(job_id, settings).reason))
+    assert len(messages) == 6 and not any(
+        word in message for message in messages for word in ("checkpoint", "micro_batch_size", "resume")
+    )
+    assert "data_" in messages[0] and "nothing was published" in messages[2] and "nothing was published" in messages[4]
 
 
 def out_of_memory(*args: Any) -> None:

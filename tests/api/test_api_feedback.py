@@ -40,13 +40,15 @@ FIXED = {"prompt": CANARY, "original": "o", "golden": "g"}
 def api(settings: Settings):
     """The app, and a client for each of some users."""
     with open_store(settings) as store:
-        made = {name: users.add_user(store, name, name.rstrip("12"), actor="test") for name in
+        accounts = {name: users.add_user(store, name, name.rstrip("12"), actor="test") for name in
                 ("clinician1", "clinician2", "annotator", "engineer", "auditor", "admin")}  # fmt: skip
-        keys = {name: users.new_key(store, user, actor="test") for name, user in made.items()}
+        keys = {name: users.new_key(store, user, actor="test") for name, user in accounts.items()}
     app = create_app(settings, supervise=False)
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
-        found = {name: Door(client, key) for name, key in keys.items()}
-        yield SimpleNamespace(**found, app=app, ids={name: user.user_id for name, user in made.items()}, nobody=Door(client, ""))
+        doors = {name: Door(client, key) for name, key in keys.items()}
+        yield SimpleNamespace(
+            **doors, app=app, ids={name: user.user_id for name, user in accounts.items()}, nobody=Door(client, "")
+        )
 
 
 class Door:
@@ -72,17 +74,17 @@ def test_the_example_body_is_stored_and_read_back(api) -> None:
         "agent_response": "I recommend starting with lisinopril 10mg...", "rating": 5, "feedback_type": "positive",
         "clinician_id": 123, "comments": "Appropriate first-line treatment",
     }  # fmt: skip
-    made = api.engineer.post("/rlhf/feedback", body)
-    assert made.status_code == 201 and set(made.json()) == {"feedback_id", "timestamp", "quarantined"}
-    stored = crud.get(api.app.state.store, Feedback, made.json()["feedback_id"])
+    response = api.engineer.post("/rlhf/feedback", body)
+    assert response.status_code == 201 and set(response.json()) == {"feedback_id", "timestamp", "quarantined"}
+    stored = crud.get(api.app.state.store, Feedback, response.json()["feedback_id"])
     assert {name: getattr(stored, name) for name in body} == body | {"clinician_id": "123"}
 
 
 def test_a_trace_then_thumbs_down_by_its_id(api) -> None:
     trace = api.engineer.post("/traces", TRACE).json()["trace_id"]
-    made = api.clinician1.post("/rlhf/feedback", {"trace_id": trace, "thumb": "down", "critical": True})
-    assert made.status_code == 201 and {"incident_id", "case_id"} <= set(made.json())
-    seen = api.clinician1.get(f"/rlhf/feedback/{made.json()['feedback_id']}").json()
+    response = api.clinician1.post("/rlhf/feedback", {"trace_id": trace, "thumb": "down", "critical": True})
+    assert response.status_code == 201 and {"incident_id", "case_id"} <= set(response.json())
+    seen = api.clinician1.get(f"/rlhf/feedback/{response.json()['feedback_id']}").json()
     assert (seen["agent_response"], seen["model_version"], seen["feedback_type"]) == ("Drink tea.", "m@1", "negative")
 
 
@@ -131,8 +133,8 @@ def test_an_annotator_opens_no_trace_by_its_id_but_only_what_the_queue_has_shown
         refused = api.annotator.post(f"/rlhf/{path}", body)
         assert refused.status_code == 422 and CANARY not in refused.text
         assert api.clinician1.post(f"/rlhf/{path}", body).status_code == 201
-    store, asked = api.app.state.store, (Message(role="user", content=f"{CANARY} since noon"),)
-    item = QueueItem(kind="rate", content=QueueContent(prompt=asked, answers=("Drink tea.",)), priority=0.9, trace_id=trace)
+    store, messages = api.app.state.store, (Message(role="user", content=f"{CANARY} since noon"),)
+    item = QueueItem(kind="rate", content=QueueContent(prompt=messages, answers=("Drink tea.",)), priority=0.9, trace_id=trace)
     review_queue.add_items(store, [item], actor="test")
     assert api.annotator.get("/queue/next").status_code == 200
     assert api.annotator.post("/rlhf/feedback", by_id).status_code == 201
@@ -140,30 +142,30 @@ def test_an_annotator_opens_no_trace_by_its_id_but_only_what_the_queue_has_shown
 
 @pytest.mark.parametrize(("path", "body"), [("feedback", RATED), ("preference", CHOSEN), ("correction", FIXED)])
 def test_engineers_see_all_records_without_their_texts(api, path: str, body: dict) -> None:
-    made = api.clinician1.post(f"/rlhf/{path}", body)
-    assert made.status_code == 201
+    response = api.clinician1.post(f"/rlhf/{path}", body)
+    assert response.status_code == 201
     for seen in (api.engineer.get(f"/rlhf/{path}"), api.admin.get("/rlhf/export", kind=path), api.engineer.get(f"/rlhf/{path}")):
-        assert made.json()[f"{path}_id"] in seen.text and CANARY not in seen.text
+        assert response.json()[f"{path}_id"] in seen.text and CANARY not in seen.text
     assert CANARY in api.clinician1.get(f"/rlhf/{path}").text
     assert api.auditor.get(f"/rlhf/{path}").status_code == 403
 
 
 def test_reading_texts_leaves_an_audit_line_before_they_leave(api) -> None:
     for _ in range(3):
-        made = api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"]
+        feedback_id = api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"]
     api.clinician1.get("/rlhf/feedback")
-    api.clinician1.get(f"/rlhf/feedback/{made}")
+    api.clinician1.get(f"/rlhf/feedback/{feedback_id}")
     api.clinician1.get("/rlhf/export")
     api.engineer.get("/rlhf/feedback")
     lines = [line for line in audit.show(api.app.state.store, 99) if line["action"] == "rlhf_feedback.read"]
     assert [(line["actor"], line["subject"], line["detail"]["rows"]) for line in lines] == [
-        (api.ids["clinician1"], "rlhf_feedback", 3), (api.ids["clinician1"], made, 1), (api.ids["clinician1"], "rlhf_feedback", 3),
+        (api.ids["clinician1"], "rlhf_feedback", 3), (api.ids["clinician1"], feedback_id, 1), (api.ids["clinician1"], "rlhf_feedback", 3),
     ]  # fmt: skip
 
 
 def test_pages_follow_one_another_without_gaps_in_both_orders(api) -> None:
-    made = [api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"] for _ in range(5)]
-    for order, wanted in (("newest", made[::-1]), ("oldest", made)):
+    feedback_ids = [api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"] for _ in range(5)]
+    for order, expected in (("newest", feedback_ids[::-1]), ("oldest", feedback_ids)):
         seen, after = [], {}
         while True:
             page = api.clinician1.get("/rlhf/feedback", limit=2, order=order, **after).json()
@@ -171,22 +173,22 @@ def test_pages_follow_one_another_without_gaps_in_both_orders(api) -> None:
             if page["next"] is None:
                 break
             after = {"after": page["next"]}
-        assert seen == wanted
+        assert seen == expected
 
 
 def test_filters_are_choices(api) -> None:
-    made = [
+    records = [
         api.clinician1.post("/rlhf/feedback", RATED | more).json()
         for more in ({}, {"rating": 1, "thumb": "down"}, {"critical": True})
     ]
 
-    def found(**params):
+    def listed(**params):
         return [item["feedback_id"] for item in api.clinician1.get("/rlhf/feedback", order="oldest", **params).json()["items"]]
 
-    ids = [one["feedback_id"] for one in made]
-    assert found(rating=1) == found(thumb="down") == [ids[1]] and found(critical=True) == [ids[2]]
-    assert found(feedback_type="positive", critical=False) == [ids[0]] and found(processed=True) == []
-    assert found(since=made[1]["timestamp"]) == ids[1:] and found(until=made[1]["timestamp"]) == ids[:1]
+    ids = [record["feedback_id"] for record in records]
+    assert listed(rating=1) == listed(thumb="down") == [ids[1]] and listed(critical=True) == [ids[2]]
+    assert listed(feedback_type="positive", critical=False) == [ids[0]] and listed(processed=True) == []
+    assert listed(since=records[1]["timestamp"]) == ids[1:] and listed(until=records[1]["timestamp"]) == ids[:1]
 
 
 @pytest.mark.parametrize(
@@ -216,11 +218,15 @@ def test_csv_cells_never_start_like_a_formula_and_come_back(api, tmp_path) -> No
 
 def test_an_export_crosses_pages(api, monkeypatch) -> None:
     monkeypatch.setattr("medloop.feedback.listing.EXPORT_PAGE", 2)
-    made = [api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"] for _ in range(5)]
+    feedback_ids = [api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"] for _ in range(5)]
     lines = [json.loads(line) for line in api.clinician1.get("/rlhf/export").text.splitlines()]
-    assert [line["feedback_id"] for line in lines] == made and lines[0]["user_query"] == CANARY
+    assert [line["feedback_id"] for line in lines] == feedback_ids and lines[0]["user_query"] == CANARY
     table = api.clinician1.get("/rlhf/export", format="csv").text
-    assert table.count("feedback_id") == 1 and table.count("\ufeff") == 1 and all(one in table for one in made)
+    assert (
+        table.count("feedback_id") == 1
+        and table.count("\ufeff") == 1
+        and all(feedback_id in table for feedback_id in feedback_ids)
+    )
 
 
 def test_import_gives_every_line_its_own_result_and_resends_store_nothing_twice(api) -> None:
@@ -233,7 +239,7 @@ def test_import_gives_every_line_its_own_result_and_resends_store_nothing_twice(
     ]
     rows += [{"kind": "feedback"} | RATED | {"rating": 9}, "", {"kind": "trace"} | TRACE]
     first = api.engineer.lines(*rows, key="file-1").json()
-    assert [(one["line"], one["status"]) for one in first["results"]] == [
+    assert [(result["line"], result["status"]) for result in first["results"]] == [
         (1, 201), (2, 422), (3, 422), (4, 201), (5, 422), (6, 422), (8, 201),
     ]  # fmt: skip
     assert (first["stored"], first["repeated"], first["failed"]) == (3, 0, 4) and CANARY not in json.dumps(first)
@@ -251,10 +257,12 @@ def test_an_import_is_bounded(api, monkeypatch) -> None:
 
 
 def test_incidents_are_listed_without_texts_and_closed_once(api) -> None:
-    made = api.clinician1.post("/rlhf/feedback", RATED | {"critical": True, "comments": CANARY}).json()
+    feedback = api.clinician1.post("/rlhf/feedback", RATED | {"critical": True, "comments": CANARY}).json()
     listed = api.auditor.get("/rlhf/incidents", state="open")
-    assert [one["incident_id"] for one in listed.json()["items"]] == [made["incident_id"]] and CANARY not in listed.text
-    path, note = f"/rlhf/incidents/{made['incident_id']}/close", {"note": "a rule was added"}
+    assert [incident["incident_id"] for incident in listed.json()["items"]] == [
+        feedback["incident_id"]
+    ] and CANARY not in listed.text
+    path, note = f"/rlhf/incidents/{feedback['incident_id']}/close", {"note": "a rule was added"}
     assert [api.clinician1.post(path, note).status_code, api.auditor.post(path, note).status_code] == [403, 403]
     assert api.engineer.post(path, {}).status_code == 422
     assert [api.engineer.post(path, note).status_code for _ in range(2)] == [200, 409]
@@ -263,15 +271,15 @@ def test_incidents_are_listed_without_texts_and_closed_once(api) -> None:
 
 
 def test_metrics_count_and_say_nothing_else(api) -> None:
-    made = api.clinician1.post("/rlhf/feedback", RATED | {"critical": True}).json()
-    api.clinician1.get(f"/rlhf/feedback/{made['feedback_id']}")
+    feedback = api.clinician1.post("/rlhf/feedback", RATED | {"critical": True}).json()
+    api.clinician1.get(f"/rlhf/feedback/{feedback['feedback_id']}")
     api.clinician1.get(f"/rlhf/{CANARY}")
     assert api.nobody.get("/metrics").status_code == 401 and api.clinician1.get("/metrics").status_code == 403
     text = api.auditor.get("/metrics").text
     assert 'medloop_records_total{kind="rlhf_feedback"} 1' in text and "medloop_incidents_open 1" in text
     assert 'medloop_http_requests_total{method="GET",route="/api/v1/rlhf/feedback/{record_id}",status="200"} 1' in text
     assert "medloop_ingest_batch_size_count" in text and "medloop_ingest_waiting 0" in text
-    assert not [secret for secret in (CANARY, made["feedback_id"], api.ids["clinician1"], "s", "a") if f'"{secret}"' in text]
+    assert not [secret for secret in (CANARY, feedback["feedback_id"], api.ids["clinician1"], "s", "a") if f'"{secret}"' in text]
     for name in (line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")):
         assert text.count(f"# TYPE {name} ") == 1
 
@@ -283,7 +291,7 @@ def test_a_key_over_its_rate_gets_429_and_others_go_on(settings: Settings) -> No
     app = create_app(settings, supervise=False, limits=RequestLimits(rate=2))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         codes = [Door(client, keys[0]).post("/rlhf/feedback", RATED) for _ in range(6)]
-        assert [one.status_code for one in codes][:4] == [201] * 4 and codes[-1].status_code == 429
+        assert [response.status_code for response in codes][:4] == [201] * 4 and codes[-1].status_code == 429
         assert int(codes[-1].headers["retry-after"]) >= 1
         assert Door(client, keys[1]).post("/rlhf/feedback", RATED).status_code == 201
         assert crud.count(app.state.store, Feedback) == 5
@@ -341,20 +349,20 @@ def test_more_writes_than_fit_are_turned_away_before_they_are_read(settings: Set
 
         threading.Thread(target=app.state.writer.submit_and_wait, args=(WriteRequest("u", hold),), daemon=True).start()
         assert there.wait(20)
-        taken = [pool.submit(door.post, "/rlhf/feedback", RATED) for _ in range(2)]
+        futures = [pool.submit(door.post, "/rlhf/feedback", RATED) for _ in range(2)]
         while app.state.writer.waiting < 2:
             time.sleep(0.01)
         refused = door.post("/rlhf/feedback", content=b"not even JSON", headers={"Content-Type": "application/json"})
         assert refused.status_code == 503 and refused.headers["retry-after"] == "1" and "hint" in refused.json()
         assert door.get("/rlhf/preference").status_code == 200  # reading goes on
         go.set()
-        assert [one.result().status_code for one in taken] == [201, 201]
+        assert [future.result().status_code for future in futures] == [201, 201]
         assert door.post("/rlhf/feedback", RATED).status_code == 201
 
 
 def test_a_full_disk_is_507_and_what_was_acknowledged_stays(api) -> None:
     store = api.app.state.store
-    kept = api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"]
+    feedback_id = api.clinician1.post("/rlhf/feedback", RATED).json()["feedback_id"]
 
     def limit(connection, _record) -> None:
         connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0] + 2}")
@@ -366,7 +374,7 @@ def test_a_full_disk_is_507_and_what_was_acknowledged_stays(api) -> None:
     event.remove(store.engine, "connect", limit)
     store.engine.dispose()
     assert api.clinician1.post("/rlhf/feedback", RATED).status_code == 201
-    assert crud.get(store, Feedback, kept) is not None and audit.verify(store).ok
+    assert crud.get(store, Feedback, feedback_id) is not None and audit.verify(store).ok
     assert crud.count(store, Feedback) == 2 + codes.count(201)
 
 

@@ -93,8 +93,8 @@ def test_acknowledged_feedback_survives_killed_servers_once(settings: Settings, 
         thread.start()
     rng = random.Random(7)
     for _ in range(kills):
-        wanted, deadline = len(acked) + rng.randint(8, 30), time.monotonic() + 60
-        while len(acked) < wanted and time.monotonic() < deadline and not failed:
+        target, deadline = len(acked) + rng.randint(8, 30), time.monotonic() + 60
+        while len(acked) < target and time.monotonic() < deadline and not failed:
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.03))
         server.kill()

@@ -63,13 +63,13 @@ def world(tmp_path_factory):
 
 def test_every_route_is_in_the_table_with_one_policy_as_it_says(world):
     client, _, _ = world
-    said = declared()
-    found = {}
+    documented = declared()
+    enforced = {}
     for method, path, route in walk(client.app.routes):
         policies = policies_of(route)
         assert len(policies) == (0 if path in OPEN else 1), f"{method} {path} has {len(policies)} policies"
-        found[method, path] = (policies[0].roles, policies[0].scope or "any") if policies else (frozenset(), "-")
-    assert found == said  # a new route needs a line in docs/stages/access.md
+        enforced[method, path] = (policies[0].roles, policies[0].scope or "any") if policies else (frozenset(), "-")
+    assert enforced == documented  # a new route needs a line in docs/stages/access.md
 
 
 @pytest.mark.parametrize("who", ["anonymous", *users.ROLES])
@@ -103,8 +103,8 @@ def test_the_menu_shows_what_the_routes_allow():
 
 
 def test_the_scopes_in_the_docs_are_the_scopes():
-    said = dict(re.findall(r"^\| `([a-z:]+)` \| ([^|`]+) \|$", DOC.read_text(encoding="utf-8"), re.M))
-    assert said == users.SCOPES
+    documented = dict(re.findall(r"^\| `([a-z:]+)` \| ([^|`]+) \|$", DOC.read_text(encoding="utf-8"), re.M))
+    assert documented == users.SCOPES
 
 
 @pytest.mark.parametrize(("roles", "scope"), [((), "jobs"), (("root",), "jobs"), (("admin",), "everything")])
@@ -119,7 +119,7 @@ def test_what_is_mine_is_nothing_to_others(world):
     mine, theirs = ({"Authorization": f"Bearer {keys[name]}"} for name in ("clinician", "stranger"))
     secret = "only the clinician wrote this"
     exchange = {"session_id": "s", "agent_name": "x", "user_query": secret, "agent_response": "a"}
-    made = {
+    records = {
         "feedback": client.post("/api/v1/rlhf/feedback", json={**exchange, "thumb": "up"}, headers=mine).json(),
         "preference": client.post(
             "/api/v1/rlhf/preference",
@@ -130,7 +130,7 @@ def test_what_is_mine_is_nothing_to_others(world):
             "/api/v1/rlhf/correction", json={"prompt": secret, "original": "a", "golden": "b"}, headers=mine
         ).json(),
     }
-    ids = {kind: answer[f"{kind}_id"] for kind, answer in made.items()}
+    ids = {kind: answer[f"{kind}_id"] for kind, answer in records.items()}
     paths = [f"/api/v1/rlhf/{kind}/{record_id}" for kind, record_id in ids.items()]
     paths += [
         f"/web/{page}?again={ids[kind]}"
@@ -170,7 +170,7 @@ def test_nobody_becomes_somebody_else_by_a_field_in_a_body(world, name):
     client.post("/web/rate", data=form, headers={"Authorization": f"Bearer {keys['clinician']}"})
     with open_store(settings) as store:
         mine = users.get_user(store, "clinician").user_id
-        assert {one.recorded_by for one in crud.iterate(store, Feedback)} <= {mine}
+        assert {record.recorded_by for record in crud.iterate(store, Feedback)} <= {mine}
 
 
 HOSTILE = [

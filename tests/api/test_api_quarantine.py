@@ -35,17 +35,19 @@ def held(world):
     _, _, store, people = world
     by = {"recorded_by": people["sender"].user_id}
     talk = Conversation(messages=(Message(role="user", content=SPELT), Message(role="assistant", content="Rest.")))
-    made = [
+    records = [
         Feedback(session_id="s", agent_name="x", user_query=SPELT, agent_response="Rest.", rating=3, **by),
         Preference(prompt="q", response_a="a", response_b=SPELT, preferred="a", **by),
         Correction(prompt="q", original="a", golden="b", reason=SPELT, **by),
         Trace(session_id="s", agent_name="x", model_version="m", conversation=talk),
     ]
-    crud.add(store, made, actor="test")
+    crud.add(store, records, actor="test")
     with store.write() as conn:
-        for one in made:
-            quarantine.hold(conn, crud.id_of(one), crud.TABLES[type(one)].name, doubt=1.0, reasons=["a number"], actor="test")
-    return [crud.id_of(one) for one in made]
+        for record in records:
+            quarantine.hold(
+                conn, crud.id_of(record), crud.TABLES[type(record)].name, doubt=1.0, reasons=["a number"], actor="test"
+            )
+    return [crud.id_of(record) for record in records]
 
 
 def decision(client, record_id, who, decision="release", reason="nobody", **more):
@@ -54,18 +56,18 @@ def decision(client, record_id, who, decision="release", reason="nobody", **more
 
 def test_the_list_is_paged_filtered_and_without_text(world, held):
     client, who, _, _ = world
-    found, after = [], {}
+    items, after = [], {}
     while True:
         page = client.get(DOOR, params={"limit": 3, **after}, headers=who["looker"])
         assert "幺三八" not in page.text and len(page.json()["items"]) <= 3
-        found += page.json()["items"]
+        items += page.json()["items"]
         if page.json()["next"] is None:
             break
         after = {"after": page.json()["next"]}
-    assert [one["record_id"] for one in found][-4:] == held
-    assert [one["kind"] for one in found][-4:] == ["feedback", "preference", "correction", "trace"]
+    assert [item["record_id"] for item in items][-4:] == held
+    assert [item["kind"] for item in items][-4:] == ["feedback", "preference", "correction", "trace"]
     only = client.get(DOOR, params={"kind": "trace"}, headers=who["looker"]).json()["items"]
-    assert {one["kind"] for one in only} == {"trace"} and set(only[0]) == {
+    assert {item["kind"] for item in only} == {"trace"} and set(only[0]) == {
         "record_id", "kind", "state", "doubt", "reasons", "decided_by", "decided", "timestamp",
     }  # fmt: skip
 
@@ -76,24 +78,24 @@ def test_a_filter_that_is_none_is_refused(world, bad):
     assert client.get(DOOR, params=bad, headers=who["looker"]).status_code == 422
 
 
-@pytest.mark.parametrize("at", range(4))
-def test_a_single_record_has_its_texts_with_marks_and_is_audited(world, held, at):
+@pytest.mark.parametrize("index", range(4))
+def test_a_single_record_has_its_texts_with_marks_and_is_audited(world, held, index):
     client, who, store, people = world
-    found = client.get(f"{DOOR}/{held[at]}", headers=who["looker"]).json()
-    spelt = next(one for one in found["texts"] if "幺" in one["text"])
+    record = client.get(f"{DOOR}/{held[index]}", headers=who["looker"]).json()
+    spelt = next(text for text in record["texts"] if "幺" in text["text"])
     (mark,) = [mark for mark in spelt["marks"] if mark["what"] == "doubt"]
     assert "幺三八零零一三八零零零" in spelt["text"][mark["start"] : mark["end"]]
-    lines = [one for one in audit.page(store, actor=people["looker"].user_id) if one["subject"] == held[at]]
-    assert [one["action"].endswith(".read") for one in lines] == [True]
+    lines = [entry for entry in audit.page(store, actor=people["looker"].user_id) if entry["subject"] == held[index]]
+    assert [entry["action"].endswith(".read") for entry in lines] == [True]
 
 
 def test_the_sender_finds_nothing_to_review(world, held):
     client, who, store, _ = world
     mine = client.get(DOOR, headers=who["sender"]).json()["items"]
-    assert {one["kind"] for one in mine} <= {"trace"}  # which other tests sent
+    assert {item["kind"] for item in mine} <= {"trace"}  # which other tests sent
     for record_id in held[:3]:
         answers = client.get(f"{DOOR}/{record_id}", headers=who["sender"]), decision(client, record_id, who["sender"])
-        assert [one.status_code for one in answers] == [404, 404] and "幺" not in answers[0].text
+        assert [response.status_code for response in answers] == [404, 404] and "幺" not in answers[0].text
         assert quarantine.get(store, record_id).state == "waiting"
 
 
@@ -139,12 +141,12 @@ def test_a_decision_counts_and_the_next_one_is_told(world, held):
 
 def test_of_eight_at_once_one_decides(world, held):
     client, who, store, _ = world
-    said: list[int] = []
+    codes: list[int] = []
     start = threading.Barrier(8)
 
     def decide(n: int) -> None:
         start.wait()
-        said.append(
+        codes.append(
             decision(
                 client, held[1], who["looker" if n % 2 else "third"], *(("release", "nobody"), ("refuse", "name"))[n % 2]
             ).status_code
@@ -155,8 +157,8 @@ def test_of_eight_at_once_one_decides(world, held):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(said) == [200] + [409] * 7
-    lines = [one for one in audit.page(store) if one["subject"] == held[1] and one["action"].startswith("quarantine.re")]
+    assert sorted(codes) == [200] + [409] * 7
+    lines = [line for line in audit.page(store) if line["subject"] == held[1] and line["action"].startswith("quarantine.re")]
     assert len(lines) == 1
 
 
@@ -188,4 +190,4 @@ def test_the_body_takes_every_reason_of_the_table():
     from medloop.api.routes.quarantine import DecisionBody
 
     every = set(DecisionBody.model_json_schema()["properties"]["reason"]["enum"])
-    assert every == {one for some in quarantine.REASONS.values() for one in some}
+    assert every == {reason for some in quarantine.REASONS.values() for reason in some}

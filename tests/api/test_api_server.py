@@ -49,13 +49,13 @@ class Server:
             command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )
         assert self.process.stdout is not None
-        self.said = ""
-        while "Serving" not in self.said:
+        self.output = ""
+        while "Serving" not in self.output:
             line = self.process.stdout.readline()
             assert line, "the server did not start"
-            self.said += line
+            self.output += line
         self.key = key or self._new_key(home)
-        url = re.search(r"http://127\.0\.0\.1:\d+", self.said)
+        url = re.search(r"http://127\.0\.0\.1:\d+", self.output)
         assert url is not None
         self.client = httpx.Client(base_url=url[0], headers={"Authorization": f"Bearer {self.key}"}, timeout=20)
         for _ in range(100):
@@ -68,8 +68,8 @@ class Server:
     @staticmethod
     def _new_key(home: Path) -> str:
         command = [sys.executable, "-m", "medloop", "--home", str(home), "api", "keys", "new", "admin", "--scope", "jobs"]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        return re.findall(r"mlk_\S+", said)[0]
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return re.findall(r"mlk_\S+", output)[0]
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.client.close()
@@ -82,11 +82,11 @@ class Server:
     def until(self, job_id: str, *states: str, seconds: float = 120) -> dict:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            found = self.client.get(f"/api/train/status/{job_id}").json()
-            if found["state"] in states:
-                return found
+            status = self.client.get(f"/api/train/status/{job_id}").json()
+            if status["state"] in states:
+                return status
             time.sleep(0.2)
-        raise AssertionError(f"{job_id} is {found}")
+        raise AssertionError(f"{job_id} is {status}")
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +124,9 @@ def server(first: Server, home: Path):
 def test_the_contract_of_the_training_api_on_a_running_server(server, home):
     assert httpx.post(f"{server.client.base_url}/api/train", content=EXAMPLE_REQUEST).status_code in (401, 415)
     headers = {"Content-Type": "application/json"}
-    made = server.client.post("/api/train", content=EXAMPLE_REQUEST, headers=headers)
-    assert made.status_code == 200 and re.fullmatch(r"train_\d{8}T\d{6}Z(-\d+)?", made.json()["job_id"])
-    server.client.post(f"/api/train/{made.json()['job_id']}/cancel")  # the model is not on this machine
+    response = server.client.post("/api/train", content=EXAMPLE_REQUEST, headers=headers)
+    assert response.status_code == 200 and re.fullmatch(r"train_\d{8}T\d{6}Z(-\d+)?", response.json()["job_id"])
+    server.client.post(f"/api/train/{response.json()['job_id']}/cancel")  # the model is not on this machine
 
     small = {"n_iterations": 1, "n_candidates": 2, "batch_size": 4, "max_new_tokens": 16}
     # Rewards on two held-out questions are noise: a round that seems to have made them worse is kept here.
@@ -146,7 +146,7 @@ def test_the_contract_of_the_training_api_on_a_running_server(server, home):
     folder = home / "jobs" / job_id
     assert {"config.json", "metrics.jsonl", "samples.jsonl", "train.log", "checkpoints"} <= {p.name for p in folder.iterdir()}
     assert (folder / "checkpoints/iter_1/adapter_model.safetensors").is_file() and (folder / "checkpoints/final").is_dir()
-    assert [job["job_id"] for job in server.client.get("/api/train").json()["jobs"]][:2] == [job_id, made.json()["job_id"]]
+    assert [job["job_id"] for job in server.client.get("/api/train").json()["jobs"]][:2] == [job_id, response.json()["job_id"]]
 
 
 def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):
@@ -158,10 +158,10 @@ def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):
     server.until(job_id, "running")
     before = job_row.read(folder)
     server.end(signal.SIGKILL)
-    assert job_row.has_worker(folder) and "password: " in server.said
+    assert job_row.has_worker(folder) and "password: " in server.output
     again = Server(home, server.key)
     try:
-        assert "password" not in again.said
+        assert "password" not in again.output
         done = again.until(job_id, "succeeded", "failed")
         after = job_row.read(folder)
         assert done["state"] == "succeeded" and (after.token, after.restarts) == (before.token, 0)

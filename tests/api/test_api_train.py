@@ -58,7 +58,7 @@ def test_a_body_is_json_and_small(client):
     assert client.post("/api/train", content=text, headers={"Content-Type": "text/plain"}).status_code == 415
     large = json.dumps({**GRPO, "config": {"x": "a" * BODY_LIMIT}})
     assert client.post("/api/train", content=large, headers={"Content-Type": "application/json"}).status_code == 413
-    chunks = (large[at : at + 1000].encode() for at in range(0, len(large), 1000))
+    chunks = (large[start : start + 1000].encode() for start in range(0, len(large), 1000))
     assert client.post("/api/train", content=chunks, headers={"Content-Type": "application/json"}).status_code == 413
     deep = "[" * 30_000 + "]" * 30_000
     assert client.post("/api/train", content=deep, headers={"Content-Type": "application/json"}).status_code in (400, 422)
@@ -117,9 +117,9 @@ def test_an_unknown_job_is_404_everywhere(client):
 
 
 def test_a_job_is_submitted_seen_listed_cancelled_and_resumed(client, settings):
-    made = client.post("/api/train", json=GRPO).json()
-    job_id = made["job_id"]
-    assert client.get(f"/api/train/status/{job_id}").json() == {k: made[k] for k in ("job_id", "stage", "state", "detail")}
+    job = client.post("/api/train", json=GRPO).json()
+    job_id = job["job_id"]
+    assert client.get(f"/api/train/status/{job_id}").json() == {k: job[k] for k in ("job_id", "stage", "state", "detail")}
     assert client.post(f"/api/train/{job_id}/cancel").json()["state"] == "cancelled"
     assert client.post(f"/api/train/{job_id}/resume").json()["state"] == "queued"
     again = client.post(f"/api/train/{job_id}/resume")
@@ -133,16 +133,16 @@ def test_a_stage_is_accepted_in_either_case_and_answered_in_upper_case(client):
 
 
 def test_the_list_comes_in_pages_newest_first(client):
-    made = [client.post("/api/train", json=GRPO).json()["job_id"] for _ in range(3)]
+    job_ids = [client.post("/api/train", json=GRPO).json()["job_id"] for _ in range(3)]
     first = client.get("/api/train", params={"limit": 2}).json()
     rest = client.get("/api/train", params={"limit": 2, "after": first["next"]}).json()
-    assert [job["job_id"] for job in first["jobs"] + rest["jobs"]] == made[::-1] and rest["next"] is None
+    assert [job["job_id"] for job in first["jobs"] + rest["jobs"]] == job_ids[::-1] and rest["next"] is None
     assert client.get("/api/train", params={"limit": 0}).status_code == 422
 
 
 def test_only_so_many_jobs_of_one_person_may_wait(client, settings, key):
-    made = [client.post("/api/train", json=GRPO) for _ in range(settings.jobs.max_waiting_per_user)]
-    assert {one.status_code for one in made} == {200}
+    responses = [client.post("/api/train", json=GRPO) for _ in range(settings.jobs.max_waiting_per_user)]
+    assert {response.status_code for response in responses} == {200}
     over = client.post("/api/train", json=GRPO)
     assert over.status_code == 429 and over.headers["retry-after"] == "60"
     assert over.json()["error"] == "You already have 10 jobs waiting; the limit is 10."
@@ -151,7 +151,7 @@ def test_only_so_many_jobs_of_one_person_may_wait(client, settings, key):
     with open_store(settings) as store:  # another person goes on, with the same role
         other = users.new_key(store, users.add_user(store, "other", "engineer", actor="test"), actor="test")
     assert client.post("/api/train", json=GRPO, headers={"Authorization": f"Bearer {other}"}).status_code == 200
-    first = made[0].json()["job_id"]
+    first = responses[0].json()["job_id"]
     assert client.post(f"/api/train/{first}/cancel").status_code == 200
     assert client.post("/api/train", json=GRPO).status_code == 200
     assert client.post(f"/api/train/{first}/resume").status_code == 429  # the place is taken
@@ -164,8 +164,10 @@ def test_only_so_many_jobs_may_wait_in_all_however_many_ask_at_once(settings, ke
     with TestClient(create_app(small, supervise=False), base_url="http://127.0.0.1") as client, ThreadPoolExecutor(8) as pool:
         ask = lambda _: client.post("/api/train", json=GRPO, headers={"Authorization": f"Bearer {key}"})  # noqa: E731
         answers = list(pool.map(ask, range(8)))
-    assert sorted(one.status_code for one in answers) == [200] * 2 + [429] * 6 and len(queue.ids(small)) == 3
-    assert {one.json()["error"] for one in answers if one.status_code == 429} == {"3 jobs are already waiting; the limit is 3."}
+    assert sorted(response.status_code for response in answers) == [200] * 2 + [429] * 6 and len(queue.ids(small)) == 3
+    assert {response.json()["error"] for response in answers if response.status_code == 429} == {
+        "3 jobs are already waiting; the limit is 3."
+    }
     submit_training(TrainRequest(**GRPO), small)
 
 

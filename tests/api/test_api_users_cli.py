@@ -30,8 +30,8 @@ def run(settings):
 
 
 def test_a_user_is_added_with_a_password_that_is_shown_once(run, settings):
-    said = run("users", "add", "dr.li", "--role", "clinician").output
-    password = re.search(r"Password: (\S+)", said)[1]
+    output = run("users", "add", "dr.li", "--role", "clinician").output
+    password = re.search(r"Password: (\S+)", output)[1]
     with open_store(settings) as store:
         assert users.check_password(store, "dr.li", password).role == "clinician"
     assert password not in run("users", "list").output and "dr.li" in run("users", "list").output
@@ -57,8 +57,8 @@ def test_roles_change_and_users_are_kept_out_and_let_in(run, settings):
 
 def test_a_key_is_made_listed_by_id_and_revoked(run, settings):
     run("users", "add", "bot", "--role", "engineer", "--no-password")
-    made = run("api", "keys", "new", "bot", "--scope", "jobs", "--scope", "metrics", "--days", "90").output
-    text = re.search(r"mlk_([0-9a-f]{12})_\S+", made)
+    output = run("api", "keys", "new", "bot", "--scope", "jobs", "--scope", "metrics", "--days", "90").output
+    text = re.search(r"mlk_([0-9a-f]{12})_\S+", output)
     with open_store(settings) as store:
         assert users.find_key(store, text[0]).scopes == {"jobs", "metrics"}
     listed = run("api", "keys", "list").output
@@ -93,16 +93,16 @@ def test_the_first_start_says_how_to_log_in_and_the_second_does_not(workspace):
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "MEDLOOP_OFFLINE": "true"}
         )
-        said = ""
-        while "Serving" not in said:
+        output = ""
+        while "Serving" not in output:
             line = process.stdout.readline()
             assert line, "the server did not start"
-            said += line
-        return process, said
+            output += line
+        return process, output
 
-    process, said = start()
+    process, output = start()
     try:
-        url, password = re.search(r"http://127\.0\.0\.1:\d+", said)[0], re.search(r"the password: (\S+)", said)[1]
+        url, password = re.search(r"http://127\.0\.0\.1:\d+", output)[0], re.search(r"the password: (\S+)", output)[1]
         with httpx.Client(base_url=url, transport=httpx.HTTPTransport(retries=20), follow_redirects=True) as client:
             assert client.get("/").url.path == "/web/login"
             page = client.post("/web/login", data={"name": "admin", "password": password})
@@ -110,7 +110,7 @@ def test_the_first_start_says_how_to_log_in_and_the_second_does_not(workspace):
     finally:
         process.terminate()
         process.communicate(timeout=15)
-    process, said = start()
+    process, output = start()
     process.terminate()
     process.communicate(timeout=15)
-    assert "password" not in said
+    assert "password" not in output

@@ -53,30 +53,30 @@ class Flaky(httpx.MockTransport):
         return httpx.Response(status, json=body, headers=self.given)
 
 
-def sent(transport: Flaky, *, asynchronous: bool, **said) -> Receipt:
+def sent(transport: Flaky, *, asynchronous: bool, **fields) -> Receipt:
     if not asynchronous:
         with Client("http://x", "mlk_1", transport=transport, deadline=2) as client:
-            return client.feedback(**said)
+            return client.feedback(**fields)
 
     async def go() -> Receipt:
         async with AsyncClient("http://x", "mlk_1", transport=transport, deadline=2) as client:
-            return await client.feedback(**said)
+            return await client.feedback(**fields)
 
     return asyncio.run(go())
 
 
-both = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+both_clients = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 
 
-@both
+@both_clients
 def test_tries_again_with_the_same_key_and_body_until_it_is_stored(asynchronous: bool) -> None:
     transport = Flaky(0, 503, 429, 502, 408)
-    found = sent(transport, asynchronous=asynchronous, trace_id="t", thumb="up", comments=None)
-    assert found == Receipt("fb_1", "2026-02-03T12:00:00Z", False) and len(transport.seen) == 6
+    receipt = sent(transport, asynchronous=asynchronous, trace_id="t", thumb="up", comments=None)
+    assert receipt == Receipt("fb_1", "2026-02-03T12:00:00Z", False) and len(transport.seen) == 6
     assert len(set(transport.seen)) == 1 and json.loads(transport.seen[0][1]) == {"trace_id": "t", "thumb": "up"}
 
 
-@both
+@both_clients
 def test_each_call_has_a_key_of_its_own_unless_given(asynchronous: bool) -> None:
     transport = Flaky()
     for key in (None, None, "mine"):
@@ -85,7 +85,7 @@ def test_each_call_has_a_key_of_its_own_unless_given(asynchronous: bool) -> None
     assert len(set(keys)) == 3 and keys[2] == "mine"
 
 
-@both
+@both_clients
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 422, 500, 507])
 def test_what_no_repeat_can_mend_is_raised_at_once(asynchronous: bool, status: int) -> None:
     transport = Flaky(status)
@@ -94,7 +94,7 @@ def test_what_no_repeat_can_mend_is_raised_at_once(asynchronous: bool, status: i
     assert caught.value.status == status and len(transport.seen) == 1
 
 
-@both
+@both_clients
 def test_after_the_deadline_it_says_so_and_hands_out_the_key(asynchronous: bool) -> None:
     transport, started = Flaky(*[503] * 10_000), time.monotonic()
     with pytest.raises(UnsentError, match="503") as caught:
@@ -102,14 +102,14 @@ def test_after_the_deadline_it_says_so_and_hands_out_the_key(asynchronous: bool)
     assert 1.5 < time.monotonic() - started < 4 and caught.value.key == transport.seen[0][0]
 
 
-@both
+@both_clients
 def test_retry_after_is_honoured(asynchronous: bool) -> None:
     transport, started = Flaky(503, **{"Retry-After": "1"}), time.monotonic()
     sent(transport, asynchronous=asynchronous, trace_id="t", thumb="up")
     assert time.monotonic() - started >= 1.0
 
 
-@both
+@both_clients
 def test_a_wait_that_is_longer_than_the_deadline_is_not_begun(asynchronous: bool) -> None:
     transport, started = Flaky(*[429] * 9, **{"Retry-After": "30"}), time.monotonic()
     with pytest.raises(UnsentError, match="429"):
@@ -117,7 +117,7 @@ def test_a_wait_that_is_longer_than_the_deadline_is_not_begun(asynchronous: bool
     assert time.monotonic() - started < 1 and len(transport.seen) == 1
 
 
-@both
+@both_clients
 def test_the_last_pause_leaves_time_for_one_more_try(asynchronous: bool, monkeypatch) -> None:
     monkeypatch.setattr(wire, "FIRST_PAUSE_S", 60.0)
     monkeypatch.setattr(wire, "LONGEST_PAUSE_S", 60.0)
@@ -126,15 +126,15 @@ def test_the_last_pause_leaves_time_for_one_more_try(asynchronous: bool, monkeyp
     assert 1.5 < time.monotonic() - started < 2 and len(transport.seen) == 2
 
 
-@both
+@both_clients
 def test_no_time_at_all_is_one_try(asynchronous: bool) -> None:
     for transport, good in ((Flaky(), True), (Flaky(503), False)):
         client = Client("http://x", "k", transport=transport, deadline=0)
         if asynchronous:
             client = AsyncClient("http://x", "k", transport=transport, deadline=0)
         try:
-            found = client.feedback(trace_id="t", thumb="up")
-            assert (asyncio.run(found) if asynchronous else found).id == "fb_1" and good
+            receipt = client.feedback(trace_id="t", thumb="up")
+            assert (asyncio.run(receipt) if asynchronous else receipt).id == "fb_1" and good
         except UnsentError:
             assert not good
         assert len(transport.seen) == 1
@@ -145,25 +145,25 @@ class Silent(threading.Thread):
 
     def __init__(self, how: str) -> None:
         super().__init__(daemon=True)
-        self.socket, self.how, self.taken, self.held = socket.create_server(("127.0.0.1", 0)), how, 0, []
+        self.socket, self.how, self.accepted, self.held = socket.create_server(("127.0.0.1", 0)), how, 0, []
         self.start()
 
     def run(self) -> None:
         while True:
             try:
-                found, _ = self.socket.accept()
+                connection, _ = self.socket.accept()
             except OSError:
                 return
-            self.taken += 1
+            self.accepted += 1
             if self.how == "reset":
-                found.recv(100)
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                found.close()
+                connection.recv(100)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
             else:
-                self.held.append(found)
+                self.held.append(connection)
 
 
-@both
+@both_clients
 @pytest.mark.parametrize(
     ("how", "last"), [("silent", "ReadTimeout"), ("reset", "ReadError|WriteError|RemoteProtocolError")], ids=["silent", "reset"]
 )
@@ -176,7 +176,7 @@ def test_a_server_that_is_silent_or_hangs_up_costs_the_deadline_and_no_more(asyn
         else:
             Client(url, "k", deadline=1, timeout=60).feedback(trace_id="t", thumb="up")
     server.socket.close()
-    assert 0.8 < time.monotonic() - started < 3 and server.taken >= (1 if how == "silent" else 2)
+    assert 0.8 < time.monotonic() - started < 3 and server.accepted >= (1 if how == "silent" else 2)
 
 
 @pytest.mark.parametrize("make", [Client, AsyncClient])
@@ -202,9 +202,9 @@ def test_a_key_that_was_read_from_a_file_may_end_with_a_line_break() -> None:
 def test_both_clients_have_the_same_calls() -> None:
     def calls(of: type) -> dict[str, object]:
         return {
-            name: inspect.signature(one).parameters
-            for name, one in vars(of).items()
-            if not name.startswith("_") and callable(one)
+            name: inspect.signature(member).parameters
+            for name, member in vars(of).items()
+            if not name.startswith("_") and callable(member)
         }
 
     plain, other = calls(Client), calls(AsyncClient)
@@ -217,7 +217,7 @@ def test_both_clients_have_the_same_calls() -> None:
 def test_an_answer_that_is_not_ours_is_no_success() -> None:
     half = {name: value for name, value in STORED.items() if name != "timestamp"}
     for answer in (
-        *(httpx.Response(201, json=said) for said in (["?"], {}, half)),
+        *(httpx.Response(201, json=body) for body in (["?"], {}, half)),
         httpx.Response(200, text="<html>proxy</html>"),
         httpx.Response(307, headers={"Location": "http://elsewhere/"}),
     ):
@@ -270,14 +270,14 @@ def test_async_calls_arrive_and_a_repeat_is_told(server) -> None:
     async def go() -> tuple[Receipt, Receipt, Receipt]:
         async with AsyncClient(url, key) as client:
             trace = await client.log_trace(**SAID)
-            one = await client.feedback(trace_id=trace, thumb="up", idempotency_key="k")
-            two = await client.feedback(trace_id=trace, thumb="up", idempotency_key="k")
+            first = await client.feedback(trace_id=trace, thumb="up", idempotency_key="k")
+            second = await client.feedback(trace_id=trace, thumb="up", idempotency_key="k")
             await client.preference(prompt="p", response_a="a", response_b="b", preferred="a")
-            return one, two, await client.correction(golden="g", feedback_id=one.id)
+            return first, second, await client.correction(golden="g", feedback_id=first.id)
 
-    one, two, fixed = asyncio.run(go())
-    assert (one.repeated, two.repeated) == (False, True) and one.id == two.id
-    assert crud.get(store, Correction, fixed.id).feedback_id == one.id
+    first, second, fixed = asyncio.run(go())
+    assert (first.repeated, second.repeated) == (False, True) and first.id == second.id
+    assert crud.get(store, Correction, fixed.id).feedback_id == first.id
 
 
 def test_a_lost_answer_stores_nothing_twice(server) -> None:
@@ -295,8 +295,8 @@ def test_a_lost_answer_stores_nothing_twice(server) -> None:
 
     before = crud.count(store, Preference)
     with Client(url, key, transport=Losing()) as client:
-        found = client.preference(prompt="p", response_a="a", response_b="b", preferred="a")
-    assert found.repeated and crud.count(store, Preference) == before + 1
+        receipt = client.preference(prompt="p", response_a="a", response_b="b", preferred="a")
+    assert receipt.repeated and crud.count(store, Preference) == before + 1
 
 
 def test_a_wrong_key_and_an_unknown_trace_are_told_apart(server) -> None:

@@ -33,8 +33,8 @@ class Desk(Workspace):
 
         The made-up places below would be taken out by the scrubber, so `prepare` leaves it out unless a test asks for it.
         """
-        asked = [*args, "--no-scrub"] if args[:1] == ("prepare",) and "--scrub" not in args else [*args]
-        done = CliRunner().invoke(app, ["--home", str(self.home), "data", *map(str, asked)])
+        command = [*args, "--no-scrub"] if args[:1] == ("prepare",) and "--scrub" not in args else [*args]
+        done = CliRunner().invoke(app, ["--home", str(self.home), "data", *map(str, command)])
         if isinstance(done.exception, MedloopError):
             return Ran(done.exception.exit_code, done.output, str(done.exception))
         if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -106,13 +106,13 @@ def questions(count: int, seed: int = 0) -> list[dict[str, Any]]:
         words = {"a": rng.choice(ailments), "s": a, "m": rng.choice(moments), "p": _place(rng, english)}
         more = f"{rng.choice(ailments)} near the {b}" if english else f"{b}旁边还{rng.choice(ailments)}"
         if rng.random() < 0.2:
-            asked = rng.choice(RISKY[:2] if english else RISKY[2:]).format(**words)
+            question = rng.choice(RISKY[:2] if english else RISKY[2:]).format(**words)
         elif english:
-            asked = "Back from {p} I have {a} of the {s} {m}, and ".format(**words) + more + "."
+            question = "Back from {p} I have {a} of the {s} {m}, and ".format(**words) + more + "."
         else:
-            asked = "从{p}回来我{m}总是{s}{a}，".format(**words) + more + "，怎么回事？"
-        said = [rng.choice(subjects + ailments + moments) for _ in range(25)]
-        rows.setdefault(asked, {"question": asked, "answer": (" " if english else "").join(said)})
+            question = "从{p}回来我{m}总是{s}{a}，".format(**words) + more + "，怎么回事？"
+        drawn = [rng.choice(subjects + ailments + moments) for _ in range(25)]
+        rows.setdefault(question, {"question": question, "answer": (" " if english else "").join(drawn)})
     return list(rows.values())
 
 
@@ -156,8 +156,8 @@ def _greeting(rng: random.Random, text: str) -> str:
 
 def _swap(rng: random.Random, text: str) -> str:
     words = text.split() if _english(text) else list(text)
-    at = rng.randrange(len(words) - 1)
-    words[at], words[at + 1] = words[at + 1], words[at]
+    index = rng.randrange(len(words) - 1)
+    words[index], words[index + 1] = words[index + 1], words[index]
     return (" " if _english(text) else "").join(words)
 
 

@@ -39,11 +39,11 @@ def test_prompts_come_from_train_alone_and_carry_no_answer(desk: Desk) -> None:
 def test_the_draw_depends_on_the_seed_alone(desk: Desk) -> None:
     desk.import_rows("a", questions(400))
     desk.run("prepare")
-    made = []
+    draws = []
     for seed in ("1", "1", "2"):
         desk.run("prompts", "--n", "50", "--seed", seed)
-        made.append((desk.rl / "training_prompts.jsonl").read_bytes())
-    assert made[0] == made[1] != made[2]
+        draws.append((desk.rl / "training_prompts.jsonl").read_bytes())
+    assert draws[0] == draws[1] != draws[2]
 
 
 def test_too_few_are_refused_with_the_numbers_and_nothing_is_written(desk: Desk) -> None:

@@ -64,7 +64,7 @@ def folder_sha256_of_weights(folder: Path) -> bytes:
 
 
 def test_an_epoch_shows_every_row_once() -> None:
-    rows = [[at] * (1 + at % 7) for at in range(1, 96)]
+    rows = [[n] * (1 + n % 7) for n in range(1, 96)]
     seen = [row[0].item() for batch in batches(rows, MICRO, 0) for row in batch]
     assert sorted(seen) == list(range(1, 96))
 

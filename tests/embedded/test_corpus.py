@@ -57,9 +57,9 @@ def test_coherence_knows_the_right_condition_from_a_wrong_one(language: str) -> 
     rows = list(generate(200, seed=4, language=language))
     right, wrong = [], []
     for row, other in pairwise(rows):
-        asked = {"condition": row["condition"], "language": language, "symptom_text": row["messages"][-2]["content"]}
-        right.append(coherence(row["messages"][-1]["content"], **asked))
+        fields = {"condition": row["condition"], "language": language, "symptom_text": row["messages"][-2]["content"]}
+        right.append(coherence(row["messages"][-1]["content"], **fields))
         if other["condition"] != row["condition"]:
-            wrong.append(coherence(other["messages"][-1]["content"], **asked))
+            wrong.append(coherence(other["messages"][-1]["content"], **fields))
     assert min(right) == 1.0
     assert sum(wrong) / len(wrong) < 0.6

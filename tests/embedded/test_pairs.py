@@ -23,7 +23,7 @@ def test_length_does_not_tell_the_better_one(language: str) -> None:
     longer = [len(row["chosen"]) > len(row["rejected"]) for row in rows]
     assert sum(longer) == 200
     by_kind = {kind: [x for x, row in zip(longer, rows, strict=True) if row["metadata"]["kind"] == kind] for kind in KINDS}
-    assert all(0.25 < sum(found) / len(found) < 0.75 for found in by_kind.values()), "nor within a kind"
+    assert all(0.25 < sum(wins) / len(wins) < 0.75 for wins in by_kind.values()), "nor within a kind"
 
 
 def test_every_kind_is_there_and_an_alarm_is_never_right_without_a_red_flag() -> None:

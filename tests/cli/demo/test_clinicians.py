@@ -55,7 +55,7 @@ def test_the_widest_gaps_come_first_and_each_language_has_one_name() -> None:
 def test_answers_that_are_worth_the_same_are_no_pair_and_no_rows_are_no_questions() -> None:
     alike = [("Q?", "one", 0.8), ("Q?", "two", 0.8)]
     assert choose_questions(rows(alike)) == [DemoQuestion("Q?", "one")] and choose_questions([]) == []
-    many = [(f"Q{at}?", word, reward) for at in range(30) for word, reward in (("a", 0.5 + at / 100), ("b", 0.5))]
+    many = [(f"Q{n}?", word, reward) for n in range(30) for word, reward in (("a", 0.5 + n / 100), ("b", 0.5))]
     questions = choose_questions(rows(many))
     assert [item.question[-4:] for item in questions[:6]] == ["Q29?", "Q28?", "Q27?", "Q26?", "Q25?", "Q24?"]
     assert (

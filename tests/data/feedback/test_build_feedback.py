@@ -302,8 +302,8 @@ def test_the_same_store_gives_the_same_bytes_and_marks_its_records_once(store: S
 def test_the_order_of_arrival_does_not_change_the_rows(sqlite_settings, postgres_settings) -> None:
     given = [make_thumb(n, f"answer {n}", n % 2 == 0, feedback_id=f"fb_{n}") for n in range(6)]
     given += [make_thumb(n, f"other {n}", n % 2 == 1, feedback_id=f"fc_{n}") for n in range(6)]
-    with open_store(sqlite_settings) as one, open_store(postgres_settings) as other:
-        assert built(one, given) == built(other, reversed(given))
+    with open_store(sqlite_settings) as first, open_store(postgres_settings) as second:
+        assert built(first, given) == built(second, reversed(given))
 
 
 def test_every_row_names_its_records_and_the_store_knows_the_lineage(store: Store) -> None:

@@ -17,7 +17,7 @@ FILES = ("train.jsonl", "dev.jsonl", "test.jsonl", "gold_set.jsonl", "red_team.j
 WRITTEN = (*FILES, "card.json", "DATA_CARD.md", "dropped.jsonl")
 
 
-def asked(record: dict) -> str:
+def question_of(record: dict) -> str:
     return record["conversation"]["messages"][0]["content"]
 
 
@@ -33,9 +33,9 @@ def test_every_row_is_in_one_file_or_has_a_reason(desk: Desk) -> None:
         ],
     )
     assert desk.run("prepare", "--gold", "20", "--red", "20").code == 0
-    kept = [Record.model_validate(record) for file in FILES for record in desk.records(file)]
+    records = [Record.model_validate(record) for file in FILES for record in desk.records(file)]
     drops = desk.records("dropped.jsonl")
-    assert sorted([record.origin.line for record in kept] + [drop["line"] for drop in drops]) == list(range(1, 304))
+    assert sorted([record.origin.line for record in records] + [drop["line"] for drop in drops]) == list(range(1, 304))
     assert {(drop["line"], drop["reason"]) for drop in drops} >= {
         (301, "too_short"),
         (302, "exact_duplicate"),
@@ -63,16 +63,16 @@ def test_the_card_counts_what_the_files_hold(desk: Desk) -> None:
 def test_the_same_sources_and_seed_give_the_same_bytes_whatever_the_order_of_import(desks: Callable[[str], Desk]) -> None:
     rows = questions(240)
     parts = {"one": rows[:100], "two": rows[100:150], "three": rows[150:]}
-    made = []
+    outputs = []
     for name, order in (("left", list(parts)), ("right", list(reversed(parts)))):
         desk = desks(name)
         for part in order:
             desk.import_rows(part, parts[part])
         desk.run("prepare", "--seed", "7", "--gold", "15")
-        made.append({file: (desk.processed / file).read_bytes() for file in WRITTEN})
-    assert made[0] == made[1]
+        outputs.append({file: (desk.processed / file).read_bytes() for file in WRITTEN})
+    assert outputs[0] == outputs[1]
     desk.run("prepare", "--seed", "8", "--gold", "15")
-    assert (desk.processed / "gold_set.jsonl").read_bytes() != made[0]["gold_set.jsonl"]
+    assert (desk.processed / "gold_set.jsonl").read_bytes() != outputs[0]["gold_set.jsonl"]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -82,7 +82,7 @@ def test_planted_near_copies_of_gold_questions_never_reach_train(desk: Desk, see
     desk.import_rows("own", rows)
     desk.run("prepare", "--gold", "80", "--red", "60")
     gold = desk.records("gold_set.jsonl") + desk.records("red_team.jsonl")
-    copies = [(near_copy(rng, asked(record)), rng.choice(rows)["answer"]) for record in rng.sample(gold, 50)]
+    copies = [(near_copy(rng, question_of(record)), rng.choice(rows)["answer"]) for record in rng.sample(gold, 50)]
     desk.import_rows("planted", [{"question": question, "answer": answer} for question, answer in copies])
     desk.run("prepare", "--gold", "80", "--red", "60")
     assert [record["origin"]["line"] for record in desk.records("train.jsonl") if record["origin"]["source"] == "planted"] == []
@@ -97,7 +97,7 @@ def test_a_held_out_question_hidden_in_a_later_turn_is_found(
 ) -> None:
     desk.import_rows("own", questions(300))
     desk.run("prepare", "--gold", "30")
-    target = asked(desk.records("gold_set.jsonl")[0])
+    target = question_of(desk.records("gold_set.jsonl")[0])
     opening = {"role": "user", "content": "我想了解一下体检套餐的价格和流程安排"}
     hidden = [
         opening,
@@ -119,7 +119,7 @@ def test_a_leak_stops_the_run_and_the_old_data_stay(desk: Desk, monkeypatch: pyt
     desk.run("prepare", "--gold", "30")
     before = {file: (desk.processed / file).read_bytes() for file in WRITTEN}
     monkeypatch.setattr(stage, "find_copies", lambda *_: {})  # the removal is broken: the check must not rely on it
-    gold = {asked(record) for record in desk.records("gold_set.jsonl")}
+    gold = {question_of(record) for record in desk.records("gold_set.jsonl")}
     desk.import_rows(
         "planted",
         [{"question": f"Hello, {q} Thanks!" if q.isascii() else f"你好，{q}谢谢", "answer": rows[0]["answer"] * 2} for q in gold],

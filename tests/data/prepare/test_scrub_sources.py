@@ -25,10 +25,10 @@ DOUBTFUL = "A sentence that the scrubber is made to doubt, about a sore heel."
 
 
 def rows() -> list[dict[str, Any]]:
-    made = ({"messages": row["messages"]} for row in generate(60, seed=3))
+    conversations = ({"messages": row["messages"]} for row in generate(60, seed=3))
     named = {"messages": [{"role": "user", "content": NAMED["question"]}, {"role": "assistant", "content": NAMED["answer"]}]}
     odd = {"messages": [{"role": "user", "content": DOUBTFUL}, {"role": "assistant", "content": "Rest the heel for some days."}]}
-    return [*made, named, odd]
+    return [*conversations, named, odd]
 
 
 @pytest.fixture
@@ -54,8 +54,10 @@ def everything(desk: Desk) -> str:
 
 
 def test_a_person_has_one_placeholder_in_a_row_and_the_card_counts(filled: Desk) -> None:
-    said = filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
-    assert said.code == 0 and "identifiers were removed from" in said.out and "1 rows may still identify a person" in said.out
+    result = filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
+    assert (
+        result.code == 0 and "identifiers were removed from" in result.out and "1 rows may still identify a person" in result.out
+    )
     text = everything(filled)
     assert "王芳" not in text and "13800138000" not in text and DOUBTFUL not in text
     every = [row for name in SPLIT_FILES.values() for row in filled.records(name)]
@@ -80,8 +82,8 @@ def test_rows_in_doubt_are_for_their_owner_alone_and_named_in_the_list_of_drops(
 
 def test_without_scrubbing_the_card_says_so_and_an_old_side_file_goes(filled: Desk) -> None:
     filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
-    said = filled.run("prepare", "--no-scrub", "--gold", "2", "--red", "2")
-    assert "were not removed" in said.out and not side_file(filled).exists()
+    result = filled.run("prepare", "--no-scrub", "--gold", "2", "--red", "2")
+    assert "were not removed" in result.out and not side_file(filled).exists()
     assert "王芳" in everything(filled) and "not looked for" in filled.run("card").out
 
 

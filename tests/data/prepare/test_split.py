@@ -26,8 +26,8 @@ def population(clusters: list[int], *, red_every: int = 7, reviewed: tuple[int, 
 
 @given(st.integers(0, 300), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 60)), min_size=1, max_size=8))
 def test_seats_stay_within_caps_and_all_are_given_while_there_is_room(total: int, cells: list[tuple[int, int]]) -> None:
-    weights = {str(at): float(weight) for at, (weight, _) in enumerate(cells)}
-    caps = {str(at): cap for at, (_, cap) in enumerate(cells)}
+    weights = {str(index): float(weight) for index, (weight, _) in enumerate(cells)}
+    caps = {str(index): cap for index, (_, cap) in enumerate(cells)}
     given = allocate(total, weights, caps)
     assert all(0 <= given[key] <= caps[key] for key in given)
     assert sum(given.values()) == min(total, sum(caps[key] for key in caps if weights[key] > 0))
@@ -39,11 +39,11 @@ def test_seats_follow_the_weights() -> None:
 
 
 def test_clusters_stay_on_one_side_but_for_single_gold_and_red_rows() -> None:
-    clusters = [at // 3 for at in range(900)]
+    clusters = [row // 3 for row in range(900)]
     places = assign(population(clusters), Sizes(0.1, 0.1, 30, 30))
     for cluster in range(300):
-        found = places[cluster * 3 : cluster * 3 + 3].tolist()
-        assert len(set(found)) == 1 or sorted(found) in ([TRAIN, TRAIN, GOLD], [TRAIN, TRAIN, RED])
+        sides = places[cluster * 3 : cluster * 3 + 3].tolist()
+        assert len(set(sides)) == 1 or sorted(sides) in ([TRAIN, TRAIN, GOLD], [TRAIN, TRAIN, RED])
     assert [int((places == split).sum()) for split in (DEV, TEST, GOLD, RED)] == pytest.approx([90, 90, 30, 21], abs=8)
 
 
@@ -90,5 +90,5 @@ def test_copies_of_gold_questions_cannot_push_them_into_train(seed: int) -> None
     more["stand_ins"] = np.arange(2_050)
     more["stand_ins"][copied[:25]] = np.arange(2_000, 2_025)  # here the copy was kept and the original dropped
     places = assign(Population(**more), Sizes(0.1, 0.1, 100, 50))
-    taken = {int(more["clusters"][row]) for row in np.flatnonzero(places != TRAIN)}
-    assert taken >= set(copied.tolist())
+    held_out = {int(more["clusters"][row]) for row in np.flatnonzero(places != TRAIN)}
+    assert held_out >= set(copied.tolist())

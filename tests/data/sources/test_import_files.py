@@ -23,8 +23,8 @@ def test_the_file_is_kept_untouched_with_hash_licence_and_shape(desk: Desk, tmp_
         == "v: new, 2 rows (jsonl, utf-8, question-answer, licence CC0).\n"
     )
     assert (desk.raw / "v/visits.jsonl").read_bytes() == path.read_bytes()
-    kept = source(desk, "v")
-    assert (kept["rows"], kept["shape"], kept["licence"], kept["path"]) == (
+    entry = source(desk, "v")
+    assert (entry["rows"], entry["shape"], entry["licence"], entry["path"]) == (
         2,
         "question-answer",
         "CC0",

@@ -18,9 +18,9 @@ SHAPED: dict[str, dict[str, Any]] = {
 
 
 def turns(row: dict[str, Any], **mapping: str) -> tuple[str, list[tuple[str, str]]]:
-    found = fit(row, mapping)
-    assert found is not None
-    return found[0].name, turns_of(row, found[0].name, found[1])
+    fitted = fit(row, mapping)
+    assert fitted is not None
+    return fitted[0].name, turns_of(row, fitted[0].name, fitted[1])
 
 
 @pytest.mark.parametrize("shape", SHAPED)

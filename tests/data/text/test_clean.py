@@ -85,9 +85,9 @@ def test_each_reason_for_a_drop(turns: list[tuple[str, str]], reason: str) -> No
 
 def test_messages_in_a_row_are_one_turn_and_an_unanswered_end_is_cut() -> None:
     turns = [("system", "Be kind."), ("user", "医生你好"), ("user", QUESTION), ("assistant", ANSWER), ("user", "谢谢")]
-    found = clean_turns(turns, CleanLimits())
-    assert isinstance(found, Conversation)
-    assert [(m.role, m.content) for m in found.messages] == [
+    cleaned = clean_turns(turns, CleanLimits())
+    assert isinstance(cleaned, Conversation)
+    assert [(m.role, m.content) for m in cleaned.messages] == [
         ("system", "Be kind."),
         ("user", f"医生你好\n{QUESTION}"),
         ("assistant", ANSWER),
@@ -95,6 +95,6 @@ def test_messages_in_a_row_are_one_turn_and_an_unanswered_end_is_cut() -> None:
 
 
 def test_a_role_label_at_the_start_goes_but_addressing_the_doctor_stays() -> None:
-    found = clean_turns([("user", "用户：医生，" + QUESTION), ("assistant", "Assistant: 回答：" + ANSWER)], CleanLimits())
-    assert isinstance(found, Conversation)
-    assert [m.content for m in found.messages] == ["医生，" + QUESTION, ANSWER]
+    cleaned = clean_turns([("user", "用户：医生，" + QUESTION), ("assistant", "Assistant: 回答：" + ANSWER)], CleanLimits())
+    assert isinstance(cleaned, Conversation)
+    assert [m.content for m in cleaned.messages] == ["医生，" + QUESTION, ANSWER]

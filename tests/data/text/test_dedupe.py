@@ -14,32 +14,32 @@ WORDS = [f"word{n}" for n in range(400)]
 def texts(count: int, seed: int) -> list[str]:
     """Some texts, and copies with 1 to 12 of 60 words changed: similarities on both sides of any threshold."""
     rng = random.Random(seed)
-    found = [" ".join(rng.choices(WORDS, k=60)) for _ in range(count)]
+    lines = [" ".join(rng.choices(WORDS, k=60)) for _ in range(count)]
     for _ in range(count):
-        words = rng.choice(found).split()
-        for at in rng.sample(range(60), rng.randint(1, 12)):
-            words[at] = rng.choice(WORDS)
-        found.append(" ".join(words))
-    return found
+        words = rng.choice(lines).split()
+        for index in rng.sample(range(60), rng.randint(1, 12)):
+            words[index] = rng.choice(WORDS)
+        lines.append(" ".join(words))
+    return lines
 
 
 @pytest.mark.parametrize("threshold", [0.6, 0.8, 0.9])
 def test_no_two_kept_texts_are_near_and_every_drop_is_near_a_kept_one(threshold: float) -> None:
     shingles = [text_shingles(text) for text in texts(60, seed=3)]
-    signatures = np.stack([Signer().sign(one) for one in shingles])
+    signatures = np.stack([Signer().sign(shingle_set) for shingle_set in shingles])
     repeats = near_duplicates(signatures, np.arange(len(shingles)), shingles.__getitem__, threshold)
-    kept = np.flatnonzero(repeats < 0).tolist()
-    assert not [(a, b) for a in kept for b in kept if a < b and jaccard(shingles[a], shingles[b]) >= threshold]
+    unique = np.flatnonzero(repeats < 0).tolist()
+    assert not [(a, b) for a in unique for b in unique if a < b and jaccard(shingles[a], shingles[b]) >= threshold]
     for row in np.flatnonzero(repeats >= 0).tolist():
         assert repeats[repeats[row]] == -1
         assert jaccard(shingles[row], shingles[repeats[row]]) >= threshold
-    assert 0 < len(kept) < len(shingles)
+    assert 0 < len(unique) < len(shingles)
 
 
 def test_the_first_in_the_given_order_is_kept() -> None:
-    one, other = text_shingles("a b c d e f g h i j"), text_shingles("a b c d e f g h i j k")
-    signatures = np.stack([Signer().sign(one), Signer().sign(other)])
-    assert near_duplicates(signatures, np.array([1, 0]), [one, other].__getitem__, 0.8).tolist() == [1, -1]
+    first, second = text_shingles("a b c d e f g h i j"), text_shingles("a b c d e f g h i j k")
+    signatures = np.stack([Signer().sign(first), Signer().sign(second)])
+    assert near_duplicates(signatures, np.array([1, 0]), [first, second].__getitem__, 0.8).tolist() == [1, -1]
 
 
 def test_bands_miss_a_pair_at_the_threshold_less_than_once_in_ten_thousand() -> None:

@@ -25,7 +25,7 @@ def test_the_language_of_a_text(text: str, language: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "strata"),
+    ("question", "strata"),
     [
         ("I have crushing chest pain spreading to my jaw", ("emergency",)),
         ("No chest pain, just a runny nose", ("routine",)),
@@ -35,8 +35,8 @@ def test_the_language_of_a_text(text: str, language: str) -> None:
         ("饭后散步好吗", ("routine",)),
     ],
 )
-def test_all_strata_that_apply_gravest_first(asked: str, strata: tuple[str, ...]) -> None:
-    assert strata_of(asked) == strata
+def test_all_strata_that_apply_gravest_first(question: str, strata: tuple[str, ...]) -> None:
+    assert strata_of(question) == strata
 
 
 def test_red_team_is_an_emergency_or_a_drug_for_somebody_vulnerable() -> None:

@@ -28,9 +28,9 @@ VOCABULARY = Vocabulary(QuestionFeatures.of([question_features(text) for text in
 
 def near_to(question: str, others: list[str]) -> list[int]:
     """By the definition alone, without an index."""
-    one = MeasuredQuestions(QuestionFeatures.of([question_features(question)]), VOCABULARY, Nearness())
+    measured = MeasuredQuestions(QuestionFeatures.of([question_features(question)]), VOCABULARY, Nearness())
     many = MeasuredQuestions(QuestionFeatures.of([question_features(text) for text in others]), VOCABULARY, Nearness())
-    return np.flatnonzero(many.near(one, 0, np.arange(len(others)))).tolist()
+    return np.flatnonzero(many.near(measured, 0, np.arange(len(others)))).tolist()
 
 
 def test_edited_copies_are_near_their_original() -> None:
@@ -40,7 +40,7 @@ def test_edited_copies_are_near_their_original() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("What are the treatments for Pachyosis?", "What are the treatments for Triuria?"),
         ("What are the treatments for Pachyosis?", "Is Pachyosis inherited?"),
@@ -50,49 +50,49 @@ def test_edited_copies_are_near_their_original() -> None:
         ("我明白了", "我得了这个病该怎么治疗，症状大概的我也不明白了，希望能为我解惑"),
     ],
 )
-def test_siblings_of_one_template_and_other_questions_on_one_subject_stay_apart(one: str, other: str) -> None:
-    assert near_to(one, [other]) == []
+def test_siblings_of_one_template_and_other_questions_on_one_subject_stay_apart(first: str, second: str) -> None:
+    assert near_to(first, [second]) == []
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("我奶奶85岁，血压160，吃什么药", "我奶奶78岁，血压１５０，吃什么药？"),
         ("三天前开始拉肚子，要紧吗", "五天前开始拉肚子 要紧吗"),
         ("Whatarethetreatmentsforpachyosis", "What are the treatments for Pachyosis ?"),
     ],
 )
-def test_numbers_width_and_missing_spaces_do_not_hide_a_copy(one: str, other: str) -> None:
-    assert near_to(one, [other]) == [0] or question_marks(one)[0] == question_marks(other)[0]
+def test_numbers_width_and_missing_spaces_do_not_hide_a_copy(first: str, second: str) -> None:
+    assert near_to(first, [second]) == [0] or question_marks(first)[0] == question_marks(second)[0]
 
 
 def test_the_index_finds_exactly_the_pairs_of_the_definition() -> None:
     rng = random.Random(2)
     texts = CORPUS[:150] + [near_copy(rng, text) for text in CORPUS[:150]]
-    asked = QuestionFeatures.of([question_features(text) for text in texts])
-    vocabulary = Vocabulary(asked)
-    measured, every = MeasuredQuestions(asked, vocabulary, Nearness()), np.arange(len(texts))
-    wanted = {(a, b) for a in range(len(texts)) for b in np.flatnonzero(measured.near(measured, a, every)).tolist() if a < b}
-    found = {(min(a, int(b)), max(a, int(b))) for a, more in near_pairs(asked, vocabulary, Nearness()) for b in more}
-    assert found == wanted
-    assert len(wanted) >= 150
+    features = QuestionFeatures.of([question_features(text) for text in texts])
+    vocabulary = Vocabulary(features)
+    measured, every = MeasuredQuestions(features, vocabulary, Nearness()), np.arange(len(texts))
+    expected = {(a, b) for a in range(len(texts)) for b in np.flatnonzero(measured.near(measured, a, every)).tolist() if a < b}
+    pairs = {(min(a, int(b)), max(a, int(b))) for a, more in near_pairs(features, vocabulary, Nearness()) for b in more}
+    assert pairs == expected
+    assert len(expected) >= 150
 
 
 def test_the_index_also_finds_copies_that_lack_the_rarest_words() -> None:
     rng = random.Random(3)
     words = [f"{a}{b}" for a in "bcdfghklmnprst" for b in ("aro", "emi", "iku", "ovo", "usa")]
     texts = [" ".join(rng.choices(words, k=rng.randint(5, 16))) for _ in range(150)]
-    for at in range(150):
-        copy = texts[at].split()
+    for n in range(150):
+        copy = texts[n].split()
         for place in rng.sample(range(len(copy)), rng.randint(1, 3)):
             copy[place] = "".join(rng.choices("qwxyz", k=6))  # a word nobody else has: the rarest of the copy
         texts.append(" ".join(copy))
-    asked = QuestionFeatures.of([question_features(text) for text in texts])
-    measured = MeasuredQuestions(asked, Vocabulary(asked), Nearness())
-    wanted = {(a, b) for a in range(300) for b in np.flatnonzero(measured.near(measured, a, np.arange(300))).tolist() if a != b}
-    found = {(a, int(b)) for a, more in near_pairs(asked, measured.vocabulary, Nearness()) for b in more}
-    assert wanted == found | {(b, a) for a, b in found}
-    assert len(wanted) > 50
+    features = QuestionFeatures.of([question_features(text) for text in texts])
+    measured = MeasuredQuestions(features, Vocabulary(features), Nearness())
+    expected = {(a, b) for a in range(300) for b in np.flatnonzero(measured.near(measured, a, np.arange(300))).tolist() if a != b}
+    pairs = {(a, int(b)) for a, more in near_pairs(features, measured.vocabulary, Nearness()) for b in more}
+    assert expected == pairs | {(b, a) for a, b in pairs}
+    assert len(expected) > 50
 
 
 def test_all_numbers_are_one_word() -> None:
@@ -103,10 +103,10 @@ def test_generic_questions_match_only_themselves() -> None:
     texts = [f"what is the thing called {chr(97 + i % 26)}{chr(97 + i // 26)}x" for i in range(300)] + [
         "what is the thing called"
     ]
-    asked = QuestionFeatures.of([question_features(text) for text in texts])
-    vocabulary = Vocabulary(asked)
-    assert vocabulary.generic(asked).tolist() == [False] * 300 + [True]
-    measured = MeasuredQuestions(asked, vocabulary, Nearness())
+    features = QuestionFeatures.of([question_features(text) for text in texts])
+    vocabulary = Vocabulary(features)
+    assert vocabulary.generic(features).tolist() == [False] * 300 + [True]
+    measured = MeasuredQuestions(features, vocabulary, Nearness())
     assert np.flatnonzero(measured.near(measured, 300, np.arange(301))).tolist() == [300]
 
 
