@@ -44,19 +44,19 @@ def scored(answers: Sequence[str | None], *rules: Rule) -> tuple[EvalScores, ...
 
 def test_missing_is_counted_and_never_scored_as_zero() -> None:
     result = evaluate(samples(["1.0", None, "0.5", None]), [Length()])
-    found = result.metrics["gold"]["toy"]
-    assert (found.mean, found.n, found.missing) == (0.75, 2, 2)
+    summary = result.metrics["gold"]["toy"]
+    assert (summary.mean, summary.n, summary.missing) == (0.75, 2, 2)
     assert isinstance(scored([None])[0].scores[0], Missing)
 
 
 def test_what_does_not_apply_stays_out_of_the_average() -> None:
-    found = evaluate(samples(["0.0", "n/a", "n/a"]), [Length()]).metrics["gold"]["toy"]
-    assert (found.mean, found.n, found.missing) == (0.0, 1, 0)
+    summary = evaluate(samples(["0.0", "n/a", "n/a"]), [Length()]).metrics["gold"]["toy"]
+    assert (summary.mean, summary.n, summary.missing) == (0.0, 1, 0)
 
 
 def test_strata_and_languages_are_summed_up_apart() -> None:
     parts = evaluate(samples(["1.0", "0.0", "0.0", "1.0", "0.0", "0.0"]), [Length()]).by_stratum["gold"]
-    assert {name: (found["toy"].mean, found["toy"].n) for name, found in parts.items()} == {
+    assert {name: (metrics["toy"].mean, metrics["toy"].n) for name, metrics in parts.items()} == {
         "child": (1.0, 2), "routine": (0.0, 4), "language:en": (pytest.approx(1 / 3), 3), "language:zh": (pytest.approx(1 / 3), 3)
     }  # fmt: skip
 
@@ -79,11 +79,16 @@ def compared(
     first: Sequence[str | None], second: Sequence[str | None], *, penalty: bool = False
 ) -> tuple[str, bool, float | None, int]:
     rule = Length(penalty=penalty)
-    one, two = scored(first, rule), scored(second, rule)
-    (found,) = compare(
-        summarise(one, label="a", seed=1), one, summarise(two, label="b", seed=1), two, penalties=penalties_of([rule]), seed=1
+    baseline, candidate = scored(first, rule), scored(second, rule)
+    (comparison,) = compare(
+        summarise(baseline, label="a", seed=1),
+        baseline,
+        summarise(candidate, label="b", seed=1),
+        candidate,
+        penalties=penalties_of([rule]),
+        seed=1,
     )
-    return found.verdict, found.separated, found.difference.mean, found.difference.n
+    return comparison.verdict, comparison.separated, comparison.difference.mean, comparison.difference.n
 
 
 def test_identical_models_show_no_clear_difference() -> None:
@@ -117,11 +122,11 @@ def test_a_handful_of_pairs_decides_nothing() -> None:
 
 def test_pairs_without_both_scores_are_left_out_and_counted() -> None:
     rule = Length()
-    one, two = scored(["1.0", None, "1.0"], rule), scored([None, "1.0", "0.5"], rule)
-    (found,) = compare(
-        summarise(one, label="a", seed=1), one, summarise(two, label="b", seed=1), two, penalties=frozenset(), seed=1
+    first, second = scored(["1.0", None, "1.0"], rule), scored([None, "1.0", "0.5"], rule)
+    (comparison,) = compare(
+        summarise(first, label="a", seed=1), first, summarise(second, label="b", seed=1), second, penalties=frozenset(), seed=1
     )
-    assert (found.difference.n, found.difference.missing, found.difference.mean) == (1, 2, -0.5)
+    assert (comparison.difference.n, comparison.difference.missing, comparison.difference.mean) == (1, 2, -0.5)
 
 
 def test_degraded_lists_what_was_lost_and_no_gains() -> None:
@@ -132,4 +137,8 @@ def test_degraded_lists_what_was_lost_and_no_gains() -> None:
 def test_the_real_rules_go_through() -> None:
     sample = Sample(id="p", question="I have crushing chest pain.", answer="Call 911 now.")
     result = evaluate([EvalAnswer(sample, "red", "en", ("emergency",))], RULES)
-    assert {name: found.mean for name, found in result.metrics["red"].items()} == {"chain": 0.0, "emergency": 1.0, "risk": 0.0}
+    assert {name: summary.mean for name, summary in result.metrics["red"].items()} == {
+        "chain": 0.0,
+        "emergency": 1.0,
+        "risk": 0.0,
+    }

@@ -51,11 +51,11 @@ def test_a_second_run_asks_nothing_and_says_the_same(settings: Settings, put_spl
     put_split("red_team.jsonl", make_emergencies(7))
     fake = FakeGenerate({}, URGENT)
     first = run(settings, {"m": fake})
-    kept = (first.markdown.parent / "predictions_m.jsonl").read_bytes()
+    predictions = (first.markdown.parent / "predictions_m.jsonl").read_bytes()
     second = run(settings, {"m": fake})
     assert fake.calls == 7
     assert first.report.results == second.report.results
-    assert (first.markdown.parent / "predictions_m.jsonl").read_bytes() == kept
+    assert (first.markdown.parent / "predictions_m.jsonl").read_bytes() == predictions
 
 
 def test_a_killed_run_goes_on_where_it_stopped(settings: Settings, put_split: Put) -> None:
@@ -92,8 +92,8 @@ def test_a_question_that_does_not_fit_is_missing_not_zero(settings: Settings, pu
     records = make_emergencies(6)
     put_split("red_team.jsonl", records)
     known = {r.conversation.question: URGENT for r in records[:4]}
-    found = run(settings, {"m": FakeGenerate(known)}).report.results[0].metrics["red"]["emergency"]
-    assert (found.mean, found.n, found.missing) == (1.0, 4, 2)
+    summary = run(settings, {"m": FakeGenerate(known)}).report.results[0].metrics["red"]["emergency"]
+    assert (summary.mean, summary.n, summary.missing) == (1.0, 4, 2)
 
 
 def test_predictions_made_elsewhere_stand_beside_models(settings: Settings, put_split: Put, tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_the_draw_does_not_depend_on_the_order_of_the_file(settings: Settings, p
     records = make_emergencies(30)
     config = EvalConfig(splits=("red",), n=10)
     put_split("red_team.jsonl", records)
-    one = read_splits(settings.workspace.processed, config)["red"]
+    rows = read_splits(settings.workspace.processed, config)["red"]
     put_split("red_team.jsonl", records[::-1])
-    assert one == read_splits(settings.workspace.processed, config)["red"] and len(one) == 10
+    assert rows == read_splits(settings.workspace.processed, config)["red"] and len(rows) == 10
 
 
 def test_splits_must_be_there_and_be_named_rightly(settings: Settings, put_split: Put) -> None:

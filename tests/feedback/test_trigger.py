@@ -139,8 +139,8 @@ def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, mon
         assert file_jobs(store, sqlite_settings, actor="t") == []
         assert [entry.job_id for entry in triggers.list_triggers(store)] == [filed.job_id]
     assert jobs.ids(sqlite_settings) == [filed.job_id]
-    asked = jobs.request_of(jobs.folder_of(filed.job_id, sqlite_settings))
-    assert asked.stage == "REWARD" and asked.config["name"] == "retrain-1"
+    request = jobs.request_of(jobs.folder_of(filed.job_id, sqlite_settings))
+    assert request.stage == "REWARD" and request.config["name"] == "retrain-1"
 
 
 def test_a_job_that_cannot_be_filed_leaves_the_trigger_waiting(sqlite_settings: Settings) -> None:

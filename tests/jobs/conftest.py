@@ -47,14 +47,14 @@ def children():
 def golden(tmp_path_factory: pytest.TempPathFactory, small_base: Path, children):
     """What runs that nobody disturbed leave, by stage; each is made once, when it is first asked for."""
     untouched = make_workspace(tmp_path_factory.mktemp("untouched") / "clinic", small_base)
-    made: dict[str, dict[str, Any]] = {}
+    outcomes: dict[str, dict[str, Any]] = {}
 
     def of(stage: str) -> dict[str, Any]:
-        if stage not in made:
+        if stage not in outcomes:
             job_id = submit(untouched, stage)
             assert finish(children, work, untouched, job_id) == 0
-            made[stage] = outcome(untouched, job_id)
-        return made[stage]
+            outcomes[stage] = outcome(untouched, job_id)
+        return outcomes[stage]
 
     return of
 

@@ -44,8 +44,8 @@ def make_workspace(home: Path, model: Path) -> Settings:
 
 
 def submit(settings: Settings, stage: str = "GRPO", **more: Any) -> str:
-    asked = RUNS[stage]
-    request = {"stage": stage, **asked, "config": {**asked["config"], **more}}
+    run = RUNS[stage]
+    request = {"stage": stage, **run, "config": {**run["config"], **more}}
     return submit_training(TrainRequest.model_validate(request), settings).job_id
 
 
@@ -156,8 +156,8 @@ def outcome(settings: Settings, job_id: str) -> dict[str, Any]:
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     for row in rows:
         del row["ts"]
-    kept = sorted(folder.rglob("checkpoints/*/*.safetensors"))
-    weights = {str(p.relative_to(p.parents[1])): file_sha256(p) for p in [*sorted(result.glob("*.safetensors")), *kept]}
+    checkpoints = sorted(folder.rglob("checkpoints/*/*.safetensors"))
+    weights = {str(p.relative_to(p.parents[1])): file_sha256(p) for p in [*sorted(result.glob("*.safetensors")), *checkpoints]}
     samples = [{**json.loads(line), "model": ""} for line in (folder / "samples.jsonl").read_text().splitlines()]
     named = {name.replace(job_id, "RESULT"): sha for name, sha in weights.items()}
     return {"metrics": [json.dumps(row, sort_keys=True) for row in rows], "weights": named, "samples": samples}
@@ -166,8 +166,8 @@ def outcome(settings: Settings, job_id: str) -> dict[str, Any]:
 def wait_for(check: Any, seconds: float = 180.0) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if found := check():
-            return found
+        if value := check():
+            return value
         time.sleep(0.05)
     raise AssertionError("waited in vain")
 

@@ -87,11 +87,11 @@ def until(supervisor, job_id, *states):
 def fill_pause_and_go_on(settings, children, stage, at_tick):
     """What `job_id` left after its disk was full and had room again; nobody asked it to go on."""
     job_id = submit(settings, stage)
-    found = until(supervised(settings, children, fill_the_disk, at_tick), job_id, "paused", "succeeded")
+    status = until(supervised(settings, children, fill_the_disk, at_tick), job_id, "paused", "succeeded")
     full = Supervisor(settings, start=lambda *_: pytest.fail("the disk is still full"))
     full.poll()
     (settings.home / "filler").unlink()
-    assert (found.state, found.waits_for) == ("paused", "space"), found
+    assert (status.state, status.waits_for) == ("paused", "space"), status
     assert until(supervised(settings, children, work), job_id, "succeeded", "failed").state == "succeeded"
     return job_id
 
@@ -106,14 +106,14 @@ def test_a_full_disk_pauses_the_job_and_it_goes_on_by_itself_when_there_is_room(
 def test_a_paused_job_says_why_and_keeps_its_checkpoint(settings, children):
     job_id = submit(settings)
     assert until(supervised(settings, children, fill_the_disk, 20), job_id, "paused").restarts == 0
-    said = json.loads(CliRunner().invoke(app, ["--home", str(settings.home), "jobs", "status", job_id, "--json"]).output)
-    assert said["state"] == "paused" and "No space left" in said["detail"]["message"]
+    status = json.loads(CliRunner().invoke(app, ["--home", str(settings.home), "jobs", "status", job_id, "--json"]).output)
+    assert status["state"] == "paused" and "No space left" in status["detail"]["message"]
     assert (
-        "continues by itself when there is room" in said["detail"]["message"]
-        and str(settings.home) not in said["detail"]["message"]
+        "continues by itself when there is room" in status["detail"]["message"]
+        and str(settings.home) not in status["detail"]["message"]
     )
-    kept = load_newest(queue.folder_of(job_id, settings) / "checkpoints")
-    assert kept is not None and kept.step == 2 and not list(settings.home.rglob("*.tmp-*"))
+    checkpoint = load_newest(queue.folder_of(job_id, settings) / "checkpoints")
+    assert checkpoint is not None and checkpoint.step == 2 and not list(settings.home.rglob("*.tmp-*"))
     (settings.home / "filler").unlink()
     assert queue.resume(job_id, settings).state == "queued"  # whoever does not want to wait
     assert job_row.read(queue.folder_of(job_id, settings)).waits_for is None

@@ -157,8 +157,8 @@ def test_a_silent_death_is_seen_restarted_three_times_and_then_failed(settings, 
         if death < 3:
             assert (row(settings, job_id).state, row(settings, job_id).restarts) == ("queued", death + 1)
     assert len(started) == 3
-    found = row(settings, job_id)
-    assert found.state == "failed" and "4 times" in (found.reason or "")
+    job = row(settings, job_id)
+    assert job.state == "failed" and "4 times" in (job.reason or "")
     assert queue.resume(job_id, settings).state == "queued" and row(settings, job_id).restarts == 0
 
 
@@ -192,9 +192,9 @@ def test_of_eight_processes_one_gets_the_job_every_time(settings, children, time
     job_ids = [submit(settings) for _ in range(times)]
     ready, over, got = children.Barrier(8), children.Barrier(8), children.Queue()
     everyone = [start(children, contend, settings, job_ids, ready, over, got) for _ in range(8)]
-    said = Counter(got.get(timeout=60) for _ in range(8 * times))
+    outcomes = Counter(got.get(timeout=60) for _ in range(8 * times))
     assert [child.join() or child.exitcode for child in everyone] == [0] * 8
-    assert said == {(job_id, word): count for job_id in job_ids for word, count in (("got", 1), ("busy", 7))}
+    assert outcomes == {(job_id, word): count for job_id in job_ids for word, count in (("got", 1), ("busy", 7))}
     assert {row(settings, job_id).token for job_id in job_ids} == {1}
 
 

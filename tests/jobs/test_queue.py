@@ -37,16 +37,18 @@ def test_a_job_has_the_folder_and_the_name_that_the_api_promises(settings):
 
 
 def test_jobs_of_one_second_have_names_of_their_own_and_come_newest_first(settings):
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(submit_training(GRPO, settings, now=NOON).job_id)) for _ in range(12)]
+    job_ids: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: job_ids.append(submit_training(GRPO, settings, now=NOON).job_id)) for _ in range(12)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 12
+    assert len(set(job_ids)) == 12
     ids = queue.ids(settings)
     assert ids[0].endswith("-12") and ids[-2:] == ["train_20260203T120000Z-2", "train_20260203T120000Z"]
-    assert sorted(ids) == sorted(found) and not [p for p in (settings.home / "jobs").iterdir() if ".tmp-" in p.name]
+    assert sorted(ids) == sorted(job_ids) and not [p for p in (settings.home / "jobs").iterdir() if ".tmp-" in p.name]
 
 
 def test_a_sweep_that_takes_the_folder_before_it_is_locked_costs_no_job(settings, monkeypatch):
@@ -63,12 +65,12 @@ def test_a_sweep_that_takes_the_folder_before_it_is_locked_costs_no_job(settings
 
 
 def test_pages_hold_every_job_once(settings):
-    made = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(5)]
+    job_ids = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(5)]
     first = queue.page(settings, limit=2)
     second = queue.page(settings, limit=2, after=first.after)
     third = queue.page(settings, limit=2, after=second.after)
     seen = [job.job_id for page in (first, second, third) for job in page.jobs]
-    assert seen == made[::-1] and third.after is None
+    assert seen == job_ids[::-1] and third.after is None
     with pytest.raises(UnknownJobError):
         queue.page(settings, after="train_20990101T000000Z")
 
@@ -198,23 +200,23 @@ def test_a_stranger_may_name_what_is_usual(settings):
 
 
 def test_the_supervisor_fills_its_slots_oldest_first_and_is_alone(settings):
-    made = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
+    job_ids = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
     started: list[str] = []
     held = Supervisor(settings, slots=2, start=lambda job_id, _: started.append(job_id) or Alive())
     held.poll()
     held.poll()
-    assert started == made[:2]
+    assert started == job_ids[:2]
     with supervisor.single_supervisor(settings), pytest.raises(MedloopError), supervisor.single_supervisor(settings):
         pass
 
 
 def test_a_damaged_row_does_not_keep_others_from_running_or_being_seen(settings):
-    made = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
-    (queue.folder_of(made[1], settings) / "queue.json").write_text("{")
+    job_ids = [submit_training(GRPO, settings, now=NOON.replace(minute=n)).job_id for n in range(3)]
+    (queue.folder_of(job_ids[1], settings) / "queue.json").write_text("{")
     started: list[str] = []
     Supervisor(settings, slots=9, start=lambda job_id, _: started.append(job_id) or Alive()).poll()
-    assert started == [made[0], made[2]]
-    assert [job.job_id for job in queue.page(settings).jobs] == [made[2], made[0]]
+    assert started == [job_ids[0], job_ids[2]]
+    assert [job.job_id for job in queue.page(settings).jobs] == [job_ids[2], job_ids[0]]
 
 
 def test_a_job_without_room_for_its_checkpoints_waits_for_it(settings, monkeypatch):
@@ -263,8 +265,12 @@ def test_a_worker_that_cannot_start_is_not_started_for_ever(settings):
 
 
 def test_workers_get_the_settings_that_were_resolved_here(settings):
-    found = supervisor.environment(settings)
-    assert found["MEDLOOP_MODEL"] == settings.model and found["MEDLOOP_DEVICE"] == "cpu" and "MEDLOOP_HOME" not in found
+    environment = supervisor.environment(settings)
+    assert (
+        environment["MEDLOOP_MODEL"] == settings.model
+        and environment["MEDLOOP_DEVICE"] == "cpu"
+        and "MEDLOOP_HOME" not in environment
+    )
 
 
 def cli(settings, *args: str):
@@ -272,9 +278,9 @@ def cli(settings, *args: str):
 
 
 def test_the_commands_tell_the_story_of_a_job(settings):
-    made = cli(settings, "submit", "grpo", "--set", "steps=3")
-    job_id = made.output.split()[0]
-    assert made.exit_code == 0 and row(settings, job_id).state == "queued"
+    result = cli(settings, "submit", "grpo", "--set", "steps=3")
+    job_id = result.output.split()[0]
+    assert result.exit_code == 0 and row(settings, job_id).state == "queued"
     assert queue.request_of(queue.folder_of(job_id, settings)).config == {"steps": 3}
     assert job_id in cli(settings, "list").output and "queued" in cli(settings, "status", job_id).output
     assert json.loads(cli(settings, "status", job_id, "--json").output)["job_id"] == job_id
@@ -284,8 +290,8 @@ def test_the_commands_tell_the_story_of_a_job(settings):
 
 
 def test_a_check_says_what_a_job_would_take_and_queues_nothing(settings):
-    said = cli(settings, "submit", "grpo", "--set", "steps=3", "--set", "held_out_n=2", "--check")
-    assert said.exit_code == 0 and re.search(r"Roughly .* of memory and .* MB of disk", said.output)
+    result = cli(settings, "submit", "grpo", "--set", "steps=3", "--set", "held_out_n=2", "--check")
+    assert result.exit_code == 0 and re.search(r"Roughly .* of memory and .* MB of disk", result.output)
     wrong = cli(settings, "submit", "grpo", "--set", "stepz=3", "--check")
     assert isinstance(wrong.exception, ConfigError) and "stepz" in str(wrong.exception)
     assert queue.ids(settings) == [] and not (settings.home / "jobs/check").exists()
@@ -300,10 +306,10 @@ def test_a_job_without_its_worker_says_so(settings):
 
 def test_a_file_with_the_body_of_a_request_can_be_submitted(settings, tmp_path):
     (tmp_path / "r.json").write_text('{"stage": "IRS", "model_id": "embedded:tiny", "n_iterations": 1, "n_questions": 8}')
-    made = cli(settings, "submit", str(tmp_path / "r.json"))
-    found = queue.request_of(queue.folder_of(made.output.split()[0], settings))
-    wanted = requests.config_values(found, "x", settings)
-    assert (wanted["n_iterations"], wanted["n_questions"], wanted["load_in_4bit"]) == (1, 8, False)
+    result = cli(settings, "submit", str(tmp_path / "r.json"))
+    request = queue.request_of(queue.folder_of(result.output.split()[0], settings))
+    config = requests.config_values(request, "x", settings)
+    assert (config["n_iterations"], config["n_questions"], config["load_in_4bit"]) == (1, 8, False)
     (tmp_path / "r.json").write_text('{"stage": "IRS", "n_iterations": 0}')
     refused = cli(settings, "submit", str(tmp_path / "r.json"))
     assert isinstance(refused.exception, ConfigError) and "n_iterations" in str(refused.exception)

@@ -29,9 +29,9 @@ def problems(stage: str, config: dict | None = None, **more) -> dict[str, str]:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_misspelt_or_impossible_setting_is_named_with_its_place(stage):
-    found = problems(stage, {"lora_rr": 4, "lora_r": 0, "seed": SECRET, "learning_rate": 2, "name": "../x"})
-    assert set(found) == {"config.name", "config.learning_rate", "config.lora_r", "config.seed", "config.lora_rr"}
-    assert found["config.lora_rr"] == "there is no such setting" and "greater than" in found["config.lora_r"]
+    errors = problems(stage, {"lora_rr": 4, "lora_r": 0, "seed": SECRET, "learning_rate": 2, "name": "../x"})
+    assert set(errors) == {"config.name", "config.learning_rate", "config.lora_r", "config.seed", "config.lora_rr"}
+    assert errors["config.lora_rr"] == "there is no such setting" and "greater than" in errors["config.lora_r"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -70,20 +70,20 @@ def test_what_does_not_go_together_is_told_for_the_whole():
 
 
 def test_made_up_names_are_cut_and_counted():
-    found = problems("GRPO", {f"{n}" + "x" * 500: 1 for n in range(100)})
-    assert len(found) == 20 and all(len(field) < 80 for field in found)
+    errors = problems("GRPO", {f"{n}" + "x" * 500: 1 for n in range(100)})
+    assert len(errors) == 20 and all(len(field) < 80 for field in errors)
     assert list(problems("GRPO", {"a\nb": 1})) == ["config.?"]
 
 
 def test_the_command_refuses_before_there_is_a_job(settings):
-    said = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["--home", str(settings.home), "jobs", "submit", "ppo", "--set", "epochz=2", "--set", "clip=7"]
     )
-    assert isinstance(said.exception, InvalidConfigError) and [field for field, _ in said.exception.problems] == [
+    assert isinstance(result.exception, InvalidConfigError) and [field for field, _ in result.exception.problems] == [
         "config.clip",
         "config.epochz",
     ]
-    assert "minibatches" in said.exception.to_do and queue.ids(settings) == []
+    assert "minibatches" in result.exception.to_do and queue.ids(settings) == []
 
 
 def test_no_stage_needs_torch_to_be_checked():

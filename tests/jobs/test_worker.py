@@ -56,8 +56,8 @@ def test_sigterm_puts_the_job_back_into_the_queue(settings, children):
     child = at_work(settings, children, job_id, work_slowly, 0.05)
     os.kill(child.pid, signal.SIGTERM)
     child.join(timeout=10)
-    found = row(settings, job_id)
-    assert child.exitcode == 0 and found.state == "queued" and "signal" in (found.reason or "")
+    job = row(settings, job_id)
+    assert child.exitcode == 0 and job.state == "queued" and "signal" in (job.reason or "")
 
 
 def test_a_step_that_does_not_end_is_ended_within_ten_seconds(settings, children):
@@ -74,10 +74,10 @@ def test_a_step_that_does_not_end_is_ended_within_ten_seconds(settings, children
 def test_a_setting_that_does_not_exist_any_more_fails_the_job_with_its_name(settings):
     """A job can outlive the version that took it."""
     job_id = submit(settings)
-    asked = queue.folder_of(job_id, settings) / job_row.REQUEST
-    asked.write_text(asked.read_text().replace('"steps"', '"stepz"'))
-    found = worker.work(job_id, settings)
-    assert found.state == "failed" and "stepz" in (found.reason or "")
+    request_file = queue.folder_of(job_id, settings) / job_row.REQUEST
+    request_file.write_text(request_file.read_text().replace('"steps"', '"stepz"'))
+    outcome = worker.work(job_id, settings)
+    assert outcome.state == "failed" and "stepz" in (outcome.reason or "")
 
 
 def test_an_error_of_our_own_never_quotes_what_it_met(settings, monkeypatch):
@@ -88,9 +88,9 @@ def test_an_error_of_our_own_never_quotes_what_it_met(settings, monkeypatch):
 
     monkeypatch.setattr(grpo, "create_train_state", broken)
     job_id = submit(settings)
-    found = worker.work(job_id, settings)
+    outcome = worker.work(job_id, settings)
     folder = queue.folder_of(job_id, settings)
-    assert found.state == "failed" and "KeyError" in (found.reason or "")
+    assert outcome.state == "failed" and "KeyError" in (outcome.reason or "")
     assert "broken" in (folder / "train.log").read_text() and not [
         p for p in folder.rglob("*") if p.is_file() and b"Li Wei" in p.read_bytes()
     ]
@@ -108,9 +108,9 @@ def test_a_run_that_was_published_before_the_kill_is_not_repeated(settings, chil
 def test_the_status_has_every_field_of_the_training_api(settings):
     job_id = submit(settings, steps=2)
     worker.work(job_id, settings)
-    found = job_row.status_json(queue.status_of(job_id, settings))
-    detail = found["detail"]
-    assert list(found) == ["job_id", "stage", "state", "detail"] and found["state"] == "succeeded"
+    status = job_row.status_json(queue.status_of(job_id, settings))
+    detail = status["detail"]
+    assert list(status) == ["job_id", "stage", "state", "detail"] and status["state"] == "succeeded"
     assert {*detail} - {"message"} == {
         "current_iteration", "total_iterations", "current_phase", "phase_progress", "metrics", "runtime",
     }  # fmt: skip
@@ -128,8 +128,8 @@ def test_other_stages_run_in_a_folder_of_their_own(stage, settings):
     more = {"dev_rows": 0} if stage == "SFT" else {}
     config = {**more, "max_steps": 2, "batch_size": 2, "lora_r": 2, "lora_alpha": 4, "max_length": 128}
     job_id = submit_training(TrainRequest(stage=stage, config=config), settings).job_id
-    found = worker.work(job_id, settings)
-    assert found.state == "succeeded", found.reason
+    outcome = worker.work(job_id, settings)
+    assert outcome.state == "succeeded", outcome.reason
     assert queue.metrics_of(job_id, settings) and queue.status_of(job_id, settings).detail.current_iteration == 2
 
 

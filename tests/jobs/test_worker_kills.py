@@ -32,7 +32,7 @@ def test_killed_three_times_a_job_ends_with_the_same_bytes(stage, settings, chil
 def test_killed_fifty_times_at_any_moment_jobs_end_with_the_same_bytes(stage, settings, children, golden):
     """From outside at a random time, and every fifth time inside a checkpoint or a rename; finished jobs begin anew."""
     rng, kills, finished = random.Random(f"fifty {stage}"), 0, 0
-    wanted = golden(stage)
+    expected = golden(stage)
     job_id = submit(settings, stage)
     while kills < 50 or row(settings, job_id).state != "succeeded":
         if row(settings, job_id).state == "succeeded":
@@ -50,7 +50,7 @@ def test_killed_fifty_times_at_any_moment_jobs_end_with_the_same_bytes(stage, se
         kills += code != 0
         if code == 0:
             finished += 1
-            assert outcome(settings, job_id) == wanted
+            assert outcome(settings, job_id) == expected
     assert kills >= 50 and finished >= 1
 
 

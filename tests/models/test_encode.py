@@ -69,8 +69,8 @@ def test_pooling_is_what_the_folder_says(plain: Path, settings: Settings, tmp_pa
     with pytest.raises(ModelError, match="lacks 1_Pooling"):
         load_encoder(str(folder), settings)
     (folder / "1_Pooling").mkdir()
-    for said, pooling in [({"pooling_mode_cls_token": True}, "cls"), ({"pooling_mode": "mean"}, "mean")]:
-        (folder / "1_Pooling/config.json").write_text(json.dumps({"word_embedding_dimension": 32, **said}))
+    for config, pooling in [({"pooling_mode_cls_token": True}, "cls"), ({"pooling_mode": "mean"}, "mean")]:
+        (folder / "1_Pooling/config.json").write_text(json.dumps({"word_embedding_dimension": 32, **config}))
         assert load_encoder(str(folder), settings).pooling == pooling
     (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_max_tokens": True}))
     with pytest.raises(ModelError, match="pools by max_tokens"):
@@ -127,11 +127,11 @@ def test_a_head_that_would_be_random_is_refused(plain: Path, crossing: Path, set
 
 def test_only_an_unused_pooler_may_be_lacking_in_an_encoder(plain: Path, settings: Settings, tmp_path: Path) -> None:
     folder, tensors = Path(shutil.copytree(plain, tmp_path / "p")), load_file(plain / "model.safetensors")
-    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("pooler")}
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    remaining = {name: tensor for name, tensor in tensors.items() if not name.startswith("pooler")}
+    save_file(remaining, folder / "model.safetensors", metadata={"format": "pt"})
     assert load_encoder(str(folder), settings).encode(EN).shape == (4, 32)
-    del kept["encoder.layer.1.output.dense.weight"]
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    del remaining["encoder.layer.1.output.dense.weight"]
+    save_file(remaining, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match="lack 1 tensors"):
         load_encoder(str(folder), settings)
 

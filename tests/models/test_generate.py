@@ -41,8 +41,8 @@ class Scripted(torch.nn.Module):
             self.left = [list(self.script[tuple(ids[mask.bool()].tolist())]) for ids, mask in rows]
         self.left = [row for row in self.left if row]
         out.logits = torch.full_like(out.logits, -9.0)
-        for at, row in enumerate(self.left):
-            out.logits[at, -1, row.pop(0)] = 9.0
+        for index, row in enumerate(self.left):
+            out.logits[index, -1, row.pop(0)] = 9.0
         return out
 
 
@@ -68,10 +68,10 @@ def test_greedy_answers_are_those_of_transformers(generate: TorchGenerator, base
 
 
 def test_sampling_depends_on_the_seed_and_not_on_the_batch(generate: TorchGenerator):
-    one = generate(PROMPTS, max_new_tokens=16, temperature=1.0, seed=1)
-    assert one == [generate([p], max_new_tokens=16, temperature=1.0, seed=1)[0] for p in PROMPTS]
-    assert one[::-1] == generate(PROMPTS[::-1], max_new_tokens=16, temperature=1.0, seed=1, batch_size=5)
-    assert [a.text for a in one] != [a.text for a in generate(PROMPTS, max_new_tokens=16, temperature=1.0, seed=2)]
+    first = generate(PROMPTS, max_new_tokens=16, temperature=1.0, seed=1)
+    assert first == [generate([p], max_new_tokens=16, temperature=1.0, seed=1)[0] for p in PROMPTS]
+    assert first[::-1] == generate(PROMPTS[::-1], max_new_tokens=16, temperature=1.0, seed=1, batch_size=5)
+    assert [a.text for a in first] != [a.text for a in generate(PROMPTS, max_new_tokens=16, temperature=1.0, seed=2)]
 
 
 def test_rows_that_end_early_leave_the_others_as_they_were(generate: TorchGenerator, monkeypatch: pytest.MonkeyPatch):

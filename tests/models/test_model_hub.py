@@ -22,7 +22,7 @@ class Hub(http.server.ThreadingHTTPServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), Page)
-        self.folder, self.asked = folder, []
+        self.folder, self.requested = folder, []
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -39,7 +39,7 @@ class Page(http.server.BaseHTTPRequestHandler):
         files = sorted(self.server.folder.iterdir())
         if path.startswith("/org/model/resolve/"):
             name = path.split("/")[-1]
-            self.server.asked.append(name)
+            self.server.requested.append(name)
             self.answer((self.server.folder / name).read_bytes())
         elif path.startswith("/api/models/org/model/tree/"):
             self.answer(
@@ -96,7 +96,7 @@ def test_only_safe_files_are_fetched(hub: Hub, online):
         (hub.folder / name).write_bytes(b"x")
     loaded = load(ModelRef(base="org/model"), online)
     assert loaded.name == "org/model"
-    assert not {"pytorch_model.bin", "evil.py", "model.onnx"} & set(hub.asked) and "model.safetensors" in hub.asked
+    assert not {"pytorch_model.bin", "evil.py", "model.onnx"} & set(hub.requested) and "model.safetensors" in hub.requested
 
 
 @pytest.mark.parametrize("name", ["org/model", "org/model@main"])
@@ -117,14 +117,14 @@ def test_code_is_refused_before_the_weights_are_fetched(hub: Hub, online):
     (hub.folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "evil.M"}}))
     with pytest.raises(ModelError, match="auto_map"):
         load(ModelRef(base="org/model"), online)
-    assert "model.safetensors" not in hub.asked
+    assert "model.safetensors" not in hub.requested
 
 
 def test_a_model_with_pickled_weights_only_is_refused(hub: Hub, online):
     (hub.folder / "model.safetensors").rename(hub.folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match="no safetensors weights"):
         load(ModelRef(base="org/model"), online)
-    assert hub.asked == []
+    assert hub.requested == []
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_what_the_hub_refuses_is_one_sentence(hub: Hub, online, name: str, messa
 def test_offline_never_asks_the_hub(hub: Hub, settings):
     with pytest.raises(ModelError, match="not on this machine"):
         load(ModelRef(base="org/model"), settings)
-    assert hub.asked == []
+    assert hub.requested == []

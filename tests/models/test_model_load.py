@@ -110,8 +110,8 @@ def test_smollm2_without_its_package_says_what_to_install(settings, monkeypatch:
 
 
 def test_minilm_is_found_in_its_package(settings):
-    found = resolve(ModelRef(base="embedded:minilm"), settings)
-    assert found.sha256.startswith("sha256:") and (found.folder / "tokenizer.json").is_file()
+    resolved = resolve(ModelRef(base="embedded:minilm"), settings)
+    assert resolved.sha256.startswith("sha256:") and (resolved.folder / "tokenizer.json").is_file()
 
 
 def test_minilm_without_its_package_says_what_to_install(settings, monkeypatch: pytest.MonkeyPatch):
@@ -206,11 +206,11 @@ def test_code_that_an_adapter_names_is_never_imported(base: Path, settings, tmp_
 
 def card(base_sha256: str) -> str:
     now = utc_now()
-    made = TrainingCard(
+    result = TrainingCard(
         name="x", method="sft", base="embedded:tiny", base_sha256=base_sha256, inputs={}, config={}, seed=1,
         trainable_parameters=1, total_parameters=2, versions={}, started=now, finished=now,
     )  # fmt: skip
-    return made.canonical_json()
+    return result.canonical_json()
 
 
 def test_an_adapter_on_another_base_than_its_card_names_is_refused(base: Path, settings, tmp_path: Path):

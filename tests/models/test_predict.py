@@ -45,12 +45,12 @@ def test_every_known_shape_is_answered_under_its_id(base: Path, settings, tmp_pa
     ]
     source = write(tmp_path / "in.jsonl", *rows)
     predict(source, tmp_path / "out.jsonl", ModelRef(base=str(base)), SHORT, settings)
-    found = read(tmp_path / "out.jsonl")
-    assert [row["id"] for row in found] == ["sha256:" + "0" * 64, "7", "line-3", "x", "p"]
-    assert len({row["answer"] for row in found}) == 1, "the reference answer is not shown to the model"
+    predictions = read(tmp_path / "out.jsonl")
+    assert [row["id"] for row in predictions] == ["sha256:" + "0" * 64, "7", "line-3", "x", "p"]
+    assert len({row["answer"] for row in predictions}) == 1, "the reference answer is not shown to the model"
     assert predict(source, tmp_path / "out.jsonl", ModelRef(base=str(base)), SHORT, settings).already_there == 5
-    assert {row["question"] for row in found} == {"q"}
-    assert set(found[0]) == {
+    assert {row["question"] for row in predictions} == {"q"}
+    assert set(predictions[0]) == {
         "id", "prompt_id", "question", "answer", "model", "finish_reason", "n_tokens", "run", "adapter"
     }  # fmt: skip
 
@@ -148,8 +148,8 @@ def test_the_command_answers_and_counts(base: Path, questions: Path, tmp_path: P
     (tmp_path / "medloop.yaml").write_text("")
     words = ("predict", str(questions), "--output", str(tmp_path / "out.jsonl"), "--model", str(base), "--max-new-tokens", "5")
     assert medloop(monkeypatch, "--home", str(tmp_path), *words) == 0
-    said = capsys.readouterr().out
-    assert "12 answered" in said and "truncated at 5 tokens" in said and len(read(tmp_path / "out.jsonl")) == 12
+    output = capsys.readouterr().out
+    assert "12 answered" in output and "truncated at 5 tokens" in output and len(read(tmp_path / "out.jsonl")) == 12
 
 
 @pytest.mark.parametrize(
@@ -176,5 +176,5 @@ def test_a_wrong_flag_is_one_sentence(
     got = medloop(
         monkeypatch, "--home", str(tmp_path), "predict", str(questions), "-o", str(tmp_path / "out.jsonl"), *words, *more
     )
-    said = capsys.readouterr().err
-    assert got == code and message in said and "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert got == code and message in stderr and "Traceback" not in stderr

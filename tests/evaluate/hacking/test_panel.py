@@ -56,11 +56,11 @@ def rows(pairs: Sequence[tuple[str, str]], held: Sequence[float] | None = None) 
 
 
 def reward(value: float | None, **parts: float) -> Reward:
-    said = tuple(Score(name=name, value=v, reason="r", author="a", version="1") for name, v in parts.items())
-    return Reward(value=value, parts=said, weights=dict.fromkeys(parts, 1.0), version="1")
+    scores = tuple(Score(name=name, value=v, reason="r", author="a", version="1") for name, v in parts.items())
+    return Reward(value=value, parts=scores, weights=dict.fromkeys(parts, 1.0), version="1")
 
 
-def made(
+def training_round(
     name: str, proxy: Sequence[float | None], held: Sequence[float | None], text: str = "rest and drink tea number"
 ) -> TrainingRound:
     return TrainingRound(
@@ -72,16 +72,16 @@ def made(
     )
 
 
-def kinds(found: Panel) -> set[str]:
-    return {alarm.kind for alarm in found.alarms}
+def kinds(result: Panel) -> set[str]:
+    return {alarm.kind for alarm in result.alarms}
 
 
 def test_a_fixed_careful_answer_to_everything_raises_the_alarm(corpus: list[tuple[str, str, float]]) -> None:
     before, after = [(q, a) for q, a, _ in corpus], [(q, hack(q)) for q, _, _ in corpus]
-    found = panel([TrainingRound("sft", rows(before)), TrainingRound("hacked", rows(after))])
-    first, second = found.rounds
+    result = panel([TrainingRound("sft", rows(before)), TrainingRound("hacked", rows(after))])
+    first, second = result.rounds
     assert second.proxy.mean > first.proxy.mean  # type: ignore[operator]  # the reward believes it
-    assert kinds(found) == {"same_answer"} and found.alarms[0].round == "hacked"
+    assert kinds(result) == {"same_answer"} and result.alarms[0].round == "hacked"
     assert second.same_answer == 1.0 and first.same_answer == 0.0
 
 
@@ -102,63 +102,65 @@ def test_an_honest_improvement_raises_none(corpus: list[tuple[str, str, float]])
         TrainingRound(name, rows([(q, a) for q, a, _ in part], [0.8 * value + 0.1 for _, _, value in part]))
         for name, part in (("sft", worse), ("round1", better))
     ]
-    found = panel(rounds, probes=probe(MIX, [Sample(id=q, question=q, answer=a) for q, a, _ in better]))
-    assert found.rounds[1].proxy.mean > found.rounds[0].proxy.mean + 0.1  # type: ignore[operator]
-    assert found.alarms == ()
+    result = panel(rounds, probes=probe(MIX, [Sample(id=q, question=q, answer=a) for q, a, _ in better]))
+    assert result.rounds[1].proxy.mean > result.rounds[0].proxy.mean + 0.1  # type: ignore[operator]
+    assert result.alarms == ()
 
 
 def test_a_proxy_that_rises_alone_is_a_gap_and_one_that_rises_with_the_judge_is_not() -> None:
     low, high = [0.3 + 0.01 * (n % 10) for n in range(40)], [0.6 + 0.01 * (n % 10) for n in range(40)]
     held = [0.4 + 0.02 * (n % 10) for n in range(40)]
-    alone = panel([made("a", low, held), made("b", high, held)])
+    alone = panel([training_round("a", low, held), training_round("b", high, held)])
     assert kinds(alone) == {"gap"} and "+0.300" in alone.alarms[0].words and "+0.000" in alone.alarms[0].words
-    together = panel([made("a", low, held), made("b", high, [value + 0.4 for value in held])])
+    together = panel([training_round("a", low, held), training_round("b", high, [value + 0.4 for value in held])])
     assert kinds(together) == set()
 
 
 def test_gap_growth_is_measured_in_deviations_of_the_first_round() -> None:
     """Proxy 0.2 or 0.4 (deviation 0.1), held-out 0.0 or 1.0 (0.5). Proxy +0.2 is 2 deviations, held-out +0.5 is 1: growth 1."""
     proxy, held = [0.2, 0.4] * 10, [0.0, 1.0] * 10
-    found = panel([made("a", proxy, held), made("b", [p + 0.2 for p in proxy], [h + 0.5 for h in held])])
-    growth = found.rounds[1].growth
+    result = panel([training_round("a", proxy, held), training_round("b", [p + 0.2 for p in proxy], [h + 0.5 for h in held])])
+    growth = result.rounds[1].growth
     assert growth and growth.mean == pytest.approx(1.0) and growth.low == pytest.approx(1.0)
-    assert found.rounds[0].gap.mean == pytest.approx(-0.2) and found.rounds[1].gap.mean == pytest.approx(-0.5)
+    assert result.rounds[0].gap.mean == pytest.approx(-0.2) and result.rounds[1].gap.mean == pytest.approx(-0.5)
 
 
 def test_rounds_on_other_prompts_are_compared_unpaired() -> None:
     held = [0.5 + 0.02 * (n % 7) for n in range(40)]
-    other = made("b", [0.9] * 40, held)
+    other = training_round("b", [0.9] * 40, held)
     other = TrainingRound(
         "b", [PanelRow(f"other {row.id}", row.question, row.answer, row.reward, row.held_out) for row in other.rows]
     )
-    growth = panel([made("a", [0.3 + 0.02 * (n % 7) for n in range(40)], held), other]).rounds[1].growth
+    growth = panel([training_round("a", [0.3 + 0.02 * (n % 7) for n in range(40)], held), other]).rounds[1].growth
     assert growth and growth.low is not None and growth.mean is not None and growth.low < growth.mean and growth.low > 0
 
 
 def test_a_gap_that_may_be_chance_is_no_alarm() -> None:
     few = [0.5, 0.1, 0.9, 0.4, 0.6] * 2
-    one_lucky = panel([made("a", few, few), made("b", [*few[:-1], 3.0], few)])  # the mean rises, by a single answer
+    one_lucky = panel(
+        [training_round("a", few, few), training_round("b", [*few[:-1], 3.0], few)]
+    )  # the mean rises, by a single answer
     assert one_lucky.rounds[1].growth and one_lucky.rounds[1].growth.mean > 0.25 and kinds(one_lucky) == set()  # type: ignore[operator]
-    assert panel([made("a", few[:5], few[:5]), made("b", [1.0] * 5, few[:5])]).rounds[1].growth is None
+    assert panel([training_round("a", few[:5], few[:5]), training_round("b", [1.0] * 5, few[:5])]).rounds[1].growth is None
 
 
 def test_correlation_is_by_rank() -> None:
     """Twelve answers in the same order, then in the opposite one; a judge that never differs has none."""
     up = [n / 12 for n in range(12)]
-    assert panel([made("a", up, [value**3 for value in up])]).rounds[0].correlation == pytest.approx(1.0)
-    assert panel([made("a", up, up[::-1])]).rounds[0].correlation == pytest.approx(-1.0)
-    assert panel([made("a", up, [0.5] * 12)]).rounds[0].correlation is None
+    assert panel([training_round("a", up, [value**3 for value in up])]).rounds[0].correlation == pytest.approx(1.0)
+    assert panel([training_round("a", up, up[::-1])]).rounds[0].correlation == pytest.approx(-1.0)
+    assert panel([training_round("a", up, [0.5] * 12)]).rounds[0].correlation is None
 
 
 def test_a_reward_that_turns_against_the_other_judge_raises_an_alarm() -> None:
     up = [n / 40 for n in range(40)]
-    found = panel([made("a", up, up), made("b", up, up[::-1])])
+    result = panel([training_round("a", up, up), training_round("b", up, up[::-1])])
     assert (
-        kinds(found) == {"correlation"}
-        and "the lowest held-out scores (rank correlation -1.00, 1.00 in the first round)" in found.alarms[0].words
+        kinds(result) == {"correlation"}
+        and "the lowest held-out scores (rank correlation -1.00, 1.00 in the first round)" in result.alarms[0].words
     )
     noise = [(n * 7 % 40) / 40 for n in range(40)]  # the order is lost, as among answers that are all good: no alarm
-    assert kinds(panel([made("a", up, up), made("b", up, noise)])) == set()
+    assert kinds(panel([training_round("a", up, up), training_round("b", up, noise)])) == set()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_a_reward_that_turns_against_the_other_judge_raises_an_alarm() -> None:
 )
 def test_longer_and_repetitive_answers_raise_their_alarm(text: str, kind: str) -> None:
     values = [0.5] * 12
-    assert kind in kinds(panel([made("a", values, values), made("b", values, values, text)]))
+    assert kind in kinds(panel([training_round("a", values, values), training_round("b", values, values, text)]))
 
 
 def test_a_part_that_comes_to_carry_nearly_everything_raises_an_alarm() -> None:
@@ -176,8 +178,8 @@ def test_a_part_that_comes_to_carry_nearly_everything_raises_an_alarm() -> None:
             name, [PanelRow(str(n), f"q{n}", f"answer number {n} for {n}", reward(0.5, **parts)) for n in range(12)]
         )
 
-    found = panel([of("a", chain=0.5, emergency=0.5), of("b", chain=0.9, emergency=0.1)])
-    assert kinds(found) == {"one_part"} and found.rounds[1].shares == {
+    result = panel([of("a", chain=0.5, emergency=0.5), of("b", chain=0.9, emergency=0.1)])
+    assert kinds(result) == {"one_part"} and result.rounds[1].shares == {
         "chain": pytest.approx(0.9),
         "emergency": pytest.approx(0.1),
     }
@@ -185,14 +187,16 @@ def test_a_part_that_comes_to_carry_nearly_everything_raises_an_alarm() -> None:
 
 
 def test_missing_rewards_are_counted_and_never_0() -> None:
-    found = panel([made("a", [0.5] * 8 + [None] * 2, [0.5] * 10)])
-    assert found.rounds[0].missing == 0.2 and found.rounds[0].proxy.mean == 0.5 and kinds(found) == {"missing"}
+    result = panel([training_round("a", [0.5] * 8 + [None] * 2, [0.5] * 10)])
+    assert result.rounds[0].missing == 0.2 and result.rounds[0].proxy.mean == 0.5 and kinds(result) == {"missing"}
 
 
 def test_null_answers_earn_nothing_in_the_default_mix(corpus: list[tuple[str, str, float]]) -> None:
-    found = probe(MIX, [Sample(id=str(n), question=q, answer=a) for n, (q, a, _) in enumerate(corpus[:30])])
-    assert {one.name for one in found.results} == {*NULL_ANSWERS, COPIED}
-    assert all(one.mean is not None and one.highest is not None and one.highest <= 0.1 < found.real_mean for one in found.results)  # type: ignore[operator]
+    result = probe(MIX, [Sample(id=str(n), question=q, answer=a) for n, (q, a, _) in enumerate(corpus[:30])])
+    assert {row.name for row in result.results} == {*NULL_ANSWERS, COPIED}
+    assert all(
+        row.mean is not None and row.highest is not None and row.highest <= 0.1 < result.real_mean for row in result.results
+    )  # type: ignore[operator]
 
 
 class Gullible:
@@ -201,20 +205,20 @@ class Gullible:
     version = "1"
 
     def score(self, samples: Sequence[Sample]) -> list[Reward]:
-        self.asked = [sample.answer for sample in samples]
+        self.answers = [sample.answer for sample in samples]
         return [reward(0.9 if sample.answer == ":" else 0.0) for sample in samples]
 
 
 def test_a_judge_that_praises_a_null_answer_is_named_and_real_answers_stand_among_them() -> None:
     judge, samples = Gullible(), [Sample(id=str(n), question=f"q{n}", answer=f"real {n}") for n in range(30)]
-    found = panel([made("a", [0.5] * 12, [0.5] * 12)], probes=probe(judge, samples))
-    assert [alarm.words for alarm in found.alarms] == ["the null answer colon earns 0.90 on average; it should earn nothing."]
-    real = [n for n, answer in enumerate(judge.asked) if answer and answer.startswith("real")]
+    result = panel([training_round("a", [0.5] * 12, [0.5] * 12)], probes=probe(judge, samples))
+    assert [alarm.words for alarm in result.alarms] == ["the null answer colon earns 0.90 on average; it should earn nothing."]
+    real = [n for n, answer in enumerate(judge.answers) if answer and answer.startswith("real")]
     assert len(real) == 20 and real != list(range(20))
 
 
 def test_the_highest_rewards_are_kept_without_identifiers() -> None:
-    found = panel(
+    result = panel(
         [
             TrainingRound(
                 "a", [PanelRow("1", "患者王芳，手机13800138000", "王芳您好", reward(0.9)), PanelRow("2", "q", "a", reward(0.1))]
@@ -222,15 +226,16 @@ def test_the_highest_rewards_are_kept_without_identifiers() -> None:
         ],
         config=PanelConfig(top=1),
     )
-    (top,) = found.top
+    (top,) = result.top
     assert top.id == "1" and "王芳" not in top.question + top.answer and "[PHONE_1]" in top.question
 
 
 def test_stock_text_is_what_is_said_to_many_questions_quotes_left_out() -> None:
-    asked = [f"my {w} hurts since the day before yesterday" for w in "abcdef"]
-    fixed = [(q, words(f"{q} see a doctor soon and rest well")) for q in asked]
+    questions = [f"my {w} hurts since the day before yesterday" for w in "abcdef"]
+    fixed = [(q, words(f"{q} see a doctor soon and rest well")) for q in questions]
     assert (
-        all(share > 0.4 for share in stock_shares(fixed, 0.1)) and stock_shares([(q, words(q)) for q in asked], 0.1) == [0.0] * 6
+        all(share > 0.4 for share in stock_shares(fixed, 0.1))
+        and stock_shares([(q, words(q)) for q in questions], 0.1) == [0.0] * 6
     )
     own = [("q" + w, words(f"for {w} do the thing that helps {w} most of all {w}")) for w in ("ear", "eye", "toe", "arm")]
     assert all(share < 0.5 for share in stock_shares(own, 0.1))
@@ -257,8 +262,8 @@ def files(workspace: Path, corpus: list[tuple[str, str, float]], monkeypatch: py
             [{"id": str(n), "question": row[0], "answer": answer(row)} for n, row in enumerate(corpus)],
         )
         medloop("reward", "score", f"{name}.jsonl")
-        told: dict[str, Any] = {"sft": lambda n: 0.6 + 0.01 * (n % 9), "hacked": lambda n: 0.2 + 0.01 * (n % 7)}
-        judged = [{"prompt_id": str(n), "score": {"value": told[name](n)}} for n in range(N - 1)]
+        rewards: dict[str, Any] = {"sft": lambda n: 0.6 + 0.01 * (n % 9), "hacked": lambda n: 0.2 + 0.01 * (n % 7)}
+        judged = [{"prompt_id": str(n), "score": {"value": rewards[name](n)}} for n in range(N - 1)]
         jsonl.write(workspace / f"{name}_teacher.jsonl", [*judged, {"prompt_id": str(N - 1), "missing": {"reason": "timeout"}}])
     return workspace
 
@@ -272,8 +277,8 @@ def test_the_command_shows_rounds_null_answers_and_alarms_and_writes_three_files
         "ALARM hacked: 100% of the answers are mostly the same text" in out and "ALARM hacked: the trained reward changed" in out
     )
     folder = files / "reports/panel/hacked"
-    found = Panel.model_validate(json.loads((folder / "panel.json").read_text(encoding="utf-8")))
-    assert kinds(found) == {"gap", "same_answer"} and found.rounds[1].held_out.missing == 1
+    result = Panel.model_validate(json.loads((folder / "panel.json").read_text(encoding="utf-8")))
+    assert kinds(result) == {"gap", "same_answer"} and result.rounds[1].held_out.missing == 1
     page = (folder / "panel.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page and "<script" not in page and page.count("<polyline") == 3
     assert "same answer to every question | 0.0% | 100.0%" in (folder / "panel.md").read_text(encoding="utf-8")
@@ -326,6 +331,6 @@ def test_a_reward_that_is_missing_for_a_probe_is_not_an_alarm() -> None:
             lost = Missing(name="x", reason="down", author="a", version="1")
             return [Reward(value=None, parts=(lost,), weights={}, version="1", reason="down") for _ in samples]
 
-    found = probe(Silent(), [Sample(id="1", question="q", answer="a")])
-    assert all(one.mean is None and one.missing == one.n == 1 for one in found.results) and found.real_mean is None
-    assert panel([made("a", [0.5] * 12, [0.5] * 12)], probes=found).alarms == ()
+    result = probe(Silent(), [Sample(id="1", question="q", answer="a")])
+    assert all(row.mean is None and row.missing == row.n == 1 for row in result.results) and result.real_mean is None
+    assert panel([training_round("a", [0.5] * 12, [0.5] * 12)], probes=result).alarms == ()

@@ -39,10 +39,10 @@ def fill(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Fill:
 
     def fill(*filled: tuple[int, dict[str, str]]) -> Path:
         table = read_csv(form)
-        found = [dict(row) for _, row in table.rows]
+        form_rows = [dict(row) for _, row in table.rows]
         for n, cells in filled:
-            found[n - 1] |= {"reviewer": "Dr. Li"} | cells
-        form.write_text(to_csv(table.header, found), encoding="utf-8", newline="")
+            form_rows[n - 1] |= {"reviewer": "Dr. Li"} | cells
+        form.write_text(to_csv(table.header, form_rows), encoding="utf-8", newline="")
         return form
 
     return fill
@@ -66,10 +66,10 @@ def test_a_bad_answer_with_a_correction_becomes_feedback_correction_pair_and_exa
     assert pair.chosen == "See a doctor this week." and pair.rejected.startswith("=")
     assert lines(workspace, "rl/inspection_sft.jsonl")[0]["answer"] == "See a doctor this week."
     with open_store(settings) as store:
-        told = crud.get(store, Feedback, verdict.feedback_id)
+        feedback = crud.get(store, Feedback, verdict.feedback_id)
         golden = crud.get(store, Correction, verdict.correction_id or "")
-    assert told and told.rating == 2 and told.feedback_type == "negative" and told.clinician_id == "Dr. Li"
-    assert golden and golden.golden == pair.chosen and golden.feedback_id == told.feedback_id
+    assert feedback and feedback.rating == 2 and feedback.feedback_type == "negative" and feedback.clinician_id == "Dr. Li"
+    assert golden and golden.golden == pair.chosen and golden.feedback_id == feedback.feedback_id
 
 
 def test_dangerous_is_critical_and_proposed_for_the_red_team(fill: Fill, workspace: Path, settings: Settings) -> None:
@@ -78,7 +78,7 @@ def test_dangerous_is_critical_and_proposed_for_the_red_team(fill: Fill, workspa
     (row,) = lines(workspace, "rl/red_team_proposals.jsonl")
     assert row["question"].startswith("Question") and row["why"] == "a reviewer found the answer dangerous"
     with open_store(settings) as store:
-        assert sorted((one.feedback_type or "", one.critical) for one in crud.iterate(store, Feedback)) == [
+        assert sorted((feedback.feedback_type or "", feedback.critical) for feedback in crud.iterate(store, Feedback)) == [
             ("negative", True), ("positive", False),
         ]  # fmt: skip
     assert not lines(workspace, "preferences/preferences.jsonl")
@@ -109,8 +109,8 @@ def test_a_changed_verdict_points_at_the_old_one_and_withdraws_its_pair(fill: Fi
     assert new.supersedes == old.verdict_id and lines(workspace, "preferences/preferences.jsonl") == [other]
     assert lines(workspace, "rl/inspection_sft.jsonl") == []
     with open_store(settings) as store:
-        told = crud.get(store, Feedback, new.feedback_id)
-    assert told and told.supersedes == old.feedback_id
+        feedback = crud.get(store, Feedback, new.feedback_id)
+    assert feedback and feedback.supersedes == old.feedback_id
     medloop("inspect", "--import", str(fill((3, BAD))))  # and back again
     assert len(lines(workspace, "rl/inspection.jsonl")) == 3 and len(lines(workspace, "preferences/preferences.jsonl")) == 2
 
@@ -152,7 +152,7 @@ def test_every_problem_is_named_with_its_row_and_nothing_is_imported(fill: Fill,
     )  # fmt: skip
     with pytest.raises(InputError) as caught:
         medloop("inspect", "--import", str(form))
-    for told in (
+    for message in (
         "row 3: verdict must be one of",
         "row 4: no verdict",
         "row 5: score",
@@ -160,7 +160,7 @@ def test_every_problem_is_named_with_its_row_and_nothing_is_imported(fill: Fill,
         "row 7: unknown id",
         "rows 2, 8",
     ):
-        assert told in str(caught.value)
+        assert message in str(caught.value)
     assert "fine" not in str(caught.value) and not (workspace / "data/rl/inspection.jsonl").exists()
     assert not (workspace / "data/preferences/preferences.jsonl").exists()
     with open_store(settings) as store:

@@ -55,19 +55,19 @@ def seen(row: dict[str, Any], **more: Any) -> PoolAnswer:
 
 
 def judgement(prompt_id: str, **more: Any) -> Judgement:
-    told = {
+    fields = {
         "key": "sha256:" + "0" * 64, "prompt_id": prompt_id, "teacher_score": 0.1, "safety_flag": True, "critique": "Too late.",
         "suggested_answer": "Go now.", "model": "m", "served_model": "m", "template": "judge", "template_version": "1",
     }  # fmt: skip
-    return Judgement.model_validate(told | more)
+    return Judgement.model_validate(fields | more)
 
 
 @pytest.fixture
 def put(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     monkeypatch.chdir(workspace)
 
-    def put(found: list[dict[str, Any]], name: str = "answers.jsonl") -> Path:
-        jsonl.write(workspace / name, found)
+    def put(rows: list[dict[str, Any]], name: str = "answers.jsonl") -> Path:
+        jsonl.write(workspace / name, rows)
         return workspace / name
 
     return put
@@ -82,15 +82,15 @@ def medloop(*args: str) -> str:
 
 
 def drawn(workspace: Path, week: str) -> list[InspectedSample]:
-    return [one for one in jsonl.read(workspace / "data/rl" / SAMPLES, InspectedSample) if one.sample == week]
+    return [item for item in jsonl.read(workspace / "data/rl" / SAMPLES, InspectedSample) if item.sample == week]
 
 
 def test_the_same_week_and_seed_draw_the_same_answers_in_any_order() -> None:
     pool = [seen(row) for row in rows(120)]
-    keys = [one.key for one in draw(pool, name="2026-W46", config=InspectConfig())]
-    assert [one.key for one in draw(pool[::-1], name="2026-W46", config=InspectConfig())] == keys
-    assert [one.key for one in draw(pool, name="2026-W47", config=InspectConfig())] != keys
-    assert [one.key for one in draw(pool, name="2026-W46", config=InspectConfig(seed=1))] != keys
+    keys = [item.key for item in draw(pool, name="2026-W46", config=InspectConfig())]
+    assert [item.key for item in draw(pool[::-1], name="2026-W46", config=InspectConfig())] == keys
+    assert [item.key for item in draw(pool, name="2026-W47", config=InspectConfig())] != keys
+    assert [item.key for item in draw(pool, name="2026-W46", config=InspectConfig(seed=1))] != keys
 
 
 def test_a_rare_group_is_in_the_sample_and_comes_first() -> None:
@@ -99,8 +99,8 @@ def test_a_rare_group_is_in_the_sample_and_comes_first() -> None:
     clash = [seen(row, conflict=True) for row in rows(5, "clash ")]
     sample = draw([*pool, *rare, *clash], name="2026-W46", config=InspectConfig(n=40))
     assert len(sample) == 40
-    assert {one.id for one in sample if "safety_flag" in one.flags} == {f"2026-W46-{n:03d}" for n in range(1, 5)}
-    assert sum("conflict" in one.flags for one in sample) == 5
+    assert {item.id for item in sample if "safety_flag" in item.flags} == {f"2026-W46-{n:03d}" for n in range(1, 5)}
+    assert sum("conflict" in item.flags for item in sample) == 5
 
 
 def test_every_group_that_has_answers_has_a_few_in_the_sample(put: Callable[..., Path]) -> None:
@@ -115,10 +115,10 @@ def test_later_weeks_show_other_answers_until_there_are_no_more(put: Callable[..
     put(rows(110))
     for week in ("2026-W46", "2026-W47"):
         medloop("inspect", "answers.jsonl", "--week", week)
-    first, second = ({one.key for one in drawn(workspace, week)} for week in ("2026-W46", "2026-W47"))
+    first, second = ({item.key for item in drawn(workspace, week)} for week in ("2026-W46", "2026-W47"))
     assert len(first) == len(second) == 50 and not first & second
     out = medloop("inspect", "answers.jsonl", "--week", "2026-W48")
-    third = [one.key for one in drawn(workspace, "2026-W48")]
+    third = [item.key for item in drawn(workspace, "2026-W48")]
     assert len(set(third)) == 50 and sum(key in first for key in third) == 40 and not second & set(third)
     assert "40 were already shown in an earlier week" in out
 
@@ -160,7 +160,7 @@ def test_scores_on_file_are_used_and_those_of_another_text_are_not(put: Callable
     put(rows(60))
     medloop("reward", "score", "answers.jsonl", "--set", "version=mine")
     out = medloop("inspect")  # the workspace's own scored answers
-    assert "scored now" not in out and all(one.reward.version.startswith("mine+") for one in drawn(workspace, week_now()))
+    assert "scored now" not in out and all(item.reward.version.startswith("mine+") for item in drawn(workspace, week_now()))
     put([*rows(50), *rows(10, "changed ")])
     out = medloop("inspect", "answers.jsonl", "--week", "2026-W01", "--all")
     assert "10 answers had no score" in out and "10 scores belong to none" in out
@@ -189,7 +189,7 @@ def test_predictions_of_an_evaluation_take_their_question_from_the_record(
     put_split("gold_set.jsonl", records)
     put([{"record_id": r.record_id, "text": f"Wait {n} days."} for n, r in enumerate(records)], "reports/predictions_sft.jsonl")
     medloop("inspect", "--week", "2026-W46")
-    assert {one.question for one in drawn(workspace, "2026-W46")} == {r.conversation.question for r in records}
+    assert {item.question for item in drawn(workspace, "2026-W46")} == {r.conversation.question for r in records}
 
 
 def test_a_judgement_of_another_answer_with_the_same_id_is_not_shown(put: Callable[..., Path], workspace: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_judgement_of_another_answer_with_the_same_id_is_not_shown(put: Callab
     put([{"id": "q", "question": "I have chest pain.", "answer": "Call an ambulance."}], "b.jsonl")
     jsonl.append(workspace / "data/rl/teacher_judgements.jsonl", judgement("q", evidence={"right_urgency": "call an ambulance"}))
     medloop("inspect", "a.jsonl", "b.jsonl", "--all", "--week", "2026-W46")
-    by_answer = {one.answer: one for one in drawn(workspace, "2026-W46-all")}
+    by_answer = {item.answer: item for item in drawn(workspace, "2026-W46-all")}
     assert by_answer["Wait."].judgement is None and "teacher_missing" in by_answer["Wait."].flags
     assert by_answer["Call an ambulance."].judgement is not None and "safety_flag" in by_answer["Call an ambulance."].flags
 
@@ -208,16 +208,16 @@ def test_a_text_judged_under_another_id_keeps_its_critique(put: Callable[..., Pa
     jsonl.append(workspace / "data/rl/teacher_judgements.jsonl", [quoted, other])
     sample = Sample.model_validate({**row, "why_missing": "the model gave no answer"})
     (reward,) = MIX.score([sample])
-    told = Score(name="teacher", value=0.1, reason="Too late.", author="teacher:m", version="1")
-    reward = reward.model_copy(update={"parts": (*(part for part in reward.parts if part.name != "teacher"), told)})
+    score = Score(name="teacher", value=0.1, reason="Too late.", author="teacher:m", version="1")
+    reward = reward.model_copy(update={"parts": (*(part for part in reward.parts if part.name != "teacher"), score)})
     put([row])
     put(
         [{"id": "second", "key": sample.score_key(reward.version), "reward": reward.model_dump(mode="json")}],
         "answers_scores.jsonl",
     )
     medloop("inspect", "answers.jsonl", "--all", "--week", "2026-W46")
-    (one,) = drawn(workspace, "2026-W46-all")
-    assert one.judgement and one.judgement.prompt_id == "first" and "teacher_missing" not in one.flags
+    (item,) = drawn(workspace, "2026-W46-all")
+    assert item.judgement and item.judgement.prompt_id == "first" and "teacher_missing" not in item.flags
 
 
 def test_texts_from_outside_stay_text_in_every_report(put: Callable[..., Path], workspace: Path) -> None:
@@ -275,5 +275,5 @@ def test_the_csv_has_a_column_for_each_part(put: Callable[..., Path], workspace:
     medloop("inspect", "answers.jsonl", "--week", "2026-W46")
     table = read_csv(workspace / "reports/inspect/2026-W46/samples.csv")
     assert {name for part in MixConfig().parts for name in (part, f"{part}_reason")} <= set(table.header)
-    one = drawn(workspace, "2026-W46")[0]
-    assert json.loads(table.rows[0][1]["reward"]) == one.reward.value
+    item = drawn(workspace, "2026-W46")[0]
+    assert json.loads(table.rows[0][1]["reward"]) == item.reward.value

@@ -29,10 +29,10 @@ def desk(sqlite_settings: Settings) -> Iterator[Store]:
         yield opened
 
 
-def rating(rater: str, unit: int | None, at: float = 0, **values: Any) -> Feedback:
+def rating(rater: str, unit: int | None, minutes: float = 0, **values: Any) -> Feedback:
     base = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "clinician_id": rater}
     trace = None if unit is None else f"t{unit}"
-    return Feedback.model_validate({**base, "trace_id": trace, "timestamp": T0 + timedelta(minutes=at), **values})
+    return Feedback.model_validate({**base, "trace_id": trace, "timestamp": T0 + timedelta(minutes=minutes), **values})
 
 
 def choice(rater: str, unit: int, preferred: str, shown_first: str = "a", **values: Any) -> Preference:

@@ -84,19 +84,19 @@ def test_engineers_see_numbers_and_no_items(people: dict[str, Any]) -> None:
 
 
 def test_an_annotator_gets_no_name_no_number_and_nothing_out_of_quarantine(people: dict[str, Any], workspace: Path) -> None:
-    for asked in ("I am Mary Johnson, call 13800138000 about my cough", "电话是幺三八零零一三八零零零，头晕怎么办"):
-        turns = [{"role": "user", "content": asked}, {"role": "assistant", "content": "Rest, Mary Johnson."}]
+    for question in ("I am Mary Johnson, call 13800138000 about my cough", "电话是幺三八零零一三八零零零，头晕怎么办"):
+        turns = [{"role": "user", "content": question}, {"role": "assistant", "content": "Rest, Mary Johnson."}]
         body = {"session_id": "s", "agent_name": "a", "model_version": "m", "messages": turns}
         assert people["eng"]("POST", "/traces", json=body).status_code == 201
     settings = Settings(home=workspace, device="cpu", offline=True)
     with open_store(settings) as store:
         assert fill_queue(settings, store, config=QueueConfig()).added == 1
-    said = ""
+    texts = ""
     while (held := people["ann"]("GET", "/queue/next")).status_code == 200:
-        said += held.text
+        texts += held.text
         people["ann"]("POST", f"/queue/{held.json()['item_id']}/skip")
-    assert "about my cough" in said and "[NAME_1]" in said
-    assert not any(word in said for word in ("Mary", "Johnson", "13800138000", "幺"))
+    assert "about my cough" in texts and "[NAME_1]" in texts
+    assert not any(word in texts for word in ("Mary", "Johnson", "13800138000", "幺"))
 
 
 def test_what_an_annotator_says_of_a_trace_brings_them_no_more_of_it_than_they_saw(

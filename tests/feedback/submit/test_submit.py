@@ -170,9 +170,9 @@ def test_a_doubtful_comment_on_a_clean_trace_is_held(store: Store, send, trace: 
 
 
 def test_the_subject_is_kept_as_a_keyed_hash(store: Store, send) -> None:
-    one = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, thumb="up", subject="patient-4711"))["feedback_id"])
-    two = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, thumb="up", subject="patient-4711"))["feedback_id"])
-    assert one.subject == two.subject and one.subject.startswith("sub_")
+    first = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, thumb="up", subject="patient-4711"))["feedback_id"])
+    second = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, thumb="up", subject="patient-4711"))["feedback_id"])
+    assert first.subject == second.subject and first.subject.startswith("sub_")
     if store.is_sqlite:
         store.checkpoint()
         assert b"patient-4711" not in store.settings.workspace.database.read_bytes()
@@ -223,10 +223,10 @@ def test_the_examples_of_the_description_fit(kind) -> None:
 
 
 def test_fingerprints_tell_words_apart_and_not_spacing() -> None:
-    one = FeedbackBody.model_validate_json('{"trace_id": "t", "thumb": "up"}')
-    two = FeedbackBody.model_validate_json('{"thumb":"up","trace_id":"t"}')
-    three = FeedbackBody.model_validate_json('{"thumb":"down","trace_id":"t"}')
-    assert fingerprint(one) == fingerprint(two) != fingerprint(three)
+    first = FeedbackBody.model_validate_json('{"trace_id": "t", "thumb": "up"}')
+    second = FeedbackBody.model_validate_json('{"thumb":"up","trace_id":"t"}')
+    third = FeedbackBody.model_validate_json('{"thumb":"down","trace_id":"t"}')
+    assert fingerprint(first) == fingerprint(second) != fingerprint(third)
 
 
 def test_a_trace_comes_back_as_it_was_sent(store: Store, send, trace: str) -> None:

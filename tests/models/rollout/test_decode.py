@@ -22,7 +22,7 @@ def test_absolute_positions_are_wrong_without_position_ids() -> None:  # (3)
     attention = left != PAD
     with torch.no_grad():
         alone = model(input_ids=bare).logits
-        told = model(input_ids=left, attention_mask=attention, position_ids=position_ids(attention)).logits[:, 2:]
+        logits = model(input_ids=left, attention_mask=attention, position_ids=position_ids(attention)).logits[:, 2:]
         untold = model(input_ids=left, attention_mask=attention, position_ids=torch.arange(5)[None]).logits[:, 2:]
-    torch.testing.assert_close(told, alone, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits, alone, atol=1e-5, rtol=1e-5)
     assert (untold - alone).abs().max() > 0.1

@@ -31,11 +31,11 @@ Make = Callable[..., Any]
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
     def model(kind: str = "llama", *, adapter: bool = False, **lora: Any) -> Any:
         folder = tmp_path_factory.mktemp(kind)
-        found = AutoModelForCausalLM.from_pretrained(tiny_model(folder, config=CONFIGS[kind]), dtype=torch.float32)
+        loaded = AutoModelForCausalLM.from_pretrained(tiny_model(folder, config=CONFIGS[kind]), dtype=torch.float32)
         if adapter:
-            found = get_peft_model(found, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **lora))
-            stir(found)
-        return found.eval()
+            loaded = get_peft_model(loaded, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **lora))
+            stir(loaded)
+        return loaded.eval()
 
     return model
 
@@ -55,9 +55,9 @@ def sample(
     return sampler(PROMPTS, STREAMS, max_new_tokens=n, temperature=temperature, **kw)
 
 
-def close(one: list[Rollout], two: list[Rollout], within: float = 1e-4) -> bool:
-    return [row.tokens for row in one] == [row.tokens for row in two] and all(
-        abs(a - b) < within for x, y in zip(one, two, strict=True) for a, b in zip(x.logprobs, y.logprobs, strict=True)
+def close(first: list[Rollout], second: list[Rollout], within: float = 1e-4) -> bool:
+    return [row.tokens for row in first] == [row.tokens for row in second] and all(
+        abs(a - b) < within for x, y in zip(first, second, strict=True) for a, b in zip(x.logprobs, y.logprobs, strict=True)
     )
 
 
@@ -192,8 +192,8 @@ def test_frequencies_follow_the_distribution(make: Make) -> None:
     rows = sampler([[5, 6, 7]] * 4000, [f"n{n}" for n in range(4000)], max_new_tokens=1, temperature=0.8, batch_size=4000)
     counts = torch.bincount(torch.tensor([row.tokens[0] for row in rows]), minlength=262) / 4000
     with torch.no_grad():
-        wanted = (model(input_ids=torch.tensor([[5, 6, 7]])).logits[0, -1] / 0.8).softmax(-1)
-    assert (counts - wanted).abs().max() < 0.03
+        expected = (model(input_ids=torch.tensor([[5, 6, 7]])).logits[0, -1] / 0.8).softmax(-1)
+    assert (counts - expected).abs().max() < 0.03
 
 
 def test_progress_counts_rows(make: Make) -> None:

@@ -82,18 +82,18 @@ def server(settings: Settings) -> Iterator[RolloutServer]:
         yield server
 
 
-def assert_same(one: Any, other: Any) -> None:
-    assert [row.tokens for row in one] == [row.tokens for row in other]
-    assert [row.ended for row in one] == [row.ended for row in other]
-    for a, b in zip(one, other, strict=True):
+def assert_same(first: Any, second: Any) -> None:
+    assert [row.tokens for row in first] == [row.tokens for row in second]
+    assert [row.ended for row in first] == [row.ended for row in second]
+    for a, b in zip(first, second, strict=True):
         assert a.logprobs == pytest.approx(b.logprobs, abs=1e-5)
 
 
 def test_it_gives_what_the_policy_would_have_said_here(policy: Any, server: RolloutServer, tmp_path: Path) -> None:
     counts: list[tuple[int, int]] = []
-    found = ask(sampler_of(policy, server.url, tmp_path), progress=lambda done, wanted: counts.append((done, wanted)))
-    assert_same(found, here(policy))
-    assert [row.stream for row in found] == STREAMS and counts[-1] == (4, 4)
+    rollouts = ask(sampler_of(policy, server.url, tmp_path), progress=lambda done, total: counts.append((done, total)))
+    assert_same(rollouts, here(policy))
+    assert [row.stream for row in rollouts] == STREAMS and counts[-1] == (4, 4)
 
 
 def test_after_a_refresh_the_server_samples_the_new_weights_under_a_new_name(
@@ -121,9 +121,9 @@ def test_a_run_that_goes_on_clears_what_the_killed_one_left_but_nothing_of_other
 ) -> None:
     mine, others = sampler_of(policy, server.url, tmp_path / "mine"), sampler_of(policy, server.url, tmp_path / "others")
     ask(mine), ask(others)
-    kept = others._name
+    name = others._name
     ask(sampler_of(policy, server.url, tmp_path / "mine"))
-    assert len(server.adapters) == 2 and kept in server.adapters
+    assert len(server.adapters) == 2 and name in server.adapters
     assert len(list((tmp_path / "mine").iterdir())) == 1
     assert_same(ask(others), here(policy))
 
@@ -177,9 +177,14 @@ def vllm(settings: Settings) -> Iterator[str]:
         "--max-num-seqs 16 --enforce-eager --kv-cache-memory-bytes 67108864 --enable-lora --max-loras 2 --max-lora-rank 16 "
         "--max-cpu-loras 4 --logprobs-mode processed_logprobs"
     ).split()
-    told = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    told |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_HOST_IP": "127.0.0.1"}
-    child = subprocess.Popen([python, "-m", "vllm.entrypoints.openai.api_server", *flags], env={**os.environ, **told})
+    environment = {
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    environment |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_HOST_IP": "127.0.0.1"}
+    child = subprocess.Popen([python, "-m", "vllm.entrypoints.openai.api_server", *flags], env={**os.environ, **environment})
     url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 300
     try:
         while time.monotonic() < deadline and child.poll() is None:
