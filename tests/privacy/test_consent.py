@@ -24,14 +24,14 @@ NAME = "patient 4711, Ann Example"
 
 
 def feedback(**more: object) -> Feedback:
-    said = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "thumb": "up", **more}
-    return Feedback.model_validate(said)
+    fields = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r", "thumb": "up", **more}
+    return Feedback.model_validate(fields)
 
 
 def test_a_subject_is_a_keyed_hash_and_its_name_is_nowhere(store: Store) -> None:
-    made = record(store, NAME, ("training",), text_version="1", actor="test")
-    assert made.subject == subject_of(store, f" {NAME} ") == subject_of(store, made.subject)
-    assert made.subject != subject_of(store, "patient 4712")
+    consent = record(store, NAME, ("training",), text_version="1", actor="test")
+    assert consent.subject == subject_of(store, f" {NAME} ") == subject_of(store, consent.subject)
+    assert consent.subject != subject_of(store, "patient 4712")
     files = [path for path in store.settings.home.rglob("*") if path.is_file()]
     assert files and not [path for path in files if b"Ann Example" in path.read_bytes()]
 
@@ -44,20 +44,22 @@ def test_a_subject_keeps_its_hash_when_the_keys_change(store: Store) -> None:
 
 
 def test_two_workspaces_hash_the_same_name_differently(sqlite_settings, postgres_settings) -> None:
-    with open_store(sqlite_settings) as one, open_store(postgres_settings) as other:
-        assert subject_of(one, NAME) != subject_of(other, NAME)
+    with open_store(sqlite_settings) as first, open_store(postgres_settings) as second:
+        assert subject_of(first, NAME) != subject_of(second, NAME)
 
 
 def test_the_newest_word_counts_and_a_withdrawal_wins_a_tie() -> None:
     noon = datetime(2026, 2, 3, 12, tzinfo=UTC)
 
-    def said(minutes: int, granted: bool, *purposes: str) -> Consent:
+    def consent_at(minutes: int, granted: bool, *purposes: str) -> Consent:
         when = noon + timedelta(minutes=minutes)
         return Consent(subject="sub_1", purposes=purposes, granted=granted, text_version="1", timestamp=when)
 
-    words = standing([said(2, True, "training"), said(1, False, "training", "teacher"), said(2, False, "training")])
-    assert {name: one.granted for name, one in words.items()} == {"training": False, "teacher": False}
-    again = standing([said(1, False, "training"), said(2, True, "training")])
+    words = standing(
+        [consent_at(2, True, "training"), consent_at(1, False, "training", "teacher"), consent_at(2, False, "training")]
+    )
+    assert {name: consent.granted for name, consent in words.items()} == {"training": False, "teacher": False}
+    again = standing([consent_at(1, False, "training"), consent_at(2, True, "training")])
     assert again["training"].granted
 
 

@@ -31,14 +31,14 @@ def run(*words: str, given: str | None = None) -> tuple[str, str]:
 
 
 def test_rows_come_out_clean_and_doubtful_ones_go_aside(file: Path) -> None:
-    out, said = run("scrub", str(file), "--report")
+    out, stderr = run("scrub", str(file), "--report")
     rows = [json.loads(line) for line in out.splitlines()]
     assert [row["id"] for row in rows] == [1, 3]
     assert rows[0]["text"] == "患者[NAME_1]，手机[PHONE_1]" and rows[0]["note"] == "[NAME_1]好转"
     aside = file.with_name("rows.jsonl.quarantine.jsonl")
     assert json.loads(aside.read_text(encoding="utf-8"))["row"] == ROWS[1]
     assert stat.S_IMODE(aside.stat().st_mode) == 0o600
-    assert "3 rows, 1 with identifiers, 1 doubtful" in said and "PHONE" in said
+    assert "3 rows, 1 with identifiers, 1 doubtful" in stderr and "PHONE" in stderr
 
 
 def test_only_the_named_field_is_touched(file: Path) -> None:

@@ -22,7 +22,7 @@ def test_an_answer_is_split_as_the_expressions_say(text: str) -> None:
     hidden = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
     chain = re.match(r"\s*<think>(.*?)</think>", text, re.IGNORECASE | re.DOTALL)
     parts = answer_text.split_answer(text)
-    assert parts.visible == hidden.sub(lambda found: " " * len(found[0]), text)
+    assert parts.visible == hidden.sub(lambda match: " " * len(match[0]), text)
     assert (parts.chain, parts.chain_start) == ((chain[1], chain.start(1)) if chain else (None, 0))
 
 
@@ -44,7 +44,7 @@ def test_letters_are_at_least_what_the_bound_says(text: str) -> None:
 @example("headache since today", "HEADACHE")
 @example("胸痛了很久，头晕", "痛了很久")  # pairs with a common character do not count
 def test_being_on_topic_is_sharing_content(question: str, text: str) -> None:
-    asked = answer_text.content_words(question)
+    words = answer_text.content_words(question)
     assert answer_text.is_on_topic(question, text) == (
-        len(asked & answer_text.content_words(text)) >= min(2, max(1, len(asked) // 2))
+        len(words & answer_text.content_words(text)) >= min(2, max(1, len(words) // 2))
     )

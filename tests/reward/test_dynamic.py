@@ -61,7 +61,7 @@ def scorer(config: DwConfig | None = None, **values: Sequence[float | None]) -> 
 
 
 def samples(count: int) -> list[Sample]:
-    return [Sample(id=str(at), question="q", answer="a") for at in range(count)]
+    return [Sample(id=str(index), question="q", answer="a") for index in range(count)]
 
 
 @given(st.lists(ROUND, min_size=2, max_size=12), st.floats(0.05, 5), st.integers(2, 8))
@@ -98,7 +98,7 @@ def test_normalised_weights_keep_their_floors_and_their_sum(
 
 def test_floors_hold_in_the_documents_arithmetic_too() -> None:
     config = DwConfig(normalize_slopes=False, temperature=0.01, floors={"conc": 0.4})
-    history = [{"rel": 0.5, "faith": 0.5, "conc": 0.1 * at} for at in range(8)]
+    history = [{"rel": 0.5, "faith": 0.5, "conc": 0.1 * index} for index in range(8)]
     weights = dict(config.initial_weights)
     for end in range(1, 9):
         weights = update(weights, history[:end], config)
@@ -115,13 +115,13 @@ def test_the_slope_is_measured_in_the_rewards_own_spread() -> None:
 def test_a_normalised_step_by_hand() -> None:
     # Slopes 0.1/0.141421 = 0.707107, 0, 0. exp(-0.353553) = 0.702188, 1, 1: sum 2.702188. New: 2.5 times the shares
     # 0.259859, 0.370070, 0.370070 = 0.649648, 0.925176, 0.925176. Then 0.8 of the old (1, 1, 0.5) and 0.2 of these.
-    history = [{"rel": 0.1 * at, "faith": 0.5, "conc": 0.5} for at in range(1, 6)]
-    found = update({"rel": 1.0, "faith": 1.0, "conc": 0.5}, history, DwConfig())
-    assert found == pytest.approx({"rel": 0.929930, "faith": 0.985035, "conc": 0.585035}, abs=1e-6)
+    history = [{"rel": 0.1 * index, "faith": 0.5, "conc": 0.5} for index in range(1, 6)]
+    weights = update({"rel": 1.0, "faith": 1.0, "conc": 0.5}, history, DwConfig())
+    assert weights == pytest.approx({"rel": 0.929930, "faith": 0.985035, "conc": 0.585035}, abs=1e-6)
 
 
 def test_a_stagnating_reward_gains_and_the_document_hardly_moves() -> None:
-    history = [{"rel": 0.3 + 0.04 * at, "faith": 0.5, "conc": 0.3 + 0.04 * at} for at in range(10)]
+    history = [{"rel": 0.3 + 0.04 * index, "faith": 0.5, "conc": 0.3 + 0.04 * index} for index in range(10)]
     even = {"rel": 1.0, "faith": 1.0, "conc": 1.0}
     moved = {}
     for on in (True, False):
@@ -137,9 +137,9 @@ def test_a_missing_round_is_masked_and_never_zero(history: list[dict[str, float]
     known = [row for row in history if "faith" in row]
     flat = [{**row, "faith": 0.7} if "faith" in row else row for row in history]
     for config in (DwConfig(), DOCUMENT):
-        found = update(config.initial_weights, flat, config)
+        weights = update(config.initial_weights, flat, config)
         if len([row for row in flat[-5:] if "faith" in row]) < 2:
-            assert found["faith"] == config.initial_weights["faith"]
+            assert weights["faith"] == config.initial_weights["faith"]
         else:
             assert known and slope([row.get("faith") for row in flat[-5:]], None) == pytest.approx(0, abs=1e-9)
 
@@ -191,8 +191,8 @@ def test_a_restored_scorer_goes_on_to_the_bit(tmp_path_factory, history: list[di
     config = DwConfig(normalize_slopes=on)
     path = tmp_path_factory.getbasetemp() / "history.json"
     straight, broken = scorer(config, rel=[], faith=[], conc=[]), scorer(config, rel=[], faith=[], conc=[])
-    for at, round_ in enumerate(history):
-        if at == cut:
+    for index, round_ in enumerate(history):
+        if index == cut:
             save_state(path, broken.state())
             broken = scorer(config, rel=[], faith=[], conc=[])
             broken.restore(load_state(path))

@@ -95,18 +95,18 @@ def test_scores_without_and_with_teacher_carry_different_versions(workspace: Pat
     alone = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", ScoreLine)}
     with TeacherServer() as server:
         score("--with", f"teacher={teacher_file(workspace, server.url)}")
-    both = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", ScoreLine)}
-    assert alone.isdisjoint(both)
+    versions = {line.reward.version for line in jsonl.read(workspace / "answers_scores.jsonl", ScoreLine)}
+    assert alone.isdisjoint(versions)
 
 
 def test_rewards_survive_the_store_and_a_second_scoring_adds_nothing(workspace: Path) -> None:
     for _ in range(2):
         score("--store")
     with open_store(resolve({"home": workspace}).settings) as store:
-        kept = list(crud.iterate(store, ScoredAnswer))
+        answers = list(crud.iterate(store, ScoredAnswer))
     lines = list(jsonl.read(workspace / "answers_scores.jsonl", ScoreLine))
-    assert [one.reward for one in kept] == [line.reward for line in lines] and len(kept) == 2
-    assert all(part.reason and part.version for one in kept for part in one.reward.parts)
+    assert [answer.reward for answer in answers] == [line.reward for line in lines] and len(answers) == 2
+    assert all(part.reason and part.version for answer in answers for part in answer.reward.parts)
     assert b"ambulance" not in (workspace / "medloop.db").read_bytes(), "spans and reasons are encrypted"
 
 
@@ -144,9 +144,9 @@ def test_the_budget_is_one_for_all_calls(tmp_path: Path) -> None:
     with TeacherServer() as server:
         config = TeacherConfig(base_url=server.url, budget_usd=0.0010, null_probes=0, in_flight=1)
         part = TeacherPart(config, key="k", files=TeacherFiles(tmp_path / "j.jsonl", tmp_path / "logs"))
-        found = [part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.")])[0] for n in range(12)]
-    assert part.spent <= 0.0010 and isinstance(found[0], Score)
-    assert isinstance(found[-1], Missing) and "budget" in found[-1].reason
+        scores = [part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.")])[0] for n in range(12)]
+    assert part.spent <= 0.0010 and isinstance(scores[0], Score)
+    assert isinstance(scores[-1], Missing) and "budget" in scores[-1].reason
 
 
 def test_a_judge_that_praises_empty_answers_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,5 +156,5 @@ def test_a_judge_that_praises_empty_answers_is_not_believed(tmp_path: Path, monk
     with TeacherServer() as server:
         config = TeacherConfig(base_url=server.url, null_probes=1, backoff_s=0.0)
         part = TeacherPart(config, key="k", files=TeacherFiles(tmp_path / "j.jsonl", tmp_path / "logs"))
-        found = part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.") for n in range(6)])
-    assert all(isinstance(score, Missing) and score.reason.startswith("not trusted") for score in found)
+        scores = part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.") for n in range(6)])
+    assert all(isinstance(score, Missing) and score.reason.startswith("not trusted") for score in scores)

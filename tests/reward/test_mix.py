@@ -26,10 +26,10 @@ class Given:
     penalty = False
 
     def __init__(self, *values: float | None, name: str = "teacher", version: str = "t1") -> None:
-        self.values, self.name, self.version, self.asked = values, name, version, 0
+        self.values, self.name, self.version, self.scored = values, name, version, 0
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
-        self.asked += len(samples)
+        self.scored += len(samples)
         base = {"name": self.name, "author": "teacher:fake", "version": self.version}
         return [
             Missing(**base, reason="timeout") if value is None else Score(**base, value=value, reason="r")
@@ -40,7 +40,7 @@ class Given:
 def only(*values: float | None, config: MixConfig | None = None, **more: MixPart) -> list[Reward]:
     """Rewards of a mix made of the teacher and `more`."""
     config = config or MixConfig(parts={"teacher": MixPart(weight=1.0, given=True), **more})
-    samples = [Sample(id=str(at), question=PLAIN, answer=GOOD, group="g") for at in range(len(values))]
+    samples = [Sample(id=str(index), question=PLAIN, answer=GOOD, group="g") for index in range(len(values))]
     return build_mix(config, {"teacher": Given(*values)}).score(samples)
 
 
@@ -86,7 +86,7 @@ def test_a_sample_without_an_answer_is_missing_and_never_asked_about() -> None:
     samples = [Sample(id="1", question=FLAG, answer=None, why_missing="too long"), Sample(id="2", question=FLAG, answer=GOOD)]
     none, some = build_mix(MixConfig(), {"teacher": teacher}).score(samples)
     assert none.value is None and all(isinstance(part, Missing) for part in none.parts) and "too long" in (none.reason or "")
-    assert some.value is not None and teacher.asked == 1
+    assert some.value is not None and teacher.scored == 1
 
 
 def test_only_penalties_left_is_missing_not_zero() -> None:
@@ -111,7 +111,7 @@ def test_normalised_parts_weigh_alike_whatever_their_spread() -> None:
 
 def test_groups_are_normalised_apart() -> None:
     config = MixConfig(normalise="group", parts={"teacher": MixPart(weight=1.0, given=True)})
-    samples = [Sample(id=str(at), question="q", answer=GOOD, group="ab"[at // 2]) for at in range(4)]
+    samples = [Sample(id=str(index), question="q", answer=GOOD, group="ab"[index // 2]) for index in range(4)]
     values = [reward.value for reward in build_mix(config, {"teacher": Given(0.0, 0.2, 0.8, 1.0)}).score(samples)]
     assert values == pytest.approx([-1, 1, -1, 1], abs=2e-3)
     whole = MixConfig(normalise="batch", parts=config.parts)
@@ -122,11 +122,11 @@ def test_groups_are_normalised_apart() -> None:
 def test_scores_of_two_versions_never_share_a_mean() -> None:
     class Changed(Given):
         def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
-            found = super().score(samples)
-            return [*found[:2], *(one.model_copy(update={"version": "t2"}) for one in found[2:])]
+            scores = super().score(samples)
+            return [*scores[:2], *(part_score.model_copy(update={"version": "t2"}) for part_score in scores[2:])]
 
     config = MixConfig(normalise="batch", parts={"teacher": MixPart(weight=1.0, given=True)})
-    samples = [Sample(id=str(at), question="q", answer=GOOD) for at in range(4)]
+    samples = [Sample(id=str(index), question="q", answer=GOOD) for index in range(4)]
     values = [reward.value for reward in build_mix(config, {"teacher": Changed(0.0, 0.2, 0.8, 1.0)}).score(samples)]
     assert values == pytest.approx([-1, 1, -1, 1], abs=2e-3)
 
@@ -193,7 +193,7 @@ def test_null_answers_earn_at_most_a_tenth_in_the_mix(question: str) -> None:
         question,
         question * 3,
     ]
-    rewards = build_mix(MixConfig()).score([Sample(id=str(at), question=question, answer=a) for at, a in enumerate(nulls)])
+    rewards = build_mix(MixConfig()).score([Sample(id=str(index), question=question, answer=a) for index, a in enumerate(nulls)])
     assert all(reward.value is not None and reward.value <= 0.1 for reward in rewards)
 
 

@@ -67,15 +67,15 @@ def zh(answer: str) -> Sample:
     return ask(answer, ZH_QUESTION, ZH_CONTEXT)
 
 
-def one(part: Any, sample: Sample) -> Score | Missing:
-    (found,) = part.score([sample])
-    return found  # type: ignore[no-any-return]
+def score_one(part: Any, sample: Sample) -> Score | Missing:
+    (score,) = part.score([sample])
+    return score  # type: ignore[no-any-return]
 
 
 def value(part: Any, sample: Sample) -> float:
-    found = one(part, sample)
-    assert isinstance(found, Score) and found.applies, found
-    return found.value
+    score = score_one(part, sample)
+    assert isinstance(score, Score) and score.applies, score
+    return score.value
 
 
 def kinds(settings: Settings) -> list[dict[str, Any]]:
@@ -108,15 +108,15 @@ def test_conciseness_is_the_formula_of_the_document(minilm_parts: dict[str, Any]
 def test_without_a_context_there_is_nothing_to_keep_to(minilm_parts: dict[str, Any]) -> None:
     for context in (None, "", " \n"):
         for name in ("faith", "conc"):
-            found = one(minilm_parts[name], ask(GOOD, context=context))
-            assert isinstance(found, Score) and not found.applies
+            score = score_one(minilm_parts[name], ask(GOOD, context=context))
+            assert isinstance(score, Score) and not score.applies
         assert value(minilm_parts["rel"], ask(GOOD, context=context)) > 0.3
 
 
 def test_no_answer_is_missing(minilm_parts: dict[str, Any]) -> None:
     for part in minilm_parts.values():
-        found = one(part, Sample(id="1", question=QUESTION, context=CONTEXT, why_missing="too long"))
-        assert isinstance(found, Missing) and found.reason == "too long" and found.version == part.version
+        score = score_one(part, Sample(id="1", question=QUESTION, context=CONTEXT, why_missing="too long"))
+        assert isinstance(score, Missing) and score.reason == "too long" and score.version == part.version
 
 
 def test_a_score_does_not_depend_on_its_neighbours_or_their_order(settings: Settings) -> None:
@@ -132,7 +132,7 @@ def test_a_score_does_not_depend_on_its_neighbours_or_their_order(settings: Sett
     ]
     for parts in kinds(settings):
         for part in parts.values():
-            whole, alone = part.score(samples), [one(part, sample) for sample in samples]
+            whole, alone = part.score(samples), [score_one(part, sample) for sample in samples]
             turned = part.score(samples[::-1])[::-1]
             for a, b, c in zip(whole, alone, turned, strict=True):
                 assert type(a) is type(b) is type(c) and a.version == b.version
@@ -149,32 +149,32 @@ def test_the_question_given_back_is_no_answer(settings: Settings) -> None:
 
 def test_an_english_encoder_leaves_chinese_to_the_heuristic_and_says_so(minilm_parts: dict[str, Any]) -> None:
     for name in ("rel", "faith"):
-        chinese, english = one(minilm_parts[name], zh(ZH_GOOD)), one(minilm_parts[name], ask(GOOD))
+        chinese, english = score_one(minilm_parts[name], zh(ZH_GOOD)), score_one(minilm_parts[name], ask(GOOD))
         assert chinese.author == "reward:heuristic" and "heuristic" in chinese.version
         assert chinese.reason.startswith("Heuristic (embedded:minilm does not read this script)")
         assert english.author == "reward:relevance" and "embedded:minilm@" in english.version
-    assert "no cross-encoder configured" in one(minilm_parts["rel"], ask(GOOD)).reason
+    assert "no cross-encoder configured" in score_one(minilm_parts["rel"], ask(GOOD)).reason
 
 
 def test_strict_makes_it_missing_instead(settings: Settings) -> None:
     parts = load_relevance(RelevanceConfig(strict=True), settings)
     for name in ("rel", "faith"):
-        found = one(parts[name], zh(ZH_GOOD))
-        assert isinstance(found, Missing) and "does not read this script" in found.reason
+        score = score_one(parts[name], zh(ZH_GOOD))
+        assert isinstance(score, Missing) and "does not read this script" in score.reason
         assert value(parts[name], zh("")) == 0 and value(parts[name], ask(GOOD)) > 0.3
 
 
 def test_an_answer_in_another_language_cannot_escape_its_score(minilm_parts: dict[str, Any]) -> None:
     stray = ask(GOOD, ZH_QUESTION, ZH_CONTEXT)
     assert value(minilm_parts["rel"], stray) == 0 and value(minilm_parts["faith"], stray) == 0
-    abroad = one(minilm_parts["faith"], ask(ZH_GOOD, ZH_QUESTION, CONTEXT))  # an English paper, a Chinese patient
+    abroad = score_one(minilm_parts["faith"], ask(ZH_GOOD, ZH_QUESTION, CONTEXT))  # an English paper, a Chinese patient
     assert isinstance(abroad, Missing) and "no words to compare" in abroad.reason
 
 
 def test_a_question_without_words_is_missing_by_words_and_not_zero(settings: Settings) -> None:
     for question in ("What now?", "怎么办？"):
-        found = one(load_relevance(HEURISTIC, settings)["rel"], ask(GOOD, question))
-        assert isinstance(found, Missing) and "no words to compare" in found.reason
+        score = score_one(load_relevance(HEURISTIC, settings)["rel"], ask(GOOD, question))
+        assert isinstance(score, Missing) and "no words to compare" in score.reason
 
 
 def test_without_the_package_words_are_compared_and_the_version_says_so(
@@ -186,7 +186,7 @@ def test_without_the_package_words_are_compared_and_the_version_says_so(
     monkeypatch.setattr(minilm, "folder", gone)
     parts = load_relevance(RelevanceConfig(), settings)
     assert parts["rel"].version == parts["faith"].version == "1(heuristic-1)"
-    assert one(parts["rel"], ask(GOOD)).reason.startswith("Heuristic (no encoder): the answer has")
+    assert score_one(parts["rel"], ask(GOOD)).reason.startswith("Heuristic (no encoder): the answer has")
     with pytest.raises(MissingExtraError):
         load_relevance(RelevanceConfig(strict=True), settings)["rel"].score([ask(GOOD)])
 
@@ -200,12 +200,12 @@ def test_a_model_that_is_there_but_damaged_is_an_error_and_no_fallback(settings:
 def test_a_cross_encoder_judges_relevance_and_knows_what_it_reads(settings: Settings, tiny_cross: Path) -> None:
     config = RelevanceConfig(cross_encoder=str(tiny_cross))
     rel = load_relevance(config, settings)["rel"]
-    found = one(rel, ask(GOOD))
-    assert isinstance(found, Score) and 0 < found.value < 1 and found.reason.startswith("Cross-encoder score: 0.")
+    score = score_one(rel, ask(GOOD))
+    assert isinstance(score, Score) and 0 < score.value < 1 and score.reason.startswith("Cross-encoder score: 0.")
     assert f"cross-encoder:{tiny_cross}@" in rel.version
-    assert one(rel, zh(ZH_GOOD)).author == "reward:heuristic"  # it spells Chinese in bytes
+    assert score_one(rel, zh(ZH_GOOD)).author == "reward:heuristic"  # it spells Chinese in bytes
     reads = load_relevance(config.model_copy(update={"reads_chinese": True}), settings)["rel"]
-    assert one(reads, zh(ZH_GOOD)).author == "reward:relevance"
+    assert score_one(reads, zh(ZH_GOOD)).author == "reward:relevance"
 
 
 def test_no_model_is_loaded_before_the_first_score(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,12 +239,12 @@ def test_greedy_matching_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [("布洛芬 ibuprofen 400 mg 每天三次，饭后服用", "other"), ("TNF-α and IL-1β rise in sepsis", "latin"), ("12:30", "none"),
      ("Лихорадка два дня", "other"), ("Fièvre à 39 °C", "latin"), ("", "none")],
 )  # fmt: skip
-def test_the_script_of_a_text(text: str, wanted: str) -> None:
-    assert script(text) == wanted
+def test_the_script_of_a_text(text: str, expected: str) -> None:
+    assert script(text) == expected
 
 
 def test_shared_pieces_by_hand() -> None:

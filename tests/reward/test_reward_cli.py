@@ -89,9 +89,9 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         score_file(source, output, mix, progress=stop)
     assert len(list(jsonl.read(output))) == 2
-    asked: list[str] = []
-    summary = score_file(source, output, mix, on_scored=lambda samples, rewards: asked.extend(s.id for s in samples))
-    assert asked == ["3", "d"] and (summary.answers, summary.already_there) == (4, 2)
+    ids: list[str] = []
+    summary = score_file(source, output, mix, on_scored=lambda samples, rewards: ids.extend(s.id for s in samples))
+    assert ids == ["3", "d"] and (summary.answers, summary.already_there) == (4, 2)
     score_file(source, tmp_path / "whole.jsonl", mix)
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 

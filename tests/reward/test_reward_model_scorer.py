@@ -68,17 +68,17 @@ def test_a_score_is_the_same_alone_and_in_company(model: RewardModel):
 
 
 def test_what_cannot_be_read_is_missing_in_its_place_and_never_zero(model: RewardModel):
-    asked = [sample("REST."), sample(None, why_missing="timeout"), sample("  "), sample("a" * 500), sample("ok", question=" ")]
-    found = model.score(asked)
-    assert isinstance(found[0], Score) and [type(part) for part in found[1:]] == [Missing] * 4
-    reasons = [part.reason for part in found[1:]]
+    samples = [sample("REST."), sample(None, why_missing="timeout"), sample("  "), sample("a" * 500), sample("ok", question=" ")]
+    scores = model.score(samples)
+    assert isinstance(scores[0], Score) and [type(part) for part in scores[1:]] == [Missing] * 4
+    reasons = [part.reason for part in scores[1:]]
     assert reasons[:2] == ["timeout", "the answer is empty"] and "no room" in reasons[2] and "question is empty" in reasons[3]
     assert model.score([]) == []
 
 
 def test_a_long_question_loses_its_beginning_and_the_reason_says_so(model: RewardModel):
-    found = model.score([sample("REST.", question="old " * 60 + "what now?")])[0]
-    assert isinstance(found, Score) and "tokens of the question were truncated" in found.reason
+    score = model.score([sample("REST.", question="old " * 60 + "what now?")])[0]
+    assert isinstance(score, Score) and "tokens of the question were truncated" in score.reason
 
 
 def test_an_output_that_is_no_number_is_missing(model: RewardModel, monkeypatch: pytest.MonkeyPatch):
@@ -117,11 +117,11 @@ def test_no_such_model_is_one_sentence_that_says_how_to_make_one(settings: Setti
 
 def test_an_adapter_is_not_put_on_another_base(settings: Settings, tmp_path: Path):
     base = Path(json.loads((settings.workspace.models / "reward/caps/card.json").read_text())["base"])
-    kept = shutil.move(base, tmp_path / "kept")
+    moved = shutil.move(base, tmp_path / "kept")
     try:
         tiny_model(base, seed=5)
         with pytest.raises(ModelError, match="was trained on"):
             load_reward_model("caps", settings)
     finally:
         shutil.rmtree(base)
-        shutil.move(kept, base)
+        shutil.move(moved, base)

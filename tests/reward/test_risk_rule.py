@@ -47,10 +47,10 @@ def test_each_kind_of_danger_has_its_weight(question: str, answer: str, value: f
 
 
 def test_findings_add_up_and_stay_within_one() -> None:
-    one = risk("Take codeine.")
-    two = risk("Take codeine. Stop your medication.")
+    single = risk("Take codeine.")
+    double = risk("Take codeine. Stop your medication.")
     many = risk("Take codeine 500 mg and diazepam 50 mg. Stop your medication. Double the dose.", "I am pregnant.")
-    assert one < two <= many == 1.0
+    assert single < double <= many == 1.0
 
 
 def test_saying_it_twice_is_one_finding() -> None:

@@ -24,14 +24,14 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
 
 def answers() -> list[tuple[str, str]]:
     """The embedded corpus, and what a cheating policy would make of it."""
-    found = []
+    pairs = []
     for number, row in enumerate(generate(400, seed=5)):
         question, answer = (
             next(m["content"] for m in reversed(row["messages"]) if m["role"] == role) for role in ("user", "assistant")
         )
         tricks = [answer * 2, question, f"<think>{question}</think>{answer}", answer.replace("</think>", ""), answer[:60]]
-        found += [(question, answer), (question, tricks[number % len(tricks)])]
-    return found
+        pairs += [(question, answer), (question, tricks[number % len(tricks)])]
+    return pairs
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -83,7 +83,7 @@ def test_the_rules_tell_the_corpus_good_answers_from_its_bad_ones() -> None:
 def test_a_rule_alone_scores_as_in_the_mix_whatever_was_read_before() -> None:
     """What several rules share of a text (its words, its mentions) never changes what one of them says."""
     rows = [{m["role"]: m["content"] for m in row["messages"]} for row in generate(60, seed=3)]
-    samples = [Sample(id=str(at), question=row["user"], answer=row["assistant"]) for at, row in enumerate(rows)]
+    samples = [Sample(id=str(index), question=row["user"], answer=row["assistant"]) for index, row in enumerate(rows)]
     together = [reward.parts for reward in build_mix(MixConfig()).score(samples)]
     for name, rule in reversed(RULES.items()):
         alone = [rule.score(sample.question, sample.answer or "") for sample in reversed(samples)]

@@ -32,9 +32,9 @@ sys.addaudithook(_hook)  # Python itself tells of every file it opens; in the pl
 @contextmanager
 def opened_files() -> Iterator[list[str]]:
     global _opened
-    _opened = found = []
+    _opened = opened = []
     try:
-        yield found
+        yield opened
     finally:
         _opened = None
 

@@ -38,12 +38,12 @@ def routes_of(routes) -> Iterator[Any]:
 
 def check_open(app: FastAPI) -> list[str]:
     """Routes that carry no policy and are not on the list of open ones."""
-    found = []
+    problems = []
     for route in routes_of(app.routes):
         calls = route.dependant.dependencies if hasattr(route, "dependant") else []
-        if route.path not in OPEN and not [one for one in calls if hasattr(one.call, "policy")]:
-            found.append(route.path)
-    return found
+        if route.path not in OPEN and not [dependency for dependency in calls if hasattr(dependency.call, "policy")]:
+            problems.append(route.path)
+    return problems
 
 
 def test_every_route_has_a_policy(world: World) -> None:
@@ -69,7 +69,7 @@ LINE = re.compile(r"^\| `([A-Z]+) (/\S*)` \| ([a-z, -]+) \| (\S+) \|$", re.M)
 
 def check_roles(world: World) -> list[str]:
     """Cells of the table in docs/stages/access.md in which somebody got in who should not."""
-    found = []
+    problems = []
     for method, path, roles, _ in LINE.findall(ACCESS.read_text(encoding="utf-8").partition("<!-- routes")[2]):
         allowed = users.ROLES if roles == "all" else tuple(roles.replace(" ", "").split(","))
         for who in users.ROLES:
@@ -77,8 +77,8 @@ def check_roles(world: World) -> list[str]:
                 continue
             answered = world.send(who, method, re.sub(r"\{\w+\}", "none", path))
             if answered.status_code not in (401, 403):
-                found.append(f"{who}: {method} {path} {answered.status_code}")
-    return found
+                problems.append(f"{who}: {method} {path} {answered.status_code}")
+    return problems
 
 
 def test_nobody_does_what_is_not_for_their_role(world: World) -> None:
@@ -89,9 +89,13 @@ def test_red_a_door_that_knows_people_but_not_roles_is_found(world: World, monke
     real = policy.credential_of
 
     async def anybody(request):
-        found = await real(request)
-        accepted = next(one.call.policy for one in request.scope["route"].dependant.dependencies if hasattr(one.call, "policy"))
-        return found and replace(found, user=replace(found.user, role=min(accepted.roles)))
+        result = await real(request)
+        accepted = next(
+            dependency.call.policy
+            for dependency in request.scope["route"].dependant.dependencies
+            if hasattr(dependency.call, "policy")
+        )
+        return result and replace(result, user=replace(result.user, role=min(accepted.roles)))
 
     monkeypatch.setattr(policy, "credential_of", anybody)
     assert len(check_roles(world)) >= 20
@@ -110,25 +114,25 @@ def check_others(world: World) -> list[str]:
         "correction": {"prompt": secret, "original": "a", "golden": "b"},
     }
     pages = {"feedback": "rate", "preference": "compare", "correction": "correct"}
-    found = []
+    problems = []
     for kind, body in bodies.items():
-        made = world.send("clinician", "POST", f"/api/v1/rlhf/{kind}", json=body).json()[f"{kind}_id"]
+        record_id = world.send("clinician", "POST", f"/api/v1/rlhf/{kind}", json=body).json()[f"{kind}_id"]
         paths = [
-            f"/api/v1/rlhf/{kind}/{made}",
-            f"/web/{pages[kind]}?again={made}",
+            f"/api/v1/rlhf/{kind}/{record_id}",
+            f"/web/{pages[kind]}?again={record_id}",
             f"/api/v1/rlhf/{kind}",
             f"/api/v1/rlhf/export?kind={kind}",
         ]
         for who in ("other", "annotator", "engineer", "admin"):
             answers = [(path, world.send(who, "GET", path)) for path in paths]
-            found += [f"{who}: {path}" for path, answered in answers if secret in answered.text]
-        again = {**body, "supersedes": made}
-        found += [
+            problems += [f"{who}: {path}" for path, answered in answers if secret in answered.text]
+        again = {**body, "supersedes": record_id}
+        problems += [
             f"{who}: {kind}"
             for who in ("other", "annotator")
             if world.send(who, "POST", f"/api/v1/rlhf/{kind}", json=again).status_code < 300
         ]
-    return found
+    return problems
 
 
 def test_records_of_others_are_not_there(world: World) -> None:
@@ -143,7 +147,7 @@ def test_red_a_door_without_the_rule_about_ones_own_is_found(world: World, monke
 def test_ids_cannot_be_guessed_from_one_another(world: World) -> None:
     body = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "thumb": "up"}
     ids = [world.send("clinician", "POST", "/api/v1/rlhf/feedback", json=body).json()["feedback_id"] for _ in range(50)]
-    tails = {re.sub(r"\W", "", one)[-12:] for one in ids}  # 48 random bits at least, each time anew
+    tails = {re.sub(r"\W", "", record_id)[-12:] for record_id in ids}  # 48 random bits at least, each time anew
     assert len(tails) == 50 and not [tail for tail in tails if f"{int(tail, 16) + 1:012x}" in tails]
 
 
@@ -187,8 +191,8 @@ def test_only_the_whole_token_is_a_session(world: World) -> None:
     with open_store(world.settings) as store:
         tokens = [users.open_session(store, users.get_user(store, name), actor="test") for name in ("engineer", "admin")]
     good = lambda text: world.client.get("/api/train", headers={"Cookie": f"medloop_session={text}"}).status_code == 200  # noqa: E731
-    found = [text for text in forged(*tokens) if text.isalnum() and good(text)]
-    assert found == [] and good(tokens[0])
+    accepted = [text for text in forged(*tokens) if text.isalnum() and good(text)]
+    assert accepted == [] and good(tokens[0])
 
 
 def test_red_a_twin_that_compares_beginnings_is_found(world: World) -> None:
@@ -198,18 +202,21 @@ def test_red_a_twin_that_compares_beginnings_is_found(world: World) -> None:
 
 def check_timing(compare: Callable[[str], object], key: str, n: int) -> float:
     """Welch's |t| between keys whose secret is wrong at its start and at its end, the least of three tries; above 4.5 it leaks."""
-    start, end = (f"{key[:at]}{'a' if key[at] != 'a' else 'b'}{key[at + 1 :]}" for at in (17, len(key) - 1))
+    start, end = (f"{key[:index]}{'a' if key[index] != 'a' else 'b'}{key[index + 1 :]}" for index in (17, len(key) - 1))
     least = float("inf")
     for seed in range(3):
         order = [start, end] * n
         random.Random(seed).shuffle(order)
         took: dict[str, list[float]] = {start: [], end: []}
         for text in order:
-            at = time.perf_counter_ns()
+            began = time.perf_counter_ns()
             compare(text)
-            took[text].append(time.perf_counter_ns() - at)
-        kept = [sorted(times)[: int(0.8 * n)] for times in took.values()]  # what the machine did besides is no signal
-        means, spreads = [statistics.fmean(one) for one in kept], [statistics.variance(one) / len(one) for one in kept]
+            took[text].append(time.perf_counter_ns() - began)
+        fastest = [sorted(times)[: int(0.8 * n)] for times in took.values()]  # what the machine did besides is no signal
+        means, spreads = (
+            [statistics.fmean(sample) for sample in fastest],
+            [statistics.variance(sample) / len(sample) for sample in fastest],
+        )
         least = min(least, abs(means[0] - means[1]) / max(sum(spreads), 1e-9) ** 0.5)
     return least
 

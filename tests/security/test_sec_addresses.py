@@ -35,12 +35,12 @@ def metadata() -> Iterator[tuple[int, list[str]]]:
     def listen() -> None:
         while not done.is_set():
             try:
-                found, _ = listener.accept()
+                connection, _ = listener.accept()
             except OSError:
                 continue
             came.append("hit")
-            found.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
-            found.close()
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+            connection.close()
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
@@ -66,12 +66,12 @@ URL_FIELDS: list[Callable[[str], dict]] = [
 def check_addresses(ask: Callable[[str], Any], metadata: tuple[int, list[str]]) -> list[str]:
     """Addresses that were taken, or were even asked."""
     port, came = metadata
-    found = []
+    problems = []
     for url in addresses(port):
         before = len(came)
         if ask(url).status_code == 200 or len(came) > before:
-            found.append(url)
-    return found
+            problems.append(url)
+    return problems
 
 
 @pytest.mark.parametrize("n", range(len(URL_FIELDS)))
@@ -102,8 +102,8 @@ def redirecting(metadata) -> Iterator[int]:
     def on(path: str) -> RedirectResponse:
         return RedirectResponse(f"http://127.0.0.1:{port}/latest/meta-data", status_code=307)
 
-    with served(app) as found:
-        yield found
+    with served(app) as url:
+        yield url
 
 
 def test_the_teacher_is_not_led_elsewhere_by_a_redirect(redirecting: int, metadata) -> None:

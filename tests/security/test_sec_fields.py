@@ -22,20 +22,20 @@ from medloop.store.records import crud, users
 
 def check_queries(ask: Callable[[str], Any], rows: Callable[[Any], int]) -> list[str]:
     """Payloads that broke the statement, told more than a plain word tells, or took long."""
-    plain, found = rows(ask("plainword")), []
+    plain, problems = rows(ask("plainword")), []
     for text in SQL:
         start = time.perf_counter()
         answered = ask(text)
         if answered.status_code >= 500 or rows(answered) > plain or time.perf_counter() - start > 3:
-            found.append(text)
-    return found
+            problems.append(text)
+    return problems
 
 
 def count(answered: Any) -> int:
     if answered.status_code != 200 or "json" not in answered.headers["content-type"]:
         return 0
-    said = answered.json()
-    return len(said if isinstance(said, list) else said.get("items", said.get("jobs", [])))
+    body = answered.json()
+    return len(body if isinstance(body, list) else body.get("items", body.get("jobs", [])))
 
 
 QUERIES = ["after", "trace_id", "rating", "thumb", "processed", "feedback_type", "order", "limit"]
@@ -121,19 +121,19 @@ def check_other_sites(world: World) -> list[str]:
     sent += [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site")] + [
         {"Host": host} for host in ("evil.example", "127.0.0.1.evil")
     ]
-    found = []
+    problems = []
     for headers in sent:
         headers = {"Content-Type": "application/json", **headers}
         answered = world.send("clinician", "POST", "/api/v1/rlhf/feedback", content=body, headers=headers)
         if answered.status_code not in (403, 415, 421):
-            found.append(f"{headers} {answered.status_code}")
+            problems.append(f"{headers} {answered.status_code}")
         if "access-control-allow-origin" in answered.headers:
-            found.append(f"{headers}: CORS")
+            problems.append(f"{headers}: CORS")
     for origin in ORIGINS:
-        asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-        if "access-control-allow-origin" in world.client.options("/api/v1/rlhf/feedback", headers=asked).headers:
-            found.append(f"{origin}: preflight")
-    return found
+        preflight = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        if "access-control-allow-origin" in world.client.options("/api/v1/rlhf/feedback", headers=preflight).headers:
+            problems.append(f"{origin}: preflight")
+    return problems
 
 
 def check_forms(world: World) -> list[str]:
@@ -145,7 +145,7 @@ def check_forms(world: World) -> list[str]:
     page = world.client.post("/web/rate", data=form, headers=cookie, follow_redirects=False)
     body = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "thumb": "up"}
     api = world.client.post("/api/v1/rlhf/feedback", json=body, headers=cookie)
-    return [name for name, one in (("page", page), ("api", api)) if one.status_code != 403]
+    return [name for name, response in (("page", page), ("api", api)) if response.status_code != 403]
 
 
 def test_pages_of_other_sites_do_nothing_here(world: World) -> None:
@@ -153,7 +153,7 @@ def test_pages_of_other_sites_do_nothing_here(world: World) -> None:
 
 
 def test_red_without_the_guard_and_without_the_token_other_sites_are_found(world: World, monkeypatch) -> None:
-    async def fine(request, wanted) -> None:
+    async def fine(request, token) -> None:
         return None
 
     monkeypatch.setattr(request_filter.RequestFilter, "_reject", lambda *_: None)
@@ -194,8 +194,8 @@ def test_forms_do_not_set_what_is_the_servers(world: World) -> None:
     with open_store(world.settings) as store:
         roles = {user.name: user.role for user in users.list_users(store)}
         known = {user.user_id for user in users.list_users(store)} | {None}
-        assert {one.recorded_by for one in crud.iterate(store, Feedback)} <= known
-        assert not {one.feedback_id for one in crud.iterate(store, Feedback)} & {"fb_mine"}
+        assert {feedback.recorded_by for feedback in crud.iterate(store, Feedback)} <= known
+        assert not {feedback.feedback_id for feedback in crud.iterate(store, Feedback)} & {"fb_mine"}
     assert roles["clinician"] == "clinician" and roles["newcomer"] == "annotator"
 
 
@@ -203,8 +203,8 @@ def test_a_clinician_cannot_speak_for_another(world: World) -> None:
     who, body = BODIES["/api/v1/rlhf/feedback"]
     answered = world.send(who, "POST", "/api/v1/rlhf/feedback", json={**body, "clinician_id": "other"})
     if answered.status_code < 300:
-        found = world.send(who, "GET", f"/api/v1/rlhf/feedback/{answered.json()['feedback_id']}").json()
-        assert found["clinician_id"] != "other"
+        record = world.send(who, "GET", f"/api/v1/rlhf/feedback/{answered.json()['feedback_id']}").json()
+        assert record["clinician_id"] != "other"
 
 
 def test_red_a_twin_that_pours_bodies_over_records_is_found() -> None:

@@ -59,18 +59,18 @@ def leaves(text: str, home: Path) -> bool:
 
 def check_reading(ask: Callable[[str], object], outside: Path, payloads: list[str]) -> list[str]:
     """Payloads by which something of the folder outside was opened, or its canary came back."""
-    found = []
+    problems = []
     for text in payloads:
         with opened_files() as opened:
             answered = ask(text)
         reached = [path for path in opened if os.path.realpath(path).startswith(str(outside)) or path.startswith("/etc/passwd")]
         if reached or CANARY in getattr(answered, "text", "") or getattr(answered, "status_code", 0) == 500:
-            found.append(text)
-    return found
+            problems.append(text)
+    return problems
 
 
 @pytest.fixture
-def taken(monkeypatch) -> list[str]:
+def queued_jobs(monkeypatch) -> list[str]:
     """Jobs that would have been queued; none is."""
     seen: list[str] = []
 
@@ -84,7 +84,7 @@ def taken(monkeypatch) -> list[str]:
 
 
 @pytest.mark.parametrize("field", READS)
-def test_no_name_in_a_request_reaches_a_file_outside(world: World, taken: list[str], monkeypatch, field: str) -> None:
+def test_no_name_in_a_request_reaches_a_file_outside(world: World, queued_jobs: list[str], monkeypatch, field: str) -> None:
     monkeypatch.chdir(world.outside)  # where the server was started must not matter
     method, path, body = READS[field]
     target = world.outside / ("model" if "model" in field else "secret.jsonl")
@@ -96,8 +96,8 @@ def test_no_name_in_a_request_reaches_a_file_outside(world: World, taken: list[s
     payloads = [*traversal(target), target.name, f"./{target.name}", "../" * 12 + str(target)[1:]]
     assert len(payloads) >= 60
     assert check_reading(ask, world.outside, payloads) == []
-    named = [json.loads(one) for one in taken]
-    assert not [one for one in named for text in _texts(one) if leaves(text.removeprefix("embedded:"), world.settings.home)], (
+    named = [json.loads(job) for job in queued_jobs]
+    assert not [job for job in named for text in _texts(job) if leaves(text.removeprefix("embedded:"), world.settings.home)], (
         "a job was taken with a name that leads out"
     )
 
@@ -110,17 +110,17 @@ def _texts(value) -> list[str]:
 
 def test_red_a_twin_that_reads_what_it_is_told_is_found(world: World) -> None:
     with client_of(twins.files(world.settings.home)) as client:
-        found = check_reading(
+        problems = check_reading(
             lambda text: client.post("/read", json={"name": text}), world.outside, traversal(world.outside / "secret.jsonl")
         )
-    assert len(found) >= 10
+    assert len(problems) >= 10
 
 
-def test_red_our_own_door_without_its_check_is_found(world: World, taken: list[str], monkeypatch) -> None:
+def test_red_our_own_door_without_its_check_is_found(world: World, queued_jobs: list[str], monkeypatch) -> None:
     monkeypatch.setattr(requests, "check_remote", lambda request, settings: None)
     for text in traversal(world.outside / "secret.jsonl"):
         world.send("engineer", "POST", "/api/train", json={"stage": "GRPO", "config": {"prompts": text}})
-    assert len(taken) >= 3
+    assert len(queued_jobs) >= 3
     embedded = {"stage": "GRPO", "model_id": f"embedded:{'../' * 12}{str(world.outside)[1:]}/model"}
     assert check_reading(lambda _: world.send("engineer", "POST", "/api/train", json=embedded), world.outside, [""]) == [""]
 
@@ -158,12 +158,12 @@ WRITES = {
 
 
 @pytest.mark.parametrize("field", WRITES)
-def test_no_name_in_a_request_becomes_a_file_outside(world: World, taken: list[str], field: str) -> None:
+def test_no_name_in_a_request_becomes_a_file_outside(world: World, queued_jobs: list[str], field: str) -> None:
     who, path, body = WRITES[field]
     payloads = [text for text in traversal(world.outside / "owned.jsonl") if text]
     assert check_writing(lambda text: world.send(who, "POST", path, **body(text)), world.settings.home, payloads) == set()
-    for one in taken:
-        assert "/" not in json.loads(one)["config"]["name"]
+    for job in queued_jobs:
+        assert "/" not in json.loads(job)["config"]["name"]
 
 
 def test_a_good_name_is_taken_so_the_bad_ones_were_refused_for_their_name(world: World) -> None:
@@ -199,7 +199,9 @@ def check_archives(source: str) -> list[str]:
 
 
 def test_nothing_in_medloop_unpacks_archives() -> None:
-    assert [(path.name, found) for path in SRC.rglob("*.py") if (found := check_archives(path.read_text(encoding="utf-8")))] == []
+    assert [
+        (path.name, problems) for path in SRC.rglob("*.py") if (problems := check_archives(path.read_text(encoding="utf-8")))
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ class Canary:
 
 def check_pickles(open_folder: Callable[[Path], None], tmp_path: Path) -> list[str]:
     """Endings under which a planted pickle was taken, or even ran."""
-    found = []
+    problems = []
     for n, ending in enumerate(ENDINGS):
         folder, ran = tmp_path / f"m{n}", tmp_path / f"ran{n}"
         shutil.copytree(SEALED, folder)
@@ -246,8 +248,8 @@ def check_pickles(open_folder: Callable[[Path], None], tmp_path: Path) -> list[s
         except (ModelError, ValueError):
             if not ran.exists():
                 continue
-        found.append(ending)
-    return found
+        problems.append(ending)
+    return problems
 
 
 def test_a_pickle_under_any_name_refuses_the_folder(tmp_path: Path) -> None:
@@ -256,8 +258,8 @@ def test_a_pickle_under_any_name_refuses_the_folder(tmp_path: Path) -> None:
 
 
 def test_red_a_twin_with_a_list_of_bad_names_is_found(tmp_path: Path) -> None:
-    found = check_pickles(twins.load_anything, tmp_path)
-    assert {".pt", ".BIN", ".safetensors", ".dat", ""} <= set(found)
+    problems = check_pickles(twins.load_anything, tmp_path)
+    assert {".pt", ".BIN", ".safetensors", ".dat", ""} <= set(problems)
 
 
 CODE = {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}
@@ -268,7 +270,7 @@ PLACES = [
 
 
 def check_remote_code(open_folder: Callable[[Path], None], tmp_path: Path) -> list[str]:
-    found = []
+    problems = []
     for n, (name, planted) in enumerate(PLACES):
         folder = tmp_path / f"m{n}"
         shutil.copytree(SEALED, folder)
@@ -278,8 +280,8 @@ def check_remote_code(open_folder: Callable[[Path], None], tmp_path: Path) -> li
             open_folder(folder)
         except (ModelError, ValueError):
             continue
-        found.append(f"{name} {n}")
-    return found
+        problems.append(f"{name} {n}")
+    return problems
 
 
 def test_a_model_that_asks_for_its_own_code_is_refused_wherever_it_asks(tmp_path: Path) -> None:
@@ -302,7 +304,9 @@ def check_loading(source: str) -> list[str]:
 
 
 def test_nothing_in_medloop_loads_what_can_run() -> None:
-    assert [(path.name, found) for path in SRC.rglob("*.py") if (found := check_loading(path.read_text(encoding="utf-8")))] == []
+    assert [
+        (path.name, problems) for path in SRC.rglob("*.py") if (problems := check_loading(path.read_text(encoding="utf-8")))
+    ] == []
 
 
 @pytest.mark.parametrize("source", ["torch.load(p)", "yaml.load(t)", "eval(t)", "M.from_pretrained(p, trust_remote_code=yes)"])

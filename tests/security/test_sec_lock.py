@@ -29,14 +29,14 @@ def texts() -> dict[str, str]:
     return {name: (ROOT / name).read_text(encoding="utf-8") for name in LOCKS}
 
 
-def wanted() -> str:
+def constraints() -> str:
     return (ROOT / "constraints.txt").read_text(encoding="utf-8")
 
 
 def test_the_locks_hold_every_pin_with_hashes_and_nothing_else(lock: ModuleType) -> None:
-    assert lock.differences(lock.pins(wanted()), texts()) == []
-    told = subprocess.run([sys.executable, ROOT / "tools" / "lock.py", "--check"], capture_output=True, text=True)
-    assert (told.returncode, told.stdout) == (0, f"The locks hold all {len(lock.pins(wanted()))} pins.\n")
+    assert lock.differences(lock.pins(constraints()), texts()) == []
+    result = subprocess.run([sys.executable, ROOT / "tools" / "lock.py", "--check"], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, f"The locks hold all {len(lock.pins(constraints()))} pins.\n")
 
 
 def test_red_a_lock_that_differs_is_found(lock: ModuleType) -> None:
@@ -67,9 +67,17 @@ def test_the_locked_set_needs_nothing_that_is_not_in_it(lock: ModuleType) -> Non
             assert lock.CUDA.match(name), f"{name} is locked but not installed here"
             continue
         extras = ["", *(("train", "quant", "api", "ops", "parquet", "dev") if name == "medloop" else ())]
-        needs = [one for one in needs if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras)]
-        short += [f"{name} needs {one}" for one in needs if lock.same(one.name) not in held]
-        short += [f"{name}: {one}" for one in needs if (has := held.get(lock.same(one.name))) and has not in one.specifier]
+        needs = [
+            requirement
+            for requirement in needs
+            if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
+        ]
+        short += [f"{name} needs {requirement}" for requirement in needs if lock.same(requirement.name) not in held]
+        short += [
+            f"{name}: {requirement}"
+            for requirement in needs
+            if (has := held.get(lock.same(requirement.name))) and has not in requirement.specifier
+        ]
     assert short == []
 
 
@@ -84,7 +92,7 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
 
 def test_no_address_of_an_index_stands_in_the_locks() -> None:
     assert not [
-        line for text in (*texts().values(), wanted()) for line in text.splitlines() if "://" in line or "--index" in line
+        line for text in (*texts().values(), constraints()) for line in text.splitlines() if "://" in line or "--index" in line
     ]
 
 
@@ -132,12 +140,12 @@ def test_red_pins_without_hashes_take_the_changed_file(tmp_path: Path) -> None:
 
 FAKE = """#!/bin/sh
 echo "$@" >> "$(dirname "$0")/calls"
-case "$*" in *requirements-cpu.lock*) echo "{said}" >&2; exit 1;; *--cuda*) exit {cuda};; esac
+case "$*" in *requirements-cpu.lock*) echo "{output}" >&2; exit 1;; *--cuda*) exit {cuda};; esac
 """
 
 
 @pytest.mark.parametrize(
-    ("said", "cuda", "ends", "told", "calls"),
+    ("output", "cuda", "ends", "message", "calls"),
     [
         ("ERROR: No matching distribution found for torch==2.13.0+cpu", 0, True, "pip finds no CPU build", ["cpu", "", "--cuda", "cuda", "-e"]),
         ("ERROR: No matching distribution found for torch==2.13.0+cpu", 1, True, "pip finds no CPU build", ["cpu", "", "--cuda", "-e"]),
@@ -146,7 +154,7 @@ case "$*" in *requirements-cpu.lock*) echo "{said}" >&2; exit 1;; *--cuda*) exit
     ids=["public build with CUDA", "public build without", "another content"],
 )  # fmt: skip
 def test_setup_goes_on_without_a_cpu_build_but_never_past_a_changed_one(
-    tmp_path: Path, said: str, cuda: int, ends: bool, told: str, calls: list[str]
+    tmp_path: Path, output: str, cuda: int, ends: bool, message: str, calls: list[str]
 ) -> None:
     if shutil.which("make") is None:
         pytest.skip("no make here")
@@ -154,13 +162,13 @@ def test_setup_goes_on_without_a_cpu_build_but_never_past_a_changed_one(
         shutil.copy(ROOT / name, tmp_path)
     python = tmp_path / ".venv/bin/python"
     python.parent.mkdir(parents=True)
-    python.write_text(FAKE.format(said=said, cuda=cuda))
+    python.write_text(FAKE.format(output=output, cuda=cuda))
     python.chmod(0o755)
     done = subprocess.run(["make", "setup"], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode == 0) is ends and told in done.stdout and (tmp_path / ".venv/.ready").exists() is ends
-    made = (python.parent / "calls").read_text().splitlines()
-    assert len(made) == len(calls)
-    for line, word in zip(made, calls, strict=True):
+    assert (done.returncode == 0) is ends and message in done.stdout and (tmp_path / ".venv/.ready").exists() is ends
+    recorded = (python.parent / "calls").read_text().splitlines()
+    assert len(recorded) == len(calls)
+    for line, word in zip(recorded, calls, strict=True):
         assert word in line if word.startswith("-") else line.endswith(f"requirements{'-' + word if word else ''}.lock")
 
 
@@ -177,8 +185,8 @@ PAGE = """<a href="../../f/demo-1.0-cp311-cp311-linux_x86_64.whl#sha256=aa">x</a
 def test_wheels_that_our_pythons_can_use_are_locked_and_no_source_archive(lock: ModuleType) -> None:
     assert sorted(lock.wheels(lock.links(PAGE), "1.0").values()) == ["aa", "bb", "cc"]
     assert sorted(lock.wheels(lock.links(PAGE), "1.0+cpu").values()) == ["dd"]  # another build is another file
-    made = lock.make({"demo": "1.0"}, lambda name: lock.links(PAGE))["requirements.lock"]
-    assert made.endswith("demo==1.0 \\\n" + " \\\n".join(f"    --hash=sha256:{one}" for one in ("aa", "bb", "cc")) + "\n")
+    text = lock.make({"demo": "1.0"}, lambda name: lock.links(PAGE))["requirements.lock"]
+    assert text.endswith("demo==1.0 \\\n" + " \\\n".join(f"    --hash=sha256:{digest}" for digest in ("aa", "bb", "cc")) + "\n")
 
 
 def test_a_withdrawn_a_double_and_a_missing_file_stop_the_locking(lock: ModuleType) -> None:
@@ -186,7 +194,7 @@ def test_a_withdrawn_a_double_and_a_missing_file_stop_the_locking(lock: ModuleTy
     with pytest.raises(lock.LockError, match="was withdrawn by its makers"):
         lock.wheels(withdrawn, "1.0")
     with pytest.raises(lock.LockError, match="exists with two contents"):
-        lock.wheels([lock.File("demo-1.0-py3-none-any.whl", one) for one in ("aa", "bb")], "1.0")
+        lock.wheels([lock.File("demo-1.0-py3-none-any.whl", digest) for digest in ("aa", "bb")], "1.0")
     with pytest.raises(lock.LockError, match=r"No wheel of demo==2\.0"):
         lock.make({"demo": "2.0"}, lambda name: lock.links(PAGE))
 
@@ -209,18 +217,29 @@ def test_the_list_of_parts_is_cyclonedx_with_hashes_and_licences(tmp_path: Path,
     sbom = importlib.import_module("sbom")
     locked = sbom.parts(texts().values())
     assert len(locked["torch"][1]) > 1 and locked["torch"][0] == "2.13.0"
-    made = sbom.bom(locked, "0.1.0")
-    assert (made["bomFormat"], made["specVersion"], made["version"]) == ("CycloneDX", "1.6", 1)
-    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", made["serialNumber"])
-    assert {one["name"]: one["version"] for one in made["components"]} == {name: said[0] for name, said in locked.items()}
-    for one in made["components"]:
-        assert one["type"] == "library" and one["purl"] == one["bom-ref"] == f"pkg:pypi/{one['name']}@{one['version']}"
-        assert one["hashes"] and all(h["alg"] == "SHA-256" and re.fullmatch(r"[0-9a-f]{64}", h["content"]) for h in one["hashes"])
-        assert lock.CUDA.match(one["name"]) or one["licenses"], f"{one['name']} names no licence"
-        assert all(set(said) == {"expression"} or set(said["license"]) == {"name"} for said in one.get("licenses", []))
-    refs = [one["bom-ref"] for one in (made["metadata"]["component"], *made["components"])]
-    assert len(set(refs)) == len(refs) == len(made["dependencies"])
-    assert {need for one in made["dependencies"] for need in (one["ref"], *one["dependsOn"])} <= set(refs)
-    assert sbom.bom(dict(reversed(locked.items())), "0.1.0") == made
+    document = sbom.bom(locked, "0.1.0")
+    assert (document["bomFormat"], document["specVersion"], document["version"]) == ("CycloneDX", "1.6", 1)
+    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", document["serialNumber"])
+    assert {component["name"]: component["version"] for component in document["components"]} == {
+        name: pin[0] for name, pin in locked.items()
+    }
+    for component in document["components"]:
+        assert (
+            component["type"] == "library"
+            and component["purl"] == component["bom-ref"] == f"pkg:pypi/{component['name']}@{component['version']}"
+        )
+        assert component["hashes"] and all(
+            h["alg"] == "SHA-256" and re.fullmatch(r"[0-9a-f]{64}", h["content"]) for h in component["hashes"]
+        )
+        assert lock.CUDA.match(component["name"]) or component["licenses"], f"{component['name']} names no licence"
+        assert all(
+            set(licence) == {"expression"} or set(licence["license"]) == {"name"} for licence in component.get("licenses", [])
+        )
+    refs = [component["bom-ref"] for component in (document["metadata"]["component"], *document["components"])]
+    assert len(set(refs)) == len(refs) == len(document["dependencies"])
+    assert {need for dependency in document["dependencies"] for need in (dependency["ref"], *dependency["dependsOn"])} <= set(
+        refs
+    )
+    assert sbom.bom(dict(reversed(locked.items())), "0.1.0") == document
     monkeypatch.setattr(sys, "argv", ["sbom.py", str(tmp_path / "new" / "sbom.json")])
     assert sbom.main() == 0 and (tmp_path / "new" / "sbom.json").stat().st_size > 100_000

@@ -56,30 +56,30 @@ def hostile(key: str) -> list[bytes]:
         b'{"axes": {' + b",".join(b'"a%d":1' % n for n in range(15_000)) + b"}}",
         json.dumps({"session_id": "s", "comments": "a!" * 10_000 + "\n" * 9_000, "user_query": "(((((" * 3_000}).encode(),
     ]
-    found = [whole(feedback, key, body) for body in (*deep, *wide)]
-    found += [
+    requests = [whole(feedback, key, body) for body in (*deep, *wide)]
+    requests += [
         whole(lines, key, body, "application/x-ndjson") for body in (b"\n" * 1_000_000, b"{}\n" * 100_000, b"[" * 2_000_000)
     ]
-    found += [whole("/web/login", key, b"&".join(b"f%d=1" % n for n in range(50_000)), "application/x-www-form-urlencoded")]
-    found += [
+    requests += [whole("/web/login", key, b"&".join(b"f%d=1" % n for n in range(50_000)), "application/x-www-form-urlencoded")]
+    requests += [
         head(feedback, key, f"Content-Length: {100 * 2**20}"),
         head(feedback, key, "Content-Length: -1"),
         head(feedback, key, "Content-Length: 9" * 1),
     ]
     get = {"method": "GET"}
-    found += [head("/api/v1/rlhf/feedback?" + "a=1&" * 12_000, key, "Connection: close", **get)]
-    found += [
+    requests += [head("/api/v1/rlhf/feedback?" + "a=1&" * 12_000, key, "Connection: close", **get)]
+    requests += [
         head("/web/static/style.css", key, "Range: bytes=" + ",".join(f"{n}-" for n in range(8_000)), "Connection: close", **get)
     ]
-    found += [head("/healthz", key, *(f"X-{n}: {'v' * 50}" for n in range(900)), "Connection: close", **get)]
-    found += [head("/healthz", key, "Cookie: " + "a=b; " * 10_000, "Connection: close", **get)]
-    found += [head("/healthz", key, "Accept-Language: " + "en;q=0.1," * 6_000, "Connection: close", **get)]
-    found += [
+    requests += [head("/healthz", key, *(f"X-{n}: {'v' * 50}" for n in range(900)), "Connection: close", **get)]
+    requests += [head("/healthz", key, "Cookie: " + "a=b; " * 10_000, "Connection: close", **get)]
+    requests += [head("/healthz", key, "Accept-Language: " + "en;q=0.1," * 6_000, "Connection: close", **get)]
+    requests += [
         head(feedback, key, "Transfer-Encoding: chunked") + b"ffffffff\r\n" + b"x" * 400_000,
         b"\x00" * 50_000,
         b"GET " + b"/" * 200_000,
     ]
-    return [*found, *(whole(feedback, key, body, "text/plain") for body in deep)]
+    return [*requests, *(whole(feedback, key, body, "text/plain") for body in deep)]
 
 
 def attack(port: int, requests: list[bytes]) -> None:
@@ -97,20 +97,20 @@ def check_patience(port: int, requests: list[bytes]) -> list[str]:
     took, client = [], httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=5)
     thread = threading.Thread(target=attack, args=(port, requests), daemon=True)
     thread.start()
-    found = []
+    problems = []
     while thread.is_alive():
-        at = time.perf_counter()
+        began = time.perf_counter()
         try:
             code = client.get("/healthz").status_code
         except httpx.HTTPError as error:
-            found.append(type(error).__name__)
+            problems.append(type(error).__name__)
             continue
-        took.append(time.perf_counter() - at)
-        found += [str(code)] if code != 200 else []
+        took.append(time.perf_counter() - began)
+        problems += [str(code)] if code != 200 else []
         time.sleep(0.005)
     client.close()
     slow = sorted(took)[int(0.99 * len(took))] if took else 99.0
-    return [*found, *([f"p99 {slow:.2f} s"] if slow > SLOWEST_S else [])]
+    return [*problems, *([f"p99 {slow:.2f} s"] if slow > SLOWEST_S else [])]
 
 
 class Running:
@@ -125,10 +125,10 @@ class Running:
         self.log, self.home = log, home
         with log.open("wb") as out:
             self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-        while not (said := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text())):
+        while not (match := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text())):
             assert self.process.poll() is None, log.read_text()
             time.sleep(0.05)
-        self.port = int(said[1])
+        self.port = int(match[1])
         with httpx.Client(transport=httpx.HTTPTransport(retries=100)) as client:
             client.get(f"http://127.0.0.1:{self.port}/healthz", timeout=20)
 
@@ -178,9 +178,9 @@ def test_an_import_of_long_texts_keeps_no_other_writer_waiting(running: Running)
     thread = threading.Thread(target=httpx.post, args=(f"http://127.0.0.1:{running.port}/api/v1/rlhf/import",), kwargs=sent)
     thread.start()
     time.sleep(0.5)
-    at = time.perf_counter()
+    began = time.perf_counter()
     httpx.post(f"http://127.0.0.1:{running.port}/api/v1/rlhf/feedback", json=small, headers=good, timeout=120)
-    took = time.perf_counter() - at
+    took = time.perf_counter() - began
     thread.join()
     assert took < SLOWEST_S
 
@@ -350,7 +350,7 @@ def test_an_error_of_our_own_tells_nothing(world: World, monkeypatch, caplog, mo
     answered = world.send("engineer", method, path, **more)
     assert answered.status_code == 500, answered.text
     assert check_words(answered.text, str(world.settings.home), world.keys["engineer"]) == []
-    ours = " ".join(one.getMessage() for one in caplog.records if one.name.startswith(("medloop", "uvicorn")))
+    ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith(("medloop", "uvicorn")))
     assert "RuntimeError" in ours, "the log should say that there was an error"
     assert not [text for text in (PATIENT, world.keys["engineer"]) if text in ours]
 
@@ -369,9 +369,11 @@ def check_server_log(world: World, monkeypatch, caplog) -> list[str]:
                 httpx.get(f"http://127.0.0.1:{port}{path}", headers=world.headers("engineer"), timeout=10)
             except httpx.HTTPError:
                 continue  # an answer that ends in the middle
-    said = caplog.text + " ".join(logging.Formatter().formatException(one.exc_info) for one in caplog.records if one.exc_info)
-    assert "RuntimeError" in said
-    return [word for word in (PATIENT, "cannot take") if word in said]
+    text = caplog.text + " ".join(
+        logging.Formatter().formatException(record.exc_info) for record in caplog.records if record.exc_info
+    )
+    assert "RuntimeError" in text
+    return [word for word in (PATIENT, "cannot take") if word in text]
 
 
 def test_no_word_of_an_error_reaches_the_log_of_the_server(world: World, monkeypatch, caplog) -> None:
@@ -391,8 +393,8 @@ def test_a_bug_is_answered_with_the_same_careful_headers(world: World, monkeypat
 
 def test_red_a_twin_that_tells_what_it_met_is_found() -> None:
     with client_of(twins.talkative()) as client:
-        found = check_words(client.post("/fail", content=PATIENT).text)
-    assert PATIENT in found and len(found) >= 2
+        problems = check_words(client.post("/fail", content=PATIENT).text)
+    assert PATIENT in problems and len(problems) >= 2
 
 
 REFUSED: list[Callable[[str], tuple[str, str, dict[str, Any]]]] = [
@@ -435,6 +437,6 @@ def test_neither_keys_nor_patients_are_in_the_log_the_numbers_or_the_audit_of_a_
         numbers = client.get("/metrics", headers=good).text
     with open_store(Settings(home=running.home)) as store:
         noted = json.dumps(audit.page(store, limit=200), default=str)
-    said = {"log": running.log.read_text(), "numbers": numbers, "audit": noted}
+    outputs = {"log": running.log.read_text(), "numbers": numbers, "audit": noted}
     assert "medloop" in numbers and "rlhf_feedback" in noted
-    assert {place: word for place, text in said.items() for word in (PATIENT, running.key, wrong) if word in text} == {}
+    assert {place: word for place, text in outputs.items() for word in (PATIENT, running.key, wrong) if word in text} == {}

@@ -41,10 +41,10 @@ def check_secrets(text: str) -> list[str]:
 
 
 def tracked(*folders: str) -> list[Path]:
-    found = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True)
-    if found.returncode != 0:
+    result = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True)
+    if result.returncode != 0:
         pytest.skip("not a git checkout")
-    return [ROOT / name for name in found.stdout.split("\0") if name and (ROOT / name).is_file()]
+    return [ROOT / name for name in result.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
 def test_no_secret_lies_in_what_is_shipped() -> None:
@@ -52,8 +52,8 @@ def test_no_secret_lies_in_what_is_shipped() -> None:
         path for path in tracked("src", "configs", "examples", "docs", "README.md", "Makefile") if path.stat().st_size < 2**20
     ]
     assert len(texts) > 100
-    found = {path.name: names for path in texts if (names := check_secrets(path.read_text(encoding="utf-8", errors="ignore")))}
-    assert found == {}
+    secrets = {path.name: names for path in texts if (names := check_secrets(path.read_text(encoding="utf-8", errors="ignore")))}
+    assert secrets == {}
 
 
 def test_no_real_key_lies_in_the_tests() -> None:
@@ -90,21 +90,21 @@ def starts(home: Path) -> bool:
 
 def check_start(home: Path) -> list[str]:
     """States of the key in which the server starts although it should not."""
-    key, found = Settings(home=home).master_key_file, []
+    key, problems = Settings(home=home).master_key_file, []
     good = key.read_bytes()
     for mode in (0o644, 0o640, 0o604, 0o666, 0o660, 0o777):
         key.chmod(mode)
-        found += [oct(mode)] if starts(home) else []
+        problems += [oct(mode)] if starts(home) else []
     key.chmod(0o600)
     for text in (b"", b"secret", b"changeme", b"A" * 44, good[:-4], b"A" * 43 + b"="):
         key.write_bytes(text)
-        found += [text.decode()] if starts(home) else []
+        problems += [text.decode()] if starts(home) else []
     key.unlink()
-    found += ["none"] if starts(home) else []
+    problems += ["none"] if starts(home) else []
     key.touch(mode=0o600)
     key.write_bytes(good)
     assert starts(home)
-    return found
+    return problems
 
 
 def test_no_start_without_the_key_that_was_made_and_is_its_owners_alone(tmp_path: Path) -> None:
@@ -174,20 +174,20 @@ def closure(name: str, extras: set[str]) -> set[str]:
     seen: set[tuple[str, str]] = set()
     todo = [(name, extra) for extra in ("", *extras)]
     while todo:
-        one, extra = todo.pop()
-        if (one, extra) in seen:
+        package, extra = todo.pop()
+        if (package, extra) in seen:
             continue
-        seen.add((one, extra))
+        seen.add((package, extra))
         try:
-            wanted = metadata.requires(one) or []
+            requirements = metadata.requires(package) or []
         except metadata.PackageNotFoundError:
             continue
-        for text in wanted:
+        for text in requirements:
             need = Requirement(text)
             if need.marker is None or need.marker.evaluate({"extra": extra}):
                 todo += [(named(need.name), inner) for inner in ("", *need.extras)]
     installed = {named(dist.metadata["Name"]) for dist in metadata.distributions()}
-    return {one for one, _ in seen} & installed - {named(name)}
+    return {package for package, _ in seen} & installed - {named(name)}
 
 
 def test_everything_that_an_installation_brings_is_pinned() -> None:

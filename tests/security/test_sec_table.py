@@ -18,9 +18,9 @@ def check_table(text: str, there: set[str]) -> list[str]:
         int(number): (re.findall(r"`(test_\w+)`", green), re.findall(r"`(test_\w+)`", red))
         for number, green, red in ROW.findall(text)
     }
-    found = [f"no row {n}" for n in range(1, 25) if n not in rows]
-    found += [f"row {n} lacks a test" for n, (green, red) in rows.items() if not green or not red]
-    return found + [name for green, red in rows.values() for name in (*green, *red) if name not in there]
+    problems = [f"no row {n}" for n in range(1, 25) if n not in rows]
+    problems += [f"row {n} lacks a test" for n, (green, red) in rows.items() if not green or not red]
+    return problems + [name for green, red in rows.values() for name in (*green, *red) if name not in there]
 
 
 def known_tests() -> set[str]:
@@ -56,4 +56,4 @@ def test_there_are_three_hundred_payloads() -> None:
         payloads.FORMULAS,
     )
     lists += (payloads.TOKENS, payloads.TEMPLATES, payloads.RESERVED, payloads.SCRIPTS)
-    assert sum(len(set(one)) for one in lists) >= 300
+    assert sum(len(set(texts)) for texts in lists) >= 300

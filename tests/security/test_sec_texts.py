@@ -42,14 +42,14 @@ def rated(world: World, text: str, who: str = "clinician", **more: str) -> str:
 
 def check_templates(show: Callable[[str], str]) -> list[str]:
     """Payloads that did not come back as they were."""
-    found = []
+    problems = []
     for text in TEMPLATES:
         try:
             if text not in show(text):
-                found.append(text)
+                problems.append(text)
         except Exception as error:
-            found.append(f"{text}: {type(error).__name__}")
-    return found
+            problems.append(f"{text}: {type(error).__name__}")
+    return problems
 
 
 def test_text_is_never_rendered_as_a_template(world: World) -> None:
@@ -57,9 +57,9 @@ def test_text_is_never_rendered_as_a_template(world: World) -> None:
     assert check_templates(lambda text: render_prompt(tokenizer, (Message(role="user", content=text),))) == []
 
     def stored(text: str) -> str:
-        found = world.send("clinician", "GET", f"/api/v1/rlhf/feedback/{rated(world, text)}").json()
-        assert found["comments"] == found["user_query"] == text
-        return found["agent_response"]
+        record = world.send("clinician", "GET", f"/api/v1/rlhf/feedback/{rated(world, text)}").json()
+        assert record["comments"] == record["user_query"] == text
+        return record["agent_response"]
 
     assert check_templates(stored) == []
 
@@ -74,19 +74,19 @@ def test_red_a_twin_that_renders_text_is_found() -> None:
 
 def check_tokens(encode: Callable[[object, str], list[int]]) -> list[str]:
     """Texts with which more control tokens came out than with plain words."""
-    found = []
+    problems = []
     for name in ("chatml", "none"):
         tokenizer = tiny_tokenizer(name)
         control = control_ids(tokenizer)
         plain = sum(i in control for i in encode(tokenizer, "plain words"))
-        found += [f"{name}: {text}" for text in TOKENS if sum(i in control for i in encode(tokenizer, text)) != plain]
-    return found
+        problems += [f"{name}: {text}" for text in TOKENS if sum(i in control for i in encode(tokenizer, text)) != plain]
+    return problems
 
 
 def ours(tokenizer, text: str) -> list[int]:
-    made = encode_example(tokenizer, (Message(role="user", content=text), Message(role="assistant", content=text)))
-    assert made is not None
-    return made.input_ids
+    example = encode_example(tokenizer, (Message(role="user", content=text), Message(role="assistant", content=text)))
+    assert example is not None
+    return example.input_ids
 
 
 def pasted(tokenizer, text: str) -> list[int]:

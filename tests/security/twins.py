@@ -56,8 +56,8 @@ def fetching() -> FastAPI:
     @app.post("/fetch")
     def fetch(body: dict[str, str]) -> dict[str, bool]:
         try:
-            with urllib.request.urlopen(body["url"], timeout=1) as found:
-                found.read(1)
+            with urllib.request.urlopen(body["url"], timeout=1) as response:
+                response.read(1)
         except (OSError, ValueError):
             return {"ok": False}
         return {"ok": True}

@@ -82,7 +82,7 @@ def test_every_door_and_the_dataset_lose_every_byte(store: Store) -> None:
     assert after != before.sha256 and crud.count(store, Feedback) == 8
     assert lineage.datasets_of(store, ["fb_1", "pref_1"]) == {} and "fb_o1" in lineage.records_of(store, after)
     card = json.loads((before.folder / "card.json").read_text())
-    gone = next(one["rows"] for one in proof.files if one["path"] == "data/feedback/feedback")
+    gone = next(file["rows"] for file in proof.files if file["path"] == "data/feedback/feedback")
     assert card["erased"] == [{"erasure_id": proof.erasure_id, "before": before.sha256, "rows": gone}]
     assert "## Erased" in (before.folder / "DATA_CARD.md").read_text()
     for name, entry in card["files"].items():
@@ -154,7 +154,7 @@ def test_every_way_of_writing_text_down_is_found_and_the_rest_is_kept(sqlite_set
         plant(store)
         proof = erased(store)
     assert traces_of(home) == [] and proof.complete
-    assert {one["path"] for one in proof.files} == set(files_with_canary(home))
+    assert {file["path"] for file in proof.files} == set(files_with_canary(home))
     assert (home / "jobs/train_grpo-x/samples.jsonl").read_bytes() == b'{"id":"2","answer":"fine"}\n'
     assert list(csv.reader(io.StringIO((home / "reports/inspect/2026-W46/form.csv").read_text("utf-8-sig"), newline=""))) == [
         ["id", "answer"],
@@ -208,7 +208,7 @@ def test_models_that_learnt_from_it_are_flagged_with_their_children_and_jobs(sql
         (job / "checkpoints/step-1").mkdir(parents=True)
         (job / "config.json").write_text(json.dumps({"identity": {"inputs": {"train": used}}, "started": "x"}))
         proof = erased(store)
-        assert [one["path"] for one in proof.flagged] == [
+        assert [flag["path"] for flag in proof.flagged] == [
             "models/rl/child",
             "models/rl/first",
             "models/rl/grandchild",
@@ -245,8 +245,8 @@ def test_one_record_goes_with_its_versions_and_leaves_what_others_share(store: S
     )
     crud.add(store, [new], actor="test")
     jsonl.write(store.settings.workspace.rl / "x.jsonl", [{"a": shared}, {"a": OWN}])
-    for one in ("fb_2", "fb_3"):
-        assert find_by_ids(store, [one])[0] == {"rlhf_feedback": {"fb_2", "fb_3"}}
+    for feedback_id in ("fb_2", "fb_3"):
+        assert find_by_ids(store, [feedback_id])[0] == {"rlhf_feedback": {"fb_2", "fb_3"}}
     proof = erased(store, ErasureRequest(reason="r", records=("fb_3",)))
     assert {row["record_id"] for row in proof.tombstones} == {"fb_2", "fb_3"} and proof.shared > 0
     assert [row["a"] for row in jsonl.read(store.settings.workspace.rl / "x.jsonl")] == [shared]
@@ -349,7 +349,10 @@ def test_a_record_that_came_back_is_in_no_list_and_replaces_nothing(store: Store
     crud.add(store, [*back, make_thumb(2, "fine", True, feedback_id="fb_n", trace_id="tr_1")], actor="test")
     for reader in (listing.Reader("usr_1", own_only=True, texts=True), listing.Reader("x", own_only=False, texts=False)):
         shown = listing.list_records(store, Feedback, listing.FeedbackFilter(), reader, limit=200).items
-        assert "fb_1" not in {one["feedback_id"] for one in shown} and listing.get_record(store, Feedback, "fb_1", reader) is None
+        assert (
+            "fb_1" not in {record["feedback_id"] for record in shown}
+            and listing.get_record(store, Feedback, "fb_1", reader) is None
+        )
     assert "fb_1" not in "".join(
         listing.export(store, Feedback, listing.RecordFilter(), reader, form="csv", note=lambda event: None)
     )
@@ -362,8 +365,8 @@ def test_a_dry_run_changes_nothing_and_names_the_files(sqlite_settings) -> None:
     with open_store(sqlite_settings) as store:
         plant(store)
         built = build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
-        found = preview(store, ASKED, actor="test")
-        assert "data/feedback/feedback/preferences.jsonl" in found.files and sum(found.rows.values()) == 5
+        plan = preview(store, ASKED, actor="test")
+        assert "data/feedback/feedback/preferences.jsonl" in plan.files and sum(plan.rows.values()) == 5
         assert crud.count(store, Feedback) == 10 and verify_artifact(built.folder).sha256 == built.sha256
 
 
@@ -419,9 +422,9 @@ def test_the_command_prints_the_proof_without_a_word_of_it(settings) -> None:
 
 def test_queue_items_go_by_their_second_trace_and_by_their_question(store: Store) -> None:
     plant(store)
-    asked = (Message(role="user", content=told("back")),)
-    second = QueueContent(prompt=asked, answers=("One.", "Two."), traces=("tr_other", "tr_1"))
-    from_file = QueueContent(prompt=asked, answers=("Three.",))
+    messages = (Message(role="user", content=told("back")),)
+    second = QueueContent(prompt=messages, answers=("One.", "Two."), traces=("tr_other", "tr_1"))
+    from_file = QueueContent(prompt=messages, answers=("Three.",))
     unlike = QueueContent(prompt=(Message(role="user", content="May I run?"),), answers=("Yes.",))
     items = [
         QueueItem(kind="compare", content=second, priority=0.5, trace_id="tr_other"),
@@ -430,4 +433,4 @@ def test_queue_items_go_by_their_second_trace_and_by_their_question(store: Store
     ]
     review_queue.add_items(store, items, actor="test")
     assert erased(store).rows["queue_items"] == 2
-    assert [one.item_id for one in review_queue.list_items(store)] == [items[2].item_id]
+    assert [item.item_id for item in review_queue.list_items(store)] == [items[2].item_id]

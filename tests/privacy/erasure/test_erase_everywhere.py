@@ -147,19 +147,30 @@ def test_after_erasure_no_byte_of_it_is_left_anywhere(tmp_path: Path) -> None:
         "--max-new-tokens",
         8,
     )
-    asked = home / "reports/asked.jsonl"
-    asked.write_text(json.dumps({"id": "1", "question": told("back"), "answer": "Rest. " + told("golden")}) + "\n")
+    answers_file = home / "reports/asked.jsonl"
+    answers_file.write_text(json.dumps({"id": "1", "question": told("back"), "answer": "Rest. " + told("golden")}) + "\n")
     with TeacherServer() as server:
-        run(settings, "teacher", "judge", asked, "--base-url", server.url, "--set", "null_probes=0", "--set", "max_missing=1")
-    run(settings, "reward", "score", asked)
-    run(settings, "inspect", asked, "--all")
+        run(
+            settings,
+            "teacher",
+            "judge",
+            answers_file,
+            "--base-url",
+            server.url,
+            "--set",
+            "null_probes=0",
+            "--set",
+            "max_missing=1",
+        )
+    run(settings, "reward", "score", answers_file)
+    run(settings, "inspect", answers_file, "--all")
     before = traces_of(home)
     for stage in ("data/raw", "data/processed", "data/feedback", "data/preferences", "data/rl", "reports/inspect"):
         assert any(name.startswith(stage) for name in before), (stage, before)
-    said = run(settings, "erase", "--subject", WHO, "--reason", "asked on 3 May")
-    assert traces_of(home) == [] and ": complete" in said and ": 0 hits" in said
+    output = run(settings, "erase", "--subject", WHO, "--reason", "asked on 3 May")
+    assert traces_of(home) == [] and ": complete" in output and ": 0 hits" in output
     for name in ("first", "second", "rm"):
-        assert f"/{name}: trained on erased data" in said, said
+        assert f"/{name}: trained on erased data" in output, output
     run(settings, "data", "prepare", "--gold", "2", "--red", "2")
     run(settings, "audit", "verify")
     run(settings, "db", "check")

@@ -103,17 +103,17 @@ def test_jobs_that_wait_on_changed_data_are_cancelled_and_others_are_not(setting
     jobs = [filed(settings, "DPO"), filed(settings, "SFT", data="data/feedback/feedback/sft_train.jsonl")]
     other = filed(settings, "GRPO")
     proof = erased(settings)
-    assert [one["job"] for one in proof.cancelled] == sorted(jobs, reverse=True) and proof.complete
+    assert [entry["job"] for entry in proof.cancelled] == sorted(jobs, reverse=True) and proof.complete
     for job_id in jobs:
-        found = row(settings, job_id)
-        assert found.state == "cancelled" and proof.erasure_id in str(found.reason)
+        job = row(settings, job_id)
+        assert job.state == "cancelled" and proof.erasure_id in str(job.reason)
     assert row(settings, other).state == "queued"
 
 
 def test_a_job_that_runs_has_ended_before_the_last_look(settings: Settings) -> None:
     job_id = filed(settings, "DPO")
-    said = json.dumps({"id": "1", "answer": told("back")}) + "\n"
-    with at_work(settings, job_id, WORKER, said) as child:
+    line = json.dumps({"id": "1", "answer": told("back")}) + "\n"
+    with at_work(settings, job_id, WORKER, line) as child:
         proof = erased(settings)
         assert child.wait(10) == 0
     assert proof.cancelled[0]["job"] == job_id and proof.cancelled[0]["state"] == "cancelled"
@@ -129,7 +129,7 @@ def test_a_job_on_top_of_a_model_that_learnt_it_is_cancelled_too(settings: Setti
     job_id = filed(settings, "GRPO")
     begun = {"identity": {"config": {}, "base_sha256": "sha256:" + "0" * 64, "inputs": {"adapter": model}}, "started": "now"}
     (queue.folder_of(job_id, settings) / "config.json").write_text(json.dumps(begun))
-    assert [one["job"] for one in erased(settings).cancelled] == [job_id]
+    assert [entry["job"] for entry in erased(settings).cancelled] == [job_id]
 
 
 def test_kept_jobs_go_on_and_the_proof_says_that_they_were_kept(settings: Settings) -> None:
@@ -162,7 +162,7 @@ def test_an_erasure_that_is_taken_up_again_still_names_what_it_cancelled(
         with pytest.raises(ZeroDivisionError):
             erased(settings)
     assert row(settings, job_id).state == "cancelled"
-    assert [one["job"] for one in erased(settings).cancelled] == [job_id]
+    assert [entry["job"] for entry in erased(settings).cancelled] == [job_id]
 
 
 @pytest.mark.parametrize("named", ["model_id", "setting", "path", "name", "deep"])
@@ -178,7 +178,7 @@ def test_a_job_that_waits_for_its_turn_on_such_a_model_is_cancelled(settings: Se
     request = TrainRequest(stage="GRPO", model_id=model, config=config)
     job_id = submit_training(request, settings).job_id
     other = filed(settings, "GRPO", given={"teacher": ""})
-    assert [one["job"] for one in erased(settings).cancelled] == [job_id] and row(settings, other).state == "queued"
+    assert [entry["job"] for entry in erased(settings).cancelled] == [job_id] and row(settings, other).state == "queued"
 
 
 @pytest.mark.parametrize("file", ["request.json", "queue.json"])
@@ -191,7 +191,7 @@ def test_a_damaged_job_holds_up_no_erasure_and_is_named(settings: Settings, file
             f"jobs/{damaged}" in preview(store, ErasureRequest("asked", WHO), actor="test", jobs=QueuedJobs(settings)).unsearched
         )
     proof = erased(settings)
-    assert proof.complete and [one["job"] for one in proof.cancelled] == [job_id] and f"jobs/{damaged}" in proof.unsearched
+    assert proof.complete and [entry["job"] for entry in proof.cancelled] == [job_id] and f"jobs/{damaged}" in proof.unsearched
     assert traces_of(settings.home) == []
 
 
@@ -206,10 +206,10 @@ def test_a_job_that_does_not_end_is_named_and_the_erasure_is_not_complete(
         assert proof.alive == (job_id,) and proof.jobs == (f"jobs/{job_id}",)
         page = (settings.workspace.reports / f"erasure/{proof.erasure_id}.md").read_text()
         assert "**NOT complete**: training jobs on it have not ended" in page and f"job `{job_id}` was told to" in page
-        said = CliRunner().invoke(app, ["--home", str(settings.home), "erase", "--subject", WHO, "--reason", "asked"])
-        assert isinstance(said.exception, ResultError) and job_id in str(said.exception)
+        result = CliRunner().invoke(app, ["--home", str(settings.home), "erase", "--subject", WHO, "--reason", "asked"])
+        assert isinstance(result.exception, ResultError) and job_id in str(result.exception)
     again = erased(settings)
-    assert again.complete and again.erasure_id == proof.erasure_id and [one["job"] for one in again.cancelled] == [job_id]
+    assert again.complete and again.erasure_id == proof.erasure_id and [entry["job"] for entry in again.cancelled] == [job_id]
 
 
 def test_a_kill_after_the_wish_to_cancel_does_not_lose_its_reason(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,4 +220,4 @@ def test_a_kill_after_the_wish_to_cancel_does_not_lose_its_reason(settings: Sett
             erased(settings)
         assert child.wait(20) == 0
     assert row(settings, job_id).state == "cancelled" and "by the erasure er_" in str(row(settings, job_id).reason)
-    assert [one["job"] for one in erased(settings).cancelled] == [job_id]
+    assert [entry["job"] for entry in erased(settings).cancelled] == [job_id]

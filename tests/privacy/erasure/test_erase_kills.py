@@ -55,7 +55,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def child(settings: Settings, at: int, *, after: bool) -> int:
+def child(settings: Settings, kill_step: int, *, after: bool) -> int:
     """Erase in a process of its own that kills itself at its n-th durable step; the wait status."""
     pid = os.fork()
     if pid:
@@ -66,10 +66,10 @@ def child(settings: Settings, at: int, *, after: bool) -> int:
         def step(*args: Any, **more: Any) -> Any:
             nonlocal steps
             steps += 1
-            if steps == at and not after:
+            if steps == kill_step and not after:
                 os.kill(os.getpid(), signal.SIGKILL)
             done = real(*args, **more)
-            if steps == at:
+            if steps == kill_step:
                 os.kill(os.getpid(), signal.SIGKILL)
             return done
 
@@ -84,48 +84,48 @@ def child(settings: Settings, at: int, *, after: bool) -> int:
         os._exit(7)
 
 
-def survives(template: Path, home: Path, at: int, *, after: bool) -> bool:
+def survives(template: Path, home: Path, kill_step: int, *, after: bool) -> bool:
     """Kill at one step, run the same command again, and look at everything; False when it was over before that step."""
     shutil.copytree(template, home)
     settings = Settings(home=home)
-    killed = os.WIFSIGNALED(child(settings, at, after=after))
+    killed = os.WIFSIGNALED(child(settings, kill_step, after=after))
     with open_store(settings) as store:
         proof = erase_records(store, ASKED, actor="user:li")
-        assert proof.complete and proof.rows == {"rlhf_feedback": 3} and len(proof.tombstones) == 3, at
-        assert {one["path"] for one in proof.files} >= {
+        assert proof.complete and proof.rows == {"rlhf_feedback": 3} and len(proof.tombstones) == 3, kill_step
+        assert {file["path"] for file in proof.files} >= {
             "models/rl/x",
             "data/feedback/feedback",
             "data/rl/teacher_judgements.jsonl",
         }
         assert not list(reports(store).glob("*.pending")) and not list(reports(store).glob("*.files.jsonl"))
-        assert audit.verify(store).ok and not check(store).problems, at
-    assert traces_of(home) == [], at
+        assert audit.verify(store).ok and not check(store).problems, kill_step
+    assert traces_of(home) == [], kill_step
     assert verify_artifact(home / "data/feedback/feedback") and verify_artifact(home / "models/rl/x")
     assert [row["critique"] for row in jsonl.read(home / "data/rl/teacher_judgements.jsonl")] == ["fine"]
     shutil.rmtree(home)
     return killed
 
 
-@pytest.mark.parametrize("at", [1, 15, 22, 27, 31, 35, 39, 43, 47, 50])
-def test_a_kill_at_this_step_is_finished_by_the_same_command(template: Path, tmp_path: Path, at: int) -> None:
-    assert survives(template, tmp_path / "clinic", at, after=at % 2 == 0)
+@pytest.mark.parametrize("kill_step", [1, 15, 22, 27, 31, 35, 39, 43, 47, 50])
+def test_a_kill_at_this_step_is_finished_by_the_same_command(template: Path, tmp_path: Path, kill_step: int) -> None:
+    assert survives(template, tmp_path / "clinic", kill_step, after=kill_step % 2 == 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_kill_at_every_step(template: Path, tmp_path: Path, after: bool) -> None:
-    at = 1
-    while survives(template, tmp_path / "clinic", at, after=after):
-        at += 1
-    assert at > 40
+    kill_step = 1
+    while survives(template, tmp_path / "clinic", kill_step, after=after):
+        kill_step += 1
+    assert kill_step > 40
 
 
 def test_no_word_of_it_is_readable_while_an_erasure_waits_to_be_finished(template: Path, tmp_path: Path) -> None:
     home = tmp_path / "clinic"
     shutil.copytree(template, home)
     settings = Settings(home=home)
-    for at in range(1, 80):
-        child(settings, at, after=True)
+    for kill_step in range(1, 80):
+        child(settings, kill_step, after=True)
         if waiting := list((home / "reports/erasure").glob("*.pending")):
             break
     assert waiting and traces_of(home / "reports") == [] and not list((home / "reports/erasure").glob("*.json"))

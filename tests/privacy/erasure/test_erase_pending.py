@@ -22,25 +22,25 @@ def half_done(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Set
     """pat-1 was to be erased, and the process died after the journal; pat-2 is here, too."""
     with open_store(sqlite_settings) as store:
         for who in ("pat-1", "pat-2"):
-            said = make_thumb(1, "sleep", True, query=told(who), subject=subject_of(store, who), feedback_id=f"fb_{who}")
-            crud.add(store, [said], actor="test")
+            feedback = make_thumb(1, "sleep", True, query=told(who), subject=subject_of(store, who), feedback_id=f"fb_{who}")
+            crud.add(store, [feedback], actor="test")
         with monkeypatch.context() as patch:
             patch.setattr(erase, "_carry_out", lambda *args: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                asked(store, "pat-1")
+                erased(store, "pat-1")
     return sqlite_settings
 
 
-def asked(store: Store, who: str) -> ErasureProof:
+def erased(store: Store, who: str) -> ErasureProof:
     return erase_records(store, ErasureRequest("asked", who), actor="user:li")
 
 
 def test_nobody_gets_the_proof_of_somebody_else(half_done: Settings) -> None:
     with open_store(half_done) as store:
         with pytest.raises(InputError, match="holds nothing about that subject"):
-            asked(store, "typo-999")
+            erased(store, "typo-999")
         assert not list(reports(store).glob("*.pending"))  # and yet it was finished
-        mine, other = asked(store, "pat-1"), asked(store, "pat-2")
+        mine, other = erased(store, "pat-1"), erased(store, "pat-2")
         assert mine.rows == other.rows == {"rlhf_feedback": 1} and mine.erasure_id != other.erasure_id
         assert (mine.subject, other.subject) == (subject_of(store, "pat-1"), subject_of(store, "pat-2"))
     assert traces_of(half_done.home) == []

@@ -37,16 +37,18 @@ def test_every_way_of_writing_is_found_whole(text: str, write) -> None:
 
 
 def test_a_long_piece_of_a_person_counts_and_a_short_one_does_not() -> None:
-    found = Needles([ErasedText(ENGLISH, True)])
-    assert found.hit(ENGLISH[-70:].encode()) and not found.hit(ENGLISH[-40:].encode()) and not found.hit(b"my left shoulder")
+    needles = Needles([ErasedText(ENGLISH, True)])
+    assert (
+        needles.hit(ENGLISH[-70:].encode()) and not needles.hit(ENGLISH[-40:].encode()) and not needles.hit(b"my left shoulder")
+    )
 
 
 def test_a_models_sentence_counts_only_when_most_of_it_is_there() -> None:
-    said = "Please see a doctor if it does not get better within three days or gets worse. " * 3
+    sentence = "Please see a doctor if it does not get better within three days or gets worse. " * 3
     assert not Needles(
-        [ErasedText(said + "And yours is special: keep the shoulder warm and rest it for a week or two.", False)]
-    ).hit(said[:79].encode())
-    assert Needles([ErasedText(said, False)]).hit(said.encode())
+        [ErasedText(sentence + "And yours is special: keep the shoulder warm and rest it for a week or two.", False)]
+    ).hit(sentence[:79].encode())
+    assert Needles([ErasedText(sentence, False)]).hit(sentence.encode())
 
 
 def test_numbers_count_wherever_they_stand_but_dates_are_everybodys() -> None:
@@ -60,7 +62,7 @@ def test_numbers_count_wherever_they_stand_but_dates_are_everybodys() -> None:
 
 def test_what_somebody_else_said_too_is_not_looked_for() -> None:
     mine = "The pain in my shoulder began when I carried the sofa up to the fourth floor alone. "
-    both = "How much water should I drink on a hot day when I work outside in the garden all day long?"
-    left = Needles([ErasedText(mine + both, True)]).without([f"Hello. {both}"])
-    assert left.hit(mine.encode()) and not left.hit(both.encode())
-    assert not Needles([ErasedText(both, True)]).without([both])
+    question = "How much water should I drink on a hot day when I work outside in the garden all day long?"
+    left = Needles([ErasedText(mine + question, True)]).without([f"Hello. {question}"])
+    assert left.hit(mine.encode()) and not left.hit(question.encode())
+    assert not Needles([ErasedText(question, True)]).without([question])
