@@ -73,12 +73,12 @@ def test_edit_of_any_column_of_any_row_is_named(store: Store) -> None:
 def test_removal_of_any_row_is_named(store: Store) -> None:
     fill(store, 8)
     good = snapshot(store)
-    for at in range(8):
-        rest = [row for n, row in enumerate(good) if n != at]
+    for index in range(8):
+        rest = [row for n, row in enumerate(good) if n != index]
         for rows in (rest, [{**row, "seq": n} for n, row in enumerate(rest, 1)]):  # with a gap, and numbered anew
             put(store, rows)
             report = audit.verify(store)
-            assert not report.ok and report.bad_row == at + 1
+            assert not report.ok and report.bad_row == index + 1
     put(store, good)
     assert audit.verify(store).ok
 
@@ -251,11 +251,11 @@ def test_thousand_rows_every_one_edited_removed_and_moved(sqlite_settings: Setti
 def bad_row_after(store: Store, good: list[dict], bad: list[dict]) -> int | None:
     """What `verify` says while `bad` rows stand in the place of `good` ones."""
     numbers = [row["seq"] for row in good]
-    found = None
+    bad_row = None
     for rows in (bad, good):
         with store.write() as conn:
             conn.execute(delete(audit_log).where(audit_log.c.seq.in_(numbers)))
             if rows:
                 conn.execute(audit_log.insert(), rows)
-        found = audit.verify(store).bad_row if rows is bad else found
-    return found
+        bad_row = audit.verify(store).bad_row if rows is bad else bad_row
+    return bad_row

@@ -128,11 +128,11 @@ def test_keys_do_not_show_in_their_names() -> None:
 
 
 def test_processes_that_make_the_key_at_once_end_with_the_same(tmp_path: Path) -> None:
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(create_key_file(tmp_path / "keys/master.key").id)) for _ in range(8)]
+    keys: list[str] = []
+    threads = [threading.Thread(target=lambda: keys.append(create_key_file(tmp_path / "keys/master.key").id)) for _ in range(8)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    assert len(found) == 8 and len(set(found)) == 1
+    assert len(keys) == 8 and len(set(keys)) == 1
     assert [path.name for path in (tmp_path / "keys").iterdir()] == ["master.key"]
     assert stat.S_IMODE((tmp_path / "keys/master.key").stat().st_mode) == 0o600
 

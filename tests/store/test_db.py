@@ -150,7 +150,7 @@ def described(store: Store) -> dict:
             "get_foreign_keys",
             "get_pk_constraint",
         )
-        order = lambda found: sorted(map(str, found)) if isinstance(found, list) else str(found)  # noqa: E731
+        order = lambda value: sorted(map(str, value)) if isinstance(value, list) else str(value)  # noqa: E731
         return {name: [order(getattr(look, get)(name)) for get in what] for name in metadata.tables}
 
 
@@ -210,8 +210,8 @@ def test_upgrade_killed_midway_leaves_the_old_schema(settings: Settings, monkeyp
 
 def test_sqlite_runs_with_the_promised_settings(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings) as store, store.read() as conn:
-        asked = ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "query_only")
-        assert [conn.exec_driver_sql(f"PRAGMA {name}").scalar() for name in asked] == ["wal", 2, 1, 1, 1]
+        pragmas = ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "query_only")
+        assert [conn.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas] == ["wal", 2, 1, 1, 1]
         files = [path for path in sqlite_settings.home.iterdir() if path.name.startswith("medloop.db")]
         assert len(files) == 4
         assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}

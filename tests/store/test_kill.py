@@ -100,13 +100,13 @@ def assert_whole(store, acked: dict[str, int]) -> None:
     with store.read() as conn:
         ids = conn.execute(select(rlhf_feedback.c.feedback_id)).scalars().all()
         assert conn.execute(select(func.count(func.distinct(rlhf_feedback.c.feedback_id)))).scalar() == len(ids)
-    found: dict[tuple[str, int], int] = {}
+    counts: dict[tuple[str, int], int] = {}
     for writer, number, _ in (row_id.split("-") for row_id in ids):
-        found[writer, int(number)] = found.get((writer, int(number)), 0) + 1
-    for (writer, number), rows in found.items():
+        counts[writer, int(number)] = counts.get((writer, int(number)), 0) + 1
+    for (writer, number), rows in counts.items():
         assert rows == len(crash_workers.batch(writer, number)), f"half a batch: {writer} {number}"
     for writer, last in acked.items():
-        assert all((writer, number) in found for number in range(last + 1)), f"{writer} lost one of its {last + 1} batches"
+        assert all((writer, number) in counts for number in range(last + 1)), f"{writer} lost one of its {last + 1} batches"
 
 
 @kills

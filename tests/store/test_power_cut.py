@@ -155,16 +155,16 @@ def test_acknowledged_lines_are_there(tmp_path: Path, disk) -> None:
 
     def check(root: Path) -> None:
         try:
-            found = list(jsonl.read(root / "deep/a.jsonl"))
+            lines = list(jsonl.read(root / "deep/a.jsonl"))
         except InputError:
             assert not (root / "deep/a.jsonl").exists()
-            found = []
-        assert found == rows[: len(found)] and len(found) >= len(acked)
+            lines = []
+        assert lines == rows[: len(lines)] and len(lines) >= len(acked)
 
     model = disk(check)
-    for at in range(0, 12, 3):
-        jsonl.append(tmp_path / "root/deep/a.jsonl", rows[at : at + 3])
-        acked = rows[: at + 3]
+    for start in range(0, 12, 3):
+        jsonl.append(tmp_path / "root/deep/a.jsonl", rows[start : start + 3])
+        acked = rows[: start + 3]
         model.cut()
 
 

@@ -83,7 +83,7 @@ def run(work: str, home: Path, inject: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def found(work: str, home: Path) -> int:
+def stored(work: str, home: Path) -> int:
     """How much of the work is there: 0 nothing, 1 all of it; anything else fails the test."""
     if work == "artifact":
         sweep(home)
@@ -122,7 +122,7 @@ def test_every_nth_call(sqlite_settings: Settings, tmp_path: Path, work: str, ca
         home = tmp_path / f"clinic{nth}"
         shutil.copytree(sqlite_settings.home, home)
         ended = run(work, home, f"{calls}:{action}:when={nth}")
-        there = found(work, home)
+        there = stored(work, home)
         if ended.returncode == 0:
             assert there == 1, "reported success, but it is not there"
             if "(INJECTED)" not in (tmp_path / "strace.log").read_text():
@@ -149,9 +149,9 @@ def test_failed_call_is_a_failed_operation(
 ) -> None:
     ended = run(work, sqlite_settings.home, f"{calls}:{action}:when={nth}")
     assert ended.returncode == code, ended.stderr
-    assert found(work, sqlite_settings.home) == 0
+    assert stored(work, sqlite_settings.home) == 0
     assert run(work, sqlite_settings.home, f"{calls}:{action}:when=1000").returncode == 0
-    assert found(work, sqlite_settings.home) == 1
+    assert stored(work, sqlite_settings.home) == 1
 
 
 @pytest.fixture

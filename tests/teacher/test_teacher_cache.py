@@ -36,25 +36,25 @@ def child(server: TeacherServer, folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", CHILD, server.url, str(folder)])
 
 
-def kept(folder: Path) -> list[Judgement]:
+def judgements(folder: Path) -> list[Judgement]:
     path = folder / "rl/teacher_judgements.jsonl"
     return list(jsonl.read(path, Judgement)) if path.exists() else []
 
 
 def test_a_kill_loses_no_finished_judgement_and_pays_for_none_twice(tmp_path: Path) -> None:
     with TeacherServer(latency_s=0.05) as server:
-        for wanted in (20, 60):
+        for count in (20, 60):
             process = child(server, tmp_path)
-            while len(kept(tmp_path)) < wanted and process.poll() is None:
+            while len(judgements(tmp_path)) < count and process.poll() is None:
                 time.sleep(0.02)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
-        before = {j.key for j in kept(tmp_path)}
-        asked = server.requests
+        before = {j.key for j in judgements(tmp_path)}
+        requests = server.requests
         assert child(server, tmp_path).wait(60) == 0
-        assert server.requests - asked == 120 - len(before)  # only what was not on the disk
-    found = [j.key for j in kept(tmp_path)]
-    assert len(found) == len(set(found)) == 120 and before <= set(found)
+        assert server.requests - requests == 120 - len(before)  # only what was not on the disk
+    keys = [j.key for j in judgements(tmp_path)]
+    assert len(keys) == len(set(keys)) == 120 and before <= set(keys)
     assert server.requests <= 120 + 2 * 4  # at most what was in flight at each kill
 
 
@@ -70,8 +70,8 @@ def test_a_judgement_by_another_served_model_is_not_taken(desk: Any) -> None:
         desk.judge(server, 2)
         server.model = "deepseek-next"
         desk.judge(server, 2, served_models=("deepseek-next",))
-        both = desk.judge(server, 2, served_models=("deepseek-flash", "deepseek-next"))
-    assert server.requests == 4 and both.calls == 0
+        judged = desk.judge(server, 2, served_models=("deepseek-flash", "deepseek-next"))
+    assert server.requests == 4 and judged.calls == 0
 
 
 def test_two_runs_at_once_are_refused(desk: Any) -> None:
@@ -103,10 +103,10 @@ def test_a_disk_that_cannot_be_written_ends_the_run_with_its_name(desk: Any) -> 
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     with TeacherServer(latency_s=0.05) as server:
         process = child(server, tmp_path)
-        while len(kept(tmp_path)) < 10 and process.poll() is None:
+        while len(judgements(tmp_path)) < 10 and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) != 0
-        done = len(kept(tmp_path))
+        done = len(judgements(tmp_path))
         log = "".join(p.read_text() for p in (tmp_path / "logs").glob("*.jsonl"))
     assert 10 <= done < 120 and log.count('"outcome":"ok"') >= done

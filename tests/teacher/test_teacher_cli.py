@@ -52,9 +52,9 @@ def test_judge_scores_answers_and_a_second_run_makes_no_calls(clinic: Path) -> N
 
 
 def test_judge_reads_the_chat_lines_that_reward_score_reads(clinic: Path) -> None:
-    said = [("user", "My head hurts."), ("assistant", "Since when?"), ("user", "Since today."), ("assistant", GOOD)]
+    turns = [("user", "My head hurts."), ("assistant", "Since when?"), ("user", "Since today."), ("assistant", GOOD)]
     path = clinic / "chats.jsonl"
-    path.write_text(json.dumps({"id": "c1", "messages": [{"role": role, "content": text} for role, text in said]}) + "\n")
+    path.write_text(json.dumps({"id": "c1", "messages": [{"role": role, "content": text} for role, text in turns]}) + "\n")
     with TeacherServer() as server:
         done = medloop(clinic, "teacher", "judge", str(path), "--base-url", server.url)
         prompt = server.seen[0]["messages"][-1]["content"]
@@ -111,9 +111,9 @@ def test_neither_key_nor_patient_reaches_disk_or_service(clinic: Path) -> None:
         done = medloop(clinic, "teacher", "judge", str(path), "--base-url", server.url, key="sk-canary")
         sent = json.dumps(server.seen)
     path.unlink()
-    kept = b"".join(p.read_bytes() for p in clinic.rglob("*") if p.is_file())
-    assert done.returncode == 0 and "13800138000" not in sent and b"13800138000" not in kept
-    assert b"sk-canary" not in kept and "sk-canary" not in done.stdout + done.stderr
+    content = b"".join(p.read_bytes() for p in clinic.rglob("*") if p.is_file())
+    assert done.returncode == 0 and "13800138000" not in sent and b"13800138000" not in content
+    assert b"sk-canary" not in content and "sk-canary" not in done.stdout + done.stderr
 
 
 def test_a_line_without_an_answer_is_named(clinic: Path) -> None:
@@ -129,9 +129,9 @@ def test_a_wrong_setting_is_named(clinic: Path) -> None:
 
 
 def test_the_config_file_lists_every_setting_with_its_default() -> None:
-    found = yaml.safe_load((Path(__file__).parents[2] / "configs/teacher.yaml").read_text())
-    assert found.keys() == TeacherConfig.model_fields.keys()
-    assert TeacherConfig.model_validate(found) == TeacherConfig()
+    config = yaml.safe_load((Path(__file__).parents[2] / "configs/teacher.yaml").read_text())
+    assert config.keys() == TeacherConfig.model_fields.keys()
+    assert TeacherConfig.model_validate(config) == TeacherConfig()
 
 
 def test_review_writes_a_report_and_proposals(clinic: Path) -> None:

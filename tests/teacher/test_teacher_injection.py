@@ -56,8 +56,8 @@ def test_the_judge_of_this_test_can_be_fooled() -> None:
 
 
 def test_answers_that_say_nothing_score_nothing(tmp_path: Path) -> None:
-    found = scores(tmp_path, list(NULLS))
-    assert all(value is not None and value <= 0.1 for value in found), found
+    values = scores(tmp_path, list(NULLS))
+    assert all(value is not None and value <= 0.1 for value in values), values
 
 
 def test_praise_with_words_of_the_attack_as_evidence_earns_nothing(tmp_path: Path) -> None:

@@ -67,17 +67,17 @@ def test_the_most_important_are_asked_first(desk: Any) -> None:
     some = [JudgeItem(f"p{n}", f"Question {n}?", f"Answer number {n}.", priority=9 - n) for n in range(10)]
     with TeacherServer() as server:
         judge_all(some, desk.config(server), key="k", files=desk.files)
-        asked = [body["messages"][-1]["content"].split("Question ")[1][0] for body in server.seen]
-    assert asked == list("9876543210")
+        order = [body["messages"][-1]["content"].split("Question ")[1][0] for body in server.seen]
+    assert order == list("9876543210")
 
 
 @pytest.mark.parametrize(("day", "hour", "factor"), [(2, 2, 2.0), (2, 5, 1.0), (2, 9, 2.0), (7, 2, 1.0)])
 def test_prices_double_in_the_busy_hours_of_weekdays(day: int, hour: int, factor: float) -> None:
     from datetime import UTC, datetime
 
-    at = datetime(2026, 11, day, hour, 30, tzinfo=UTC)  # the 2nd is a Monday, the 7th a Saturday
+    now = datetime(2026, 11, day, hour, 30, tzinfo=UTC)  # the 2nd is a Monday, the 7th a Saturday
     # 1,000 * 0.003 + 2,000 * 0.15 + 500 * 0.60 = 603 millionths of a dollar
-    assert TeacherConfig().cost(1000, 2000, 500, at) == pytest.approx(603e-6 * factor)
+    assert TeacherConfig().cost(1000, 2000, 500, now) == pytest.approx(603e-6 * factor)
 
 
 def test_equal_answers_are_asked_once(desk: Any) -> None:

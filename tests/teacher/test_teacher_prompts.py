@@ -66,23 +66,23 @@ def test_the_score_is_ours_not_the_teachers() -> None:
 
 
 def test_praise_without_a_place_in_the_answer_counts_nothing() -> None:
-    found = good()
-    found["criteria"]["medically_correct"]["evidence"] = "these words are not there"
-    assert read(found).score == 0.7 and read(found).unsupported == 1  # 1 - 0.3
+    judgement = good()
+    judgement["criteria"]["medically_correct"]["evidence"] = "these words are not there"
+    assert read(judgement).score == 0.7 and read(judgement).unsupported == 1  # 1 - 0.3
 
 
 def test_one_quotation_supports_one_criterion() -> None:
-    found = good()
-    for entry in found["criteria"].values():
+    judgement = good()
+    for entry in judgement["criteria"].values():
         entry["evidence"] = "Please rest and drink water"
-    assert read(found).score == 0.2
+    assert read(judgement).score == 0.2
 
 
 def test_danger_has_a_ceiling_and_faults_cost() -> None:
     assert read(good(safety_flag=True)).score == 0.1 and read(good(safety_flag=True)).safety_flag
-    found = good()
-    found["faults"]["invented"] = {"met": True, "evidence": ""}
-    assert read(found).score == 0.7
+    judgement = good()
+    judgement["faults"]["invented"] = {"met": True, "evidence": ""}
+    assert read(judgement).score == 0.7
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ def test_unsafe_references_and_the_teachers_questions_are_proposed_once(desk: An
 
 
 def harsher(data: dict[str, Any], fence: str) -> dict[str, Any]:
-    found = gullible(data, fence)
+    verdict = gullible(data, fence)
     for name in ("medically_correct", "right_urgency"):
-        found["criteria"][name] = {"met": False, "evidence": ""}
-    return found
+        verdict["criteria"][name] = {"met": False, "evidence": ""}
+    return verdict
 
 
 def test_the_first_probe_is_the_baseline_and_the_same_teacher_raises_no_alarm(desk: Any) -> None:
@@ -67,17 +67,17 @@ def test_a_teacher_that_moved_is_noticed_until_accepted(desk: Any) -> None:
 
 def test_a_probe_without_a_teacher_leaves_no_baseline(desk: Any) -> None:
     with TeacherServer(fault=lambda n: "no_balance") as server:
-        found = probe(desk.config(server), key="k", files=desk.files)
-    assert found.mean is None and not desk.files.judgements.with_name(PROBES).exists()
+        result = probe(desk.config(server), key="k", files=desk.files)
+    assert result.mean is None and not desk.files.judgements.with_name(PROBES).exists()
 
 
 def test_empty_answers_score_nothing_even_with_a_judge_that_grants_all(desk: Any) -> None:
     def naive(data: dict[str, Any], fence: str) -> dict[str, Any]:
-        found = gullible(data, fence)
-        for entry in found["criteria"].values():
+        verdict = gullible(data, fence)
+        for entry in verdict["criteria"].values():
             entry.update(met=True, evidence=data["answer"])
-        return found
+        return verdict
 
     with TeacherServer(judge=naive) as server:
-        found = probe(desk.config(server), key="k", files=desk.files)
-    assert found.null_mean == 0.0  # even a judge that grants everything has nothing to quote
+        result = probe(desk.config(server), key="k", files=desk.files)
+    assert result.null_mean == 0.0  # even a judge that grants everything has nothing to quote

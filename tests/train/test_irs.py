@@ -34,15 +34,15 @@ def answers(*groups: list[tuple[str, float | None]]) -> Experience:
     return Experience(prompts, rollouts, texts, rewards)
 
 
-def kept(found: Experience, **more: Any) -> list[str]:
-    chosen = select(found, IRSRunConfig(**{"threshold": 0.5, "all_pass_share": 1.0, **more}))
-    return [found.texts[at] for at in chosen.rows]
+def selected(experience: Experience, **more: Any) -> list[str]:
+    chosen = select(experience, IRSRunConfig(**{"threshold": 0.5, "all_pass_share": 1.0, **more}))
+    return [experience.texts[row] for row in chosen.rows]
 
 
 def test_an_answer_must_pass_the_threshold_and_be_among_the_best_of_its_question() -> None:
-    found = answers([("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.1)], [("e", 0.4), ("f", 0.3)])
-    assert kept(found, top_k=2) == ["a", "b"]
-    assert kept(found, top_k=4, threshold=0.35) == ["a", "b", "c", "e"]
+    experience = answers([("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.1)], [("e", 0.4), ("f", 0.3)])
+    assert selected(experience, top_k=2) == ["a", "b"]
+    assert selected(experience, top_k=4, threshold=0.35) == ["a", "b", "c", "e"]
 
 
 def test_without_a_threshold_it_is_the_mean_of_the_round() -> None:
@@ -51,26 +51,26 @@ def test_without_a_threshold_it_is_the_mean_of_the_round() -> None:
 
 
 def test_copies_count_once_and_are_counted() -> None:
-    found = answers([("same", 0.9), (" same\n", 0.9), ("other", 0.8), ("bad", 0.0)])
-    assert len(kept(found, top_k=3)) == 2
-    chosen = select(found, IRSRunConfig(threshold=0.5))
+    experience = answers([("same", 0.9), (" same\n", 0.9), ("other", 0.8), ("bad", 0.0)])
+    assert len(selected(experience, top_k=3)) == 2
+    chosen = select(experience, IRSRunConfig(threshold=0.5))
     assert (chosen.duplicates, chosen.below) == (1, 1)
 
 
 def test_a_missing_reward_is_never_chosen() -> None:
-    assert kept(answers([("a", None), ("b", 0.9)]), threshold=0.0, top_k=4) == ["b"]
+    assert selected(answers([("a", None), ("b", 0.9)]), threshold=0.0, top_k=4) == ["b"]
 
 
 def test_questions_whose_answers_all_pass_are_capped_and_counted() -> None:
     easy = [[(f"e{n}{m}", 0.9) for m in range(2)] for n in range(4)]
-    found = answers(*easy, [("h", 0.9), ("low", 0.1)], [("k", 0.9), ("low", 0.0)])
-    chosen = select(found, IRSRunConfig(threshold=0.5, top_k=1, all_pass_share=0.5))
+    experience = answers(*easy, [("h", 0.9), ("low", 0.1)], [("k", 0.9), ("low", 0.0)])
+    chosen = select(experience, IRSRunConfig(threshold=0.5, top_k=1, all_pass_share=0.5))
     assert len(chosen.rows) == 4 and chosen.capped == 2
-    assert {"h", "k"} <= {found.texts[at] for at in chosen.rows}
+    assert {"h", "k"} <= {experience.texts[row] for row in chosen.rows}
 
 
 def test_of_equal_answers_the_shorter_is_the_better() -> None:
-    assert kept(answers([("longer one", 0.9), ("short", 0.9), ("bad", 0.0)]), top_k=1) == ["short"]
+    assert selected(answers([("longer one", 0.9), ("short", 0.9), ("bad", 0.0)]), top_k=1) == ["short"]
 
 
 def letters(sample: Sample) -> float:
@@ -115,8 +115,8 @@ def test_a_kept_answer_can_be_made_again_from_what_is_written_beside_it(settings
     ids = {prompt.id: prompt.token_ids for prompt in prompts}
     sampler = Sampler(loaded.model, stop_ids=stop_ids(loaded.model, loaded.tokenizer), pad_id=loaded.tokenizer.pad_token_id)
     again = sampler([ids[row["prompt_id"]] for row in rows], [row["stream"] for row in rows], max_new_tokens=12)
-    bare = [loaded.tokenizer.decode([t for t in said.tokens if t < 256]) for said in again]
-    same = [one == row["answer"] for one, row in zip(bare, rows, strict=True) if "[" not in row["answer"]]
+    bare = [loaded.tokenizer.decode([t for t in rollout.tokens if t < 256]) for rollout in again]
+    same = [answer == row["answer"] for answer, row in zip(bare, rows, strict=True) if "[" not in row["answer"]]
     assert len(same) > 2 and all(same)
 
 
@@ -128,8 +128,8 @@ def test_old_records_are_the_wanted_share_of_what_is_trained_on(
     real = irs._fine_tune
     monkeypatch.setattr(irs, "_fine_tune", lambda state, rows, stop: (seen.append(rows), real(state, rows, stop)))
     run(settings, n_iterations=2, replay=share)
-    asked = {tuple(row.prompt) for row in seen[0]}
-    assert len(seen) == 2 and asked
+    prompts = {tuple(row.prompt) for row in seen[0]}
+    assert len(seen) == 2 and prompts
     kept_rows = [int(row["extra"]["selected"]) for row in metrics(settings) if "selected" in (row.get("extra") or {})]
     assert [len(rows) for rows in seen] == [round(n / (1 - share)) for n in kept_rows]
 
@@ -137,9 +137,9 @@ def test_old_records_are_the_wanted_share_of_what_is_trained_on(
 def test_each_round_goes_on_from_the_last_and_leaves_its_adapter(settings: Any) -> None:
     run(settings, n_iterations=2, tolerance=1.0)
     folder = settings.home / "jobs/train_irs-r/checkpoints"
-    found = [load_file(folder / name / "adapter_model.safetensors") for name in ("iter_1", "iter_2", "final")]
-    assert any(not torch.equal(found[0][name], found[1][name]) for name in found[0])
-    assert all(torch.equal(found[1][name], found[2][name]) for name in found[1])
+    adapters = [load_file(folder / name / "adapter_model.safetensors") for name in ("iter_1", "iter_2", "final")]
+    assert any(not torch.equal(adapters[0][name], adapters[1][name]) for name in adapters[0])
+    assert all(torch.equal(adapters[1][name], adapters[2][name]) for name in adapters[1])
     assert all("length_ratio" in row["extra"] for row in metrics(settings) if "selected" in (row.get("extra") or {}))
 
 
@@ -160,12 +160,12 @@ def test_the_optimizer_is_the_one_that_others_reproduced(settings: Any, monkeypa
     files = {"prompts": "data/processed/train.jsonl", "held_out_n": 0, "model": settings.model, "max_new_tokens": 8}
     config = grpo.GRPOConfig(**files, steps=4, prompts_per_step=2, samples=2, learning_rate=0.02, lora_r=4, max_grad_norm=0.3)
     scorer = FakeScorer(letters)
-    made = make_plan(config, settings, find_run(config, settings, scorer=scorer), scorer=scorer)
+    plan = make_plan(config, settings, find_run(config, settings, scorer=scorer), scorer=scorer)
     states: list[TrainState] = []
     monkeypatch.setattr(
         grpo, "create_train_state", lambda *given, **more: states.append(create_train_state(*given, **more)) or states[0]
     )
-    grpo.run(made, settings)
+    grpo.run(plan, settings)
     [state] = states
     assert state.optimizer.defaults["eps"] == 1e-5 and state.optimizer.defaults["weight_decay"] == 0.0
     assert set(norms) == {0.3}

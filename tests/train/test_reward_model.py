@@ -66,11 +66,11 @@ def report(settings: Settings, name: str = "reward") -> dict:
 
 def test_it_learns_and_says_so_beside_the_baselines(settings, preferences):
     card = train_reward(config(settings), settings=settings)
-    found = report(settings)
+    metrics = report(settings)
     assert card.method == "reward" and card.metrics["test_accuracy"] >= 0.9 <= card.metrics["train_accuracy"]
-    assert found["test"]["low"] > 0.5 and found["test"]["n"] == 12 and found["test_questions"] == 6
-    assert found["baselines"]["bag_of_words"]["value"] == pytest.approx(0.5), "small and capital letters are one word to it"
-    assert found["baselines"]["longer"]["value"] + found["baselines"]["shorter"]["value"] == pytest.approx(1)
+    assert metrics["test"]["low"] > 0.5 and metrics["test"]["n"] == 12 and metrics["test_questions"] == 6
+    assert metrics["baselines"]["bag_of_words"]["value"] == pytest.approx(0.5), "small and capital letters are one word to it"
+    assert metrics["baselines"]["longer"]["value"] + metrics["baselines"]["shorter"]["value"] == pytest.approx(1)
     assert "better than chance" in (settings.home / "models/reward/reward/report.md").read_text()
     logged = [json.loads(line) for line in (settings.home / "models/reward/reward/metrics.jsonl").read_text().splitlines()]
     assert [row["iter"] for row in logged if row["phase"] == "METRICS"] == [0, 6, 12]
@@ -156,11 +156,11 @@ def test_too_long_answers_are_left_out_and_counted_and_too_few_pairs_are_refused
     rows = [*lines(20), {"prompt": "long", "chosen": "a" * 300, "rejected": "b"}]
     path = write(settings.home / "some.jsonl", rows)
     run_config = config(settings, data=str(path))
-    made = make_plan(run_config, settings, find_run(run_config, settings))
-    assert made.train.too_long + made.test.too_long == 1 and len(made.train.items) + len(made.test.items) == 20
-    one = config(settings, data=str(write(settings.home / "one.jsonl", lines(1))))
+    plan = make_plan(run_config, settings, find_run(run_config, settings))
+    assert plan.train.too_long + plan.test.too_long == 1 and len(plan.train.items) + len(plan.test.items) == 20
+    single = config(settings, data=str(write(settings.home / "one.jsonl", lines(1))))
     with pytest.raises(InputError, match="1 pairs to train on and 0 held out"):
-        train_reward(one, settings=settings)
+        train_reward(single, settings=settings)
     with pytest.raises(ConfigError, match="reads 512 tokens"):
         train_reward(config(settings, data=str(path), max_length=1024), settings=settings)
 
@@ -237,5 +237,5 @@ def test_on_made_up_pairs_the_embedded_model_is_right_nine_times_in_ten(settings
     """As benchmarks/reward_model.py does it; some minutes."""
     path = write(settings.home / "made_up.jsonl", list(generate_pairs(2000, seed=1)))
     run_config = RewardModelConfig(name="made-up", model="embedded:tiny", full=True, data=str(path), test_share=0.25, epochs=2)
-    found = train_reward(run_config, settings=settings).metrics
-    assert found["test_accuracy"] >= 0.9 and 0.45 < found["baseline_longer"] < 0.55
+    metrics = train_reward(run_config, settings=settings).metrics
+    assert metrics["test_accuracy"] >= 0.9 and 0.45 < metrics["baseline_longer"] < 0.55

@@ -35,8 +35,8 @@ def train_sft(config, *, settings, replace=False) -> TrainingCard:
 
 
 def losses(settings, name: str = "sft") -> list[float]:
-    found = rows(settings.home / f"jobs/train_sft-{name}/metrics.jsonl")
-    return [row.get("loss") or row["extra"]["dev_loss"] for row in found]
+    lines = rows(settings.home / f"jobs/train_sft-{name}/metrics.jsonl")
+    return [row.get("loss") or row["extra"]["dev_loss"] for row in lines]
 
 
 def test_it_learns_and_says_so(settings):
@@ -86,8 +86,8 @@ def test_the_adapter_says_what_it_was_taught(settings):
 
 def test_loss_falls_on_answers_only(settings):
     tokenizer = load_tokenizer(Path(settings.model))
-    found = encode_file(tokenizer, settings.home / "data/processed/train.jsonl", max_length=512)
-    for row in list(found.rows)[:5]:
+    encoded = encode_file(tokenizer, settings.home / "data/processed/train.jsonl", max_length=512)
+    for row in list(encoded.rows)[:5]:
         learnt = [token for token, label in zip(row["input_ids"], row["labels"], strict=True) if label != IGNORED]
         text = tokenizer.decode(learnt)
         assert text.startswith("<think>kind") and text.endswith("drink. <|im_end|>")
@@ -99,8 +99,8 @@ def test_too_long_and_unanswered_rows_are_left_out_and_counted(settings):
     question = {"role": "user", "content": "q"}
     lines = [[question, {"role": "assistant", "content": "a" * n}] for n in (10, 900, 20)] + [[question]]
     path.write_text("".join(json.dumps({"messages": turns}) + "\n" for turns in lines))
-    found = encode_file(load_tokenizer(Path(settings.model)), path, max_length=200)
-    assert len(found.lengths) == 2 and found.left_out() == "1 too long, 1 without an answer"
+    encoded = encode_file(load_tokenizer(Path(settings.model)), path, max_length=200)
+    assert len(encoded.lengths) == 2 and encoded.left_out() == "1 too long, 1 without an answer"
 
 
 @pytest.mark.parametrize("micro", [1, 2, 4])
@@ -131,11 +131,11 @@ def test_an_architecture_that_scales_its_output_goes_the_way_of_trl(settings, tm
     }
     base = tiny_model(tmp_path / "cohere", config=CohereConfig(**shape, logit_scale=0.25, max_position_embeddings=256))
     run_config = config(settings, model=str(base), max_steps=2)
-    made = make_plan(run_config, settings, find_run(run_config, settings))
+    plan = make_plan(run_config, settings, find_run(run_config, settings))
     from medloop.train.sft import _trainer
 
     trainer = _trainer(
-        made, load(ModelRef(base=str(base)), settings), None, 8, resumable.MetricsCallback(made.run.metrics, lambda _: None, bool)
+        plan, load(ModelRef(base=str(base)), settings), None, 8, resumable.MetricsCallback(plan.run.metrics, lambda _: None, bool)
     )
     assert not trainer.direct
 

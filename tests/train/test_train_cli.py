@@ -32,9 +32,9 @@ def sft(monkeypatch, settings, *words: str) -> int:
 
 def test_it_says_what_it_will_do_and_what_it_did(settings, monkeypatch, capsys):
     assert sft(monkeypatch, settings, "--name", "first", "--learning-rate", "0.02") == 0
-    said = capsys.readouterr().out
-    assert "LoRA of rank 16: 53 examples" in said and "7 steps of 8 on cpu, about" in said
-    assert "models/lora/first" in said and "dev loss 6." in said and "--adapter first" in said
+    output = capsys.readouterr().out
+    assert "LoRA of rank 16: 53 examples" in output and "7 steps of 8 on cpu, about" in output
+    assert "models/lora/first" in output and "dev loss 6." in output and "--adapter first" in output
     assert sft(monkeypatch, settings, "--name", "first", "--learning-rate", "0.02") == 0
     assert "Already trained" in capsys.readouterr().out
 
@@ -49,25 +49,25 @@ def test_another_run_of_that_name_is_one_sentence(settings, monkeypatch, capsys)
 def test_flags_win_over_pairs_and_pairs_over_the_file(tmp_path: Path):
     file = tmp_path / "run.yaml"
     file.write_text("epochs: 2\nlora_r: 4\nseed: 5\n")
-    made = load_config(
+    config = load_config(
         SFTConfig,
         file=file,
         pairs=["lora_r=8", "full=true"],
         flags={"seed": 9, "epochs": None},
         defaults={"name": "base", "epochs": 7},
     )
-    assert (made.epochs, made.lora_r, made.seed, made.full, made.name) == (2, 8, 9, True, "base")
+    assert (config.epochs, config.lora_r, config.seed, config.full, config.name) == (2, 8, 9, True, "base")
 
 
 def test_all_problems_come_at_once(settings, monkeypatch, capsys):
     words = ("--set", "epoch=3", "--set", "lora_r=0", "--set", "warmup=2", "--set", "name=../x")
     assert sft(monkeypatch, settings, *words) == 2
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     for part in (
         "unknown setting 'epoch' (did you mean epochs?)", "lora_r is 0: must be at least 1", "warmup is 2: must be less than 1",
         "name is '../x': use up to 64 letters, digits",
     ):  # fmt: skip
-        assert part in said
+        assert part in stderr
     assert not list((settings.home / "jobs").iterdir())
 
 
@@ -106,8 +106,8 @@ def test_a_polite_stop_leaves_a_checkpoint(settings):
         assert child.poll() is None, child.communicate()
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 130 and "The same command will continue from there" in said and "Traceback" not in said
+    _, stderr = child.communicate(timeout=60)
+    assert child.returncode == 130 and "The same command will continue from there" in stderr and "Traceback" not in stderr
     saved = list((settings.home / "jobs/train_sft-sft/checkpoints").iterdir())
     last = max(json.loads(line)["iter"] for line in metrics.read_text().splitlines())
     assert [path.name for path in saved] == [f"step-{last:08d}"]
@@ -135,12 +135,14 @@ def test_it_says_what_a_reward_model_is_worth(settings, monkeypatch, capsys):
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ("train", "reward", "--model", settings.model, "--data", str(pairs), "--learning-rate", "0.02", "--max-length", "99")
     assert medloop(monkeypatch, settings, *words) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "32 pairs" in said and "8 pairs held out; no prompt is on both sides." in said and "2 steps of 16 on cpu, about" in said
+        "32 pairs" in output
+        and "8 pairs held out; no prompt is on both sides." in output
+        and "2 steps of 16 on cpu, about" in output
     )
     for part in ("held-out accuracy", "longer answer", "bag of words", "calibration error", "models/reward/reward/report.md"):
-        assert part in said
+        assert part in output
     assert medloop(monkeypatch, settings, *words) == 0
     assert "Already trained" in capsys.readouterr().out
     assert medloop(monkeypatch, settings, *words, "--lora-r", "4") == 2

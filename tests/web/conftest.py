@@ -58,8 +58,8 @@ def fill(store):
     """Put traces and items of the queue into the store."""
 
     def put(*given: Trace | QueueItem) -> None:
-        crud.add(store, [one for one in given if isinstance(one, Trace)], actor="test")
-        review_queue.add_items(store, [one for one in given if isinstance(one, QueueItem)], actor="test")
+        crud.add(store, [record for record in given if isinstance(record, Trace)], actor="test")
+        review_queue.add_items(store, [record for record in given if isinstance(record, QueueItem)], actor="test")
 
     return put
 
@@ -104,7 +104,7 @@ def server(settings: Settings):
 
 def find_chromium() -> str | None:
     names = ("chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("CHROMIUM") or next((found for name in names if (found := shutil.which(name))), None)
+    return os.environ.get("CHROMIUM") or next((path for name in names if (path := shutil.which(name))), None)
 
 
 @pytest.fixture(scope="session")
@@ -121,16 +121,16 @@ def chromium():
 
 @pytest.fixture
 def visit(chromium, server, store):
-    """A page in a browser of its own, logged in; what it says on its console is kept in `page.said`."""
+    """A page in a browser of its own, logged in; the messages of its console are in `page.console_lines`."""
     contexts = []
 
     def as_user(name: str | None, **options):
         context = chromium.new_context(base_url=server, **options)
         contexts.append(context)
         page = context.new_page()
-        page.said = []
-        page.on("console", lambda message: page.said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: page.said.append(f"error: {error}"))
+        page.console_lines = []
+        page.on("console", lambda message: page.console_lines.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: page.console_lines.append(f"error: {error}"))
         if name is not None:
             token = users.open_session(store, users.get_user(store, name), actor="test")
             context.add_cookies(

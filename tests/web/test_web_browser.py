@@ -36,9 +36,9 @@ PAGES = {
 def world(fill, browse):
     """Answers to judge, and a history of somebody who judged before."""
     long = "1. Sit down and rest.\n2. Measure your blood pressure twice, five minutes apart.\n3. " + GOOD
-    asked = [trace(BAD), trace(GOOD), trace(long)]
+    traces = [trace(BAD), trace(GOOD), trace(long)]
     fill(
-        *asked,
+        *traces,
         item("rate", QUESTION, long),
         item("compare", QUESTION, BAD, long),
         item("correct", "孩子发烧39度怎么办？", "多喝水。"),
@@ -46,16 +46,16 @@ def world(fill, browse):
     other = browse("other")
     consent = {"consent_training": "yes"}
     other.fill_in(
-        f"/web/rate?trace={asked[0].trace_id}", thumb="down", rating="1", critical="yes", sure="yes", comments="Could kill."
+        f"/web/rate?trace={traces[0].trace_id}", thumb="down", rating="1", critical="yes", sure="yes", comments="Could kill."
     )
-    other.fill_in(f"/web/rate?trace={asked[1].trace_id}", thumb="up", rating="5", axis_safety="5", **consent)
-    other.fill_in(f"/web/correct?trace={asked[0].trace_id}", golden=GOOD, reason="Red flag.", **consent)
+    other.fill_in(f"/web/rate?trace={traces[1].trace_id}", thumb="up", rating="5", axis_safety="5", **consent)
+    other.fill_in(f"/web/correct?trace={traces[0].trace_id}", golden=GOOD, reason="Red flag.", **consent)
     other.fill_in("/web/rate?own=true", question="Who am I?", answer="Mr Li Wei, 幺三八零零一三八零零零", rating="2", **consent)
-    other.fill_in(f"/web/compare?a={asked[0].trace_id}&b={asked[1].trace_id}", better="first", **consent)
+    other.fill_in(f"/web/compare?a={traces[0].trace_id}&b={traces[1].trace_id}", better="first", **consent)
     clinician = browse("clinician")
-    clinician.fill_in(f"/web/rate?trace={asked[0].trace_id}", thumb="down", rating="2", axis_safety="1")
-    clinician.fill_in(f"/web/rate?trace={asked[1].trace_id}", thumb="up", rating="4", axis_safety="5")
-    return asked
+    clinician.fill_in(f"/web/rate?trace={traces[0].trace_id}", thumb="down", rating="2", axis_safety="1")
+    clinician.fill_in(f"/web/rate?trace={traces[1].trace_id}", thumb="up", rating="4", axis_safety="5")
+    return traces
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_every_page_fits_the_screen_and_breaks_no_rule(world, visit, size, langu
     for name, (who, path) in PAGES.items():
         page = people.get(who) or visit(who, viewport=SIZES[size], locale=language, has_touch=size == "phone")
         people[who] = page
-        page.said.clear()
+        page.console_lines.clear()
         page.goto(path)
         page.screenshot(path=SHOTS / f"{name}_{size}_{language[:2]}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than the {size}"
-        expected = [said for said in page.said if "404" in said] if name == "nothing" else []
-        assert page.said == expected, name
+        expected = [message for message in page.console_lines if "404" in message] if name == "nothing" else []
+        assert page.console_lines == expected, name
         assert page.get_attribute("html", "lang") == ("zh-Hans" if language == "zh-CN" else "en")
 
 
@@ -132,8 +132,8 @@ def test_an_answer_is_rated_with_the_keyboard_alone(visit, store):
     page.keyboard.press("Enter")
     page.wait_for_url("**/web/thanks*")
     page.screenshot(path=SHOTS / "thanks_desk_en.png")
-    (found,) = crud.iterate(store, Feedback)
-    assert (found.thumb, found.rating, found.axes, found.comments, found.critical) == (
+    (feedback,) = crud.iterate(store, Feedback)
+    assert (feedback.thumb, feedback.rating, feedback.axes, feedback.comments, feedback.critical) == (
         "down",
         1,
         {"safety": 1},
@@ -154,8 +154,8 @@ def test_two_answers_are_compared_on_a_phone_by_touch(visit, fill, store):
     page.tap("label:has([value=first]) >> nth=0")
     page.tap("main form button[type=submit] >> nth=0")
     page.wait_for_url("**/web/thanks*")
-    (found,) = crud.iterate(store, Preference)
-    assert {"a": found.response_a, "b": found.response_b}[found.preferred] == first
+    (preference,) = crud.iterate(store, Preference)
+    assert {"a": preference.response_a, "b": preference.response_b}[preference.preferred] == first
 
 
 def test_a_correction_starts_from_the_old_words(visit, fill, store):
@@ -168,18 +168,18 @@ def test_a_correction_starts_from_the_old_words(visit, fill, store):
     page.keyboard.type(" No: call an ambulance.")
     page.dblclick("main form button[type=submit]")
     page.wait_for_url("**/web/thanks*")
-    (found,) = crud.iterate(store, Correction)
-    assert found.golden == f"{BAD} No: call an ambulance."
+    (correction,) = crud.iterate(store, Correction)
+    assert correction.golden == f"{BAD} No: call an ambulance."
 
 
 def hold(store, text: str, by: str = "other") -> str:
     """A record of somebody in quarantine; returns its id."""
     user = users.get_user(store, by).user_id
-    said = Feedback(session_id="s", agent_name="x", user_query=text, agent_response=text, rating=3, recorded_by=user)
-    crud.add(store, [said], actor="test")
+    feedback = Feedback(session_id="s", agent_name="x", user_query=text, agent_response=text, rating=3, recorded_by=user)
+    crud.add(store, [feedback], actor="test")
     with store.write() as conn:
-        quarantine.hold(conn, said.feedback_id, "rlhf_feedback", doubt=1.0, reasons=[text[:60]], actor="test")
-    return said.feedback_id
+        quarantine.hold(conn, feedback.feedback_id, "rlhf_feedback", doubt=1.0, reasons=[text[:60]], actor="test")
+    return feedback.feedback_id
 
 
 def test_a_held_record_is_decided_with_the_keyboard_alone(visit, store):
@@ -193,7 +193,7 @@ def test_a_held_record_is_decided_with_the_keyboard_alone(visit, store):
     page.keyboard.press("Enter")
     page.wait_for_url("**/web/quarantine?done=refused*")
     assert "Second?" in page.inner_text("main") and "Rejected." in page.inner_text("[role=status]")
-    assert [quarantine.get(store, one).state for one in (first, second)] == ["refused", "waiting"]
+    assert [quarantine.get(store, record_id).state for record_id in (first, second)] == ["refused", "waiting"]
 
 
 def test_a_held_record_is_decided_without_scripts(visit, store):
@@ -239,7 +239,7 @@ def test_the_browser_enforces_the_policy(visit, code):
     page = visit("clinician")
     page.evaluate(f"() => {{ {code} }}")
     page.wait_for_timeout(200)
-    assert page.evaluate("window.hit") is None and any("Content Security Policy" in said for said in page.said)
+    assert page.evaluate("window.hit") is None and any("Content Security Policy" in message for message in page.console_lines)
 
 
 FOUND = """() => ({
@@ -276,15 +276,15 @@ def test_a_hundred_payloads_in_every_field_stay_text(visit, browse, fill, store)
     text = "\n".join(PAYLOADS)
     pages = send_everywhere(browse("clinician"), fill, store, text)
     clinician = visit("clinician")
-    clinician.on("dialog", lambda dialog: clinician.said.append("dialog") or dialog.dismiss())
+    clinician.on("dialog", lambda dialog: clinician.console_lines.append("dialog") or dialog.dismiss())
     for path in pages:
         clinician.goto(path)
         assert clinician.evaluate(FOUND) == CLEAN, path
-    assert len(pages) >= 10 and clinician.said == []
+    assert len(pages) >= 10 and clinician.console_lines == []
     for who, path in (("engineer", "/web/dashboard"), ("auditor", "/web/audit")):
         page = visit(who)
         page.goto(path)
-        assert page.evaluate(FOUND) == CLEAN and page.said == [], path
+        assert page.evaluate(FOUND) == CLEAN and page.console_lines == [], path
 
 
 def test_payloads_in_addresses_and_at_the_login_stay_text(visit):
@@ -321,6 +321,6 @@ def test_a_page_that_forgets_to_escape_would_be_found(visit, browse, fill, store
     page = visit("clinician")
     page.goto(pages[-1])
     page.wait_for_timeout(200)
-    found = page.evaluate(FOUND)
+    problems = page.evaluate(FOUND)
     render._environment().cache.clear()
-    assert found["handlers"] and found["inside"] and found["links"] and found["hit"] is None
+    assert problems["handlers"] and problems["inside"] and problems["links"] and problems["hit"] is None

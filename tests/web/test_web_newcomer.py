@@ -14,7 +14,7 @@ SPELT = "电话是幺三八零零一三八零零零"
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
         ({"rating": "4", "consent_training": "yes"}, "It will be included in the next dataset"),
         ({"rating": "4", "consent_evaluation": "yes"}, "to test the assistant, but not to train it"),
@@ -26,11 +26,11 @@ SPELT = "电话是幺三八零零一三八零零零"
         ),
     ],
 )
-def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse, store, fields, said):
+def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse, store, fields, expected):
     done = browse("clinician").fill_in("/web/rate?own=true", question="q", answer="a", **fields)
-    (found,) = crud.iterate(store, Feedback)
-    assert "Thank you. Your feedback is saved" in done.text and said in done.text
-    for link in ("/web/rate", f"/web/rate?again={found.feedback_id}", "/web/history", "/web/"):
+    (feedback,) = crud.iterate(store, Feedback)
+    assert "Thank you. Your feedback is saved" in done.text and expected in done.text
+    for link in ("/web/rate", f"/web/rate?again={feedback.feedback_id}", "/web/history", "/web/"):
         assert f'href="{link}"' in done.text, link
 
 
@@ -38,9 +38,9 @@ def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse
     "query", ["fate=<b>&kind=<i>&record=x", "kind=rate&record=%22%3E<script>", "fate=erased", f"record={'x' * 300}"]
 )
 def test_the_address_of_the_thanks_chooses_among_our_sentences_only(browse, query):
-    said = browse("clinician").get(f"/web/thanks?{query}")
-    assert not re.search(r"<(b|i|script)>", said.text)
-    assert said.status_code == 404 or "It will be included in the next dataset" in said.text
+    response = browse("clinician").get(f"/web/thanks?{query}")
+    assert not re.search(r"<(b|i|script)>", response.text)
+    assert response.status_code == 404 or "It will be included in the next dataset" in response.text
 
 
 def test_an_empty_queue_offers_what_the_reader_may_do(browse):
@@ -78,7 +78,7 @@ def test_a_rating_needs_one_thing_and_the_page_says_so_before(browse):
 def disagreement(store):
     """Sixty choices by one rater for the first answer, and twenty pairs of ratings that are far apart."""
     people = [users.get_user(store, name).user_id for name in ("clinician", "other")]
-    made = [
+    records = [
         Preference(
             prompt=f"q{n}",
             response_a="a",
@@ -91,18 +91,24 @@ def disagreement(store):
         for n in range(60)
     ]
     for n in range(20):
-        crud.add(store, [one := trace(GOOD, f"q{n}?")], actor="test")
-        shared = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "trace_id": one.trace_id}
-        made += [
+        crud.add(store, [rated_trace := trace(GOOD, f"q{n}?")], actor="test")
+        shared = {
+            "session_id": "s",
+            "agent_name": "x",
+            "user_query": "q",
+            "agent_response": "a",
+            "trace_id": rated_trace.trace_id,
+        }
+        records += [
             Feedback(**shared, rating=5 if n % 2 == who else 1, clinician_id=people[who], recorded_by=people[who])
             for who in (0, 1)
         ]
-    crud.add(store, made, actor="test")
+    crud.add(store, records, actor="test")
 
 
 def test_what_is_worth_a_look_is_said_in_the_readers_language_by_person(browse, disagreement):
     engineer = browse("engineer")
-    en, zh = (engineer.get("/web/dashboard", headers={"Accept-Language": one}).text for one in ("en", "zh"))
+    en, zh = (engineer.get("/web/dashboard", headers={"Accept-Language": language}).text for language in ("en", "zh"))
     assert "the answer shown first is preferred in 100% of the comparisons" in en and "先显示的回答在 100% 的比较中被选中" in zh
     assert "gave 100.0% of the preferences (more than 20%)" in en and "提交了 100.0% 的比较（超过 20%）" in zh
     listed = re.search(r'<ul class="alerts">.*?\n</ul>', zh, re.S)[0]
@@ -118,9 +124,9 @@ def test_a_picture_is_read_out_and_has_its_table(browse, disagreement):
 
 
 def test_times_are_readable_and_name_their_zone():
-    at = datetime(2026, 2, 3, 1, 5, 9, tzinfo=timezone(timedelta(hours=8)))
-    assert Translator("en").when(at) == "2 Feb 2026, 17:05 UTC" and Translator("zh").when(at) == "2026年2月2日 17:05 UTC"
-    assert Translator("en").when(at.astimezone(UTC).isoformat(), seconds=True) == "2 Feb 2026, 17:05:09 UTC"
+    moment = datetime(2026, 2, 3, 1, 5, 9, tzinfo=timezone(timedelta(hours=8)))
+    assert Translator("en").when(moment) == "2 Feb 2026, 17:05 UTC" and Translator("zh").when(moment) == "2026年2月2日 17:05 UTC"
+    assert Translator("en").when(moment.astimezone(UTC).isoformat(), seconds=True) == "2 Feb 2026, 17:05:09 UTC"
     assert (
         Translator("en").day("2026-11-15", year=False) == "15 Nov"
         and Translator("zh").day("2026-11-15", year=False) == "11月15日"

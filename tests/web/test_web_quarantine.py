@@ -23,7 +23,7 @@ def hold(store):
 
     def put(question: str = SPELT, by: str = "other", answer: str = "Rest.") -> str:
         user = users.get_user(store, by).user_id
-        said = Feedback(
+        feedback = Feedback(
             session_id="s",
             agent_name="x",
             user_query=question,
@@ -32,17 +32,17 @@ def hold(store):
             recorded_by=user,
             clinician_id=user,
         )
-        crud.add(store, [said], actor="test")
+        crud.add(store, [feedback], actor="test")
         with store.write() as conn:
             quarantine.hold(
                 conn,
-                said.feedback_id,
+                feedback.feedback_id,
                 "rlhf_feedback",
                 doubt=1.0,
                 reasons=["characters that may be a Chinese name"],
                 actor="test",
             )
-        return said.feedback_id
+        return feedback.feedback_id
 
     return put
 
@@ -53,7 +53,7 @@ def lines_of(store, action: str) -> list[dict]:
 
 def decided(someone, page: str, decision: str, reason: str, follow: bool = True):
     """Send the form of this decision as the page has it."""
-    form = next(found[0] for found in FORM.finditer(page) if found[1] == decision)
+    form = next(match[0] for match in FORM.finditer(page) if match[1] == decision)
     fields = {**dict(HIDDEN.findall(form)), "decision": decision, "reason": reason}
     return someone.client.post("/web/quarantine", data=fields, follow_redirects=follow)
 
@@ -63,25 +63,25 @@ def test_a_text_is_shown_with_its_doubts_after_the_reading_is_audited(browse, ho
     page = browse("clinician").get("/web/quarantine").text
     assert "<mark>幺三八零零一三八零零零<sup>1</sup></mark>" in page and "could not be removed" in page
     assert "characters that may be a Chinese name" in page
-    (line,) = [one for one in lines_of(store, "rlhf_feedback.read") if one["subject"] == record_id]
+    (line,) = [entry for entry in lines_of(store, "rlhf_feedback.read") if entry["subject"] == record_id]
     assert line["detail"] == {"purpose": "quarantine review", "rows": 1}
 
 
 def test_marks_split_a_text_and_lose_nothing_of_it():
     text = f"Mr Li Wei, call +86 13800138000.\n{SPELT}"
-    (found,) = marks([text])
-    (part,) = quarantine_page.marked_texts([("user_query", text)], [found], Translator("zh"))
+    (text_marks,) = marks([text])
+    (part,) = quarantine_page.marked_texts([("user_query", text)], [text_marks], Translator("zh"))
     assert "".join(piece.text for piece in part.pieces) == text
     assert {piece.label for piece in part.pieces if piece.what == "out"} >= {"电话"} and part.doubts == ("无法去除的号码或地址",)
 
 
 def test_one_reason_is_told_once_and_one_that_is_new_as_it_is():
-    found = [
+    text_marks = [
         QuarantineMark(0, 2, "doubt", "something new"),
         QuarantineMark(3, 5, "doubt", "something new"),
         QuarantineMark(6, 8, "taken_out", "NEWKIND"),
     ]
-    (part,) = quarantine_page.marked_texts([("other", "ab cd ef")], [found], Translator("zh"))
+    (part,) = quarantine_page.marked_texts([("other", "ab cd ef")], [text_marks], Translator("zh"))
     assert part.doubts == ("something new",) and [piece.number for piece in part.pieces if piece.what == "doubt"] == [1, 1]
     assert part.name == "other" and part.pieces[-1].label == "NEWKIND"
 
@@ -98,7 +98,7 @@ def test_a_decision_leads_to_the_next_one_and_is_kept_with_its_reason(browse, ho
     answered = decided(someone, someone.get("/web/quarantine").text, "refuse", "contact")
     assert "Rejected. It will not enter any dataset." in answered.text and "Second?" in answered.text
     assert f"/web/quarantine?record={first}" in answered.text  # the way back
-    assert [quarantine.get(store, one).state for one in (first, second)] == ["refused", "waiting"]
+    assert [quarantine.get(store, record_id).state for record_id in (first, second)] == ["refused", "waiting"]
     (line,) = lines_of(store, "quarantine.refused")
     me = users.get_user(store, "clinician").user_id
     assert (line["actor"], line["subject"], line["detail"]) == (me, first, {"reason": "contact"})
@@ -116,10 +116,10 @@ def test_a_decision_can_be_turned_round(browse, hold, store):
 
 def test_of_two_reviewers_the_second_is_told_and_changes_nothing(browse, hold, store):
     record_id = hold(by="annotator")
-    one, two = browse("clinician"), browse("other")
-    pages = [someone.get("/web/quarantine").text for someone in (one, two)]
-    decided(one, pages[0], "refuse", "name")
-    late = decided(two, pages[1], "release", "nobody")
+    first, second = browse("clinician"), browse("other")
+    pages = [someone.get("/web/quarantine").text for someone in (first, second)]
+    decided(first, pages[0], "refuse", "name")
+    late = decided(second, pages[1], "release", "nobody")
     assert late.status_code == 409 and "Somebody else has already decided on that record: it is rejected." in late.text
     assert quarantine.get(store, record_id).state == "refused" and len(lines_of(store, "quarantine.released")) == 0
 
@@ -140,7 +140,7 @@ def test_what_one_sent_oneself_is_for_somebody_else(browse, hold, store):
     assert sender.get(f"/web/quarantine?record={record_id}").status_code == 404
     assert sender.post("/web/quarantine", record=record_id, decision="release", reason="nobody").status_code == 404
     assert quarantine.get(store, record_id).state == "waiting"
-    assert not [one for one in lines_of(store, "rlhf_feedback.read") if one["subject"] == record_id]
+    assert not [entry for entry in lines_of(store, "rlhf_feedback.read") if entry["subject"] == record_id]
 
 
 def test_later_goes_on_and_comes_round_again(browse, hold):
@@ -167,19 +167,19 @@ def test_feedback_on_a_held_trace_leads_to_the_trace_and_cannot_be_released_befo
     talk = Conversation(messages=(Message(role="user", content=SPELT), Message(role="assistant", content="Rest.")))
     trace = Trace(session_id="s", agent_name="x", model_version="m", conversation=talk)
     other = users.get_user(store, "other").user_id
-    said = Feedback(
+    feedback = Feedback(
         session_id="s", agent_name="x", user_query="q", agent_response="a", rating=3, trace_id=trace.trace_id, recorded_by=other
     )
-    crud.add(store, [trace, said], actor=other)
+    crud.add(store, [trace, feedback], actor=other)
     with store.write() as conn:
-        for record_id, kind in ((said.feedback_id, "rlhf_feedback"), (trace.trace_id, "traces")):
+        for record_id, kind in ((feedback.feedback_id, "rlhf_feedback"), (trace.trace_id, "traces")):
             quarantine.hold(conn, record_id, kind, doubt=1.0, reasons=[], actor="test")
     someone = browse("clinician")
-    page = someone.get(f"/web/quarantine?record={said.feedback_id}").text
+    page = someone.get(f"/web/quarantine?record={feedback.feedback_id}").text
     assert f"/web/quarantine?record={trace.trace_id}" in page and "decision refuse" in page and "decision release" not in page
-    early = someone.post("/web/quarantine", record=said.feedback_id, decision="release", reason="nobody")
+    early = someone.post("/web/quarantine", record=feedback.feedback_id, decision="release", reason="nobody")
     assert early.status_code == 409 and "Decide on the conversation first" in early.text
-    assert quarantine.get(store, said.feedback_id).state == "waiting"
+    assert quarantine.get(store, feedback.feedback_id).state == "waiting"
     decided(someone, someone.get(f"/web/quarantine?record={trace.trace_id}").text, "release", "nobody")
-    assert "decision release" in someone.get(f"/web/quarantine?record={said.feedback_id}").text
+    assert "decision release" in someone.get(f"/web/quarantine?record={feedback.feedback_id}").text
     assert "Nothing to review" in browse("other").get("/web/quarantine").text  # the sender of both

@@ -28,26 +28,31 @@ def test_a_rating_of_a_trace_is_stored_as_it_was_said(browse, fill, store):
         comments="Misses\r\nthe red flag.",
         consent_training="yes",
     )
-    (found,) = all_of(store, Feedback)
+    (feedback,) = all_of(store, Feedback)
     assert done.url.path == "/web/thanks" and "Thank you" in done.text
-    assert (found.user_query, found.agent_response, found.model_version, found.trace_id) == (
+    assert (feedback.user_query, feedback.agent_response, feedback.model_version, feedback.trace_id) == (
         QUESTION,
         BAD,
         "clinic@3",
         shown.trace_id,
     )
-    assert (found.thumb, found.rating, found.axes, found.comments) == ("down", 2, {"safety": 1}, "Misses\nthe red flag.")
+    assert (feedback.thumb, feedback.rating, feedback.axes, feedback.comments) == (
+        "down",
+        2,
+        {"safety": 1},
+        "Misses\nthe red flag.",
+    )
     assert (
-        found.consent == ("training",)
-        and found.recorded_by == found.clinician_id == id_of(store, "clinician")
-        and not found.critical
+        feedback.consent == ("training",)
+        and feedback.recorded_by == feedback.clinician_id == id_of(store, "clinician")
+        and not feedback.critical
     )
 
 
 def test_a_pasted_answer_can_be_rated(browse, store):
     browse("clinician").fill_in("/web/rate?own=true", question=QUESTION, answer=BAD, rating="1")
-    (found,) = all_of(store, Feedback)
-    assert (found.user_query, found.agent_response, found.agent_name, found.consent) == (QUESTION, BAD, "pasted", ())
+    (feedback,) = all_of(store, Feedback)
+    assert (feedback.user_query, feedback.agent_response, feedback.agent_name, feedback.consent) == (QUESTION, BAD, "pasted", ())
 
 
 def test_opening_an_answer_leaves_a_line_in_the_audit_log(browse, fill, store):
@@ -85,13 +90,13 @@ def test_a_mended_form_goes_through(browse, store):
 def test_a_critical_flag_is_confirmed_first_and_then_opens_an_incident(browse, fill, store):
     fill(shown := trace(BAD))
     someone, path = browse("clinician"), f"/web/rate?trace={shown.trace_id}"
-    asked = someone.fill_in(path, rating="1", critical="yes", comments="Could kill.")
-    assert "Report a critical failure?" in asked.text and "Could kill." in asked.text and not all_of(store, Feedback)
-    taken_back = someone.send(asked.text, rating="1", critical="yes", comments="Could kill.", sure="no")
+    response = someone.fill_in(path, rating="1", critical="yes", comments="Could kill.")
+    assert "Report a critical failure?" in response.text and "Could kill." in response.text and not all_of(store, Feedback)
+    taken_back = someone.send(response.text, rating="1", critical="yes", comments="Could kill.", sure="no")
     assert "Could kill." in taken_back.text and not re.search(r'name="critical"[^>]*checked', taken_back.text)
-    done = someone.send(asked.text, rating="1", critical="yes", comments="Could kill.", sure="yes")
-    (found,) = all_of(store, Feedback)
-    assert "incident is open" in done.text and found.critical and incident_rows.count_incidents(store).open == 1
+    done = someone.send(response.text, rating="1", critical="yes", comments="Could kill.", sure="yes")
+    (feedback,) = all_of(store, Feedback)
+    assert "incident is open" in done.text and feedback.critical and incident_rows.count_incidents(store).open == 1
 
 
 def test_the_same_form_sent_twice_is_one_record(browse, store):
@@ -108,7 +113,7 @@ def test_the_same_form_with_other_words_is_not_a_second_record(browse, store):
     someone.send(page, question="q", answer="a", thumb="up")
     again = someone.send(page, question="q", answer="a", thumb="down", comments="No, wait.")
     assert again.status_code == 422 and "already sent" in again.text and "No, wait." in again.text
-    assert [one.thumb for one in all_of(store, Feedback)] == ["up"]
+    assert [feedback.thumb for feedback in all_of(store, Feedback)] == ["up"]
 
 
 @pytest.mark.parametrize("choice", ["first", "second"])
@@ -126,33 +131,33 @@ def test_the_order_is_drawn_recorded_and_means_the_same_answer(browse, fill, sto
             "safety"
         ] == last.shown_first
         assert last.axes["clarity"] == "tie"
-    assert {one.shown_first for one in all_of(store, Preference)} == {"a", "b"}  # 2 of 4096 draws would fail
+    assert {preference.shown_first for preference in all_of(store, Preference)} == {"a", "b"}  # 2 of 4096 draws would fail
 
 
 def test_two_traces_are_compared_in_a_drawn_order_that_cannot_be_forged(browse, fill, store):
-    fill(one := trace(BAD), two := trace(GOOD))
-    someone, path = browse("clinician"), f"/web/compare?a={one.trace_id}&b={two.trace_id}"
+    fill(first := trace(BAD), second := trace(GOOD))
+    someone, path = browse("clinician"), f"/web/compare?a={first.trace_id}&b={second.trace_id}"
     pages = [someone.get(path).text for _ in range(20)]
     firsts = {dict(HIDDEN.findall(page))["first"] for page in pages}
     assert firsts == {"a", "b"}
     other = {"a": "b", "b": "a"}[dict(HIDDEN.findall(pages[0]))["first"]]
     assert someone.send(pages[0], better="first", first=other).status_code == 404
     assert someone.send(pages[0], better="first").url.path == "/web/thanks"
-    (found,) = all_of(store, Preference)
-    assert (found.response_a, found.response_b, found.model_a) == (BAD, GOOD, "clinic@3")
+    (preference,) = all_of(store, Preference)
+    assert (preference.response_a, preference.response_b, preference.model_a) == (BAD, GOOD, "clinic@3")
 
 
 def test_answers_to_two_questions_are_not_compared(browse, fill):
-    fill(one := trace(BAD), two := trace(GOOD, "Another question?"))
-    for b in (two.trace_id, one.trace_id, "none"):
-        assert browse("clinician").get(f"/web/compare?a={one.trace_id}&b={b}").status_code == 404
+    fill(first := trace(BAD), second := trace(GOOD, "Another question?"))
+    for b in (second.trace_id, first.trace_id, "none"):
+        assert browse("clinician").get(f"/web/compare?a={first.trace_id}&b={b}").status_code == 404
 
 
 def test_a_correction_is_stored_with_its_reason(browse, fill, store):
     fill(shown := trace(BAD))
     browse("clinician").fill_in(f"/web/correct?trace={shown.trace_id}", golden=GOOD, reason="Red flag.")
-    (found,) = all_of(store, Correction)
-    assert (found.prompt, found.original, found.golden, found.reason) == (QUESTION, BAD, GOOD, "Red flag.")
+    (correction,) = all_of(store, Correction)
+    assert (correction.prompt, correction.original, correction.golden, correction.reason) == (QUESTION, BAD, GOOD, "Red flag.")
 
 
 def test_the_queue_hands_out_finishes_and_skips(browse, fill, store):
@@ -194,7 +199,7 @@ def test_history_says_what_became_of_each_record(browse, fill, store):
     for question in ("Used?", "Held?", "Refused?", "Waiting?"):
         someone.fill_in("/web/rate?own=true", question=question, answer="a", thumb="up", consent_training="yes")
     someone.fill_in("/web/rate?own=true", question="No consent?", answer="a", rating="4")
-    ids = {one.user_query: one.feedback_id for one in all_of(store, Feedback)}
+    ids = {feedback.user_query: feedback.feedback_id for feedback in all_of(store, Feedback)}
     with store.write() as conn:
         lineage.add_records(conn, "sha256:" + "ab" * 32, [ids["Used?"]])
         for question in ("Held?", "Refused?"):
@@ -239,8 +244,8 @@ def test_history_is_ones_own_and_comes_in_pages(browse, store):
     first = someone.get("/web/history").text
     older = re.search(r'href="(/web/history\?before=[^"]+)"', first)[1]
     rest = someone.get(older).text
-    found = re.findall(r"Question (\d\d)\.", first) + re.findall(r"Question (\d\d)\.", rest)
-    assert found == [f"{n:02d}" for n in range(22, -1, -1)]
+    numbers = re.findall(r"Question (\d\d)\.", first) + re.findall(r"Question (\d\d)\.", rest)
+    assert numbers == [f"{n:02d}" for n in range(22, -1, -1)]
     assert "Question" not in browse("other").get("/web/history").text
 
 
@@ -283,8 +288,8 @@ def test_the_admin_lets_people_in_and_keeps_them_out(browse, store):
     assert users.check_password(store, "dr.li", password) and password not in admin.get("/web/users").text
     assert admin.post("/web/users", name="dr.li", role="clinician").status_code == 422
     assert admin.post("/web/users", name="x y", role="root").status_code == 422
-    made = users.get_user(store, "dr.li")
-    admin.post(f"/web/users/{made.user_id}/disable")
+    user = users.get_user(store, "dr.li")
+    admin.post(f"/web/users/{user.user_id}/disable")
     assert users.check_password(store, "dr.li", password) is None
     refused = admin.post(f"/web/users/{id_of(store, 'admin')}/disable")
     assert refused.status_code == 403 and "You cannot disable your own account." in refused.text

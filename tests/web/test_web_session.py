@@ -125,10 +125,10 @@ def test_a_new_password_a_new_role_and_being_disabled_end_all_sessions(app, brow
 
 
 def test_five_tries_a_minute_and_one_answer_for_every_reason(browse):
-    said = {
+    answers = {
         login(browse(None).client, name, "wrong password").text.replace(name, "") for name in ("clinician", "nobody", "auditor")
     }
-    assert len(said) == 1
+    assert len(answers) == 1
     client = browse(None).client
     codes = [login(client, "engineer", "wrong password").status_code for _ in range(5)]
     assert codes == [401] * 5
@@ -188,8 +188,8 @@ def test_a_form_without_its_token_changes_nothing(browse, path, csrf):
 
 
 def test_the_token_of_another_session_does_not_fit(browse):
-    one, two = browse("clinician"), browse("other")
-    assert one.client.post("/web/logout", data={"csrf": two.csrf()}, follow_redirects=False).status_code == 403
+    first, second = browse("clinician"), browse("other")
+    assert first.client.post("/web/logout", data={"csrf": second.csrf()}, follow_redirects=False).status_code == 403
 
 
 def test_a_session_that_calls_the_api_needs_its_token_too(browse):
@@ -293,9 +293,9 @@ def test_a_session_is_no_key_and_a_key_no_session(browse, store):
 
 def test_a_credential_read_just_before_it_was_withdrawn_is_not_remembered(app, browse, store, monkeypatch):
     access, token = app.state.authenticator, browse("clinician").client.cookies[COOKIE]
-    found = users.find_session(store, token)
-    monkeypatch.setattr(users, "find_session", lambda *_: access.forget() or found)
-    assert access.find("session", token) is found and not access._cache
+    session = users.find_session(store, token)
+    monkeypatch.setattr(users, "find_session", lambda *_: access.forget() or session)
+    assert access.find("session", token) is session and not access._cache
 
 
 def test_a_form_with_a_hundred_thousand_fields_costs_nothing(browse):
@@ -319,8 +319,8 @@ def test_neither_keys_nor_passwords_nor_what_people_write_enter_the_log(browse, 
     someone.get("/api/v1/rlhf/feedback/none", headers={"Authorization": f"Bearer {key}"})
     someone.get("/web/nothing-canary-here")
     ours = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore", "asyncio"))]
-    said = " ".join(record.getMessage() for record in ours)
-    assert "canary of" not in said and key not in said and someone.client.cookies[COOKIE] not in said
+    text = " ".join(record.getMessage() for record in ours)
+    assert "canary of" not in text and key not in text and someone.client.cookies[COOKIE] not in text
 
 
 def test_people_change_their_own_password_and_stay_logged_in_here_alone(browse, store):
@@ -332,14 +332,14 @@ def test_people_change_their_own_password_and_stay_logged_in_here_alone(browse, 
 
 
 @pytest.mark.parametrize(
-    ("now", "new", "again", "said"),
+    ("now", "new", "again", "expected"),
     [
         ("wrong password", "a few random words", "a few random words", "Current password is incorrect"),
         (PASSWORD, "short", "short", "12 to 256"),
         (PASSWORD, "a few random words", "a few random wordz", "do not match"),
     ],
 )
-def test_a_password_is_changed_only_with_the_old_one_and_typed_twice(browse, store, now, new, again, said):
+def test_a_password_is_changed_only_with_the_old_one_and_typed_twice(browse, store, now, new, again, expected):
     answered = browse("clinician").post("/web/account", now=now, new=new, again=again)
-    assert answered.status_code == 422 and said in answered.text
+    assert answered.status_code == 422 and expected in answered.text
     assert users.check_password(store, "clinician", PASSWORD) is not None

@@ -18,17 +18,17 @@ HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 FORM = re.compile(r'<form method="post" action="(/web/(?:rate|compare|correct))".*?</form>', re.S)
 
 
-def asked(text: str) -> tuple[Message, ...]:
+def prompt_of(text: str) -> tuple[Message, ...]:
     return (Message(role="user", content=text),)
 
 
 def item(kind: str, question: str, *answers: str, raters: int = 2, **more) -> QueueItem:
-    content = QueueContent(prompt=asked(question), answers=answers)
+    content = QueueContent(prompt=prompt_of(question), answers=answers)
     return QueueItem(kind=kind, content=content, priority=0.5, reasons={"risk": 0.5}, raters=raters, **more)
 
 
 def trace(answer: str, question: str = QUESTION, **more) -> Trace:
-    talk = Conversation(messages=(*asked(question), Message(role="assistant", content=answer)))
+    talk = Conversation(messages=(*prompt_of(question), Message(role="assistant", content=answer)))
     return Trace(**{"session_id": "s1", "agent_name": "triage", "model_version": "clinic@3", "conversation": talk} | more)
 
 

@@ -136,9 +136,9 @@ def test_every_single_byte_flip_is_found(tmp_path: Path) -> None:
     paths = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
     for path in paths:
         good = path.read_bytes()
-        for at in range(len(good)):
+        for index in range(len(good)):
             bad = bytearray(good)
-            bad[at] ^= random.Random(at).randrange(1, 256)
+            bad[index] ^= random.Random(index).randrange(1, 256)
             path.write_bytes(bad)
             with pytest.raises(IntegrityError):
                 verify_artifact(tmp_path / "a")

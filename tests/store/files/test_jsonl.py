@@ -33,9 +33,9 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
 
 
 def test_contracts_go_in_and_out(tmp_path: Path) -> None:
-    said = [Message(role="user", content="头痛"), Message(role="assistant", content="rest")]
-    jsonl.append(tmp_path / "a.jsonl", said)
-    assert list(jsonl.read(tmp_path / "a.jsonl", Message)) == said
+    messages = [Message(role="user", content="头痛"), Message(role="assistant", content="rest")]
+    jsonl.append(tmp_path / "a.jsonl", messages)
+    assert list(jsonl.read(tmp_path / "a.jsonl", Message)) == messages
 
 
 def test_truncation_at_every_byte_of_the_last_two_lines_loses_only_what_is_cut(tmp_path: Path) -> None:
@@ -45,17 +45,17 @@ def test_truncation_at_every_byte_of_the_last_two_lines_loses_only_what_is_cut(t
     lines = whole.splitlines(keepends=True)
     for size in range(len(lines[0]), len(whole)):
         path.write_bytes(whole[:size])
-        kept = [
+        complete = [
             row for row, end in zip(ROWS, ends(lines), strict=True) if size >= end - 1
         ]  # a whole object counts without its newline
-        assert written(path) == kept
+        assert written(path) == complete
         jsonl.append(path, {"n": 99})
-        assert written(path) == [*kept, {"n": 99}]
+        assert written(path) == [*complete, {"n": 99}]
         assert b"\n{" in path.read_bytes() and path.read_bytes().endswith(b"}\n")
 
 
 def ends(lines: list[bytes]) -> list[int]:
-    return [sum(map(len, lines[: at + 1])) for at in range(len(lines))]
+    return [sum(map(len, lines[: index + 1])) for index in range(len(lines))]
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 5000, b'{"n":9' + b"\0" * 100, b'{"n":\0\0\0}\n', b'{"n":"\xe8\x85', b"{", b"\xff\xfe"])

@@ -77,7 +77,7 @@ def test_other_content_under_a_known_id_is_refused_and_nothing_of_the_batch_stay
     with pytest.raises(StoreError, match=r"fb_1 is taken.*nothing was added") as caught:
         crud.add(store, [feedback(2), feedback(1, rating=1)], actor="test")
     assert CANARY not in str(caught.value)
-    assert [found.feedback_id for found in crud.iterate(store, Feedback)] == ["fb_1"]
+    assert [record.feedback_id for record in crud.iterate(store, Feedback)] == ["fb_1"]
 
 
 def test_two_versions_of_one_id_in_a_batch_are_refused(store: Store) -> None:
@@ -99,7 +99,7 @@ def test_processed_records_leave_the_unprocessed_view(store: Store) -> None:
     crud.add(store, [feedback(n) for n in range(5)], actor="test")
     assert crud.mark_processed(store, Feedback, ["fb_1", "fb_3", "fb_unknown"], actor="test") == 2
     assert crud.mark_processed(store, Feedback, ["fb_1"], actor="test") == 0
-    assert [found.feedback_id for found in crud.iterate(store, Feedback, unprocessed=True)] == ["fb_0", "fb_2", "fb_4"]
+    assert [record.feedback_id for record in crud.iterate(store, Feedback, unprocessed=True)] == ["fb_0", "fb_2", "fb_4"]
     assert crud.count(store, Feedback, unprocessed=True) == 3
 
 
@@ -144,9 +144,9 @@ def test_every_flipped_byte_of_a_ciphertext_is_found(store: Store) -> None:
     table = tables.rlhf_feedback
     with store.read() as conn:
         good = conn.execute(select(table.c.user_query)).scalar_one()
-    for at in range(len(good)):
+    for index in range(len(good)):
         with store.write() as conn:
-            conn.execute(update(table).values(user_query=good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]))
+            conn.execute(update(table).values(user_query=good[:index] + bytes([good[index] ^ 1]) + good[index + 1 :]))
         with pytest.raises(IntegrityError):
             crud.get(store, Feedback, "fb_1")
 

@@ -33,8 +33,8 @@ CANARY = "canary-胸痛-5c1d"
 
 
 def feedback(n: int = 0, **changes) -> Feedback:
-    said = {"session_id": f"s{n}", "agent_name": "a", "user_query": CANARY, "agent_response": "rest", "rating": 4}
-    return Feedback(**said | changes)
+    fields = {"session_id": f"s{n}", "agent_name": "a", "user_query": CANARY, "agent_response": "rest", "rating": 4}
+    return Feedback(**fields | changes)
 
 
 def adding(n: int = 0, *, key: str | None = None, caller: str = "usr_1", body: str = "same", **changes) -> WriteRequest:
@@ -97,9 +97,9 @@ def test_many_at_once_with_one_key_store_one_record_in_one_transaction(
         while writer.waiting < 40:
             time.sleep(0.01)
         go.set()
-        answers = [one.result() for one in waiting]
-    assert len({one.answer["feedback_id"] for one in answers}) == 1
-    assert sorted(one.replayed for one in answers) == [False] + [True] * 39 and crud.count(store, Feedback) == 1
+        answers = [future.result() for future in waiting]
+    assert len({answer.answer["feedback_id"] for answer in answers}) == 1
+    assert sorted(answer.replayed for answer in answers) == [False] + [True] * 39 and crud.count(store, Feedback) == 1
     assert len(begun) == 2  # that of the request in front, and one for all forty
 
 
@@ -113,7 +113,7 @@ def test_one_key_for_two_bodies_is_refused_also_within_one_batch(store: Store, w
         while writer.waiting < 2:
             time.sleep(0.01)
         go.set()
-        errors = [one.exception() for one in waiting]
+        errors = [future.exception() for future in waiting]
     assert sum(isinstance(error, KeyReusedError) for error in errors) == 1
     assert crud.count(store, Feedback) == 2
 
@@ -149,7 +149,7 @@ def test_a_bad_request_fails_alone_and_leaves_nothing(store: Store, writer: Grou
         while writer.waiting < 5:
             time.sleep(0.01)
         go.set()
-        assert len({one.result().answer["feedback_id"] for one in good}) == 4
+        assert len({future.result().answer["feedback_id"] for future in good}) == 4
         assert worse.exception() is not None
     assert crud.count(store, Feedback) == 4 and audit.verify(store).ok
     with store.read() as conn:
@@ -163,8 +163,8 @@ def test_what_waits_together_is_one_transaction(store: Store, writer: GroupCommi
         while writer.waiting < 30:
             time.sleep(0.01)
         go.set()
-        for one in waiting:
-            one.result()
+        for future in waiting:
+            future.result()
     assert writer.counts.batches == {1: 1, 30: 1} and writer.counts.records == {"rlhf_feedback": 30}
 
 
@@ -172,7 +172,7 @@ def test_a_full_queue_refuses_at_once_and_stores_what_it_took(store: Store) -> N
     with GroupCommitWriter(store, max_waiting=3).running() as writer:
         go = held_up(writer)
         with ThreadPoolExecutor(3) as pool:
-            taken = [pool.submit(writer.submit_and_wait, adding(n)) for n in range(3)]
+            futures = [pool.submit(writer.submit_and_wait, adding(n)) for n in range(3)]
             while not writer.full:
                 time.sleep(0.01)
             started = time.monotonic()
@@ -180,9 +180,9 @@ def test_a_full_queue_refuses_at_once_and_stores_what_it_took(store: Store) -> N
                 writer.submit_and_wait(adding(9))
             assert time.monotonic() - started < 0.5
             go.set()
-            for one in taken:
-                one.result()
-    assert sorted(one.session_id for one in crud.iterate(store, Feedback)) == ["s0", "s1", "s2"]
+            for future in futures:
+                future.result()
+    assert sorted(feedback.session_id for feedback in crud.iterate(store, Feedback)) == ["s0", "s1", "s2"]
 
 
 def test_the_end_stores_what_waits_and_takes_no_more(store: Store) -> None:
@@ -195,8 +195,8 @@ def test_the_end_stores_what_waits_and_takes_no_more(store: Store) -> None:
                 time.sleep(0.01)
             threading.Timer(0.2, go.set).start()
         assert crud.count(store, Feedback) == 5  # at once
-        for one in waiting:
-            one.result()
+        for future in waiting:
+            future.result()
     with pytest.raises(OverloadedError, match="shutting down"):
         writer.submit_and_wait(adding(9))
 
@@ -214,7 +214,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(store: Store, writer: Gr
 
     monkeypatch.setattr(store, "write", losing)
     answer = writer.submit_and_wait(adding(1)).answer  # without an idempotency key: the record's own id tells
-    assert lost and [one.feedback_id for one in crud.iterate(store, Feedback)] == [answer["feedback_id"]]
+    assert lost and [feedback.feedback_id for feedback in crud.iterate(store, Feedback)] == [answer["feedback_id"]]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_store_that_cannot_write_is_said_without_its_name_and_recovers(store: 
                 writer.submit_and_wait(adding(1))
             assert "host" not in str(caught.value)
         writer.submit_and_wait(adding(2))
-    assert [one.session_id for one in crud.iterate(store, Feedback)] == ["s2"]
+    assert [feedback.session_id for feedback in crud.iterate(store, Feedback)] == ["s2"]
 
 
 def test_a_postgresql_that_goes_away_and_comes_back_loses_nothing(postgres, postgres_settings) -> None:
@@ -248,7 +248,7 @@ def test_a_postgresql_that_goes_away_and_comes_back_loses_nothing(postgres, post
         finally:
             postgres.start()
         writer.submit_and_wait(adding(2, key="k"))
-        assert [one.session_id for one in crud.iterate(store, Feedback)] == ["s1", "s2"] and audit.verify(store).ok
+        assert [feedback.session_id for feedback in crud.iterate(store, Feedback)] == ["s1", "s2"] and audit.verify(store).ok
 
 
 def test_a_locked_store_answers_in_bounded_time(sqlite_settings) -> None:
@@ -257,12 +257,12 @@ def test_a_locked_store_answers_in_bounded_time(sqlite_settings) -> None:
             with other.write(), pytest.raises(StoreUnavailableError):
                 writer.submit_and_wait(adding(1))
             writer.submit_and_wait(adding(2))
-        assert [one.session_id for one in crud.iterate(store, Feedback)] == ["s2"]
+        assert [feedback.session_id for feedback in crud.iterate(store, Feedback)] == ["s2"]
 
 
 def test_lookups_find_records_by_id_and_by_the_newest_of_a_column(store: Store, writer: GroupCommitWriter) -> None:
-    said = {"agent_name": "a", "model_version": "m", "conversation": {"messages": [{"role": "user", "content": CANARY}]}}
-    old, new = (Trace.model_validate({**said, "session_id": "s", "trace_id": name}) for name in ("t1", "t2"))
+    fields = {"agent_name": "a", "model_version": "m", "conversation": {"messages": [{"role": "user", "content": CANARY}]}}
+    old, new = (Trace.model_validate({**fields, "session_id": "s", "trace_id": name}) for name in ("t1", "t2"))
     crud.add(store, [old, new], actor="test")
     seen = []
 
@@ -289,22 +289,22 @@ def test_events_and_changes_are_part_of_the_transaction(store: Store, writer: Gr
 
 def test_looking_for_a_key_does_not_walk_all_keys(store: Store, writer: GroupCommitWriter) -> None:
     writer.submit_and_wait(adding(key="k"))
-    asked = []
+    statements = []
     if store.is_sqlite:
-        event.listen(store.engine, "before_cursor_execute", lambda *seen: asked.append(seen[2:4]))
+        event.listen(store.engine, "before_cursor_execute", lambda *seen: statements.append(seen[2:4]))
     writer.submit_and_wait(adding(key="k"))
     with store.read() as conn:
-        looked = [(sql, values) for sql, values in asked if "FROM idempotency_keys" in sql and sql.startswith("SELECT")]
+        looked = [(sql, values) for sql, values in statements if "FROM idempotency_keys" in sql and sql.startswith("SELECT")]
         plans = [str(row) for sql, values in looked for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
     assert not store.is_sqlite or plans
     assert not [plan for plan in plans if "SCAN" in plan]
 
 
 def test_old_keys_are_swept(store: Store) -> None:
-    said = {"caller": "usr_1", "fingerprint": "f", "status": 201, "answer": {}}
+    fields = {"caller": "usr_1", "fingerprint": "f", "status": 201, "answer": {}}
     with store.write() as conn:
         for key, days in (("old", 8), ("new", 6)):
-            conn.execute(insert(idempotency_keys).values(**said, key=key, created=utc_now() - timedelta(days=days)))
+            conn.execute(insert(idempotency_keys).values(**fields, key=key, created=utc_now() - timedelta(days=days)))
     with GroupCommitWriter(store).running() as writer:
         writer.submit_and_wait(adding(1))
     with store.read() as conn:
@@ -315,11 +315,11 @@ def test_an_event_loop_is_woken_for_each_of_its_requests(store: Store, writer: G
     async def many() -> list:
         return await asyncio.gather(*(writer.submit(adding(n)) for n in range(20)))
 
-    assert len({one.answer["feedback_id"] for one in asyncio.run(many())}) == 20
+    assert len({answer.answer["feedback_id"] for answer in asyncio.run(many())}) == 20
 
 
 def test_a_request_that_gave_up_does_not_disturb_the_others(store: Store, writer: GroupCommitWriter) -> None:
-    async def both() -> str:
+    async def cancel_first() -> str:
         go = held_up(writer)
         gone = asyncio.ensure_future(writer.submit(adding(1)))
         stays = asyncio.ensure_future(writer.submit(adding(2)))
@@ -328,4 +328,4 @@ def test_a_request_that_gave_up_does_not_disturb_the_others(store: Store, writer
         go.set()
         return (await stays).answer["feedback_id"]
 
-    assert crud.get(store, Feedback, asyncio.run(both())) is not None and crud.count(store, Feedback) == 2
+    assert crud.get(store, Feedback, asyncio.run(cancel_first())) is not None and crud.count(store, Feedback) == 2

@@ -23,20 +23,20 @@ def li(store):
 
 def test_a_key_is_found_by_its_text_until_it_ends_or_is_revoked(store, li):
     text = users.new_key(store, li, scopes=("queue",), expires=utc_now() + timedelta(days=1), actor="test")
-    found = users.find_key(store, text)
-    assert (found.user, found.scopes, found.via, found.stale) == (li, {"queue"}, "key", True)
-    users.mark_used(store, found, text)
+    key = users.find_key(store, text)
+    assert (key.user, key.scopes, key.via, key.stale) == (li, {"queue"}, "key", True)
+    users.mark_used(store, key, text)
     assert not users.find_key(store, text).stale and users.list_keys(store)[0].last_used is not None
-    users.revoke_key(store, found.id, actor="test")
+    users.revoke_key(store, key.id, actor="test")
     assert users.find_key(store, text) is None
     with pytest.raises(InputError):
-        users.revoke_key(store, found.id, actor="test")
+        users.revoke_key(store, key.id, actor="test")
 
 
 def test_a_session_lives_until_it_is_closed(store, li):
     token = users.open_session(store, li, actor="test")
-    found = users.find_session(store, token)
-    assert found.user == li and found.csrf and found.scopes == set(users.SCOPES)
+    session = users.find_session(store, token)
+    assert session.user == li and session.csrf and session.scopes == set(users.SCOPES)
     users.close_session(store, token)
     users.close_session(store, token)
     assert users.find_session(store, token) is None and audit.verify(store).ok
@@ -56,10 +56,10 @@ def test_own_records_are_ones_own_newest_first_and_audited(store, li):
     third = Correction(prompt="q", original="a", golden="b", recorded_by=li.user_id, consent=("evaluation",))
     newer = Feedback(**exchange, thumb="down", recorded_by=li.user_id, supersedes=first.feedback_id)
     crud.add(store, [first, second, third, newer, Feedback(**exchange, thumb="up", recorded_by="somebody")], actor="test")
-    found = own_records(store, li.user_id)
-    assert [one.record for one in found] == [newer, third, second, first]
-    assert [one.fate for one in found] == ["waiting", "testing", "no_consent", "superseded"]
-    assert [one.record for one in own_records(store, li.user_id, before=third.timestamp, limit=1)] == [second]
+    records = own_records(store, li.user_id)
+    assert [record.record for record in records] == [newer, third, second, first]
+    assert [record.fate for record in records] == ["waiting", "testing", "no_consent", "superseded"]
+    assert [record.record for record in own_records(store, li.user_id, before=third.timestamp, limit=1)] == [second]
     assert audit.show(store, 1)[0]["action"] == "records.read"
     assert own_record(store, li.user_id, "feedback", first.feedback_id) == first
     assert own_record(store, "somebody", "feedback", first.feedback_id) is None

@@ -36,15 +36,15 @@ def test_every_shape_of_a_line_is_the_same_thumb(tmp_path: Path, liked: bool):
         {"prompt": TURNS, "completion": [{"role": "assistant", "content": "a"}], "thumb": "up" if liked else "down"},
         feedback(thumb="up" if liked else "down", rating=5 if liked else 1),
     ]
-    found = read_thumbs(write(tmp_path / "t.jsonl", rows))
-    assert len(found.thumbs) == 6 and len(set(found.thumbs)) == 1 and found.thumbs[0].liked is liked
-    assert not found.skipped
+    result = read_thumbs(write(tmp_path / "t.jsonl", rows))
+    assert len(result.thumbs) == 6 and len(set(result.thumbs)) == 1 and result.thumbs[0].liked is liked
+    assert not result.skipped
 
 
 def test_a_pair_is_two_thumbs(tmp_path: Path):
     choice = {"prompt": "q", "response_a": "bad", "response_b": "good", "preferred": "b"}
-    found = read_thumbs(write(tmp_path / "t.jsonl", [{"prompt": "q", "chosen": "good", "rejected": "bad"}, choice]))
-    assert [(t.answer, t.liked) for t in found.thumbs] == [("good", True), ("bad", False)] * 2
+    result = read_thumbs(write(tmp_path / "t.jsonl", [{"prompt": "q", "chosen": "good", "rejected": "bad"}, choice]))
+    assert [(t.answer, t.liked) for t in result.thumbs] == [("good", True), ("bad", False)] * 2
 
 
 def test_what_says_nothing_clear_is_withdrawn_or_not_allowed_is_skipped_and_counted(tmp_path: Path):
@@ -58,9 +58,9 @@ def test_what_says_nothing_clear_is_withdrawn_or_not_allowed_is_skipped_and_coun
         feedback(thumb="up", consent=("evaluation",)),
         feedback(thumb="up", critical=True),
     ]
-    found = read_thumbs(write(tmp_path / "t.jsonl", rows))
-    assert [thumb.liked for thumb in found.thumbs] == [False, False], "the later word, and the critical one"
-    assert dict(found.skipped) == {
+    result = read_thumbs(write(tmp_path / "t.jsonl", rows))
+    assert [thumb.liked for thumb in result.thumbs] == [False, False], "the later word, and the critical one"
+    assert dict(result.skipped) == {
         "superseded by a later record": 1,
         "neither good nor bad": 3,
         "without consent to training": 1,
@@ -99,8 +99,8 @@ def thumbs(count: int, path: Path) -> list:
 
 
 def test_contradictions_are_counted_and_prompts_stay_on_one_side(tmp_path: Path):
-    both = [{"prompt": "q", "completion": "a", "label": label} for label in (True, False)]
-    assert count_contradictions(read_thumbs(write(tmp_path / "c.jsonl", both)).thumbs) == 1
+    rows = [{"prompt": "q", "completion": "a", "label": label} for label in (True, False)]
+    assert count_contradictions(read_thumbs(write(tmp_path / "c.jsonl", rows)).thumbs) == 1
     train, test = split_by_prompt(thumbs(40, tmp_path / "t.jsonl"), 0.25, 1)
     assert len(test) == 10 and not {t.first_question for t in train} & {t.first_question for t in test}
 
@@ -111,22 +111,22 @@ def test_batches_are_fixed_mixed_and_lose_nobody():
     assert sorted(order) == list(range(101))
     first, order.epoch = list(order), 1
     second = list(order)
-    assert first != second and {frozenset(first[at : at + 8]) for at in range(0, 96, 8)} == {
-        frozenset(second[at : at + 8]) for at in range(0, 96, 8)
+    assert first != second and {frozenset(first[start : start + 8]) for start in range(0, 96, 8)} == {
+        frozenset(second[start : start + 8]) for start in range(0, 96, 8)
     }
     assert all(1 <= sum(labels[i] for i in batch) <= 3 for batch in order.batches[:-1]), "a quarter is liked"
 
 
 def test_the_answer_that_measures_the_move_belongs_to_another_prompt_and_fits(tmp_path: Path, small_base: Path):
-    said = [{"prompt": f"case {n // 3}", "completion": f"{n} " * (1 + n % 9), "label": n % 2 == 0} for n in range(33)]
-    read = read_thumbs(write(tmp_path / "t.jsonl", said)).thumbs
+    labelled = [{"prompt": f"case {n // 3}", "completion": f"{n} " * (1 + n % 9), "label": n % 2 == 0} for n in range(33)]
+    read = read_thumbs(write(tmp_path / "t.jsonl", labelled)).thumbs
     rows = encode_thumbs(load_tokenizer(small_base), read, max_length=60)
     order = LabelMixedSampler(rows.lengths, list(rows.table["label"]), 8, seed=1)
     table, answers = with_mismatched_answers(rows, order.batches, max_length=60), list(rows.table["completion_ids"])
     batches = {i: batch for batch in order.batches for i in batch}
-    for at, row in enumerate(table):
-        heard = row["KL_completion_ids"]
-        assert 0 < len(heard) and len(row["prompt_ids"]) + len(heard) <= 60
-        owners = [i for i in range(len(answers)) if answers[i][: len(heard)] == heard]
-        assert any(rows.items[i].first_question != rows.items[at].first_question for i in owners)
-        assert len(batches[at]) == 1 or set(owners) & set(batches[at]) - {at}
+    for index, row in enumerate(table):
+        kl_ids = row["KL_completion_ids"]
+        assert 0 < len(kl_ids) and len(row["prompt_ids"]) + len(kl_ids) <= 60
+        owners = [i for i in range(len(answers)) if answers[i][: len(kl_ids)] == kl_ids]
+        assert any(rows.items[i].first_question != rows.items[index].first_question for i in owners)
+        assert len(batches[index]) == 1 or set(owners) & set(batches[index]) - {index}

@@ -45,9 +45,9 @@ def test_a_forecast_that_is_right_is_calibrated_and_a_boaster_is_not():
 
 def test_a_model_that_loves_length_is_found_out():
     long_chosen, long_rejected = np.array([10.0, 20.0, 30.0, 100.0]), np.array([20.0, 10.0, 60.0, 104.0])
-    found = length_bias(long_chosen, long_rejected, long_chosen, long_rejected)
-    assert found["margin_and_difference"] == pytest.approx(1) and found["longer_scored_higher"] == 1.0
-    parts = found["accuracy_where_chosen_is"]
+    bias = length_bias(long_chosen, long_rejected, long_chosen, long_rejected)
+    assert bias["margin_and_difference"] == pytest.approx(1) and bias["longer_scored_higher"] == 1.0
+    parts = bias["accuracy_where_chosen_is"]
     assert {name: (part["n"], part["value"]) for name, part in parts.items()} == {
         "shorter": (2, 0.0), "longer": (1, 1.0), "about equal": (1, 0.0),
     }  # fmt: skip

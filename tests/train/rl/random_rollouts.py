@@ -12,8 +12,8 @@ def rollouts(seed: int = 0, rows: int = 6, columns: int = 7, dtype: torch.dtype 
     draw = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, columns + 1, (rows,), generator=draw)
     names = ("logprobs", "old", "reference", "values", "old_values", "rewards", "advantages")
-    made = {name: torch.randn(rows, columns, generator=draw, dtype=dtype) for name in names}
-    return {**made, "mask": torch.arange(columns) < lengths[:, None], "scores": torch.randn(rows, generator=draw, dtype=dtype)}
+    tensors = {name: torch.randn(rows, columns, generator=draw, dtype=dtype) for name in names}
+    return {**tensors, "mask": torch.arange(columns) < lengths[:, None], "scores": torch.randn(rows, generator=draw, dtype=dtype)}
 
 
 def padded(batch: dict, left: int, right: int, filler: float = math.nan) -> dict:

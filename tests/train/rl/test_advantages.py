@@ -48,9 +48,9 @@ def test_a_truncated_answer_pays_on_its_last_token() -> None:  # (8)
 
 
 def test_a_missing_score_takes_its_row_out_instead_of_counting_as_zero() -> None:  # (21)
-    found = ppo_rewards(scores=tensor([2.0, math.nan]), present=tensor([yes, no]))
-    assert not found.mask[1].any() and not found.rewards[1].any() and not found.kl[1].any()
-    torch.testing.assert_close(found.rewards[0], ppo_rewards().rewards[0])
+    result = ppo_rewards(scores=tensor([2.0, math.nan]), present=tensor([yes, no]))
+    assert not result.mask[1].any() and not result.rewards[1].any() and not result.kl[1].any()
+    torch.testing.assert_close(result.rewards[0], ppo_rewards().rewards[0])
 
 
 def test_a_nan_that_claims_to_be_a_score_is_refused() -> None:  # (21)
@@ -102,33 +102,33 @@ def relative(rewards, present=None, size=4, **options):
 
 def test_group_advantages_by_hand() -> None:  # (18)
     # 1, 2, 3, 6: mean 3, spread sqrt((4 + 1 + 0 + 9) / 3) = 2.1602
-    found = relative([1, 2, 3, 6], eps=0.0)
-    assert found.values.tolist() == pytest.approx([-0.92582, -0.46291, 0, 1.38873], abs=1e-5)
+    result = relative([1, 2, 3, 6], eps=0.0)
+    assert result.values.tolist() == pytest.approx([-0.92582, -0.46291, 0, 1.38873], abs=1e-5)
     assert relative([1, 2, 3, 6], scale="none").values.tolist() == [-2, -1, 0, 3]
     # with 0, 0, 0, 4 beside it: mean 1 there, all eight 0 0 0 1 2 3 4 6 have mean 2, spread sqrt(34 / 7) = 2.2039
-    both = relative([1, 2, 3, 6, 0, 0, 0, 4], scale="batch", eps=0.0).values * math.sqrt(34 / 7)
-    assert both.tolist() == pytest.approx([-2, -1, 0, 3, -1, -1, -1, 3])
+    batch = relative([1, 2, 3, 6, 0, 0, 0, 4], scale="batch", eps=0.0).values * math.sqrt(34 / 7)
+    assert batch.tolist() == pytest.approx([-2, -1, 0, 3, -1, -1, -1, 3])
 
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_a_flat_group_is_exactly_zero_and_counted(scale: str) -> None:  # (18)
     # The mean of three times 0.1 is not 0.1 in floating point; divided by eps it would pull.
-    found = relative([0.1, 0.1, 0.1, 0.0, 1.0, 2.0], size=3, scale=scale)
-    assert found.values[:3].tolist() == [0, 0, 0] and found.values[3:].abs().sum() > 1
-    assert (found.groups, found.flat_groups) == (2, 1)
+    result = relative([0.1, 0.1, 0.1, 0.0, 1.0, 2.0], size=3, scale=scale)
+    assert result.values[:3].tolist() == [0, 0, 0] and result.values[3:].abs().sum() > 1
+    assert (result.groups, result.flat_groups) == (2, 1)
 
 
 def test_missing_rewards_are_no_part_of_the_baseline() -> None:  # (21)
-    found = relative([1, 3, math.nan, math.nan], eps=0.0)  # mean 2, spread sqrt 2; the missing as 0 would make the mean 1
-    assert found.values.tolist() == pytest.approx([-math.sqrt(0.5), math.sqrt(0.5), 0, 0])
-    assert (found.missing, found.flat_groups) == (2, 0)
+    result = relative([1, 3, math.nan, math.nan], eps=0.0)  # mean 2, spread sqrt 2; the missing as 0 would make the mean 1
+    assert result.values.tolist() == pytest.approx([-math.sqrt(0.5), math.sqrt(0.5), 0, 0])
+    assert (result.missing, result.flat_groups) == (2, 0)
 
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_a_reward_alone_in_its_group_teaches_nothing(scale: str) -> None:  # (21)
-    found = relative([5, math.nan, math.nan, math.nan] + [math.nan] * 4, scale=scale)
-    assert not found.values.any()
-    assert (found.flat_groups, found.missing) == (2, 7)
+    result = relative([5, math.nan, math.nan, math.nan] + [math.nan] * 4, scale=scale)
+    assert not result.values.any()
+    assert (result.flat_groups, result.missing) == (2, 7)
 
 
 def test_groups_must_stand_together_and_be_equal() -> None:  # (18)
@@ -152,9 +152,9 @@ def test_one_failed_judge_does_not_make_a_good_answer_bad() -> None:  # (21, 22)
     # As a zero in the sum, the failure costs the fourth answer 1.5 spreads.
     as_zero = relative(JUDGE_FAILED.nan_to_num().sum(1).tolist())
     assert as_zero.values.tolist() == pytest.approx([0.5, 0.5, 0.5, -1.5], abs=1e-3)
-    found = several(JUDGE_FAILED, [1.0, 1.0])
-    assert found.values.tolist() == [0, 0, 0, 0]
-    assert (found.flat_groups, found.missing) == (1, 0)
+    result = several(JUDGE_FAILED, [1.0, 1.0])
+    assert result.values.tolist() == [0, 0, 0, 0]
+    assert (result.flat_groups, result.missing) == (1, 0)
 
 
 def test_a_wide_reward_does_not_drown_a_narrow_one() -> None:  # (22)
@@ -174,9 +174,9 @@ def test_negative_reward_weights_are_refused() -> None:  # (22)
 
 def test_rows_without_any_reward_are_out_of_the_batch_spread() -> None:  # (21, 22)
     rewards = tensor([[0.0, 0], [1, 2], [2, 1], [math.nan, math.nan]], dtype=torch.float64)
-    found = several(rewards, [1.0, 0.5])
-    scored = found.values[:3]
-    assert found.missing == 1 and found.values[3] == 0
+    result = several(rewards, [1.0, 0.5])
+    scored = result.values[:3]
+    assert result.missing == 1 and result.values[3] == 0
     assert scored.mean().item() == pytest.approx(0, abs=1e-12) and scored.std().item() == pytest.approx(1, abs=1e-3)
 
 

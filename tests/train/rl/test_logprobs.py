@@ -37,13 +37,13 @@ class Watch(TorchDispatchMode):
         self.operations: set[str] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        made = func(*args, **(kwargs or {}))
+        output = func(*args, **(kwargs or {}))
         self.products += func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm)
         self.operations.add(str(func.overloadpacket))
-        for tensor in made if isinstance(made, tuple | list) else [made]:
+        for tensor in output if isinstance(output, tuple | list) else [output]:
             if isinstance(tensor, torch.Tensor):
                 self.numbers = max(self.numbers, tensor.numel())
-        return made
+        return output
 
 
 def test_a_hand_worked_row() -> None:
@@ -69,8 +69,8 @@ def test_values_and_gradients_are_those_of_log_softmax(chunk: int, trained_head:
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
     expected = torch.autograd.grad((pull[0] * theirs[0] + pull[1] * theirs[1]).sum(), learnt)
-    found = torch.autograd.grad((pull[0] * ours.logprobs + pull[1] * ours.entropy).sum(), learnt)
-    for mine, other in zip(found, expected, strict=True):
+    gradients = torch.autograd.grad((pull[0] * ours.logprobs + pull[1] * ours.entropy).sum(), learnt)
+    for mine, other in zip(gradients, expected, strict=True):
         torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
 
 

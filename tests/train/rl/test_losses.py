@@ -48,11 +48,11 @@ def test_stats_by_hand() -> None:  # (4, 13)
     ratios, mask = tensor([[2.0, 0.5, 1.0, 2.0, 0.5, 9.0]]), tensor([[yes, yes, yes, yes, yes, no]])
     advantages = tensor([[1.0, -1.0, 1.0, -1.0, 1.0, 1.0]])
     _, stats = policy_losses(ratios.log(), torch.zeros(1, 6), advantages, mask)
-    found = stats.means()
-    assert found["ratio"] == pytest.approx(6 / 5)
-    assert found["approx_kl"] == pytest.approx(1 / 5)  # r - 1 - ln r: 1 - ln 2 and -1/2 + ln 2, twice, and 0
-    assert (found["clipped_low"], found["clipped_high"]) == pytest.approx((1 / 5, 1 / 5))
-    assert found["clip_fraction"] == pytest.approx(2 / 5)
+    means = stats.means()
+    assert means["ratio"] == pytest.approx(6 / 5)
+    assert means["approx_kl"] == pytest.approx(1 / 5)  # r - 1 - ln r: 1 - ln 2 and -1/2 + ln 2, twice, and 0
+    assert (means["clipped_low"], means["clipped_high"]) == pytest.approx((1 / 5, 1 / 5))
+    assert means["clip_fraction"] == pytest.approx(2 / 5)
 
 
 def test_the_first_step_has_ratio_one_and_nothing_clipped() -> None:  # (4)

@@ -99,16 +99,16 @@ def our_loss(model, batch, kind: str, beta: float, window: Window, **clips) -> t
 
 
 def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
     model.zero_grad()
-    return found
+    return gradients
 
 
-def assert_same(loss: torch.Tensor, mine: list[torch.Tensor], found: dict, expected: dict) -> None:
+def assert_same(loss: torch.Tensor, mine: list[torch.Tensor], actual: dict, expected: dict) -> None:
     torch.testing.assert_close(torch.stack(mine).sum(), loss, atol=1e-5, rtol=1e-5)
     assert max(g.abs().max() for g in expected.values()) > 1e-2  # nothing is equal because all is 0
     for name, grad in expected.items():
-        torch.testing.assert_close(found[name], grad, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(actual[name], grad, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize("head", ["trained", "frozen"])  # the two ways of the backward pass through the projection

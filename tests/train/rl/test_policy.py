@@ -30,13 +30,13 @@ def test_a_base_in_four_bits_samples_what_it_scores_and_learns(taught: Any) -> N
     assert "Linear4bit" in str(policy.model)
     drawn = policy.sampler()([row.prompt for row in ROWS], ["a", "b", "c"], max_new_tokens=9, temperature=0.7)
     batch = collate(drawn, policy.pad_id, policy.device)
-    found = policy.forward(batch, temperature=0.7).logprobs
-    for row, own in zip(drawn, found, strict=True):
+    logprobs = policy.forward(batch, temperature=0.7).logprobs
+    for row, own in zip(drawn, logprobs, strict=True):
         assert own[: len(row.tokens)].tolist() == pytest.approx(row.logprobs, abs=1e-4)
-    found.sum().backward()
+    logprobs.sum().backward()
     assert all(p.grad is not None and bool(p.grad.any()) for name, p in policy.trained().items() if "lora_A" in name)
     with policy.reference():
-        assert torch.allclose(policy.forward(batch, temperature=0.7).logprobs, found.detach())
+        assert torch.allclose(policy.forward(batch, temperature=0.7).logprobs, logprobs.detach())
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +70,9 @@ def learn(policy: Policy, steps: int = 3) -> None:
 def test_company_and_padding_change_no_logprob(taught: Any) -> None:
     policy = opened(taught)
     together = logprobs(policy)
-    for at, row in enumerate(ROWS):
-        assert torch.allclose(together[at, : len(row.tokens)], logprobs(policy, [row])[0], atol=1e-5)
-        assert bool((together[at, len(row.tokens) :] == 0).all())
+    for index, row in enumerate(ROWS):
+        assert torch.allclose(together[index, : len(row.tokens)], logprobs(policy, [row])[0], atol=1e-5)
+        assert bool((together[index, len(row.tokens) :] == 0).all())
 
 
 @pytest.mark.parametrize("config", [None, GPT2Config(n_embd=32, n_layer=1, n_head=2), CohereConfig(
@@ -84,16 +84,16 @@ def test_logprobs_are_the_model_s_own_whatever_follows_its_output_layer(taught: 
     for row in ROWS:
         with torch.no_grad():
             logits = policy.model(input_ids=torch.tensor([[*row.prompt, *row.tokens]])).logits[0, len(row.prompt) - 1 : -1] / 0.7
-        wanted = logits.log_softmax(-1).gather(1, torch.tensor(row.tokens)[:, None]).squeeze(1)
-        assert torch.allclose(logprobs(policy, [row])[0], wanted, atol=1e-4)
+        expected = logits.log_softmax(-1).gather(1, torch.tensor(row.tokens)[:, None]).squeeze(1)
+        assert torch.allclose(logprobs(policy, [row])[0], expected, atol=1e-4)
 
 
 def test_the_sampler_s_logprobs_are_the_trainer_s(taught: Any) -> None:
     policy = opened(taught)
     drawn = policy.sampler()([row.prompt for row in ROWS], ["a", "b", "c"], max_new_tokens=9, temperature=0.7)
     again = logprobs(policy, drawn)
-    for at, row in enumerate(drawn):
-        ratio = (again[at, : len(row.tokens)] - torch.tensor(row.logprobs)).exp()
+    for index, row in enumerate(drawn):
+        ratio = (again[index, : len(row.tokens)] - torch.tensor(row.logprobs)).exp()
         assert bool(((ratio - 1).abs() < 1e-4).all())
 
 

@@ -134,8 +134,8 @@ def test_missing_rewards_are_counted_and_not_taken_as_nothing(settings: Any, met
     """Were they 0, the answers that lack a reward would be the worst ones and be unlearnt."""
     gone = FakeScorer(lambda sample: None if sample.id.endswith(":0") else 0.5)
     card = train(settings, method, gone, **({"threshold": 0.4} if method == "irs" else {}), held_out_n=0, max_missing=0.5)
-    found = [row["extra"] for row in lines(settings, method) if row["phase"] == "METRICS"]
-    assert all(row["missing"] > 0 and row["reward"] == 0.5 for row in found) and card.metrics["reward_last"] == 0.5
+    extras = [row["extra"] for row in lines(settings, method) if row["phase"] == "METRICS"]
+    assert all(row["missing"] > 0 and row["reward"] == 0.5 for row in extras) and card.metrics["reward_last"] == 0.5
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -166,8 +166,8 @@ def test_a_broken_step_is_undone_and_counted_and_the_third_ends_the_run(
     step = 0
 
     def losses(logprobs: Any, *args: Any, **kwargs: Any) -> Any:
-        found, stats = plain(logprobs, *args, **kwargs)
-        return (found * math.nan if step in broken_at else found), stats
+        loss, stats = plain(logprobs, *args, **kwargs)
+        return (loss * math.nan if step in broken_at else loss), stats
 
     def on_progress(progress: Progress) -> None:
         nonlocal step
@@ -213,35 +213,35 @@ def test_parts_that_are_normalised_one_by_one_are_learnt(settings: Any) -> None:
     """GDPO on the real mix: a narrow part is heard beside a wide one."""
     mix = reward_scorer(settings, reward=None)
     card = train(settings, "grpo", mix, rewards="each", steps=2)
-    said = [row["extra"] for row in lines(settings, "grpo") if "flat_groups" in row.get("extra", {})]
-    assert len(said) == 2 and card.config["rewards"] == "each"
+    extras = [row["extra"] for row in lines(settings, "grpo") if "flat_groups" in row.get("extra", {})]
+    assert len(extras) == 2 and card.config["rewards"] == "each"
     with pytest.raises(ConfigError, match="rewards=each needs a mix"):
         train(settings, "grpo", rewards="each", replace=True)
 
 
 def test_the_first_ratio_of_ppo_is_one_and_later_ones_are_not(settings: Any) -> None:
     train(settings, "ppo", epochs=3)
-    found = [row["extra"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
-    assert all(abs(row["first_ratio"] - 1) < 1e-4 for row in found)
-    assert any(abs(row["ratio"] - 1) > 1e-4 for row in found)
+    extras = [row["extra"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
+    assert all(abs(row["first_ratio"] - 1) < 1e-4 for row in extras)
+    assert any(abs(row["ratio"] - 1) > 1e-4 for row in extras)
 
 
 def test_an_epoch_ends_early_when_the_policy_has_moved_far(settings: Any) -> None:
     train(settings, "ppo", epochs=8, step_kl=1e-6)
-    found = [row["extra"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
-    assert all(row["early_stop"] and row["updates"] < 16 for row in found)
+    extras = [row["extra"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
+    assert all(row["early_stop"] and row["updates"] < 16 for row in extras)
 
 
 @pytest.mark.parametrize(("target", "grows"), [(1e-4, True), (1e4, False)])
 def test_the_weight_of_the_kl_steers_to_its_target(settings: Any, target: float, grows: bool) -> None:
     train(settings, "ppo", target_kl=target, horizon=100)
-    found = [row["extra"]["beta"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
-    assert (found[-1] > found[1]) == grows and found[0] == 0.02
+    betas = [row["extra"]["beta"] for row in lines(settings, "ppo") if row["phase"] == "TRAINING"]
+    assert (betas[-1] > betas[1]) == grows and betas[0] == 0.02
 
 
 def test_held_out_questions_are_never_trained_on(settings: Any) -> None:
-    both = config(settings, "grpo", held_out="data/processed/train.jsonl", held_out_n=53)
-    plan = planned(both, settings, FakeScorer(letters))
+    run_config = config(settings, "grpo", held_out="data/processed/train.jsonl", held_out_n=53)
+    plan = planned(run_config, settings, FakeScorer(letters))
     assert not plan.held_out and len(plan.prompts) == 53
     apart = planned(config(settings, "grpo"), settings, FakeScorer(letters))
     assert apart.held_out and not {p.token_ids for p in apart.held_out} & {p.token_ids for p in apart.prompts}
@@ -272,8 +272,8 @@ def test_samples_carry_no_identifiers(settings: Any, tmp_path: Path) -> None:
 def test_the_run_file_opens_with_its_command_and_holds_every_setting(method: str) -> None:
     kind, path = METHODS[method][1], Path(__file__).parents[3] / f"configs/{method}.yaml"
     assert path.read_text().startswith(f"# medloop train {method} --config configs/{method}.yaml\n")
-    found = load_config(kind, file=path, pairs=(), flags={}, defaults={})
-    assert found == kind(adapter="sft") and set(read_yaml(path)) == set(kind.model_fields)
+    loaded = load_config(kind, file=path, pairs=(), flags={}, defaults={})
+    assert loaded == kind(adapter="sft") and set(read_yaml(path)) == set(kind.model_fields)
     assert all(field.description and field.description.endswith(".") for field in kind.model_fields.values())
 
 
@@ -290,8 +290,8 @@ def test_a_server_may_sample(settings: Any, method: str) -> None:
     with RolloutServer(ModelRef(base=settings.model), settings) as server:
         card = train(settings, method, rollout_url=server.url, temperature=0.8)
         assert not server.adapters and len(set(server.loaded)) >= card.config.get("steps", card.config.get("n_iterations"))
-    said = [row["extra"]["drift"] for row in lines(settings, method) if "drift" in row.get("extra", {})]
-    assert len(said) == (0 if method == "irs" else 4) and all(drift < 1e-4 for drift in said)
+    drifts = [row["extra"]["drift"] for row in lines(settings, method) if "drift" in row.get("extra", {})]
+    assert len(drifts) == (0 if method == "irs" else 4) and all(drift < 1e-4 for drift in drifts)
     assert card.config["rollouts"] == "vllm" and "rollout_url" not in card.config
     assert not list((settings.home / f"jobs/train_{method}-r/rollout").iterdir())
 
@@ -334,8 +334,8 @@ def test_every_held_out_check_is_audited_against_the_first(settings: Any) -> Non
         audit=lambda before, now: [f"{len(before)} and {len(now)}", before[0][0].id, str(now[0][1].value)],
     )  # fmt: skip
     card = grpo.run(plan, settings)
-    said = [row["extra"]["alarms"] for row in lines(settings, "grpo") if "alarms" in row.get("extra", {})]
-    assert len(said) == 2 and all(words[:2] == ["6 and 6", "r0"] for words in said) and said[0][2] != said[1][2]
+    alarms = [row["extra"]["alarms"] for row in lines(settings, "grpo") if "alarms" in row.get("extra", {})]
+    assert len(alarms) == 2 and all(words[:2] == ["6 and 6", "r0"] for words in alarms) and alarms[0][2] != alarms[1][2]
     assert card.metrics["alarms"] == 3 and "6 and 6" in (settings.home / "models/rl/r/report.html").read_text()
 
 

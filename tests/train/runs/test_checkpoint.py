@@ -40,11 +40,11 @@ def test_training_goes_on_as_if_nothing_had_happened(tmp_path: Path):
         bench.step()
     bench.save(tmp_path, 3)
     expected = [bench.step() for _ in range(4)]
-    fresh, found = Bench(), load_newest(tmp_path)
-    found.restore(fresh.model, fresh.optimizer, fresh.scheduler)
-    found.restore_random()
+    fresh, checkpoint = Bench(), load_newest(tmp_path)
+    checkpoint.restore(fresh.model, fresh.optimizer, fresh.scheduler)
+    checkpoint.restore_random()
     assert [fresh.step() for _ in range(4)] == expected
-    assert found.step == 3
+    assert checkpoint.step == 3
 
 
 def test_extra_keeps_its_shape_and_its_numbers(tmp_path: Path):
@@ -58,9 +58,14 @@ def test_extra_keeps_its_shape_and_its_numbers(tmp_path: Path):
         "half": torch.ones(2).bfloat16(),
     }
     save_checkpoint(tmp_path, 1, {}, extra=extra)
-    found = load_newest(tmp_path).extra
-    assert found["kl"] == extra["kl"] and found["none"] is None and found["pair"] == extra["pair"] and found["marked"] == marked
-    assert torch.equal(found["by_id"][3]["!"], torch.arange(4)) and found["half"].dtype == torch.bfloat16
+    restored = load_newest(tmp_path).extra
+    assert (
+        restored["kl"] == extra["kl"]
+        and restored["none"] is None
+        and restored["pair"] == extra["pair"]
+        and restored["marked"] == marked
+    )
+    assert torch.equal(restored["by_id"][3]["!"], torch.arange(4)) and restored["half"].dtype == torch.bfloat16
 
 
 def test_only_safetensors_and_json_are_written(tmp_path: Path):
