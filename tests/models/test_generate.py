@@ -8,8 +8,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from medloop.contracts import Message, ModelRef
 from medloop.errors import ConfigError, ModelError, ResultError
-from medloop.models.generate import TorchGenerator, _next_tokens, load_generator
+from medloop.models.generate import TorchGenerator, load_generator
 from medloop.models.load import Loaded
+from medloop.models.rollout.decode import sample_tokens
 from medloop.models.template import encode_prompt
 from medloop.testing.models import tiny_model
 
@@ -91,7 +92,7 @@ def test_the_same_prompt_twice_is_sampled_twice(generate: TorchGenerator):
 def test_sampling_follows_the_softmax_at_its_temperature():
     logits = torch.tensor([[0.0, 1.0, 2.0, -torch.inf]])
     uniform = torch.linspace(0, 1, 20_001, dtype=torch.float64)[:-1]
-    drawn = _next_tokens(logits.expand(20_000, 4), 0.7, uniform)
+    drawn, _ = sample_tokens(logits.expand(20_000, 4), 0.7, uniform)
     share = torch.bincount(drawn, minlength=4) / 20_000
     torch.testing.assert_close(share, torch.softmax(logits[0] / 0.7, -1), rtol=0, atol=1e-3)
 
@@ -153,9 +154,12 @@ def test_more_tokens_than_the_model_holds_is_refused(generate: TorchGenerator):
         generate(PROMPTS, max_new_tokens=512)
 
 
-def test_output_that_is_not_finite_is_an_error():
+def test_output_that_is_not_finite_is_an_error(tmp_path: Path, settings):
+    generate = load_generator(ModelRef(base=str(tiny_model(tmp_path / "nan"))), settings)
+    with torch.no_grad():
+        generate.loaded.model.model.norm.weight.fill_(torch.nan)
     with pytest.raises(ModelError, match="not finite"):
-        _next_tokens(torch.tensor([[0.0, torch.nan]]), 0.0, None)
+        generate(PROMPTS[:2], max_new_tokens=4)
 
 
 def test_progress_reaches_the_total(generate: TorchGenerator):

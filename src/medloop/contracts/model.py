@@ -36,5 +36,6 @@ class TrainingCard(Contract):
     total_parameters: int = Field(ge=0)
     versions: dict[str, str]
     commit: str | None = None
+    backend: Text | None = Field(None, description="How RL sampled its answers: fast, cuda_graph, library or vllm.")
     started: Timestamp
     finished: Timestamp

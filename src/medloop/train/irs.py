@@ -173,7 +173,9 @@ def _log_selection(state: TrainState, experience: Experience, selection: Selecti
     if hasattr(scorer, "end_round"):
         scorer.end_round(experience.rewards)
         state.saved["dw"] = scorer.state().model_dump(mode="json")
-    state.log("METRICS", avg_reward=summary["reward"], weights=weights, extra={**summary, **more})
+    state.log(
+        "METRICS", avg_reward=summary["reward"], weights=weights, extra={**summary, **more, "backend": state.sampler.backend}
+    )
     state.numbers = {
         "step": state.step,
         "reward": summary["reward"] or 0.0,

@@ -22,19 +22,19 @@ class SteppedGraphs(CudaGraphs):
         self._step(buffers)
 
 
-@pytest.mark.parametrize("stops", [(), (7, 8, 9, 10)])
+@pytest.mark.parametrize(("stops", "temperature"), [((), 0.8), ((7, 8, 9, 10), 0.8), ((), 0.0)])
 def test_the_graph_s_buffers_give_the_loop_s_answers(
-    tmp_path: Path, stops: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stops: tuple[int, ...], temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda_graph, "CHECK_EVERY", 4)
     monkeypatch.setattr(cuda_graph, "MIN_ROWS", 2)
     model = AutoModelForCausalLM.from_pretrained(tiny_model(tmp_path), dtype=torch.float32).eval()
     sampler = Sampler(model, stop_ids=stops, pad_id=0)
-    loop = sampler(PROMPTS, STREAMS, max_new_tokens=80, temperature=0.8)
+    loop = sampler(PROMPTS, STREAMS, max_new_tokens=80, temperature=temperature)
     assert sampler.fast_decoder is not None
     graphs = SteppedGraphs(sampler.fast_decoder, sampler.stop_ids)
     sampler._decode = graphs.sample  # type: ignore[method-assign]
-    rollouts = sampler(PROMPTS, STREAMS, max_new_tokens=80, temperature=0.8)
+    rollouts = sampler(PROMPTS, STREAMS, max_new_tokens=80, temperature=temperature)
     assert [rollout.tokens for rollout in rollouts] == [rollout.tokens for rollout in loop]
     for ours, theirs in zip(rollouts, loop, strict=True):
         assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)

@@ -9,7 +9,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, GPT2Config, MistralConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
 from medloop.errors import ModelError, ResultError
-from medloop.models.rollout import decode
+from medloop.models.rollout import agreement, decode
 from medloop.models.rollout.sampler import Rollout, Sampler
 from medloop.testing.models import tiny_model
 
@@ -67,6 +67,13 @@ def forward_logprobs(model: Any, row: Rollout, temperature: float) -> torch.Tens
     ids = torch.tensor([[*row.prompt, *row.tokens]])
     logits = model(input_ids=ids).logits[0, len(row.prompt) - 1 : -1].float() / temperature
     return logits.log_softmax(-1).gather(1, torch.tensor(row.tokens)[:, None]).squeeze(1)
+
+
+@torch.no_grad()
+def best_logprobs(model: Any, row: Rollout) -> torch.Tensor:
+    logits = model(input_ids=torch.tensor([[*row.prompt, *row.tokens]])).logits[0, len(row.prompt) - 1 : -1]
+    best: torch.Tensor = logits.float().log_softmax(-1).amax(-1)
+    return best
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -157,9 +164,45 @@ def test_what_the_fast_decoder_does_not_support_is_sampled_by_the_library(
     assert len(sample(model)) == len(PROMPTS)
 
 
-def test_a_fast_decoder_that_differs_is_not_used(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_fast_decoder_that_differs_is_not_used(make: Make, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
     monkeypatch.setattr(decode, "_apply_rotary", lambda x, cos, sin: x)  # as if this architecture rotated otherwise
-    assert decode.build_fast_decoder(make()) is None
+    assert Sampler(make().to(dtype), stop_ids=[], pad_id=0).backend == "library"
+
+
+def test_a_fallback_says_why_and_what_it_costs(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    Sampler(make("gpt2"), stop_ids=[], pad_id=0)
+    assert "times slower" in caplog.text and "its architecture is gpt2" in caplog.text
+
+
+def test_rounding_that_a_fixed_bound_would_refuse_is_accepted(make: Make) -> None:
+    """Large logits in bfloat16: two correct forward passes are far apart, and equally far from float32."""
+    model = make(adapter=True)
+    with torch.no_grad():
+        model.get_base_model().lm_head.weight.mul_(8)
+    model = model.to(torch.bfloat16)
+    sampler = Sampler(model, stop_ids=[], pad_id=0)
+    assert sampler.backend == "fast" and sampler.fast_decoder is not None
+    probe = agreement.probe(262, torch.device("cpu"))
+    with torch.no_grad():
+        difference = agreement.decoder_logprobs(sampler.fast_decoder, *probe) - agreement.library_logprobs(model, *probe)
+    assert difference.abs().max() > 0.15
+
+
+def test_the_float32_reference_leaves_the_weights_as_they_were(make: Make) -> None:
+    model = make(adapter=True).to(torch.bfloat16)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with agreement.in_float32(model):
+        assert model(input_ids=torch.tensor([[5, 6, 7]])).logits.dtype == torch.float32
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_temperature_0_takes_the_most_likely_token(make: Make, library: bool) -> None:
+    model = make()
+    for row in sample(model, temperature=0.0, library=library):
+        assert torch.allclose(torch.tensor(row.logprobs), best_logprobs(model, row), atol=1e-4)
 
 
 def test_weights_that_are_not_finite_are_said(make: Make) -> None:

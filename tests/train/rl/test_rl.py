@@ -347,3 +347,11 @@ def test_a_reward_for_brevity_alone_raises_the_panels_alarm(settings: Any) -> No
     card = grpo.run(planned(brief, settings, scorer, audit=rl_audit(1)), settings)
     assert card.metrics["length_last"] < 0.5 * card.metrics["length_first"]
     assert card.metrics["alarms"] >= 1 and "length" in (settings.home / "models/rl/r/report.html").read_text().lower()
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_the_backend_that_sampled_is_in_card_metrics_and_readme(settings: Any, method: str) -> None:
+    card = train(settings, method)
+    assert card.backend == "fast"
+    assert {line["extra"]["backend"] for line in lines(settings, method) if "reward" in (line.get("extra") or {})} == {"fast"}
+    assert "| Answers sampled by | the fast decoder |" in (settings.home / "models/rl/r/README.md").read_text()

@@ -13,6 +13,7 @@ from medloop.cli.train.runner import Trained, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
 from medloop.knobs import split_pairs
+from medloop.train.runs.model_card import BACKENDS
 
 if TYPE_CHECKING:
     from medloop.train.rl.plan import RLPlan
@@ -128,6 +129,7 @@ def _report(trained: Trained) -> None:
     metrics, share = card.metrics, card.trainable_parameters / card.total_parameters
     change = f"reward {metrics['reward_first']:.3f} -> {metrics['reward_last']:.3f}"
     ui.say(f"Trained in {trained.seconds:.0f} s: {change}, {_gain(card)}.")
+    ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
     if alarms := int(metrics.get("alarms", 0)):
         ui.say(f"The reward-hacking panel raised {alarms} alarms: read report.html before you continue.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, curves.png, rewards.csv, card.json.")

@@ -33,15 +33,16 @@ class GraphBuffers:
     column: Tensor  # (1,): the one to write
     step: Tensor  # (1,): the token to sample
     temperature: Tensor  # (1,)
+    greedy: bool
     graph: torch.cuda.CUDAGraph | None = None
 
 
 class CudaGraphs:
     """Captured steps by their shape."""
 
-    def __init__(self, decoder: FastDecoder, stop_ids: Tensor) -> None:
-        self.decoder, self.stop_ids = decoder, stop_ids
-        self._by_shape: dict[tuple[int, int, int], GraphBuffers] = {}
+    def __init__(self, decoder: FastDecoder, stop_ids: Tensor, vocabulary: int | None = None) -> None:
+        self.decoder, self.stop_ids, self.vocabulary = decoder, stop_ids, vocabulary
+        self._by_shape: dict[tuple[int, int, int, bool], GraphBuffers] = {}
 
     def sample(
         self, input_ids: Tensor, attention_mask: Tensor, prompt_index: Tensor, noise: Tensor, temperature: float
@@ -52,14 +53,15 @@ class CudaGraphs:
         random numbers noise[b].
         """
         (rows, steps), width = noise.shape, input_ids.shape[1]
-        buffers = self._buffers(rows, -(-attention_mask.shape[1] // COLUMN_MULTIPLE) * COLUMN_MULTIPLE, steps)
+        columns = -(-attention_mask.shape[1] // COLUMN_MULTIPLE) * COLUMN_MULTIPLE
+        buffers = self._buffers(rows, columns, steps, temperature == 0)
         _fill(buffers, attention_mask[prompt_index], noise, temperature, width)
         positions = position_ids(attention_mask[:, :width])
         cache = self.decoder.new_cache(len(input_ids), width)
         hidden = self.decoder.prefill(input_ids, positions, attention_mask[:, :width], cache)
         buffers.cache[..., :width, :] = cache[:, :, prompt_index]
         buffers.positions.copy_(positions[prompt_index, -1])
-        _sample_step(buffers, self.decoder.logits(hidden)[prompt_index], self.stop_ids)
+        self._sample(buffers, hidden[prompt_index])
         tokens, logprobs = torch.full_like(buffers.output, -1), torch.zeros_like(buffers.logprobs)
         owners = torch.arange(rows, device=input_ids.device)
         for step in range(1, steps):
@@ -74,8 +76,8 @@ class CudaGraphs:
         tokens[owners], logprobs[owners] = buffers.output, buffers.logprobs
         return tokens, logprobs
 
-    def _buffers(self, rows: int, columns: int, steps: int) -> GraphBuffers:
-        shape = (rows, columns, steps)
+    def _buffers(self, rows: int, columns: int, steps: int, greedy: bool) -> GraphBuffers:
+        shape = (rows, columns, steps, greedy)
         if shape not in self._by_shape:
             while len(self._by_shape) >= MAX_GRAPHS:
                 del self._by_shape[next(iter(self._by_shape))]
@@ -114,7 +116,17 @@ class CudaGraphs:
             buffers.tokens, buffers.positions, buffers.attention_mask, buffers.cache, buffers.column
         )  # fmt: skip
         buffers.column.add_(1)
-        _sample_step(buffers, self.decoder.logits(hidden), self.stop_ids)
+        self._sample(buffers, hidden)
+
+    def _sample(self, buffers: GraphBuffers, hidden: Tensor) -> None:
+        """Sample a token for every row that continues, and store it."""
+        logits, temperature = self.decoder.logits(hidden)[:, : self.vocabulary], 0.0 if buffers.greedy else buffers.temperature
+        tokens, logprobs = sample_tokens(logits, temperature, buffers.noise.index_select(1, buffers.step)[:, 0])
+        buffers.output.index_copy_(1, buffers.step, torch.where(buffers.done, -1, tokens)[:, None])
+        buffers.logprobs.index_copy_(1, buffers.step, torch.where(buffers.done, 0.0, logprobs)[:, None])
+        buffers.done.logical_or_(torch.isin(tokens, self.stop_ids))
+        buffers.tokens.copy_(tokens)
+        buffers.step.add_(1)
 
     def _halve(self, buffers: GraphBuffers, owners: Tensor) -> tuple[GraphBuffers, Tensor]:
         """The rows that continue, in smaller buffers; spare places are filled with rows that have ended."""
@@ -123,7 +135,7 @@ class CudaGraphs:
         while size // 2 >= max(left, MIN_ROWS):
             size //= 2
         chosen = torch.argsort(buffers.done.long(), stable=True)[:size]  # those that continue come first
-        small = self._buffers(size, buffers.attention_mask.shape[1], buffers.noise.shape[1])
+        small = self._buffers(size, buffers.attention_mask.shape[1], buffers.noise.shape[1], buffers.greedy)
         for name in ("tokens", "positions", "attention_mask", "noise", "done", "output", "logprobs"):
             getattr(small, name).copy_(getattr(buffers, name)[chosen])
         for name in ("column", "step", "temperature"):
@@ -133,7 +145,7 @@ class CudaGraphs:
         return small, owners[chosen]
 
 
-def _new_buffers(decoder: FastDecoder, rows: int, columns: int, steps: int) -> GraphBuffers:
+def _new_buffers(decoder: FastDecoder, rows: int, columns: int, steps: int, greedy: bool) -> GraphBuffers:
     device = decoder.embedding.device
 
     def new(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
@@ -143,7 +155,7 @@ def _new_buffers(decoder: FastDecoder, rows: int, columns: int, steps: int) -> G
         tokens=new(rows), positions=new(rows), attention_mask=new(rows, columns, dtype=torch.bool),
         cache=decoder.new_cache(rows, columns), noise=new(rows, steps, dtype=torch.float64), done=new(rows, dtype=torch.bool),
         output=new(rows, steps), logprobs=new(rows, steps, dtype=torch.float32), column=new(1), step=new(1),
-        temperature=new(1, dtype=torch.float32),
+        temperature=new(1, dtype=torch.float32), greedy=greedy,
     )  # fmt: skip
 
 
@@ -157,13 +169,3 @@ def _fill(buffers: GraphBuffers, attention_mask: Tensor, noise: Tensor, temperat
     buffers.column.fill_(width)
     buffers.step.zero_()
     buffers.temperature.fill_(temperature)
-
-
-def _sample_step(buffers: GraphBuffers, logits: Tensor, stop_ids: Tensor) -> None:
-    """Sample a token for every row that continues, and store it."""
-    tokens, logprobs = sample_tokens(logits, buffers.temperature, buffers.noise.index_select(1, buffers.step)[:, 0])
-    buffers.output.index_copy_(1, buffers.step, torch.where(buffers.done, -1, tokens)[:, None])
-    buffers.logprobs.index_copy_(1, buffers.step, torch.where(buffers.done, 0.0, logprobs)[:, None])
-    buffers.done.logical_or_(torch.isin(tokens, stop_ids))
-    buffers.tokens.copy_(tokens)
-    buffers.step.add_(1)

@@ -8,10 +8,11 @@ Nothing is removed from the distribution (no top-k, no top-p, no penalty), or th
 Every row draws from its own random stream, named by the caller: the same name gives the same answer, whatever it is batched with.
 
 There are three backends for the next token: the fast decoder (decode.py), where rows that have ended leave the batch; the same
-decoder on CUDA as one captured graph; and the library's own forward pass for any other architecture.
+decoder on CUDA as one captured graph; and, with a warning, the library's own forward pass for any other architecture.
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,12 +22,14 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from medloop.errors import ModelError, ResultError
+from medloop.models.rollout.agreement import check_agreement
 from medloop.models.rollout.cuda_graph import CudaGraphs
-from medloop.models.rollout.decode import FastDecoder, build_fast_decoder, position_ids, sample_tokens
+from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, build_fast_decoder, position_ids, sample_tokens
 from medloop.models.template import end_ids
 
 OnRows = Callable[[int, int], None]  # rows done, rows in all
 COMPACT = 0.9  # rows leave the batch when at most this share continues
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,30 @@ def requests_for(prompts: Sequence[Sequence[int]], streams: Sequence[str]) -> li
 class Sampler:
     """A policy in this process as a function from prompts (token ids) to rollouts."""
 
-    def __init__(self, model: Any, *, stop_ids: Sequence[int], pad_id: int, library: bool = False) -> None:
-        """`library` takes the library's own forward pass in any case (the benchmark's other side)."""
+    def __init__(
+        self, model: Any, *, stop_ids: Sequence[int], pad_id: int, vocabulary: int | None = None, library: bool = False
+    ) -> None:
+        """Only the first `vocabulary` token ids are sampled. `library` takes the library's own forward pass in any case."""
         self.model = model
         self.device = next(model.parameters()).device
         self.stop_ids = torch.tensor(sorted(set(stop_ids)), device=self.device)
         self.pad_id = pad_id
-        self.fast_decoder = None if library else build_fast_decoder(model)
+        self.vocabulary = vocabulary
+        self.fast_decoder = None if library else self._fast_decoder()
         self._graphs: CudaGraphs | None = None
+
+    def _fast_decoder(self) -> FastDecoder | None:
+        try:
+            decoder = build_fast_decoder(self.model)
+            check_agreement(decoder, self.model)
+        except UnsupportedModelError as error:
+            slower = "5 to 10 times slower" if self.device.type == "cuda" else "2 to 4 times slower"
+            log.warning(
+                "Sampling takes the library's forward pass, which is about %s: the fast decoder does not fit this model; %s.",
+                slower, error,
+            )  # fmt: skip
+            return None
+        return decoder
 
     @property
     def backend(self) -> str:
@@ -105,8 +124,7 @@ class Sampler:
         batch_size: int = 64,
         progress: OnRows | None = None,
     ) -> list[Rollout]:
-        """One rollout per prompt, in order. Prompts of like length are batched, longest first; equal ones are read once."""
-        assert temperature > 0, "rollouts are drawn at a temperature above 0"
+        """One rollout per prompt, in order; temperature 0 is greedy. Prompts of like length are batched, equal ones read once."""
         requests = requests_for(prompts, streams)
         requests.sort(key=lambda request: (-len(request.prompt), tuple(request.prompt), request.index))
         rollouts: dict[int, Rollout] = {}
@@ -117,7 +135,7 @@ class Sampler:
                 progress(len(rollouts), len(requests))
         if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts.values()):
             raise ModelError(
-                "The policy's output is not finite (NaN or infinity)", "Its weights are damaged or training diverged; use another"
+                "The model's output is not finite (NaN or infinity)", "Its weights are damaged or training diverged; use another"
             )
         return [rollouts[index] for index in range(len(requests))]
 
@@ -146,7 +164,7 @@ class Sampler:
             attention_mask[row, width - len(prompt) : width] = True
         noise = torch.stack([uniforms(request.stream, max_new_tokens) for request in batch]).to(self.device)  # (B, N)
         if self.fast_decoder is not None and self.device.type == "cuda":
-            self._graphs = self._graphs or CudaGraphs(self.fast_decoder, self.stop_ids)
+            self._graphs = self._graphs or CudaGraphs(self.fast_decoder, self.stop_ids, self.vocabulary)
             tokens, logprobs = self._graphs.sample(input_ids, attention_mask, prompt_index, noise, temperature)
         else:
             tokens, logprobs = self._decode(input_ids, attention_mask, prompt_index, noise, temperature)
@@ -171,7 +189,7 @@ class Sampler:
             decoding.select(prompt_index)
             logits = logits[prompt_index]
         for step in range(steps):
-            next_tokens, next_logprobs = sample_tokens(logits, temperature, noise[alive, step])
+            next_tokens, next_logprobs = sample_tokens(logits[:, : self.vocabulary], temperature, noise[alive, step])
             tokens[alive[going], step], logprobs[alive[going], step] = next_tokens[going], next_logprobs[going]
             going = going & ~torch.isin(next_tokens, self.stop_ids)
             left = int(going.sum())

@@ -122,8 +122,9 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
     beside = 0 if head is None else sum(p.numel() for p in head.parameters())
     parent = state.policy.loaded.adapter_sha256
     return training_card(
-        plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside
-    )
+        plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside,
+        backend=state.sampler.backend,
+    )  # fmt: skip
 
 
 def _gain_numbers(gain: Interval | None) -> Mapping[str, float | None]:

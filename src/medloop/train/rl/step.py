@@ -132,7 +132,8 @@ def shuffled_minibatches(rows: Sequence[int], count: int, name: str) -> list[lis
 def log_step(state: TrainState, experience: Experience, *, rate: float, loss: float, **numbers: Any) -> None:
     """Two lines of metrics: the rewards of this step, and how the update went. Some answers for people beside them."""
     summary = experience.summary()
-    state.log("METRICS", avg_reward=summary["reward"], weights=experience.mean_part_weights(), extra=summary)
+    extra = {**summary, "backend": state.sampler.backend}
+    state.log("METRICS", avg_reward=summary["reward"], weights=experience.mean_part_weights(), extra=extra)
     known = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
     state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "learning_rate": rate})
     samples.append_some(state.plan.run.folder, state.step, experience)

@@ -10,6 +10,10 @@ INPUTS = {
     "prompts": "Training prompts", "held_out": "Held-out prompts", "adapter": "Start adapter", "reference": "Reference model",
     "reference adapter": "Reference adapter",
 }  # fmt: skip
+BACKENDS = {
+    "fast": "the fast decoder", "cuda_graph": "the fast decoder in a CUDA graph", "vllm": "a vLLM server",
+    "library": "the library's forward pass, several times slower than the fast decoder",
+}  # fmt: skip
 # A row of the table: its label, the metrics it shows, and how. A row is left out where one of its metrics is missing.
 ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Steps", ("steps",), "{:,.0f}"),
@@ -94,6 +98,7 @@ def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
         *(f"| {INPUTS.get(role, role)} | `{digest[:19]}…` |" for role, digest in sorted(card.inputs.items())),
         f"| Trained parameters | {card.trainable_parameters:,} of {card.total_parameters:,} ({share:.1%}) |",
         f"| Seed | {card.seed} |",
+        *([f"| Answers sampled by | {BACKENDS[card.backend]} |"] if card.backend else []),
         *(f"| {label} | {value} |" for label, value in metric_rows(card.metrics)),
         "",
         "`card.json` has every setting and version, `metrics.jsonl` one line per step, `MANIFEST.json` the hash of each file.",

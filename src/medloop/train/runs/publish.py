@@ -57,6 +57,7 @@ def training_card(
     started: datetime,
     parent: str | None = None,
     beside: int = 0,
+    backend: str | None = None,
 ) -> TrainingCard:
     """Inputs, settings and metrics of a run; `beside` are trained parameters outside the model (a value head)."""
     config = run.identity["config"]
@@ -65,5 +66,5 @@ def training_card(
         name=config["name"], method=method, base=config["model"], base_sha256=run.identity["base_sha256"], parent=parent,
         inputs=run.identity["inputs"], config=config, seed=config["seed"], metrics=dict(metrics),
         trainable_parameters=trainable + beside, total_parameters=total, versions=runtime.versions(), commit=runtime.commit(),
-        started=started, finished=utc_now(),
+        backend=backend, started=started, finished=utc_now(),
     )  # fmt: skip

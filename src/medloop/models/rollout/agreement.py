@@ -1,0 +1,89 @@
+"""Is the fast decoder as good as the library's own forward pass? Both are compared with the library in float32.
+
+In bfloat16 two correct forward passes differ by their rounding, and the more layers and the larger the vocabulary, the larger the
+largest difference: a fixed bound refuses good decoders of real models. Float32 is the truth that both approximate, so ours is
+accepted when it is at most `MARGIN` times as far from it as the library is.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, position_ids
+
+MARGIN = 1.25
+FLOOR = 2e-4  # nats, root mean square: in float32 the library itself is the truth
+ROWS, WIDTH, STEPS = 4, 16, 8  # prompts of the probe, their length, and the tokens decoded after them
+
+
+@torch.no_grad()
+def check_agreement(decoder: FastDecoder, model: Any) -> None:
+    """UnsupportedModelError unless the decoder's log-probabilities are as good as the model's own."""
+    input_ids, attention_mask = probe(len(decoder.embedding), decoder.embedding.device)
+    was_training = model.training
+    model.eval()
+    library = library_logprobs(model, input_ids, attention_mask)
+    with in_float32(model):
+        truth = library_logprobs(model, input_ids, attention_mask)
+    model.train(was_training)
+    ours, theirs = (_distance(logprobs, truth) for logprobs in (decoder_logprobs(decoder, input_ids, attention_mask), library))
+    if not ours <= max(MARGIN * theirs, FLOOR):  # also when it is not a number
+        raise UnsupportedModelError(f"its log-probabilities are {ours:.2g} nats from float32, the library's {theirs:.2g}")
+
+
+@contextmanager
+def in_float32(model: nn.Module) -> Iterator[None]:
+    """Let the model compute in float32: each layer's weights are cast while it runs, so only one layer is in memory twice."""
+    originals: dict[Tensor, Tensor] = {}
+    handles = []
+
+    def cast(module: nn.Module, _: Any) -> None:
+        for parameter in module.parameters(recurse=hasattr(module, "lora_A")):  # its input takes the dtype of its adapter
+            if parameter.dtype in (torch.bfloat16, torch.float16):
+                originals[parameter], parameter.data = parameter.data, parameter.data.float()
+
+    def restore(module: nn.Module, *_: Any) -> None:
+        for parameter in module.parameters(recurse=False):
+            if parameter in originals:
+                parameter.data = originals.pop(parameter)
+
+    for module in model.modules():
+        if hasattr(module, "lora_A") or next(module.parameters(recurse=False), None) is not None:
+            handles += [module.register_forward_pre_hook(cast), module.register_forward_hook(restore, always_call=True)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def probe(vocabulary: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids and attention mask, (ROWS, WIDTH + STEPS); every second prompt is padded on the left."""
+    ids = (torch.arange(ROWS * (WIDTH + STEPS), device=device) * 7919 + 13) % vocabulary
+    attention_mask = torch.ones(ROWS, WIDTH + STEPS, dtype=torch.bool, device=device)
+    attention_mask[1::2, : WIDTH // 3] = False
+    return ids.view(ROWS, -1), attention_mask
+
+
+def library_logprobs(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    logits = model(
+        input_ids=input_ids, attention_mask=attention_mask.long(), position_ids=position_ids(attention_mask), use_cache=False
+    ).logits
+    logprobs: Tensor = logits[:, WIDTH - 1 :].float().log_softmax(-1)  # (ROWS, STEPS + 1, V)
+    return logprobs
+
+
+def decoder_logprobs(decoder: FastDecoder, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    positions, cache = position_ids(attention_mask), decoder.new_cache(*input_ids.shape)
+    hidden = [decoder.prefill(input_ids[:, :WIDTH], positions[:, :WIDTH], attention_mask[:, :WIDTH], cache)]
+    for column in range(WIDTH, WIDTH + STEPS):
+        hidden.append(decoder.step(input_ids[:, column], positions[:, column], attention_mask, cache, column))
+    return decoder.logits(torch.stack(hidden, dim=1)).float().log_softmax(-1)
+
+
+def _distance(logprobs: Tensor, truth: Tensor) -> float:
+    """Root mean square over positions and vocabulary, in nats."""
+    return float((logprobs - truth).square().mean().sqrt())
