@@ -120,7 +120,7 @@ def test_of_two_reviewers_the_second_is_told_and_changes_nothing(browse, hold, s
     pages = [someone.get("/web/quarantine").text for someone in (first, second)]
     decided(first, pages[0], "refuse", "name")
     late = decided(second, pages[1], "release", "nobody")
-    assert late.status_code == 409 and "Somebody else has already decided on that record: it is rejected." in late.text
+    assert late.status_code == 409 and "Somebody else has already decided on this record: it is rejected." in late.text
     assert quarantine.get(store, record_id).state == "refused" and len(lines_of(store, "quarantine.released")) == 0
 
 

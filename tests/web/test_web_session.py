@@ -225,7 +225,7 @@ def test_an_expired_form_a_wrong_role_and_a_wrong_address_are_told_apart(browse)
     sent = someone.post("/web/users", name="x", role="admin")
     assert sent.status_code == 403 and "Your role (clinician)" in sent.text
     lost = someone.get("/web/nothing")
-    assert lost.status_code == 404 and "It does not exist, or you do not have access." in lost.text
+    assert lost.status_code == 404 and "This page or record does not exist, or you do not have access to it." in lost.text
 
 
 @pytest.mark.parametrize(

@@ -24,19 +24,19 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "share_of_rater": ("gave {share} of the preferences (more than {most})", "提交了 {share} 的比较（超过 {most}）"),
     "share_of_sender": (
         "{share} of the preferences came from one sender, under several raters' names",
-        "{share} 的比较由同一账号以多名评价者的名义提交",
+        "{share} 的比较由同一账号以多名评审者的名义提交",
     ),
     "low_kappa": (
         "agrees little with the other raters on {what} (kappa {kappa}, n = {n}); consider quarantining their records",
-        "在{what}上与其他评价者的一致性很低（kappa {kappa}，共 {n} 次），请考虑隔离其记录",
+        "在{what}上与其他评审者的一致性很低（kappa {kappa}，共 {n} 次），请考虑隔离其记录",
     ),
-    "drift_up": ("has become more lenient than the other raters", "与同期其他评价者相比，评分变得更宽松"),
-    "drift_down": ("has become stricter than the other raters", "与同期其他评价者相比，评分变得更严格"),
+    "drift_up": ("has become more lenient than the other raters", "与同期其他评审者相比，评分变得更宽松"),
+    "drift_down": ("has become stricter than the other raters", "与同期其他评审者相比，评分变得更严格"),
     "same_in_a_row": ("gave the same rating {n} times in a row", "连续 {n} 次给出相同评分"),
     "too_fast": ("gave {share} of the ratings within 5 seconds of the previous one", "{share} 的评分与上一次间隔不足 5 秒"),
     "low_alpha": (
         "raters agree little on {what}: alpha {alpha}, at most {high}",
-        "评价者在{what}上的一致性很低：α 为 {alpha}，至多 {high}",
+        "评审者在{what}上的一致性很低：α 为 {alpha}，至多 {high}",
     ),
     "first_preferred": (
         "the answer shown first is preferred in {fraction} of the comparisons",
