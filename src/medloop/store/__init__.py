@@ -8,6 +8,6 @@
     tables/        one file per area; migrations/: the schema
     records/       crud, audited_read, group_commit, quarantine, review_queue, lineage, consents, erasing, users, ...
 
-The promise of all of them: what has returned without an error is on the disk and stays there through a kill or a
-power cut; what has not is there whole or not at all; and damage is an error that names the place, never a wrong value.
+All of them promise: a call that returned without an error has written to the disk, and the data survives a kill or a power
+cut; a call that did not return has written everything or nothing; damage raises an error that names the place.
 """

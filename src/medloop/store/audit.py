@@ -1,10 +1,10 @@
-"""Who did what, chained: each row's hash covers the row before it, so no past row can change unseen.
+"""The audit log: who did what. Each row's hash covers the row before it, so a change to a past row is noticed.
 
     h(i) = SHA-256( h(i-1) || canonical(row i) ),   h(0) = 32 zero bytes
 
-Cutting rows off the end leaves a sound chain, so the newest number and hash are also kept outside the database, in
-the workspace's `logs/audit.head`, signed with a key that only the master key opens. The head is written after the commit: a crash
-between the two leaves it behind the log, which is no alarm; a head ahead of the log is one.
+A chain stays valid when rows are cut off its end. So the newest number and hash are also stored outside the database, in the
+workspace's `logs/audit.head`, signed with a key that only the master key opens. The head is written after the commit. A crash
+between the two leaves the head behind the log, which is normal; a head that is ahead of the log raises an alarm.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Head:
-    """The newest row as kept outside the database."""
+    """The newest row, as stored outside the database."""
 
     seq: int
     hash: str
     mac: str
 
     def render(self) -> str:
-        """Always the same length, see `_put_head`."""
+        """The head as text, always of the same length: `_put_head` overwrites it in place."""
         return canonical_json({"seq": self.seq, "hash": self.hash, "mac": self.mac}).ljust(HEAD_BYTES - 1) + "\n"
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What `verify` found: `rows` good ones from the start, and the first problem, if any.
+    """The result of `verify`: how many rows from the start are good, and the first problem, if any.
 
-    `chain_ok` with a problem means that each row follows the one before, but the end is not what the head says.
+    `chain_ok` with a problem means that each row follows the one before, but the last row does not match the head.
     """
 
     rows: int
@@ -96,21 +96,21 @@ def append(conn: Connection, events: AuditEvent | Iterable[AuditEvent]) -> int:
 
 
 def verify(store: Store) -> AuditReport:
-    """Walk the whole chain and compare its end with the head; names the first row that is not as it was written."""
-    kept = _read_head(store.settings)  # before the rows: a writer may add some meanwhile, and then the head only lags
+    """Check the whole chain, compare its end with the head, and name the first row that was changed."""
+    stored_head = _read_head(store.settings)  # before the rows: if a writer adds rows in between, the head only lags
     seq, last, at_head = 0, GENESIS, GENESIS
     with store.read() as conn:
         query = select(audit_log).order_by(audit_log.c.seq)
         with conn.execution_options(yield_per=1000).execute(query) as rows:
             for row in rows:
                 if row.seq != seq + 1:
-                    return _broken(seq, last, seq + 1, f"row {seq + 1} is missing (the next one there is {row.seq})")
+                    return _broken(seq, last, seq + 1, f"row {seq + 1} is missing (the next row is {row.seq})")
                 if row.hash != _hash(last, {name: value for name, value in row._mapping.items() if name != "hash"}):
-                    return _broken(seq, last, row.seq, f"row {row.seq} is not as it was written, or does not follow row {seq}")
+                    return _broken(seq, last, row.seq, f"row {row.seq} was changed, or does not follow row {seq}")
                 seq, last = row.seq, row.hash
-                if isinstance(kept, Head) and seq == kept.seq:
+                if isinstance(stored_head, Head) and seq == stored_head.seq:
                     at_head = last
-        return _against_head(store, conn, kept, AuditReport(seq, last), at_head)
+        return _against_head(store, conn, stored_head, AuditReport(seq, last), at_head)
 
 
 def show(store: Store, last: int) -> list[dict[str, Any]]:
@@ -136,19 +136,19 @@ def page(
 
 
 def start_new_head(store: Store, actor: str) -> None:
-    """Accept the log as it is: for a second workspace on one database, or a database restored on purpose. Leaves a trace."""
-    kept = _read_head(store.settings)
-    old = kept.seq if isinstance(kept, Head) else -1
+    """Accept the log as it is and audit that: for a second workspace on one database, or a database restored on purpose."""
+    stored_head = _read_head(store.settings)
+    old = stored_head.seq if isinstance(stored_head, Head) else -1
     with store.write() as conn:
         append(conn, AuditEvent(actor=actor, action="audit.new_head", subject="audit_log", detail={"old_head": old}))
         appended: _Appended = conn.info[_APPENDED]
-        conn.info[_APPENDED] = None  # its head is not weighed against the one on the disk, but takes its place
+        conn.info[_APPENDED] = None  # its head is not compared with the one on the disk: it replaces that one
         head = _sign(store.keys.auditing(conn).raw, appended.seq, appended.hash)
     _write_head(store.settings, head, force=True)
 
 
 def head_file(settings: Settings) -> Path:
-    """One head per database: `audit.head` for the workspace's own, a name made from the URL for another."""
+    """One head per database: `audit.head` for the workspace's own database, a name made from the URL for any other."""
     if settings.store_url == f"sqlite:///{settings.workspace.database}":
         return settings.workspace.logs / "audit.head"
     url = make_url(settings.store_url).set(password=None).difference_update_query(["password"])
@@ -157,9 +157,9 @@ def head_file(settings: Settings) -> Path:
 
 
 def prepare(store: Store) -> None:
-    """Before the first row there is a head for row 0, so that a missing head is an alarm from then on.
+    """Write a head for row 0 before the first row, so that from then on a missing head raises an alarm.
 
-    Its key is committed before the head is written: a head signed with a key that a crash took back would be one too.
+    The key is committed before the head is written: if a crash rolled the key back, the head it signed would raise an alarm too.
     """
     if head_file(store.settings).exists():
         return
@@ -171,23 +171,22 @@ def prepare(store: Store) -> None:
 
 
 def begin(conn: Connection) -> None:
-    """A write transaction starts: nothing appended yet (a rolled-back one may have left its mark on the connection)."""
+    """Start a write transaction with nothing appended: a rolled-back one may have left its mark on the connection."""
     conn.info[_APPENDED] = None
 
 
 def sign_head(store: Store, conn: Connection) -> Head | None:
-    """The head that will hold once this transaction is committed; None if nothing was appended.
+    """The head that is valid once this transaction is committed; None if nothing was appended.
 
-    Also None when the head on the disk does not lie on the chain: it is the evidence of a cut, and a newer one must
-    not take its place.
+    Also None when the head on the disk does not fit the chain: it is evidence that rows were removed, so it must not be replaced.
     """
     appended: _Appended | None = conn.info.pop(_APPENDED)
     if appended is None:
         return None
     key = store.keys.auditing(conn).raw
-    kept = _read_head(store.settings)
-    if not isinstance(kept, Head) or not _signed(key, kept) or not _on_chain(conn, kept):
-        if not store.head_alarm:  # once: a busy server must not drown its log in it
+    stored_head = _read_head(store.settings)
+    if not isinstance(stored_head, Head) or not _signed(key, stored_head) or not _on_chain(conn, stored_head):
+        if not store.head_alarm:  # once, so that a busy server does not flood its log
             log.error("%s does not fit the audit log and is left as it is; run: medloop audit verify", head_file(store.settings))
         store.head_alarm = True
         return None
@@ -195,7 +194,7 @@ def sign_head(store: Store, conn: Connection) -> Head | None:
 
 
 def keep_head(settings: Settings, head: Head) -> None:
-    """After the commit. A failure here is logged, not raised: the data is safe, the head only lags."""
+    """Write the head after the commit. A failure is logged, not raised: the data is safe, only the head lags."""
     try:
         _write_head(settings, head)
     except MedloopError as error:
@@ -206,21 +205,24 @@ def _broken(rows: int, last: str, bad_row: int, problem: str) -> AuditReport:
     return AuditReport(rows, last, problem=problem, bad_row=bad_row, chain_ok=False)
 
 
-def _against_head(store: Store, conn: Connection, kept: Head | str | None, report: AuditReport, at_head: str) -> AuditReport:
+def _against_head(
+    store: Store, conn: Connection, stored_head: Head | str | None, report: AuditReport, at_head: str
+) -> AuditReport:
     path = head_file(store.settings)
-    if kept is None:
+    if stored_head is None:
         if report.rows == 0:
             return report
-        return replace(report, problem=f"{path} is missing, so rows cut off the end cannot be found")
+        return replace(report, problem=f"{path} is missing, so rows cut off the end would go unnoticed")
     if not store.keys.exists(conn, "audit"):
-        return replace(report, problem=f"the key that signs {path} is gone from the store")
-    if isinstance(kept, str) or not _signed(store.keys.auditing(conn).raw, kept):
+        return replace(report, problem=f"the store no longer has the key that signs {path}")
+    if isinstance(stored_head, str) or not _signed(store.keys.auditing(conn).raw, stored_head):
         return replace(report, problem=f"{path} was changed")
-    report = replace(report, head_seq=kept.seq)
-    if kept.seq > report.rows:
-        return replace(report, problem=f"rows {report.rows + 1} to {kept.seq} were cut off the end", bad_row=report.rows + 1)
-    if at_head != kept.hash:
-        return replace(report, problem=f"rows up to {kept.seq} were rewritten: their end differs from {path}", bad_row=kept.seq)
+    seq = stored_head.seq
+    report = replace(report, head_seq=seq)
+    if seq > report.rows:
+        return replace(report, problem=f"rows {report.rows + 1} to {seq} were cut off the end", bad_row=report.rows + 1)
+    if at_head != stored_head.hash:
+        return replace(report, problem=f"rows up to {seq} were rewritten: their last hash differs from {path}", bad_row=seq)
     return report
 
 
@@ -237,7 +239,7 @@ def _row(seq: int, event: AuditEvent) -> dict[str, str | int]:
         "detail": canonical_json(fields["detail"]),
     }
     if any("\0" in str(value) for value in row.values()):
-        raise InputError("An audit event contains a NUL character", "Remove it from the id or name that is given")
+        raise InputError("An audit event contains a NUL character", "Remove it from the id or name you gave")
     return row
 
 
@@ -268,7 +270,7 @@ def _head_lock(settings: Settings) -> Iterator[Path]:
 
 
 def _read_head(settings: Settings) -> Head | str | None:
-    """The head, None if there is none, or the text of one that cannot be read."""
+    """The head; None if there is none; the text of the file if it is not a valid head."""
     with _head_lock(settings) as path:
         return _parse_head(path)
 
@@ -285,16 +287,16 @@ def _parse_head(path: Path) -> Head | str | None:
 
 
 def _write_head(settings: Settings, head: Head, *, force: bool = False) -> None:
-    """Never backwards, unless forced: two writers may come here in either order, after their commits."""
+    """Write a newer head; an older one only if forced, because two writers may arrive in either order after their commits."""
     with _head_lock(settings) as path:
-        kept = _parse_head(path)
-        if force or not isinstance(kept, Head):
+        stored_head = _parse_head(path)
+        if force or not isinstance(stored_head, Head):
             atomic_write(path, head.render(), mode=0o600)
-        elif kept.seq < head.seq:
+        elif stored_head.seq < head.seq:
             _put_head(path, head)
 
 
 def _put_head(path: Path, head: Head) -> None:
-    """Overwrite it in place, without fsync: costs no time, survives a kill, and a power cut can only make it lag."""
+    """Overwrite the head in place without fsync: this is fast and survives a kill; after a power cut the head may lag."""
     with path.open("r+b", buffering=0) as file:
         file.write(head.render().encode())

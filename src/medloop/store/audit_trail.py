@@ -1,4 +1,4 @@
-"""The catalog and the audit log, open while a command works: every result and every deed leaves a line."""
+"""The catalog and the audit log, open while a command works: every result and every action leaves a line."""
 
 import getpass
 import os
@@ -29,11 +29,11 @@ class AuditTrail:
     store: Store
 
     def register(self, kind: str, path: Path, card: Contract) -> None:
-        """A finished folder, with its card; the same content twice is one entry."""
+        """Enter a finished folder with its card; the same content twice makes one entry."""
         register(self.store, kind, path, card.model_dump(mode="json", exclude_none=True), actor=actor())
 
     def record(self, action: str, path: Path, **detail: str | int | float | bool) -> None:
-        """Something done that leaves no sealed folder."""
+        """Log an action that leaves no sealed folder."""
         home = self.store.settings.home
         subject = path.relative_to(home).as_posix() if path.is_relative_to(home) else str(path)
         with self.store.write() as conn:
@@ -42,6 +42,6 @@ class AuditTrail:
 
 @contextmanager
 def open_audit_trail(settings: Settings) -> Iterator[AuditTrail]:
-    """Opened before the work, so that a missing key or an unreachable database stops it early, not at its end."""
+    """Open the store before the work, so that a missing key or an unreachable database stops it at the start, not at the end."""
     with open_store(settings) as store:
         yield AuditTrail(store)

@@ -22,11 +22,11 @@ class CatalogEntry:
     card: dict[str, Any]
     created: datetime
     flags: tuple[str, ...] = ()
-    """What an erasure said of this content: `tainted` for a model that learnt erased data, `erased` for data before it."""
+    """Flags set by an erasure: `tainted` for a model trained on erased data, `erased` for data as it was before."""
 
 
 def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor: str) -> CatalogEntry:
-    """Verify the folder and enter it; entering the same content at the same path again is a no-op."""
+    """Verify the folder and enter it; entering the same content at the same path again changes nothing."""
     sha256 = verify_artifact(path).sha256
     home = store.settings.workspace.home
     shown = path.absolute().relative_to(home).as_posix() if path.absolute().is_relative_to(home) else str(path.absolute())

@@ -9,7 +9,7 @@ from medloop.store.db import Store, schema_version
 from medloop.store.records.crud import PAGE_SIZE, decrypt_row
 from medloop.store.tables import encrypted_tables, metadata
 
-MOST = 20  # problems named; a badly damaged file has thousands
+MOST = 20  # problems that are listed; a badly damaged file has thousands
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class CheckReport:
 
 
 def check(store: Store) -> CheckReport:
-    """Count the rows, ask SQLite to check its file, and open every encrypted column (which proves it unchanged)."""
+    """Count the rows, let SQLite check its file, and decrypt every encrypted column, which proves that it is unchanged."""
     problems: list[str] = []
     with store.read() as conn:
         version = schema_version(conn) or "none"

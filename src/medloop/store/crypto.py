@@ -1,10 +1,10 @@
-"""Envelope encryption: text is sealed with a data key, data keys with the master key, the master key stays outside.
+"""Envelope encryption: a data key encrypts text, the master key encrypts data keys, and the master key stays outside the store.
 
     master key   MEDLOOP_DATABASE__ENCRYPTION_KEY (base64 of 32 bytes), else the key file (mode 0600)
-    data keys    random; kept in the table `data_keys`, each wrapped by the master key; each row names its own
+    data keys    random; stored in the table `data_keys`, each wrapped with the master key; each row names its data key
     a column     AES-256-GCM; the associated data is table|row id|column|key id, so a value cannot be moved elsewhere
 
-Without the right master key nothing is written or read: KeyUnavailableError, never plain text, never a new key.
+Without the right master key nothing is written or read: there is a KeyUnavailableError, never plain text and never a new key.
 """
 
 import base64
@@ -41,19 +41,19 @@ class MasterKey:
 
     @property
     def id(self) -> str:
-        """A name that says nothing about the key."""
+        """A name that does not reveal the key."""
         return hmac.new(self.raw, b"medloop master key id", "sha256").hexdigest()[:16]
 
 
 def load_master_key(settings: Settings) -> MasterKey:
-    """The master key from the environment or the key file; KeyUnavailableError when there is none or it is unsafe."""
+    """The master key from the environment or the key file; KeyUnavailableError when there is none or others can read the file."""
     if given := settings.database.encryption_key.get_secret_value():
         return MasterKey(decode_key(given, "MEDLOOP_DATABASE__ENCRYPTION_KEY"), "environment MEDLOOP_DATABASE__ENCRYPTION_KEY")
     path = settings.master_key_file
     if not path.exists():
         raise KeyUnavailableError(
             f"There is no encryption key: {path} does not exist and MEDLOOP_DATABASE__ENCRYPTION_KEY is not set",
-            "Restore the key file from your backup, or set the variable; a new workspace gets its key from 'medloop init'",
+            "Restore the key file from your backup, or set the variable; 'medloop init' makes a key for a new workspace",
         )
     return read_key_file(path)
 
@@ -82,13 +82,13 @@ def encode_key(raw: bytes) -> bytes:
 
 
 def create_key_file(path: Path) -> MasterKey:
-    """Make the key file if it is not there; when two processes try, both end with the same key."""
+    """Make the key file if it does not exist; two processes that try at once get the same key."""
     with explain_os_errors(path, writing=True):
         make_folder(path.parent)
         fresh = path.with_name(f".{path.name}.new-{secrets.token_hex(6)}")
         atomic_write(fresh, encode_key(secrets.token_bytes(KEY_BYTES)), mode=0o600)
         try:
-            os.link(fresh, path)  # unlike a rename, this never takes the place of an existing key
+            os.link(fresh, path)  # unlike a rename, this never replaces an existing key
             fsync_folder(path.parent)
         except FileExistsError:
             pass
@@ -98,7 +98,7 @@ def create_key_file(path: Path) -> MasterKey:
 
 
 def next_key_file(settings: Settings) -> Path:
-    """Where rotation puts the coming master key until the database is wrapped with it."""
+    """Where rotation keeps the new master key until it has wrapped all data keys."""
     return settings.master_key_file.with_name(settings.master_key_file.name + ".next")
 
 
@@ -108,19 +108,19 @@ def seal(cipher: AESGCM, plain: bytes, bound_to: bytes) -> bytes:
 
 
 def unseal(cipher: AESGCM, blob: bytes, bound_to: bytes) -> bytes:
-    """The plain bytes; InvalidTag when the blob, its place or the key is not the one it was sealed with."""
+    """The plain bytes; InvalidTag when the blob, its place or the key differs from when it was sealed."""
     if blob[:1] != FORMAT or len(blob) < 1 + NONCE_BYTES + 16:
         raise InvalidTag
     return cipher.decrypt(blob[1 : 1 + NONCE_BYTES], blob[1 + NONCE_BYTES :], bound_to)
 
 
 def place(table: str, row_id: str, column: str, key_id: str) -> bytes:
-    """What a column's ciphertext is bound to. Only the row id is free text, so the four parts cannot be confused."""
+    """The place that a ciphertext is bound to. Only the row id is free text, so the four parts cannot be confused."""
     return f"{table}|{row_id}|{column}|{key_id}".encode()
 
 
 class DataKey:
-    """One unwrapped data key; what it seals is bound to its place and to this key's id."""
+    """One unwrapped data key; it binds each ciphertext to its place and to this key's id."""
 
     def __init__(self, key_id: str, raw: bytes) -> None:
         self.key_id = key_id
@@ -141,18 +141,18 @@ class DataKey:
 
 
 class Keyring:
-    """The unwrapped data keys of one open store; asks for the master key only when it meets a key it does not know."""
+    """The unwrapped data keys of one open store. It reads the master key only when it meets an unknown data key."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._known: dict[str, DataKey] = {}
 
     def writing(self, conn: Connection) -> DataKey:
-        """The newest data key, made if there is none; looked up in each transaction, since it may have been rotated."""
+        """The newest data key; the first call makes one. It is looked up in each transaction, because keys rotate."""
         return self._newest(conn, "data")
 
     def auditing(self, conn: Connection) -> DataKey:
-        """Signs the head of the audit log. Kept wrapped rather than derived, so that a new master key does not change it."""
+        """The key that signs the head of the audit log. It is wrapped, not derived, so a new master key does not change it."""
         return self._newest(conn, "audit")
 
     def reading(self, conn: Connection, key_id: str) -> DataKey:
@@ -167,7 +167,7 @@ class Keyring:
         return conn.execute(select(data_keys.c.id).where(data_keys.c.purpose == purpose).limit(1)).first() is not None
 
     def add(self, conn: Connection, purpose: str) -> DataKey:
-        """A new data key; from now on the one that `writing` or `auditing` gives."""
+        """Make a new data key, which `writing` or `auditing` returns from now on."""
         master = self.master(conn)
         key = DataKey(f"{purpose[0]}k_{uuid7()}", secrets.token_bytes(KEY_BYTES))
         row = {"key_id": key.key_id, "purpose": purpose, "master_id": master.id, "created": utc_now()}
@@ -178,20 +178,20 @@ class Keyring:
     def master(self, conn: Connection) -> MasterKey:
         """The master key that fits the store.
 
-        A rotation killed after the database took the new key leaves that key in the `.next` file; it is used from
+        A rotation that is killed after the database took the new key leaves that key in the `.next` file. It is read from
         there until the next rotation puts it in place.
         """
-        wanted = conn.execute(select(data_keys.c.master_id).limit(1)).scalar()
-        coming = next_key_file(self._settings)
-        if wanted and not self._settings.database.encryption_key.get_secret_value() and coming.exists():
-            key = read_key_file(coming)
-            if key.id == wanted:
+        master_id = conn.execute(select(data_keys.c.master_id).limit(1)).scalar()
+        next_file = next_key_file(self._settings)
+        if master_id and not self._settings.database.encryption_key.get_secret_value() and next_file.exists():
+            key = read_key_file(next_file)
+            if key.id == master_id:
                 return key
         master = load_master_key(self._settings)
-        if wanted not in (None, master.id):
+        if master_id not in (None, master.id):
             raise KeyUnavailableError(
-                f"The encryption key from {master.origin} has id {master.id}, but the store was encrypted under {wanted}",
-                "Restore that key; nothing was changed",
+                f"The encryption key from {master.origin} has id {master.id}, but the store is encrypted with {master_id}",
+                f"Restore the key {master_id}; nothing was changed",
             )
         return master
 

@@ -1,6 +1,6 @@
-"""Passwords as slow hashes (scrypt, RFC 7914), with their parameters beside them, so that the price can rise later.
+"""Passwords as slow hashes (scrypt, RFC 7914). Each hash names its parameters, so that they can be raised later.
 
-N = 2^15, r = 8, p = 3 is one of the equal settings that OWASP's Password Storage Cheat Sheet names; it takes 32 MiB.
+N = 2^15, r = 8, p = 3 is one of the equivalent settings in OWASP's Password Storage Cheat Sheet; it takes 32 MiB.
 """
 
 import base64
@@ -14,7 +14,7 @@ import unicodedata
 COST, BLOCK, PARALLEL = 2**15, 8, 3
 SHORTEST, LONGEST = 12, 256
 FORM = re.compile(r"scrypt\$([0-9]+)\$([0-9]+)\$([0-9]+)\$([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+)")
-_AT_ONCE = threading.Semaphore(2)  # each takes 32 MiB and a core; more of them would be an attack on ourselves
+_AT_ONCE = threading.Semaphore(2)  # each takes 32 MiB and a core; without a limit, many logins at once would exhaust the server
 
 
 def hash_password(password: str) -> str:
@@ -25,7 +25,7 @@ def hash_password(password: str) -> str:
 
 
 def verify_password(password: str, stored: str | None) -> bool:
-    """Whether this is the password. Without one on file the work is done all the same, so that time tells nothing."""
+    """Whether this is the password. The work is the same for an unknown user, so that timing reveals nothing."""
     match = FORM.fullmatch(stored or "")
     if match is None:
         _scrypt(password, bytes(16), COST, BLOCK, PARALLEL)
@@ -36,7 +36,7 @@ def verify_password(password: str, stored: str | None) -> bool:
 
 
 def generate_password() -> str:
-    """Five groups of five letters and digits that nobody mistakes for one another: 123 bits."""
+    """Five groups of five letters and digits that are hard to confuse: 123 bits."""
     letters = "abcdefghijkmnpqrstuvwxyz23456789"
     return "-".join("".join(secrets.choice(letters) for _ in range(5)) for _ in range(5))
 

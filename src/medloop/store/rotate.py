@@ -1,11 +1,11 @@
-"""New keys for old: `medloop keys rotate`.
+"""Key rotation: `medloop keys rotate`.
 
-A new data key serves rows written from now on; rows under older keys stay readable. A new master key re-wraps all
-data keys in one transaction. Re-encryption moves rows to the newest data key, batch by batch; killed and started
-again, it goes on where it was, and data keys that no row names any more are destroyed.
+A new data key encrypts the rows written from now on; rows under older keys stay readable. A new master key re-wraps all
+data keys in one transaction. Re-encryption moves rows to the newest data key, batch by batch. After a kill it continues
+where it stopped. At the end it destroys the data keys that no row uses.
 
-The new master key waits in `master.key.next` until the database has taken it, so a kill at any moment leaves a key
-that fits (docs/decisions/0004-envelope-keys.md).
+The new master key is in `master.key.next` until the database has taken it, so after a kill at any moment one of the two
+files has the right key (docs/decisions/0004-envelope-keys.md).
 """
 
 import os
@@ -26,7 +26,7 @@ from medloop.store.files.atomic import atomic_write, fsync_folder
 from medloop.store.records.crud import decrypt_row
 from medloop.store.tables import data_keys, encrypted_columns, encrypted_tables, natural_id
 
-BATCH = 500  # rows per transaction: others wait for one batch, not for the whole table
+BATCH = 500  # rows per transaction: other writers wait for one batch, not for the whole table
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Rotation:
 
 
 def list_keys(store: Store) -> tuple[MasterKey, list[KeyInfo]]:
-    """The master key (its id and origin are what may be shown) and every data key with the rows it opens."""
+    """The master key (only its id and origin may be shown), and every data key with the number of its rows."""
     with store.read() as conn:
         master = store.keys.master(conn)
         keys = conn.execute(select(data_keys).order_by(data_keys.c.id)).all()
@@ -57,19 +57,19 @@ def list_keys(store: Store) -> tuple[MasterKey, list[KeyInfo]]:
 
 
 def rotate(store: Store, *, data: bool, master: bool, new_master: MasterKey | None = None, actor: str) -> Rotation:
-    """Make a new data key and/or a new master key. `new_master` is one that medloop does not keep (environment)."""
+    """Make a new data key, a new master key, or both. `new_master` comes from the environment; medloop does not store it."""
     settings = store.settings
     if master and new_master is None and settings.database.encryption_key.get_secret_value():
         raise ConfigError(
             "The master key comes from MEDLOOP_DATABASE__ENCRYPTION_KEY, which medloop cannot change for you",
-            f"Make a new one ({MAKE_ONE}), put it in another variable and name that with --new-key-env",
+            f"Make a new one ({MAKE_ONE}), put it in another variable and name that variable with --new-key-env",
         )
     with store.write() as conn:
         _finish_earlier(store, conn)
         key = store.keys.add(conn, "data") if data else None
         current = store.keys.master(conn)
         if master:
-            current = new_master or _coming_key(store)
+            current = new_master or _next_key(store)
             _rewrap(store, conn, current)
         detail: dict[str, str | int | float | bool] = {"master": current.id, "data": key.key_id if key else ""}
         audit.append(conn, AuditEvent(actor=actor, action="keys.rotate", subject="data_keys", detail=detail))
@@ -79,7 +79,7 @@ def rotate(store: Store, *, data: bool, master: bool, new_master: MasterKey | No
 
 
 def reencrypt(store: Store, *, actor: str, batch: int = BATCH, progress: Callable[[int], None] = lambda rows: None) -> int:
-    """Bring every row to the newest data key; returns how many rows were moved. `progress` is called with each batch."""
+    """Re-encrypt every row with the newest data key; returns how many rows changed. `progress` is called after each batch."""
     moved = 0
     for table in encrypted_tables():
         after = 0
@@ -103,17 +103,17 @@ def rows_to_reencrypt(store: Store) -> int:
     return sum(key.rows for key in keys if key.purpose == "data" and not key.in_use)
 
 
-def _coming_key(store: Store) -> MasterKey:
+def _next_key(store: Store) -> MasterKey:
     path = next_key_file(store.settings)
     atomic_write(path, encode_key(secrets.token_bytes(KEY_BYTES)), mode=0o600)
     return read_key_file(path)
 
 
 def _finish_earlier(store: Store, conn: Connection) -> None:
-    """Before a new `.next` file is written: if the one that is there is the key in use, it goes to its place first."""
+    """Put a `.next` file in place if it has the key in use: a killed rotation left it, and a new one would overwrite it."""
     path = next_key_file(store.settings)
-    wanted = conn.execute(select(data_keys.c.master_id).limit(1)).scalar()
-    if path.exists() and wanted == read_key_file(path).id:
+    master_id = conn.execute(select(data_keys.c.master_id).limit(1)).scalar()
+    if path.exists() and master_id == read_key_file(path).id:
         _put_in_place(store)
 
 
@@ -125,7 +125,7 @@ def _put_in_place(store: Store) -> None:
 
 
 def _rewrap(store: Store, conn: Connection, master: MasterKey) -> None:
-    # All are opened before the first is wrapped anew: afterwards two master keys would be in the table.
+    # Unwrap all keys before wrapping the first one again: in between, the table has two master keys.
     keys = [store.keys.reading(conn, key_id) for key_id in conn.execute(select(data_keys.c.key_id)).scalars().all()]
     for key in keys:
         wrapped = wrap(master, key.key_id, key.raw)
@@ -140,7 +140,7 @@ def _reencrypt_batch(store: Store, conn: Connection, table: Table, after: int, b
         row_id = row._mapping[natural_id(table)]
         opened = decrypt_row(table, row, store.keys.reading(conn, row.key_id))
         sealed = {name: key.encrypt(plain, table.name, row_id, name) for name, plain in opened.items()}
-        # A column that is empty stays empty, but every row of the batch must name the same columns.
+        # An empty column stays empty, but every row of the batch must name the same columns.
         changes.append(
             {"row": row.id, "key": key.key_id, **{f"new_{name}": sealed.get(name) for name in encrypted_columns(table)}}
         )

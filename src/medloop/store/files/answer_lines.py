@@ -36,7 +36,7 @@ class Turn(NamedTuple):
 
 
 class ConversationLine(NamedTuple):
-    """A conversation with its line number, its ids (the first one names it), what an answer may rely on, and its risk strata."""
+    """A conversation with its line number, its ids (the first one is its name), its context and its risk strata."""
 
     number: int
     ids: tuple[str, ...]
@@ -60,7 +60,7 @@ class AnswerLine:
 
     @property
     def question(self) -> str:
-        """All that the user said: a red flag in the first message is still one in the third."""
+        """All messages of the user: a red flag in the first message still counts in the third."""
         return "\n".join(turn.content for turn in self.turns if turn.role == "user")
 
     def sample(self) -> Sample:
@@ -85,7 +85,7 @@ class Questions:
 
 
 def read_conversations(path: Path) -> Iterator[ConversationLine]:
-    """Every line of a file, streaming; the first bad one stops with an InputError that names it."""
+    """Every line of a file, streaming; the first bad line raises an InputError that names it."""
     for number, row in _rows(path):
         try:
             conversation = _conversation(row)
@@ -104,7 +104,7 @@ def read_samples(path: Path, questions: Questions | None = None, *, unique: bool
 def read_answers(
     path: Path, questions: Questions | None = None, *, unique: bool = True, need_question: bool = True
 ) -> Iterator[AnswerLine]:
-    """Every answer of a file, streaming. With `unique`, an id that comes twice is an error."""
+    """Every answer of a file, streaming. With `unique`, a duplicate id is an error."""
     first_lines: dict[str, int] = {}
     for number, row in _rows(path):
         try:
@@ -120,7 +120,7 @@ def read_answers(
 
 
 def refuse_duplicate(first_lines: dict[str, int], name: str, path: Path, number: int, more: str = "") -> None:
-    """Remember on which line an id was first seen; InputError when it comes again."""
+    """Remember the line on which an id was first seen; InputError when it is seen again."""
     if (first := first_lines.setdefault(name, number)) != number:
         raise InputError.at(path, number, f"duplicate id (first seen on line {first})", f"Use unique ids{more}")
 
@@ -158,7 +158,7 @@ def _conversation(row: dict[str, Any]) -> Conversation:
         return Conversation.model_validate(row["conversation"])
     question = row["messages"] if "messages" in row else _question(row)
     if question is None:
-        raise ValueError(f"none of conversation, messages, {', '.join(QUESTIONS)} is there")
+        raise ValueError(f"the line has none of conversation, messages, {', '.join(QUESTIONS)}")
     if isinstance(question, list) or "messages" in row:
         return Conversation.model_validate({"messages": question})
     return Conversation(messages=(Message(role="user", content=question),))
@@ -187,7 +187,7 @@ def _turns(row: dict[str, Any]) -> tuple[Turn, ...]:
     if messages is None and isinstance(question, list):
         messages = question
     if messages is not None and not (isinstance(messages, list) and all(map(_is_message, messages))):
-        raise ValueError("messages are not a list of role and content")
+        raise ValueError("messages must be a list of objects with role and content")
     turns = tuple(Turn(message["role"], message["content"]) for message in messages or ())
     if any(turn.role == "user" for turn in turns):
         return turns
@@ -202,7 +202,7 @@ def _answer(row: dict[str, Any]) -> str | None:
     answers = [row[key] for key in ANSWERS if row.get(key) is not None]
     text = next((answer for answer in answers if isinstance(answer, str)), None)
     if text is None and (row.get("answer") is not None or row.get("text") is not None):
-        raise ValueError("the answer is not a text")
+        raise ValueError("the answer must be text")
     return text
 
 

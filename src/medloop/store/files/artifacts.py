@@ -4,8 +4,8 @@
         (folder / "card.json").write_text(card)            # ... write whatever belongs inside
     manifest = verify_artifact(models / "lora/first")      # IntegrityError names a missing, extra or changed file
 
-When the block ends well, every file is fsynced, `MANIFEST.json` (sizes and SHA-256) is written last, and one rename
-puts the folder in place. A crash before that leaves only a hidden folder, which `sweep` removes.
+When the block ends without an error, every file is fsynced, `MANIFEST.json` (sizes and SHA-256) is written last, and one
+rename puts the folder in place. A crash before that leaves only a hidden folder, which `sweep` removes.
 """
 
 import hashlib
@@ -42,10 +42,10 @@ __all__ = [
 ]  # fmt: skip
 
 MANIFEST = "MANIFEST.json"
-OLD_MARK = ".old-"  # the replaced folder, for the moment between two renames
+OLD_MARK = ".old-"  # the replaced folder, between the two renames
 _TEMP_NAME = re.compile(r"\..+\.tmp-(replaced-)?[0-9a-f]{12}")
 _OLD_NAME = re.compile(r"\.(?P<target>.+)\.old-[0-9a-f]{12}")
-SWAP_WAIT_S = 30.0  # a swap is two renames; whoever waits longer than this has met a stopped process
+SWAP_WAIT_S = 30.0  # a swap is two renames; if it takes longer than this, the other process is stuck
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class ManifestFile(Contract):
 
 
 class Manifest(Contract):
-    """What lies in an artifact folder; `sha256` is the identity of the content, whenever and wherever it was made."""
+    """The files of an artifact. `sha256` identifies the content: equal files give equal hashes at any time and place."""
 
     scheme: Literal["medloop-artifact-1"] = "medloop-artifact-1"
     created: Timestamp
@@ -68,14 +68,14 @@ class Manifest(Contract):
         return _identity({file.path: file.sha256 for file in self.files})
 
     def render(self) -> str:
-        """The only accepted form: the manifest and, on a line of its own, its own hash."""
+        """The only accepted form: the manifest on one line, and its hash on the next."""
         body = self.canonical_json()
         return f"{body}\n{sha256_id(body)}\n"
 
 
 @contextmanager
 def new_artifact(target: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A temporary folder to fill; it becomes `target` when the block ends well. An empty `target` counts as free."""
+    """A temporary folder to fill; it becomes `target` if the block ends without an error. `target` may be an empty folder."""
     _recover(target)
     _check_target(target, replace)
     with explain_os_errors(target, writing=True):
@@ -95,7 +95,7 @@ def new_artifact(target: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def verify_artifact(path: Path) -> Manifest:
-    """The manifest of a folder whose every byte is as it was written; IntegrityError or InputError otherwise."""
+    """The manifest of a folder, after every file has been checked against it; IntegrityError or InputError if one differs."""
     _recover(path)
     with explain_os_errors(path):
         manifest = _read_manifest(path)
@@ -105,7 +105,7 @@ def verify_artifact(path: Path) -> Manifest:
             if name not in files:
                 raise _damaged(path, name, "is missing")
             if name not in listed:
-                raise _damaged(path, name, "does not belong there")
+                raise _damaged(path, name, "is not in the manifest")
             if (size := files[name].stat().st_size) != listed[name].size:
                 raise _damaged(path, name, f"has {size:,} bytes instead of {listed[name].size:,}")
             if file_sha256(files[name]) != listed[name].sha256:
@@ -114,19 +114,19 @@ def verify_artifact(path: Path) -> Manifest:
 
 
 def verify_if_sealed(path: Path) -> None:
-    """Check a folder that carries a manifest; one laid out by hand has none and is taken as it is."""
+    """Check a folder that has a manifest; a folder made by hand has none and is accepted as it is."""
     if (path / MANIFEST).is_file():
         verify_artifact(path)
 
 
 def open_artifact(path: Path) -> Path:
-    """`path` again, after `verify_artifact` has accepted it."""
+    """Return `path` after verifying it."""
     verify_artifact(path)
     return path
 
 
 def newest_verified(folder: Path, pattern: str) -> Path | None:
-    """The highest-numbered artifact that verifies (`iter_10` comes after `iter_9`); damaged ones are logged and passed over."""
+    """The highest-numbered artifact that is intact (`iter_10` comes after `iter_9`); damaged ones are logged and skipped."""
     if not folder.is_dir():
         return None
     sweep(folder)
@@ -136,12 +136,12 @@ def newest_verified(folder: Path, pattern: str) -> Path | None:
         try:
             return open_artifact(path)
         except MedloopError as error:
-            log.warning("passed over: %s", error)
+            log.warning("skipped: %s", error)
     return None
 
 
 def sweep(folder: Path) -> list[Path]:
-    """Remove what dead processes left half-made in `folder`, undo their half replacements; returns what was removed."""
+    """Remove temporary files of dead processes in `folder` and undo unfinished replacements; returns what was removed."""
     with explain_os_errors(folder):
         for target in {match["target"] for name in os.listdir(folder) if (match := _OLD_NAME.fullmatch(name))}:
             with _swap_lock(folder):
@@ -167,25 +167,25 @@ def _make_temp(path: Path) -> int:
 
 
 def _check_target(target: Path, replace: bool) -> None:
-    """Refuse before any work is done; and never replace a folder that holds what medloop did not put there."""
+    """Refuse before any work is done. A folder with files that medloop did not write is never replaced."""
     if not os.path.lexists(target):
         return
     if target.is_symlink() or not target.is_dir():
-        raise StoreError(f"{target} exists and is not a folder", "Name another folder")
+        raise StoreError(f"{target} exists and is not a folder", "Choose another folder")
     with explain_os_errors(target):
         inside = {_relative(file, target) for file in target.rglob("*") if not file.is_dir()}
     if not inside:
         return
     if not replace:
-        raise StoreError(f"{target} already exists", "Name another folder, or ask for it to be replaced")
+        raise StoreError(f"{target} already exists", "Choose another name, or replace it explicitly")
     if not (target / MANIFEST).is_file():
-        raise StoreError(f"{target} was not made by medloop, so it is not replaced", "Move it away, or name another folder")
+        raise StoreError(f"{target} was not made by medloop, so it is not replaced", "Move it away, or choose another folder")
     try:
-        strangers = inside - {file.path for file in _read_manifest(target).files} - {MANIFEST}
+        foreign = inside - {file.path for file in _read_manifest(target).files} - {MANIFEST}
     except IntegrityError:
-        raise StoreError(f"{target} is damaged, so it is not known what replacing would delete", "Move it away first") from None
-    if strangers:
-        raise StoreError(f"{target} also holds {min(strangers)}, which replacing would delete", "Move that file away first")
+        raise StoreError(f"{target} is damaged, so replacing it might delete other files", "Move it away first") from None
+    if foreign:
+        raise StoreError(f"Replacing {target} would delete {min(foreign)}, which is not part of it", "Move that file away first")
 
 
 def _seal(temp: Path) -> None:
@@ -210,7 +210,7 @@ def _publish(temp: Path, target: Path, replace: bool) -> None:
         _settle(target)
         _check_target(target, replace)
         if not (target / MANIFEST).exists():
-            os.rename(temp, target)  # also takes the place of an empty folder
+            os.rename(temp, target)  # also replaces an empty folder
             fsync_folder(target.parent)
             return
         old = target.with_name(temp.name.replace(TEMP_MARK, OLD_MARK))
@@ -228,8 +228,8 @@ def _publish(temp: Path, target: Path, replace: bool) -> None:
 def _recover(target: Path) -> None:
     """Put the old folder back when a replacement was killed between its two renames.
 
-    The replacing process holds the lock of the parent folder meanwhile, so an absent target seen under that lock
-    means that the process is dead.
+    The replacing process holds the lock of the parent folder. So if the target is absent while we hold that lock, the
+    process is dead.
     """
     if not os.path.lexists(target) and _olds(target):
         with explain_os_errors(target), _swap_lock(target.parent):
@@ -237,7 +237,7 @@ def _recover(target: Path) -> None:
 
 
 def _settle(target: Path) -> None:
-    """Finish a dead process's replacement, under the lock: back to the old folder, or on with the new one."""
+    """Finish a dead process's replacement, under the lock: restore the old folder if the new one is not in place."""
     for old in _olds(target):
         if os.path.lexists(target):
             _discard(old)
@@ -247,7 +247,7 @@ def _settle(target: Path) -> None:
 
 
 def _discard(old: Path) -> Path:
-    """Half a removed folder must never be taken for an old one: give it a temporary's name before removing it."""
+    """Give a folder a temporary name before it is removed, so that a half-removed folder is never restored as an old one."""
     head, _, token = old.name.rpartition(OLD_MARK)
     trash = old.with_name(f"{head}{TEMP_MARK}replaced-{token}")
     os.rename(old, trash)
@@ -286,7 +286,7 @@ def _damaged(path: Path, name: str, what: str) -> IntegrityError:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Every file but the manifest, by name. Links and devices have no content of their own to vouch for."""
+    """Every file except the manifest, sorted by name. Links and devices are refused: they have no content that can be hashed."""
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             raise IntegrityError(f"{path} is neither a file nor a folder", "Put the file itself there")

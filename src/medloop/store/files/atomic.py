@@ -1,7 +1,7 @@
-"""Single files that are either the old one or the new one.
+"""Atomic writes of single files: readers see either the old file or the new one.
 
-A write counts when `fsync` of the file and of its folder came back without an error. A failed `fsync` is a failed
-write: it is never tried again and called a success. Needs a local file system.
+A write is done when `fsync` of the file and of its folder returned without an error. A failed `fsync` is a failed write: a
+second `fsync` may report success although data was lost, so it is not tried. Needs a local file system.
 """
 
 import errno
@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from medloop.errors import NoSpaceError, explain_os_error, explain_os_errors
 
-TEMP_MARK = ".tmp-"  # `.train.jsonl.tmp-1f2e…`: half a file or folder, never to be read
+TEMP_MARK = ".tmp-"  # `.train.jsonl.tmp-1f2e…`: an unfinished file or folder, which nobody reads
 
 
 def file_sha256(path: Path) -> str:
@@ -37,7 +37,7 @@ def fsync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, each name durable before something is put inside."""
+    """Make a folder and its parents; each is on the disk before anything is put inside."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -45,18 +45,18 @@ def make_folder(path: Path) -> None:
 
 
 def atomic_write(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
-    """Write one whole file: readers see the old content or the new one, also after a crash. Keeps the old file's mode."""
+    """Write a whole file: readers see the old content or the new content, also after a crash. Keeps the old file's mode."""
     with atomic_open(path, mode=mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def atomic_open(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file to write into; it takes the place of `path` when the block ends well, and vanishes otherwise."""
+    """A file to write to; it replaces `path` if the block ends without an error, and is removed otherwise."""
     with explain_os_errors(path, writing=True):
         make_folder(path.parent)
-        wanted = _mode_of(path) if mode is None else mode
-        temp, fd = claim_temp(path, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, wanted))
+        file_mode = _mode_of(path) if mode is None else mode
+        temp, fd = claim_temp(path, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, file_mode))
     file = os.fdopen(fd, "wb")
     try:
         yield file
@@ -76,15 +76,15 @@ def atomic_open(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 def _mode_of(path: Path) -> int:
-    """The mode a file has, so that replacing a private file does not open it to others; the usual one for a new file."""
+    """The mode of an existing file, so that a private file stays private when it is replaced; the usual mode for a new file."""
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666
 
 
 def claim_temp(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    """A fresh hidden sibling of `path`, locked for as long as this process holds the descriptor.
+    """Make a hidden file or folder beside `path`, locked while this process holds the descriptor.
 
-    The kernel drops the lock when the process dies, however it dies. So `sweep` can tell a leftover from work in
-    progress without trusting process ids, which are reused and differ between containers.
+    The kernel releases the lock when the process dies, however it dies. So `sweep` can tell leftovers from work in
+    progress without process ids, which are reused and differ between containers.
     """
     while True:
         temp = path.with_name(f".{path.name}{TEMP_MARK}{secrets.token_hex(6)}")
@@ -92,17 +92,17 @@ def claim_temp(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
         fcntl.flock(fd, fcntl.LOCK_SH)
         if temp.exists():
             return temp, fd
-        os.close(fd)  # a sweep came between the two lines above: take another name
+        os.close(fd)  # a sweep removed it before it was locked: take another name
 
 
 def remove_abandoned(temp: Path) -> bool:
-    """Remove a temporary file or folder that no living process holds; True if it was one."""
+    """Remove a temporary file or folder if no living process holds it; True if it was removed."""
     try:
         fd = os.open(temp, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        # Held until the name is gone, so that a process which has just made it sees that it lost it.
+        # Locked until the name is gone, so that a process that has just made it notices the removal.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             shutil.rmtree(temp)
@@ -116,7 +116,7 @@ def remove_abandoned(temp: Path) -> bool:
 
 
 def raise_if_full(error: BaseException, path: Path) -> None:
-    """Name the full disk, also where a library hides the error number in a text (safetensors does)."""
+    """Raise NoSpaceError if the disk is full, also where a library hides the error number in a text (safetensors does)."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if full or (isinstance(error, Exception) and not isinstance(error, NoSpaceError) and os.strerror(errno.ENOSPC) in str(error)):
         raise explain_os_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), os.fspath(path)) from error

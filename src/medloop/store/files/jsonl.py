@@ -1,12 +1,12 @@
-"""Append-only JSON lines that survive a kill: `append` returns when the lines are on the disk. Gzipped files are read too.
+"""Append-only JSON lines that survive a kill: `append` returns when the lines are on the disk. Gzipped files can be read, too.
 
-    append(path, {"step": 1})            # one object or many; one write, one fsync; whole or not at all
-    for row in read(path): ...           # streams; a torn last line (a kill in mid-write) is dropped
+    append(path, {"step": 1})            # one object or many; one write, one fsync; all of them or none
+    for row in read(path): ...           # streams; a torn last line (from a kill during a write) is dropped
     for record in read(path, Record): ...
 
-A last line without its newline was never acknowledged. If it is a whole object it counts all the same (files made
-by hand often end so); otherwise it is torn: readers pass over it and the next `append` cuts it off. A broken line
-anywhere else is damage, and an InputError with file and line.
+A last line without a newline was never acknowledged. It counts if it is a whole object, because files made by hand often
+end like this. Otherwise it is torn: readers skip it and the next `append` removes it. A broken line anywhere else is damage
+and raises an InputError with file and line.
 """
 
 import gzip
@@ -32,7 +32,7 @@ APPEND_WAIT_S = 30.0  # an append holds the file for milliseconds
 
 
 def append(path: Path, rows: Row | Iterable[Row]) -> int:
-    """Add rows at the end, durably; returns how many. On a failure the file keeps its old length."""
+    """Add rows at the end and fsync them; returns how many. If that fails, the file keeps its old length."""
     lines = [_line(row) for row in ([rows] if isinstance(rows, Mapping | Contract) else rows)]
     with explain_os_errors(path, writing=True):
         make_folder(path.parent)
@@ -42,7 +42,7 @@ def append(path: Path, rows: Row | Iterable[Row]) -> int:
 
 
 def _appended(path: Path, lines: list[bytes]) -> bool:
-    """False when the file was replaced while we waited for it: what is written into the old one would be lost."""
+    """Append the lines; False if the file was replaced while we waited for its lock, because the old file is gone."""
     with locked_file(path, wait_s=APPEND_WAIT_S, mode=0o666) as fd, os.fdopen(fd, "r+b", buffering=0, closefd=False) as file:
         try:
             if os.stat(path).st_ino != os.fstat(fd).st_ino:
@@ -55,7 +55,7 @@ def _appended(path: Path, lines: list[bytes]) -> bool:
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:
-    """Make the whole file anew, streaming; readers see the old file or the new one. Returns how many rows."""
+    """Write the whole file, streaming; readers see the old file or the new one. Returns how many rows."""
     count = 0
     with atomic_open(path) as file:
         for row in rows:
@@ -71,7 +71,7 @@ def read(path: Path, kind: type[C], *, skipped: list[int] | None = None) -> Iter
 def read(path: Path, kind: type[C] | None = None, *, skipped: list[int] | None = None) -> Iterator[dict[str, Any]] | Iterator[C]:
     """Stream the rows, as dictionaries or as `kind`.
 
-    A list handed in as `skipped` asks to pass over broken lines: their numbers are put there.
+    With a list as `skipped`, broken lines are skipped and their numbers are added to it.
     """
     for number, raw, last in _lines(path):
         try:
@@ -90,7 +90,7 @@ def read(path: Path, kind: type[C] | None = None, *, skipped: list[int] | None =
 
 
 def numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows of a file that somebody handed in, with their line numbers. Here a broken last line is an error like any other."""
+    """Rows of a user's file with their line numbers. Here a broken last line is an error like any other."""
     for number, raw, _ in _lines(path):
         try:
             yield number, _parse(raw)
@@ -113,7 +113,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 class _Broken(Exception):
-    """Why a line is no JSON object; never quotes it."""
+    """Why a line is not a JSON object; never quotes the line."""
 
 
 def _line(row: Row) -> bytes:
@@ -122,9 +122,9 @@ def _line(row: Row) -> bytes:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    """Line number from 1, its bytes with the newline, and whether it is the last; blank lines are passed over.
+    """The number of each line (from 1), its bytes with the newline, and whether it is the last; blank lines are skipped.
 
-    A line without its newline ends the file, even if another process has written on by the time the next one is read.
+    A line without a newline ends the file, even if another process has written more by the time the next line is read.
     """
     with explain_os_errors(path), open_bytes(path) as file:
         before: tuple[int, bytes] | None = None
@@ -157,13 +157,13 @@ def _no_constant(name: str) -> Any:
 
 
 def _explain(error: ValidationError) -> str:
-    """Fields and what is wrong with them; not their content, which may be patient text."""
+    """The fields and what is wrong with them, without their content, which may be patient text."""
     problems = (f"{'.'.join(map(str, p['loc'])) or 'record'}: {p['msg'].lower()}" for p in error.errors(include_input=False))
     return "; ".join(problems)
 
 
 def _mend(file: BinaryIO) -> bytes:
-    """Stand at the end of the last good line, with a torn one cut off; returns the newline a whole last line lacks."""
+    """Seek to the end of the last good line and cut off a torn one; returns the newline that a whole last line lacks."""
     size = file.seek(0, os.SEEK_END)
     start, tail = _tail(file, size)
     if not tail:
@@ -173,7 +173,7 @@ def _mend(file: BinaryIO) -> bytes:
     except _Broken:
         if tail.endswith(b"\n") and b"\0" not in tail:
             file.seek(size)
-            return b""  # damage, not a torn write: left for the reader to report
+            return b""  # damage, not a torn write: the reader reports it
         file.truncate(start)
         file.seek(start)
         return b""
@@ -196,7 +196,7 @@ def _tail(file: BinaryIO, size: int) -> tuple[int, bytes]:
 
 
 def _write_whole(file: BinaryIO, data: bytes, folder: Path) -> None:
-    """Write and fsync, or put the old length back: a half line must not stay behind a full disk."""
+    """Write and fsync, or restore the old length, so that a full disk leaves no half line."""
     before = file.tell()
     try:
         rest = memoryview(data)

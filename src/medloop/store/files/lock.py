@@ -3,7 +3,7 @@
     with locked_file(workspace.jobs / ".retrain.lock", wait_s=10, mode=0o600): ...     # the file is made if it is missing
     with locked_file(folder, wait_s=0, what="The erasure of this workspace"): ...      # a folder can be locked, too
 
-Locks are `flock`: the kernel drops them when the process ends, however it ends. They need a local file system.
+Locks are `flock`: the kernel releases them when the process ends, however it ends. They need a local file system.
 """
 
 import errno
@@ -21,10 +21,10 @@ from medloop.errors import BusyError, explain_os_error, explain_os_errors
 def locked_file(
     path: Path, *, wait_s: float, what: str | None = None, mode: int | None = None, shared: bool = False
 ) -> Iterator[int]:
-    """Hold the lock of a file or folder; BusyError when it is not free within `wait_s` seconds. Gives the open descriptor.
+    """Hold the lock of a file or folder; BusyError when it is not free within `wait_s` seconds. Yields the open descriptor.
 
     With a `mode` the path is a file to read and write, created with that mode if it is missing; without one it must exist and is
-    opened for reading. A `shared` lock only keeps out those who want the lock for themselves. `what` names it in messages.
+    opened for reading. A `shared` lock excludes only exclusive ones. `what` names the lock in messages.
     """
     with explain_os_errors(path, writing=mode is not None):
         fd = os.open(path, (os.O_RDONLY if mode is None else os.O_RDWR | os.O_CREAT) | os.O_CLOEXEC, mode or 0)

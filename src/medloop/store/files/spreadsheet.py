@@ -1,10 +1,10 @@
-"""Tables for spreadsheets: cells that no spreadsheet runs, and reading back what people saved.
+"""Tables for spreadsheets: cells that no spreadsheet runs as a formula, and a reader for what people saved.
 
     text = to_csv(["id", "answer"], rows)          # with the BOM by which Excel knows UTF-8
     table = read_csv(path)                         # UTF-8, UTF-16 or GB18030; comma, semicolon or tab
 
 A text that starts like a formula (= + - @, their full-width forms, a tab or a line break) gets a leading apostrophe, and so does
-one with apostrophes before such a sign; reading takes one away. So every text comes back as it was. Numbers are not texts: a
+a text with apostrophes before such a sign; reading removes one. So every text comes back as it was. Numbers are not texts: a
 weight of -0.15 stays a number. See owasp.org/www-community/attacks/CSV_Injection.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from medloop.errors import InputError, explain_os_errors
 
 BOM = "\ufeff"
-MOST_BYTES = 64 * 2**20  # a form is small; what is larger was not meant
+MOST_BYTES = 64 * 2**20  # a form is small; a larger file was given by mistake
 _FORMULA = r"(?:[^\S\t\r\n]|\ufeff)*[=+\-@\t\r\n＝＋－＠]"
 _RISKY = re.compile(rf"'*{_FORMULA}")
 _GUARDED = re.compile(rf"'+{_FORMULA}")
@@ -35,9 +35,9 @@ def unguard(cell: str) -> str:
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]], *, headed: bool = True) -> str:
-    """The whole table, or a later part of it without BOM and header; None is an empty cell.
+    """The whole table, or a later part of it without BOM and header; None becomes an empty cell.
 
-    Everything is quoted, so that no text opens a cell of its own.
+    Every cell is quoted, so that no text starts a new cell.
     """
     text = io.StringIO()
     table = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
@@ -57,17 +57,17 @@ def _cell(value: object) -> str | int | float:
 
 @dataclass(frozen=True)
 class CsvTable:
-    """`rows` are (row number as a spreadsheet counts, the cells by column)."""
+    """The rows, each with its number as a spreadsheet counts and its cells by column."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[int, dict[str, str]], ...]
 
 
 def read_csv(path: Path) -> CsvTable:
-    """A table that a spreadsheet saved; rows without any text are passed over, a row with too many cells is an error."""
+    """A table that a spreadsheet saved; rows without any text are skipped, a row with too many cells is an error."""
     with explain_os_errors(path):
         if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path} is larger than {MOST_BYTES // 2**20} MiB", "Give the form itself")
+            raise InputError(f"{path} is larger than {MOST_BYTES // 2**20} MiB, so it is not a form", "Give the form itself")
         text = _decode(path, path.read_bytes())
     first = text.splitlines()[0] if text.strip() else ""
     try:
@@ -85,13 +85,13 @@ def _rows(path: Path, header: Sequence[str], lines: Iterable[Sequence[str]]) -> 
         if not any(cell.strip() for cell in cells):
             continue
         if any(cell.strip() for cell in cells[len(header) :]):
-            raise InputError(f"{path}, row {number}: more cells than the header has", "Save it as CSV again")
+            raise InputError(f"{path}, row {number} has more cells than the header", "Save it as CSV again")
         full = [*cells, *[""] * (len(header) - len(cells))]
         yield number, {name: unguard(cell) for name, cell in zip(header, full, strict=False)}
 
 
 def _decode(path: Path, data: bytes) -> str:
-    """UTF-16 by its BOM, else UTF-8, else GB18030 as Excel in China saves; nothing is guessed beyond that."""
+    """UTF-16 if the file starts with its BOM, else UTF-8, else GB18030, which Excel writes in China; nothing else is guessed."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         names = ["utf-16"]
     else:

@@ -1,10 +1,9 @@
-"""Every file of a workspace, looked through byte by byte; what was found is cut out by rows where a file has rows.
+"""Search every file of a workspace byte by byte, and replace files, also inside sealed folders.
 
-    for path in files(home): ...                      # links are not followed
-    with opened(path) as data: ...                    # bytes without reading the file into memory; gzip unpacked
-    replace(home, path, content)                      # whole or not at all, also inside sealed folders
-
-A sealed folder is made anew around a changed file, under the same name and with a new hash.
+for path in files(home): ...                      # links are not followed
+with opened(path) as data: ...                    # bytes without reading the file into memory; gzip unpacked
+replace_file(path, content)                       # atomic, safe against processes that append
+reseal(folder, {"train.jsonl": content})          # a sealed folder: same name, new hash
 """
 
 import gzip
@@ -26,15 +25,15 @@ OPAQUE = {
     b"7z\xbc\xaf": "7z",
 }  # fmt: skip
 GZIP = b"\x1f\x8b"
-MOST_UNPACKED = 2**30  # bytes of one gzip file; a bomb is reported, not unpacked
+MOST_UNPACKED = 2**30  # bytes of one gzip file; a zip bomb is reported, not unpacked
 
 
 class TooLargeError(Exception):
-    """A gzip file that grows beyond any size that medloop writes."""
+    """A gzip file whose content is larger than anything medloop writes."""
 
 
 def files(home: Path) -> Iterator[Path]:
-    """Every file, in order of its name; folders that vanish meanwhile are passed over."""
+    """Every file, sorted by name; folders that disappear in the meantime are skipped."""
     for folder, names, file_names in os.walk(home, followlinks=False):
         names.sort()
         for name in sorted(file_names):
@@ -44,7 +43,7 @@ def files(home: Path) -> Iterator[Path]:
 
 
 def kind_of(path: Path) -> str | None:
-    """The name of a packed format that cannot be looked into, or None."""
+    """The name of a packed format that cannot be searched, or None."""
     with suppress(OSError), path.open("rb") as file:
         start = file.read(8)
         return next((name for magic, name in OPAQUE.items() if start.startswith(magic)), None)
@@ -58,7 +57,7 @@ def is_gzip(path: Path) -> bool:
 
 @contextmanager
 def opened(path: Path) -> Iterator[memoryview | bytes]:
-    """The bytes of a file, unpacked if it is gzip. A file that is gone is empty."""
+    """The bytes of a file, unpacked if it is gzip; no bytes if the file is gone."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -81,7 +80,7 @@ def opened(path: Path) -> Iterator[memoryview | bytes]:
 
 
 def unpack(path: Path) -> bytes:
-    """The content of a gzip file; damaged or half-written ones as far as they go."""
+    """The content of a gzip file; of a damaged or half-written one, the readable beginning."""
     parts, size = [], 0
     with suppress(EOFError, zlib.error, gzip.BadGzipFile), gzip.open(path, "rb") as file:
         while part := file.read(2**20):
@@ -93,12 +92,12 @@ def unpack(path: Path) -> bytes:
 
 
 def pack(content: bytes) -> bytes:
-    """As gzip, without a time in it: the same content gives the same bytes."""
+    """Content as gzip without a timestamp, so that equal content gives equal bytes."""
     return gzip.compress(content, mtime=0)
 
 
 def sealed_above(home: Path, path: Path) -> Path | None:
-    """The sealed folder a file lies in, if it is in one."""
+    """The sealed folder that contains a file, or None."""
     for folder in path.parents:
         if folder == home or not folder.is_relative_to(home):
             return None
@@ -108,13 +107,13 @@ def sealed_above(home: Path, path: Path) -> Path | None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """A file that others append to is held while it is replaced; they look again afterwards (store/files/jsonl.py)."""
+    """Replace a file under its lock: processes that append to it wait and then open the new one (store/files/jsonl.py)."""
     with locked_file(path, wait_s=30.0):
         atomic_write(path, content)
 
 
 def reseal(folder: Path, changed: Mapping[str, bytes | None]) -> tuple[str, str]:
-    """The folder with these files changed (None: left out); its hash before and after. Other files are not copied but linked."""
+    """Change files of a sealed folder (None removes one); returns its hashes before and after. Other files are linked."""
     before = verify_artifact(folder).sha256
     with new_artifact(folder, replace=True) as temp:
         for path in sorted(folder.rglob("*")):
@@ -133,7 +132,7 @@ def reseal(folder: Path, changed: Mapping[str, bytes | None]) -> tuple[str, str]
 
 
 def remove(path: Path) -> None:
-    """A file or folder, for good."""
+    """Delete a file or folder."""
     with explain_os_errors(path, writing=True):
         if path.is_dir():
             shutil.rmtree(path)
