@@ -113,8 +113,8 @@ def test_with_normalise_the_whole_file_is_scored_at_once(tmp_path: Path, monkeyp
     [
         ({"id": "x", "answer": "secret words"}, "no question"),
         ({"id": "x", "question": "secret words"}, "no answer"),
-        ({"id": "x", "question": "q", "answer": 5}, "not a text"),
-        ({"id": "x", "messages": "secret words"}, "messages are not a list"),
+        ({"id": "x", "question": "q", "answer": 5}, "the answer must be text"),
+        ({"id": "x", "messages": "secret words"}, "messages must be a list"),
         ({"id": "a", "question": "q", "answer": "a"}, "duplicate id .first seen on line 1"),
     ],
 )

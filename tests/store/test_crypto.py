@@ -88,7 +88,7 @@ def test_wrong_key_stops_reading_and_writing_and_changes_nothing(settings: Setti
     wrong = settings.model_copy(update={"database": other_key})
     with pytest.raises(
         KeyUnavailableError,
-        match=r"from environment MEDLOOP_DATABASE__ENCRYPTION_KEY has id .* but the store was encrypted under",
+        match=r"from environment MEDLOOP_DATABASE__ENCRYPTION_KEY has id .* but the store is encrypted with",
     ):
         stored(wrong)
     with pytest.raises(KeyUnavailableError):

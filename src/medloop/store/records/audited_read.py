@@ -1,11 +1,11 @@
-"""Reading what people wrote leaves a line in the audit log, before the first text is handed out.
+"""Read what people wrote; the audit log gets a line before the first text is returned.
 
     for feedback in read_audited(store, Feedback, actor="user:li", purpose="data build"): ...
     for page in read_pages(store, Feedback, actor="user:li", purpose="data build"): ...    # with row numbers, for `reread`
     feedback = get_audited(store, Feedback, "fb_…", actor="user:li", purpose="quarantine review")
 
-The line is `<table>.read` with the purpose and the number of rows. Texts are handed out only up to the row that was the newest
-when the line was written, so the number is never too small.
+The line is `<table>.read` with the purpose and the number of rows. Only rows that existed when the line was written are
+returned, so the number is never too small.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,13 +23,13 @@ C = TypeVar("C", bound=Contract)
 
 
 def read_audited(store: Store, kind: type[C], *, actor: str, purpose: str) -> Iterator[C]:
-    """Every record of a kind in the order they came; no audit line where there is nothing to read."""
+    """Every record of a kind in the order they came; no audit line if there is nothing to read."""
     for page in read_pages(store, kind, actor=actor, purpose=purpose):
         yield from (record for _, record in page)
 
 
 def read_pages(store: Store, kind: type[C], *, actor: str, purpose: str) -> Iterator[list[tuple[int, C]]]:
-    """The same, some hundred at a time, each record with its row number."""
+    """Every record of a kind in pages of a few hundred, each record with its row number."""
     table = crud.TABLES[kind]
     with store.write() as conn:
         count, last = conn.execute(select(func.count(), func.max(table.c.id)).select_from(table)).one()
@@ -42,9 +42,9 @@ def read_pages(store: Store, kind: type[C], *, actor: str, purpose: str) -> Iter
 
 
 def reread(store: Store, kind: type[C], rows: Iterable[int]) -> dict[int, C]:
-    """Records by the row numbers that `read_pages` gave: part of the same reading, so there is no second audit line.
+    """Records by the row numbers from `read_pages`. This is part of the same reading, so there is no second audit line.
 
-    A row that has been erased since is left out.
+    Rows that were erased since are left out.
     """
     table, records = crud.TABLES[kind], {}
     with store.read() as conn:
@@ -55,7 +55,7 @@ def reread(store: Store, kind: type[C], rows: Iterable[int]) -> dict[int, C]:
 
 
 class CitedTraces:
-    """The traces that records name, looked up as they are needed; one audit line, before the first of them."""
+    """The traces that records refer to, read when they are needed; one audit line comes before the first."""
 
     def __init__(self, store: Store, kinds: Iterable[type[Contract]], *, actor: str, purpose: str) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class CitedTraces:
                 audit.append(conn, _read_event(table, table.name, actor, purpose, count))
 
     def get(self, trace_ids: Iterable[str | None]) -> dict[str, Trace]:
-        """By id, the traces that are stored and did not come back after an erasure."""
+        """The stored traces by id, without those that were sent again after their erasure."""
         table, erased = tables.traces, select(tables.tombstones.c.record_id)
         traces: dict[str, Trace] = {}
         with self._store.read() as conn:
@@ -88,7 +88,7 @@ def get_audited(store: Store, kind: type[C], record_id: str, *, actor: str, purp
 
 
 def read_by_ids(store: Store, kind: type[C], record_ids: Iterable[str], *, actor: str, purpose: str) -> list[C]:
-    """The records of a kind that have one of these ids, in the order they came."""
+    """The records of a kind with these ids, in the order they came."""
     table, records = crud.TABLES[kind], dict[int, C]()
     with store.read() as conn:
         for chunk in chunks(sorted(set(record_ids))):

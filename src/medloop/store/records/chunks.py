@@ -1,4 +1,4 @@
-"""Ids in chunks, for `IN (…)`: far below the number of variables that a database takes in one query."""
+"""Ids in chunks for `IN (…)`, because databases limit the number of variables in a query."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice

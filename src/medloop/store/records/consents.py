@@ -1,4 +1,4 @@
-"""Who allowed what, row by row, never changed. Names are not here: a subject is a keyed hash (privacy/consent.py)."""
+"""Consents in the store. Rows are added and never changed. A subject is a keyed hash, not a name (privacy/consent.py)."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,7 +14,7 @@ _CONTRACT = tuple(Consent.model_fields)
 
 
 def add_consent(store: Store, consent: Consent, *, actor: str, recorded_by: str | None = None) -> None:
-    """A grant or a withdrawal; the audit line names the subject's hash and the purposes."""
+    """Add a grant or a withdrawal; the audit line has the subject's hash and the purposes."""
     with store.write() as conn:
         row = {name: getattr(consent, name) for name in _CONTRACT} | {"purposes": list(consent.purposes)}
         conn.execute(insert(consents).values(**row, recorded_by=recorded_by))
@@ -24,24 +24,24 @@ def add_consent(store: Store, consent: Consent, *, actor: str, recorded_by: str 
 
 
 def list_consents(store: Store, subject: str) -> list[Consent]:
-    """Everything one subject said, oldest first."""
+    """All grants and withdrawals of one subject, oldest first."""
     with store.read() as conn:
         rows = conn.execute(select(consents).where(consents.c.subject == subject).order_by(consents.c.id)).all()
     return [_consent(row) for row in rows]
 
 
 def all_consents(store: Store) -> list[Consent]:
-    """All rows, oldest first: what a dataset build joins."""
+    """All rows, oldest first, for a dataset build."""
     with store.read() as conn:
         rows = conn.execute(select(consents).order_by(consents.c.id)).all()
     return [_consent(row) for row in rows]
 
 
-_KEYS: WeakKeyDictionary[Store, bytes] = WeakKeyDictionary()  # a lookup for every record that comes in would cost a transaction
+_KEYS: WeakKeyDictionary[Store, bytes] = WeakKeyDictionary()  # without it, each incoming record would need a transaction
 
 
 def hashing_key(store: Store) -> bytes:
-    """The key of the audit log: wrapped by the master key and never changed, so that a subject keeps its hash for good."""
+    """The key of the audit log. The master key wraps it and it never changes, so a subject always has the same hash."""
     if store not in _KEYS:
         _KEYS[store] = _hashing_key(store)
     return _KEYS[store]

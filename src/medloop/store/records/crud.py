@@ -1,11 +1,11 @@
-"""Records in the store: added once, read back as they were, their text encrypted.
+"""Add records to the store and read them back; their text is encrypted.
 
     add(store, [feedback, trace], actor="api")       # one transaction; returns how many were new
     get(store, Feedback, "fb_…")                     # or None
     for feedback in iterate(store, Feedback): ...    # in the order they came, in bounded memory
 
-Adding is idempotent by id: the same record again is a no-op, another one under the same id a StoreError. So a caller
-who does not know whether a write went through simply repeats it. Each new record leaves a line in the audit log.
+Adding is idempotent by id: the same record again changes nothing; other content under the same id is a StoreError. So a caller
+who does not know whether a write succeeded can repeat it. Each new record leaves a line in the audit log.
 """
 
 import json
@@ -97,7 +97,7 @@ def page(
 
 
 def iterate(store: Store, kind: type[C], *, unprocessed: bool = False) -> Iterator[C]:
-    """All records in the order they came. Pages are separate reads, so a slow consumer holds nobody up."""
+    """All records in the order they came. Each page is a read of its own, so a slow consumer blocks nobody."""
     after = 0
     while rows := page(store, kind, after=after, unprocessed=unprocessed):
         for after, record in rows:  # noqa: B007
@@ -112,7 +112,7 @@ def count(store: Store, kind: type[Contract], *, unprocessed: bool = False) -> i
 
 
 def mark_processed(store: Store, kind: type[Contract], record_ids: Iterable[str], *, actor: str) -> int:
-    """Record that a training set has taken these records; returns how many were not marked before."""
+    """Mark these records as used in a training set; returns how many were not marked before."""
     table, changed = TABLES[kind], 0
     with store.write() as conn:
         for chunk in chunks(record_ids):
@@ -134,7 +134,7 @@ def _by_kind(records: Iterable[Contract]) -> dict[type[Contract], list[Contract]
 
 
 def _without_stored(store: Store, conn: Connection, kind: type[Contract], records: Sequence[Contract]) -> dict[str, Contract]:
-    """By id, the records that are not stored yet; StoreError where an id is taken by other content."""
+    """The records that are not stored yet, by id; StoreError if an id is stored with other content."""
     table = TABLES[kind]
     id_name = tables.natural_id(table)
     new: dict[str, Contract] = {}
@@ -152,7 +152,7 @@ def _refuse_other(record: Contract, stored: Contract, id_name: str) -> None:
     if record is not stored and record.canonical_json() != stored.canonical_json():
         raise StoreError(
             f"{id_name} {getattr(record, id_name)} is taken by a record with other content; nothing was added",
-            "Records are never changed: give the new one its own id and name the old one in 'supersedes'",
+            "Records cannot be changed: give the new one its own id and put the old id into 'supersedes'",
         )
 
 
@@ -184,7 +184,7 @@ def from_row(store: Store, conn: Connection, kind: type[C], row: Row[Any]) -> C:
 
 
 def decrypt_row(table: Table, row: Row[Any], key: DataKey) -> dict[str, bytes]:
-    """The decrypted columns of one row; IntegrityError names the column that does not fit its place."""
+    """The decrypted columns of one row; IntegrityError names a column that was changed or moved."""
     row_id = row._mapping[tables.natural_id(table)]
     sealed = {name: row._mapping[name] for name in tables.encrypted_columns(table)}
     return {name: key.decrypt(blob, table.name, row_id, name) for name, blob in sealed.items() if blob is not None}

@@ -2,9 +2,9 @@
 
     for own in own_records(store, user_id, limit=20): own.kind, own.record, own.fate, own.incident
 
-A fate is `superseded` (by a newer record of theirs), `quarantined` or `refused` (it may name somebody), `dataset` (with the names
-of the datasets), `no_consent` (stored, used for nothing), `testing` (for tests alone, which no dataset is) or `waiting`. Reading
-one's own words is reading, too: it leaves one audit line per page.
+A fate is `superseded` (by a newer record of theirs), `quarantined` or `refused` (it may identify a person), `dataset` (with the
+names of the datasets), `no_consent` (stored but not used), `testing` (only for tests, so it is in no dataset) or `waiting`.
+Reading one's own records is audited, too: one line per page.
 """
 
 from collections.abc import Sequence
@@ -53,8 +53,8 @@ class _RelatedRows:
 
 
 def own_records(store: Store, user_id: str, *, before: datetime | None = None, limit: int = 20) -> list[OwnRecord]:
-    """A page of everything this user sent, newest first; `before` is the time of the last one on the page before."""
-    with store.write() as conn:  # a write: the audit line comes before the text
+    """A page of everything this user sent, newest first; `before` is the time of the last record on the previous page."""
+    with store.write() as conn:  # a write, because the audit line comes before the text
         rows = [(kind, row) for kind in KINDS for row in _rows(conn, kind, user_id, before, limit)]
         rows = sorted(rows, key=lambda pair: pair[1].timestamp, reverse=True)[:limit]
         if not rows:
@@ -66,7 +66,7 @@ def own_records(store: Store, user_id: str, *, before: datetime | None = None, l
 
 
 def own_record(store: Store, user_id: str, kind: Kind, record_id: str) -> Feedback | Preference | Correction | None:
-    """One of them by its id; None when there is none, or it is somebody else's."""
+    """One of the user's records by its id; None if it does not exist or somebody else sent it."""
     table = _table(kind)
     with store.write() as conn:
         row = conn.execute(select(table).where(id_column(table) == record_id, table.c.recorded_by == user_id)).first()

@@ -1,4 +1,4 @@
-"""Which records are in which dataset, which of them still count, and what an erasure said about datasets and models.
+"""Which records are in which dataset, which of them still count, and the flags that erasures set on datasets and models.
 
 add_records(conn, card_sha256, ["fb_…", "pref_…"])      # inside a store.write()
 datasets_of(store, ["fb_…"])                            # hashes of the datasets that hold them
@@ -17,7 +17,7 @@ from medloop.store.tables import artifact_flags, id_column, lineage, tombstones
 
 
 def add_records(conn: Connection, dataset: str, record_ids: Iterable[str]) -> int:
-    """Record which records a dataset (by its hash) holds; what is stored already stays. Returns how many rows are new."""
+    """Store which records a dataset (by its hash) contains; existing rows stay. Returns how many rows are new."""
     stored = set(conn.execute(select(lineage.c.record_id).where(lineage.c.dataset == dataset)).scalars())
     new = sorted(set(record_ids) - stored)
     for chunk in chunks(new):
@@ -26,7 +26,7 @@ def add_records(conn: Connection, dataset: str, record_ids: Iterable[str]) -> in
 
 
 def datasets_of(store: Store, record_ids: Sequence[str]) -> dict[str, set[str]]:
-    """Per dataset that holds some of these records, which ones."""
+    """The datasets that contain any of these records, with those records."""
     datasets: dict[str, set[str]] = {}
     with store.read() as conn:
         for chunk in chunks(record_ids):
@@ -41,12 +41,12 @@ def records_of(store: Store, dataset: str) -> list[str]:
 
 
 def remove_records(conn: Connection, record_ids: Sequence[str]) -> int:
-    """Take erased records out of every dataset's lineage; their tombstones say that they were there."""
+    """Remove erased records from every dataset's lineage; their tombstones stay."""
     return sum(conn.execute(delete(lineage).where(lineage.c.record_id.in_(chunk))).rowcount for chunk in chunks(record_ids))
 
 
 def flag_artifact(conn: Connection, sha256: str, flag: str, reason: str) -> bool:
-    """Flag an artifact by its hash, once; False when it has this flag for this reason already."""
+    """Flag an artifact by its hash; False if it already has this flag for this reason."""
     same = select(artifact_flags.c.id).where(
         artifact_flags.c.sha256 == sha256, artifact_flags.c.flag == flag, artifact_flags.c.reason == reason
     )
@@ -64,18 +64,18 @@ def flags_of(store: Store, sha256: str) -> list[tuple[str, str]]:
 
 
 def erased_ids(store: Store) -> set[str]:
-    """The ids of all erased records: one that comes back under such an id must not be used."""
+    """The ids of all erased records. A record that is sent again under such an id must not be used."""
     with store.read() as conn:
         return set(conn.execute(select(tombstones.c.record_id)).scalars())
 
 
 def superseded(store: Store, table: Table) -> set[str]:
-    """The ids of records of a table that a newer record replaces."""
+    """The ids of the records in a table that a newer record replaces."""
     with store.read() as conn:
         return set(conn.execute(select_superseded(table)).scalars())
 
 
 def select_superseded(table: Table) -> Select[Any]:
-    """A record that came back after its erasure replaces none."""
+    """Select the replaced ids. A record that was sent again after its erasure replaces nothing."""
     alive = id_column(table).not_in(select(tombstones.c.record_id))
     return select(table.c.supersedes).where(table.c.supersedes.is_not(None), alive)

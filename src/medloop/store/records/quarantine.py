@@ -1,13 +1,13 @@
-"""Records whose text may still name somebody: held back until a person has looked. Released or refused, never forgotten.
+"""Records whose text may still identify a person, held until somebody has reviewed them and released or refused them.
 
-    hold(conn, "fb_…", "rlhf_feedback", doubt=1.0, reasons=["a number that could not be taken out"], actor="api")
-    for one in listed(store): ...
-    texts = opened(store, "fb_…", actor="usr_1").texts            # after the reading is in the audit log
+    hold(conn, "fb_…", "rlhf_feedback", doubt=1.0, reasons=["a number that could not be removed"], actor="api")
+    for held in list_held(store): ...
+    texts = open_held(store, "fb_…", actor="usr_1").texts         # the audit log has a line about the reading first
     decide(store, "fb_…", "released", actor="usr_1", reason="medical_term", was="waiting")
 
-`kind` is the record's table. A decision can be turned round, and each one leaves an audit line. Its reason is one of a list: a
-free text would repeat the very name in the audit log, which nobody can erase. A record that repeats a trace is not released
-before the trace is: without the turns before it, nobody can tell.
+`kind` is the record's table. A decision can be reversed, and each decision leaves an audit line. Its reason comes from a list: a
+free text could repeat the name in the audit log, where nobody can erase it. A record about a trace is released only after the
+trace: without the earlier messages, nobody can judge it.
 """
 
 from collections.abc import Sequence
@@ -36,20 +36,20 @@ KINDS = {
 
 
 class NotHeldError(InputError):
-    """No such record in quarantine."""
+    """The record is not in quarantine."""
 
 
 class AlreadyDecidedError(InputError):
-    """Somebody was quicker: the record is not in the state that the decision was made upon."""
+    """Somebody else has decided first: the record is no longer in the state that the caller saw."""
 
 
 class TraceFirstError(InputError):
-    """The record repeats a trace that is not released."""
+    """The record is about a trace that is not released."""
 
 
 @dataclass(frozen=True)
 class HeldRecord:
-    """One record in quarantine; `reasons` say what sort of thing is left in it, never the text."""
+    """One record in quarantine; `reasons` name kinds of doubt, never the text."""
 
     record_id: str
     kind: str
@@ -70,7 +70,7 @@ class HeldTexts:
 
 
 def hold(conn: Connection, record_id: str, kind: str, *, doubt: float, reasons: Sequence[str], actor: str) -> bool:
-    """Hold a record back, inside a `store.write()`; False when it is known already (a decision stays as it is)."""
+    """Put a record into quarantine, inside a `store.write()`; False if it is already there (its decision stays)."""
     if conn.execute(select(quarantine.c.id).where(quarantine.c.record_id == record_id)).first() is not None:
         return False
     row = {"record_id": record_id, "kind": kind, "doubt": doubt, "reasons": list(reasons), "state": "waiting"}
@@ -96,8 +96,8 @@ def page(
     limit: int = 50,
     not_by: str | None = None,
 ) -> list[HeldRecord]:
-    """A page of them, oldest first; `after` is the last record_id before it, `not_by` leaves out what this user sent."""
-    query = select(quarantine).where(*_wanted(state, kind, not_by)).order_by(quarantine.c.id).limit(limit)
+    """A page, oldest first; `after` is the last record_id of the page before, `not_by` leaves out what this user sent."""
+    query = select(quarantine).where(*_conditions(state, kind, not_by)).order_by(quarantine.c.id).limit(limit)
     with store.read() as conn:
         if after is not None:
             row_id = conn.execute(select(quarantine.c.id).where(quarantine.c.record_id == after)).scalar()
@@ -108,39 +108,39 @@ def page(
 
 
 def count(store: Store, *, state: str | None = "waiting", not_by: str | None = None) -> int:
-    query = select(func.count()).select_from(quarantine).where(*_wanted(state, None, not_by))
+    query = select(func.count()).select_from(quarantine).where(*_conditions(state, None, not_by))
     with store.read() as conn:
         return int(conn.execute(query).scalar_one())
 
 
-def _wanted(state: str | None, kind: str | None, not_by: str | None) -> list[ColumnElement[bool]]:
-    wanted: list[ColumnElement[bool]] = []
+def _conditions(state: str | None, kind: str | None, not_by: str | None) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
     if state is not None:
-        wanted.append(quarantine.c.state == state)
+        conditions.append(quarantine.c.state == state)
     if kind is not None:
-        wanted.append(quarantine.c.kind == KINDS[kind])
+        conditions.append(quarantine.c.kind == KINDS[kind])
     for name in KINDS.values() if not_by is not None else ():
         table = tables.metadata.tables[name]
         if "recorded_by" in table.c:
             mine = table.c[natural_id(table)] == quarantine.c.record_id
-            wanted.append(~exists().where(mine, table.c.recorded_by == not_by))
+            conditions.append(~exists().where(mine, table.c.recorded_by == not_by))
     if not_by is not None:
         held = select(quarantine.c.record_id).where(quarantine.c.kind == tables.traces.name)
         mine_too = _logged(audit_log.c.subject).where(audit_log.c.actor == not_by, audit_log.c.subject.in_(held))
-        wanted.append(or_(quarantine.c.kind != tables.traces.name, quarantine.c.record_id.not_in(mine_too)))
-    return wanted
+        conditions.append(or_(quarantine.c.kind != tables.traces.name, quarantine.c.record_id.not_in(mine_too)))
+    return conditions
 
 
 def get(store: Store, record_id: str) -> HeldRecord:
     with store.read() as conn:
         row = conn.execute(select(quarantine).where(quarantine.c.record_id == record_id)).first()
     if row is None:
-        raise NotHeldError(f"{record_id} is not in quarantine", "See what is: medloop quarantine list")
+        raise NotHeldError(f"{record_id} is not in quarantine", "'medloop quarantine list' shows what is")
     return _held(row)
 
 
 def sent_by(store: Store, held: HeldRecord) -> str | None:
-    """The user who handed the record in; None where nobody is known."""
+    """The user who sent the record; None if unknown."""
     table = tables.metadata.tables[held.kind]
     if "recorded_by" in table.c:
         query = select(table.c.recorded_by).where(table.c[natural_id(table)] == held.record_id)
@@ -152,18 +152,18 @@ def sent_by(store: Store, held: HeldRecord) -> str | None:
 
 
 def _logged(column: ColumnElement[str]) -> Select[Any]:
-    """Traces do not say who sent them; the audit log does. It has no index for this: 0.2 s for a million lines."""
+    """A column of the audit lines about new traces: they say who sent a trace. Without an index, a million lines take 0.2 s."""
     return select(column).where(audit_log.c.action == f"{tables.traces.name}.add")
 
 
 def trace_to_decide_first(store: Store, held: HeldRecord) -> HeldRecord | None:
-    """The trace that this record repeats, while it is not released: it is decided about first."""
+    """The trace that this record is about, if it is not released: somebody must decide on it first."""
     with store.read() as conn:
         return _first(conn, held.record_id, held.kind)
 
 
 def released_ids(store: Store, record_ids: Sequence[str]) -> set[str]:
-    """Those of these records that a person has looked at and released."""
+    """Which of these records a person has reviewed and released."""
     ids: set[str] = set()
     with store.read() as conn:
         for start in range(0, len(record_ids), crud.PAGE_SIZE):
@@ -182,7 +182,7 @@ def _first(conn: Connection, record_id: str, kind: str) -> HeldRecord | None:
 
 
 def withheld(trace_id: ColumnElement[str | None]) -> ColumnElement[bool]:
-    """Whether a trace is to be shown to nobody who rates: it waits or was refused, or a record that names it was refused."""
+    """Whether raters may not see a trace: it waits or was refused, or a record about it was refused."""
     own = exists().where(quarantine.c.record_id == trace_id, quarantine.c.state != "released")
     refused = [
         exists().where(
@@ -195,7 +195,7 @@ def withheld(trace_id: ColumnElement[str | None]) -> ColumnElement[bool]:
 
 
 def open_held(store: Store, record_id: str, *, actor: str) -> HeldTexts:
-    """The record with its texts; the reading is in the audit log before they are handed out."""
+    """The record with its texts; the audit line about the reading is written before they are returned."""
     held = get(store, record_id)
     kind = contract_of(held.kind)
     record = get_audited(store, kind, record_id, actor=actor, purpose="quarantine review")
@@ -218,16 +218,16 @@ def _texts(name: str, value: object) -> list[tuple[str, str]]:
 def decide(
     store: Store, record_id: str, state: Decision, *, actor: str, reason: str | None = None, was: State | None = None
 ) -> HeldRecord:
-    """Release a record for training, or refuse it for good. A person decides, so a person may change their mind.
+    """Release a record for training, or refuse it. A decision can be changed later.
 
-    `was` is the state that the decision was made upon; if another has decided meanwhile, this one does not count.
+    `was` is the state that the caller saw; if somebody else has decided since, this decision does not count.
     """
     assert reason is None or reason in REASONS[state], "the list of reasons is checked where they come in"
     kind = get(store, record_id).kind
     with store.write() as conn:
         if state == "released" and (trace := _first(conn, record_id, kind)) is not None:
             raise TraceFirstError(
-                f"This record repeats the trace {trace.record_id}, which is {trace.state}", "Decide on the trace first"
+                f"This record is about the trace {trace.record_id}, which is {trace.state}", "Decide on the trace first"
             )
         unchanged = quarantine.c.state != state if was is None else quarantine.c.state == was
         change = update(quarantine).where(quarantine.c.record_id == record_id, unchanged)
@@ -239,7 +239,7 @@ def decide(
     if not changed and was is not None:
         raise AlreadyDecidedError(
             f"Somebody else has already decided on this record: it is {held.state}",
-            "Look at it again; what you sent changed nothing",
+            "Your decision was not saved; review the record again",
         )
     return held
 

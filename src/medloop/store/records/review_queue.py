@@ -1,13 +1,12 @@
-"""The review queue in the store: items, and the turns of raters at them. A step is one write, so no seat is given twice.
+"""The review queue in the store: items, and the raters' turns at them. Each step is one write, so no seat is given twice.
 
-An item has `raters` seats. A turn holds a seat until its lease ends; a finished turn keeps it for good. A rater who finished or
-skipped an item never meets it again. One who let a lease lapse has not judged the item and may get it back, but only when nothing
-new is left, and others who are at work have had as long as a lease to take it. How turns end is in verdicts.py.
+An item has `raters` seats. A turn takes a seat until its lease ends; a finished turn keeps the seat. A rater who finished or
+skipped an item never gets it again. A rater whose lease lapsed has not judged the item and may get it back, but only when no
+new item is left and raters who are at work have had the time of a lease to take it. `review_verdicts.py` ends turns.
 
-An item about a trace that quarantine holds back or that was refused is handed to nobody, whenever that was decided; if the trace
-is released, the item is there again.
+No rater gets an item about a trace that is in quarantine or was refused. When the trace is released, the item is available again.
 
-Which stratum comes next is decided by what was handed out lately: the one furthest behind its quota, so none starves.
+The next stratum is the one that is furthest behind its quota among the recent turns, so every stratum gets its share.
 """
 
 import json
@@ -32,20 +31,20 @@ from medloop.store.tables import queue_turns as turns
 from medloop.store.tables import rlhf_feedback, traces
 
 RECENT_TURNS = 200  # turns that count for the quotas
-AT_WORK = timedelta(hours=8)  # a rater whose turn ended no longer ago than this may well come back
+AT_WORK = timedelta(hours=8)  # a rater whose last turn ended within this time counts as at work
 
 
 class UnknownItemError(InputError):
-    """No such item, or it was not handed to this rater; the two look alike."""
+    """The item does not exist or was not given to this rater; the error does not tell which."""
 
 
 class LapsedError(StoreError):
-    """The lease ended and the seat is somebody else's by now, or the turn is over."""
+    """The lease ended and somebody else has taken the seat, or the turn is over."""
 
 
 @dataclass(frozen=True)
 class LeasedItem:
-    """An item in a rater's hands."""
+    """An item that a rater has leased."""
 
     item_id: str
     kind: str
@@ -70,7 +69,7 @@ class QueueStats:
 
 @dataclass(frozen=True)
 class QueueItemSummary:
-    """A line of the list: no content."""
+    """An item in the list, without its content."""
 
     item_id: str
     kind: str
@@ -93,12 +92,12 @@ class LeaseRequest:
     quotas: Mapping[str, float]
     senior: bool = False
     kinds: tuple[str, ...] = field(default=("rate", "compare", "correct"))
-    without: tuple[str, ...] = ()  # items that are not for them
+    without: tuple[str, ...] = ()  # items to leave out
 
 
-def add_items(store: Store, wanted: Iterable[QueueItem], *, actor: str) -> int:
-    """Put items into the queue; what is there already stays as it is. Returns how many are new."""
-    by_id = {item.item_id: item for item in wanted}
+def add_items(store: Store, new_items: Iterable[QueueItem], *, actor: str) -> int:
+    """Put items into the queue; items that are already there stay as they are. Returns how many are new."""
+    by_id = {item.item_id: item for item in new_items}
     with store.write() as conn:
         for chunk in chunks(list(by_id)):
             for (known,) in conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).all():
@@ -133,7 +132,7 @@ def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
 
 
 def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> list[QueueContent]:
-    """What the newest items ask, open or not. Reading the texts enters the audit log, once for all."""
+    """The contents of the newest items, open or not. One audit line covers the reading."""
     with store.read() as conn:
         rows = conn.execute(select(items).order_by(items.c.id.desc()).limit(most)).all()
         plain = [json.loads(decrypt_row(items, row, store.keys.reading(conn, row.key_id))["content"]) for row in rows]
@@ -145,7 +144,7 @@ def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> lis
 
 
 def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
-    """The item this rater holds, else the next one for them, else None. Reading its text enters the audit log."""
+    """The item that this rater holds, else the next one for them, else None. The reading leaves an audit line."""
     with store.write() as conn:
         while (item := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)) is not None:
             content = _opened(store, conn, item)
@@ -154,7 +153,7 @@ def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
             ask = replace(ask, without=(*ask.without, item.item_id))
         if item is None:
             return None
-        turn = _sit_down(conn, item, ask)
+        turn = _take_seat(conn, item, ask)
         audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=item.item_id))
     return LeasedItem(
         item_id=item.item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum,
@@ -167,13 +166,13 @@ def _opened(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
 
 
 def _withdrawn(conn: Connection, item: Row[Any], content: QueueContent) -> bool:
-    """Whether one of its traces is not to be shown; of two only the first stands in a column of the item."""
+    """Whether raters may not see one of its traces; only the first trace of a comparison is in a column of the item."""
     named = traces.c.trace_id.in_([name for name in (item.trace_id, *content.traces) if name is not None])
     return conn.execute(select(traces.c.id).where(named, withheld(traces.c.trace_id)).limit(1)).first() is not None
 
 
 def rewrite(store: Store, item_id: str, content: QueueContent, *, actor: str) -> None:
-    """Other texts for an item that keeps its id: one that was put in before texts were scrubbed."""
+    """Replace the texts of an item that was added before texts were scrubbed; it keeps its id."""
     with store.write() as conn:
         key = store.keys.writing(conn)
         sealed = key.encrypt(canonical_json(content.model_dump(mode="json")).encode(), items.name, item_id, "content")
@@ -182,7 +181,7 @@ def rewrite(store: Store, item_id: str, content: QueueContent, *, actor: str) ->
 
 
 def leased_item(store: Store, item_id: str, rater: str) -> LeasedItem:
-    """The item as this rater was shown it, for their verdict; that they read it was noted when it was handed out."""
+    """The item as this rater saw it, for their verdict. The audit line about the reading was written with the lease."""
     with store.read() as conn:
         item, turn = turn_of(conn, item_id, rater)
         content = _opened(store, conn, item)
@@ -195,7 +194,7 @@ def leased_item(store: Store, item_id: str, rater: str) -> LeasedItem:
 
 
 def content_shown_to(store: Store, trace_id: str, rater: str) -> QueueContent | None:
-    """What this rater saw of the trace, without names; None where they may not see it. `answers[0]` is the trace's own."""
+    """What this rater saw of the trace, scrubbed; None if they may not see it. `answers[0]` is the trace's answer."""
     query = select(items).join(turns, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
     mine = (turns.c.rater == rater, items.c.trace_id == trace_id)
     with store.read() as conn:
@@ -204,7 +203,7 @@ def content_shown_to(store: Store, trace_id: str, rater: str) -> QueueContent | 
 
 
 def was_shown(store: Store, trace_id: str, rater: str) -> bool:
-    """Whether this rater has or had a turn at a question about the trace, and the trace may still be shown."""
+    """Whether this rater has or had a turn at an item about the trace, and may still see the trace."""
     query = select(turns.c.id).join(items, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
     with store.read() as conn:
         return conn.execute(query.where(turns.c.rater == rater, items.c.trace_id == trace_id).limit(1)).first() is not None
@@ -223,7 +222,7 @@ def _held(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
 
 
 def _own(ask: LeaseRequest) -> Any:
-    """Items at which this rater has a turn that is neither finished nor skipped; found from the rater's side, which is short."""
+    """Items at which this rater has a turn that is neither finished nor skipped."""
     query = select(items).join(turns, turns.c.item_id == items.c.item_id)
     return query.where(turns.c.rater == ask.rater, turns.c.state == "held", *_fits(ask))
 
@@ -233,7 +232,7 @@ def _fits(ask: LeaseRequest) -> tuple[Any, ...]:
 
 
 def _dispute(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
-    """For seniors: the most important dispute among items they have not met and nobody is settling."""
+    """For seniors: the disputed item with the highest priority that they have not seen and nobody else is settling."""
     if not ask.senior:
         return None
     here = turns.c.item_id == items.c.item_id
@@ -252,14 +251,14 @@ def _fresh(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
 
 
 def _met(ask: LeaseRequest) -> Any:
-    """Items this person had a turn at, or whose answer they rated of their own accord."""
+    """Items at which this rater had a turn, or whose answer they rated outside the queue."""
     turn = exists().where(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater)
     rated = exists().where(rlhf_feedback.c.trace_id == items.c.trace_id, rlhf_feedback.c.recorded_by == ask.rater)
     return or_(turn, and_(items.c.kind == "rate", rated))
 
 
 def _lapsed(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
-    """An item this rater let lapse: nobody judged it, so it may come back, but where others are at work they get it first."""
+    """An item whose lease this rater let lapse. They did not judge it, so they may get it again, after others who are at work."""
     rested = turns.c.until <= ask.now - (ask.lease if _others_at_work(conn, ask) else timedelta())
     query = _own(ask).where(items.c.state == "open", rested, _seat_free(ask))
     return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
@@ -272,14 +271,14 @@ def _others_at_work(conn: Connection, ask: LeaseRequest) -> bool:
 
 
 def _seat_free(ask: LeaseRequest) -> Any:
-    other = turns.alias()  # a query that starts from the rater's own turns counts everybody's
-    taken = or_(other.c.state == "done", and_(other.c.state == "held", other.c.until > ask.now))
-    seats = select(func.count()).select_from(other).where(other.c.item_id == items.c.item_id, taken).scalar_subquery()
-    return seats < items.c.raters
+    any_turn = turns.alias()  # the outer query may be limited to the rater's own turns; seats count everybody's
+    has_seat = or_(any_turn.c.state == "done", and_(any_turn.c.state == "held", any_turn.c.until > ask.now))
+    seats = select(func.count()).select_from(any_turn).where(any_turn.c.item_id == items.c.item_id, has_seat)
+    return seats.scalar_subquery() < items.c.raters
 
 
 def _furthest_behind(conn: Connection, quotas: Mapping[str, float]) -> list[str]:
-    """Strata by how far they are behind their share of the last turns; those without a quota come last."""
+    """Strata, the one furthest behind its share of the recent turns first; those without a quota come last."""
     given = recent_turns_by_stratum(conn)
     there = set(conn.execute(select(items.c.stratum).where(items.c.state == "open").distinct()).scalars())
     n, total = sum(given.values()) + 1, sum(quotas.values()) or 1.0
@@ -293,8 +292,8 @@ def recent_turns_by_stratum(conn: Connection) -> dict[str, int]:
     return {name: int(n) for name, n in conn.execute(query).all()}
 
 
-def _sit_down(conn: Connection, item: Row[Any], ask: LeaseRequest) -> dict[str, Any]:
-    """The turn of this rater at this item: taken up again with the order it was shown in, or new."""
+def _take_seat(conn: Connection, item: Row[Any], ask: LeaseRequest) -> dict[str, Any]:
+    """Start this rater's turn at this item, or continue it with the order of answers that was shown before."""
     until = ask.now + ask.lease
     own = and_(turns.c.item_id == item.item_id, turns.c.rater == ask.rater)
     before = conn.execute(select(turns).where(own)).first()
@@ -312,7 +311,7 @@ def _sit_down(conn: Connection, item: Row[Any], ask: LeaseRequest) -> dict[str, 
 
 
 def turn_of(conn: Connection, item_id: str, rater: str) -> tuple[Row[Any], Row[Any]]:
-    """An item and this rater's turn at it; unknown unless both are there."""
+    """An item and this rater's turn at it; UnknownItemError unless both exist."""
     item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
     turn = conn.execute(select(turns).where(turns.c.item_id == item_id, turns.c.rater == rater)).first()
     if item is None or turn is None:

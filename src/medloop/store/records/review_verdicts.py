@@ -1,7 +1,7 @@
-"""What raters said of an item of the queue: finishing a turn, giving it back, and when the item is settled.
+"""The raters' verdicts on an item of the queue: finish a turn, skip it, and settle the item.
 
-A verdict is a record that came in by the usual door; a turn only names it. When all seats are finished the item is done, or
-disputed: then one more person, who has not met it, settles it. Every step is one write.
+A verdict is a record that was submitted like any other; the turn stores its id. When all turns are finished, the item is done or
+disputed. A senior who has not seen a disputed item settles it. Every step is one write.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ RECORDS = {"rate": rlhf_feedback, "compare": rlhf_preferences, "correct": rlhf_c
 
 @dataclass(frozen=True)
 class TurnVerdict:
-    """What one turn said; `record_id` is the feedback, preference or correction that says it."""
+    """The verdict of one turn; `record_id` is the feedback, preference or correction that contains it."""
 
     rater: str
     record_id: str
@@ -40,7 +40,7 @@ class TurnVerdict:
 def finish(
     store: Store, item_id: str, rater: str, record_id: str, *, now: datetime, agreed: Callable[[str, Sequence[TurnVerdict]], bool]
 ) -> str:
-    """The rater's verdict is the record of this id; returns the item's state. The same call again changes nothing."""
+    """Finish a turn with the record that is its verdict; returns the item's state. The same call again changes nothing."""
     with store.write() as conn:
         item, turn = turn_of(conn, item_id, rater)
         if turn.state == "done" and turn.record_id == record_id:
@@ -57,22 +57,22 @@ def finish(
 
 
 def skip(store: Store, item_id: str, rater: str) -> None:
-    """Give the seat back; this rater does not meet the item again."""
+    """Give the seat back; this rater does not get the item again."""
     with store.write() as conn:
         _, turn = turn_of(conn, item_id, rater)
         if turn.state == "done":
-            raise LapsedError("This item is finished already", "Ask for the next one")
+            raise LapsedError("You have already finished this item", "Ask for the next one")
         conn.execute(update(turns).where(turns.c.item_id == item_id, turns.c.rater == rater).values(state="skipped"))
         audit.append(conn, AuditEvent(actor=rater, action="queue_items.skip", subject=item_id))
 
 
 def _check_seat(conn: Connection, item: Row[Any], turn: Row[Any], now: datetime) -> None:
-    """Late is fine while the seat is free; a verdict after the item was closed stays ordinary feedback."""
+    """Accept a late verdict while the seat is free. After the item is closed, the record stays ordinary feedback."""
     others = and_(turns.c.item_id == item.item_id, turns.c.rater != turn.rater, turns.c.adjudicates.is_(turn.adjudicates))
-    taken = or_(turns.c.state == "done", and_(turns.c.state == "held", turns.c.until > now))
-    n = conn.execute(select(func.count()).select_from(turns).where(others, taken)).scalar_one()
-    wanted = "disputed" if turn.adjudicates else "open"
-    if turn.state != "held" or item.state != wanted or n >= (1 if turn.adjudicates else item.raters):
+    has_seat = or_(turns.c.state == "done", and_(turns.c.state == "held", turns.c.until > now))
+    n = conn.execute(select(func.count()).select_from(turns).where(others, has_seat)).scalar_one()
+    expected_state = "disputed" if turn.adjudicates else "open"
+    if turn.state != "held" or item.state != expected_state or n >= (1 if turn.adjudicates else item.raters):
         raise LapsedError("Your time for this item is over and it went to somebody else", "Ask for the next one")
 
 
@@ -80,12 +80,12 @@ def _check_record(conn: Connection, item: Row[Any], turn: Row[Any], record_id: s
     table = RECORDS[item.kind]
     row = conn.execute(select(table).where(table.c[_id_name(item.kind)] == record_id)).first()
     if row is None or row.recorded_by != turn.rater:
-        raise InputError("The record named as your verdict is not one of yours", "Send the rating first and name its id")
+        raise InputError("The record named as your verdict is not yours", "Send the rating first, then pass its id")
     if item.kind == "compare" and row.shown_first != turn.shown_first:
-        raise InputError("The order in the record is not the order that was shown", "Send shown_first as the item gave it")
-    taken = conn.execute(select(turns.c.id).where(turns.c.record_id == record_id)).first()
-    if taken is not None:
-        raise InputError("This record is the verdict on another item already", "Send one record per item")
+        raise InputError("The record has another order than was shown", "Send the item's own value of shown_first")
+    other_turn = conn.execute(select(turns.c.id).where(turns.c.record_id == record_id)).first()
+    if other_turn is not None:
+        raise InputError("This record is already the verdict on another item", "Send one record per item")
 
 
 def _id_name(kind: str) -> str:
@@ -102,7 +102,7 @@ def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[s
 
 
 def _verdicts(conn: Connection, item: Row[Any]) -> list[TurnVerdict]:
-    """What the finished turns said, oldest first; only columns that are not encrypted."""
+    """The verdicts of the finished turns, oldest first; only columns that are not encrypted."""
     table = RECORDS[item.kind]
     names = [name for name in ("rating", "thumb", "feedback_type", "critical", "preferred") if name in table.c]
     query = select(turns.c.rater, turns.c.record_id, turns.c.adjudicates, *(table.c[name] for name in names))
@@ -112,9 +112,9 @@ def _verdicts(conn: Connection, item: Row[Any]) -> list[TurnVerdict]:
 
 
 def verdicts(store: Store, item_id: str) -> tuple[str, str, list[TurnVerdict]]:
-    """State, kind and what was said so far."""
+    """The state and kind of an item, and its verdicts so far."""
     with store.read() as conn:
         item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
         if item is None:
-            raise UnknownItemError("There is no such item", "See them with: medloop feedback queue list")
+            raise UnknownItemError("There is no such item", "'medloop feedback queue list' shows the items")
         return str(item.state), str(item.kind), _verdicts(conn, item)

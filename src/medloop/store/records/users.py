@@ -1,12 +1,12 @@
-"""People, the keys of their programs, and the sessions of their browsers.
+"""Users, their API keys and their browser sessions.
 
     user = add_user(store, "dr.li", "clinician", password="…", actor="cli")
-    text = new_key(store, user, scopes=("feedback:write",), actor="cli")     # the one time it can be seen
+    text = new_key(store, user, scopes=("feedback:write",), actor="cli")     # the only time it is shown
     find_key(store, text), find_session(store, token)                        # -> Credential or None
 
-A key is `mlk_<id>_<secret>` and a session a random token; the secret parts have 256 random bits, so a plain SHA-256 keeps them
-as well as a slow hash would, and only that is stored. A disabled user, an expired or revoked key and an ended session find
-nothing. Each change leaves a line in the audit log.
+A key is `mlk_<id>_<secret>` and a session is a random token. The secrets have 256 random bits, so a plain SHA-256 protects them
+as well as a slow hash would; only that hash is stored. The lookups return None for a disabled user, an expired or revoked key and
+an ended session. Each change leaves a line in the audit log.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from medloop.store.tables import api_keys, sessions, users
 
 Role = Literal["clinician", "annotator", "engineer", "auditor", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
-# What a key may be for; its user's role has the last word. A browser session has all of them.
+# What a key may do, as far as its user's role allows it. A browser session has all scopes.
 SCOPES = {
     "feedback:write": "send ratings, choices, corrections and traces", "feedback:read": "list and export records",
     "queue": "take items from the review queue and answer them", "data": "build and read de-identified datasets",
@@ -38,8 +38,8 @@ SCOPES = {
 KEY = re.compile(r"mlk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 NAME = re.compile(r"[^\W_][\w.@-]{0,63}")
 IDLE, LONGEST = timedelta(minutes=30), timedelta(hours=12)  # of a session
-MARK_USED_EVERY = timedelta(minutes=10)  # how stale `last_used` may be; one write per key in that time
-SLIDE_EVERY = timedelta(minutes=1)  # the same for a session's end
+MARK_USED_EVERY = timedelta(minutes=10)  # `last_used` is updated at most this often per key
+SLIDE_EVERY = timedelta(minutes=1)  # the end of a session is moved at most this often
 
 
 @dataclass(frozen=True)
@@ -65,21 +65,21 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class Credential:
-    """A key or a session that is good now, and whose it is."""
+    """A valid key or session, and its user."""
 
     id: str
     user: User
     scopes: frozenset[str]
     via: Literal["key", "session"]
     csrf: str = ""
-    stale: bool = False  # its time on file should be moved, see `seen`
+    stale: bool = False  # `mark_used` should update its stored time
 
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
 
 
-# People
+# Users
 
 
 def add_user(store: Store, name: str, role: str, *, password: str | None = None, actor: str) -> User:
@@ -87,15 +87,15 @@ def add_user(store: Store, name: str, role: str, *, password: str | None = None,
         raise InputError(f"'{name[:64]}' is not a valid user name", "Use letters, digits and . @ - _ (at most 64)")
     if role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
-    kept = None if password is None else passwords.hash_password(_long_enough(password))
-    made = User(uuid7(), name, role, utc_now(), False, kept is not None)
+    password_hash = None if password is None else passwords.hash_password(_check_length(password))
+    user = User(uuid7(), name, role, utc_now(), False, password_hash is not None)
     with store.write() as conn:
         if conn.execute(select(users.c.id).where(users.c.name == name)).first():
-            raise InputError(f"There is a user '{name}' already", "Choose another name; 'medloop users list' shows all")
-        row = {"user_id": made.user_id, "name": name, "role": role, "password": kept, "created": made.created, "disabled": False}
-        conn.execute(insert(users).values(**row))
-        _note(conn, actor, "users.add", made.user_id, name=name, role=role)
-    return made
+            raise InputError(f"There is already a user '{name}'", "Choose another name; 'medloop users list' shows all users")
+        row = {"user_id": user.user_id, "name": name, "role": role, "created": user.created, "disabled": False}
+        conn.execute(insert(users).values(**row, password=password_hash))
+        _note(conn, actor, "users.add", user.user_id, name=name, role=role)
+    return user
 
 
 def list_users(store: Store) -> list[User]:
@@ -107,47 +107,47 @@ def get_user(store: Store, name: str) -> User:
     with store.read() as conn:
         row = conn.execute(select(users).where(users.c.name == name)).first()
     if row is None:
-        raise InputError(f"There is no user '{name[:64]}'", "'medloop users list' shows all")
+        raise InputError(f"There is no user '{name[:64]}'", "'medloop users list' shows all users")
     return _user(row)
 
 
 def change_user(store: Store, user: User, *, actor: str, role: str | None = None, disabled: bool | None = None) -> None:
-    """Another role, or out and in again. Somebody who is disabled has no sessions left; their keys rest."""
+    """Change the role of a user, or disable or enable them. Their sessions end; the keys of a disabled user do not work."""
     if role is not None and role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
     changes: dict[str, Any] = {k: v for k, v in {"role": role, "disabled": disabled}.items() if v is not None}
     with store.write() as conn:
         conn.execute(update(users).where(users.c.user_id == user.user_id).values(**changes))
-        _end_sessions(conn, user.user_id)  # a session begun with other rights ends with them
+        _end_sessions(conn, user.user_id)  # a session must not keep the old rights
         _note(conn, actor, "users.change", user.user_id, name=user.name, **changes)
 
 
 def set_password(store: Store, user: User, password: str, *, actor: str) -> None:
-    kept = passwords.hash_password(_long_enough(password))
+    password_hash = passwords.hash_password(_check_length(password))
     with store.write() as conn:
-        conn.execute(update(users).where(users.c.user_id == user.user_id).values(password=kept))
+        conn.execute(update(users).where(users.c.user_id == user.user_id).values(password=password_hash))
         _end_sessions(conn, user.user_id)
         _note(conn, actor, "users.password", user.user_id, name=user.name)
 
 
 def check_password(store: Store, name: str, password: str) -> User | None:
-    """The user who may log in with this; None for every reason there is, after the same work. A refusal is audited."""
+    """The user if they may log in with this password, else None, after the same amount of work. A refusal is audited."""
     with store.read() as conn:
         row = conn.execute(select(users).where(users.c.name == name)).first()
     good = passwords.verify_password(password, row.password if row is not None else None)
     if good and row is not None and not row.disabled:
         return _user(row)
-    if row is not None:  # names that nobody has are not written down: they may be passwords in the wrong field
+    if row is not None:  # an unknown name is not logged: it may be a password in the wrong field
         with store.write() as conn:
             _note(conn, row.user_id, "sessions.refused", row.user_id)
     return None
 
 
-def _long_enough(password: str) -> str:
+def _check_length(password: str) -> str:
     if not passwords.SHORTEST <= len(password) <= passwords.LONGEST:
         raise InputError(
-            f"A password has {passwords.SHORTEST} to {passwords.LONGEST} characters, this one {len(password)}",
-            "A few random words are easy to remember",
+            f"A password must have {passwords.SHORTEST} to {passwords.LONGEST} characters; this one has {len(password)}",
+            "Use a few random words: they are easy to remember",
         )
     return password
 
@@ -156,7 +156,7 @@ def _long_enough(password: str) -> str:
 
 
 def new_key(store: Store, user: User, *, scopes: Sequence[str] = (), expires: datetime | None = None, actor: str) -> str:
-    """Make a key and hand it out for the one time it can be seen. No scopes: all of them, as far as the role goes."""
+    """Make a key and return its text, which cannot be read again. Without scopes it may do what the user's role may do."""
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown:
         raise InputError(f"There is no scope '{unknown[0][:64]}'", f"Scopes are {', '.join(SCOPES)}")
@@ -179,11 +179,11 @@ def list_keys(store: Store) -> list[ApiKey]:
 
 
 def revoke_key(store: Store, key_id: str, *, actor: str) -> None:
-    """Withdraw a key for good; its line stays, for the audit log names it."""
+    """Revoke a key. Its row stays, because the audit log refers to it."""
     with store.write() as conn:
         live = (api_keys.c.api_key_id == key_id) & api_keys.c.revoked.is_(None)
         if conn.execute(update(api_keys).where(live).values(revoked=utc_now())).rowcount == 0:
-            raise InputError(f"There is no live key '{key_id[:64]}'", "'medloop api keys list' shows the ids")
+            raise InputError(f"There is no active key '{key_id[:64]}'", "'medloop api keys list' shows the ids")
         _note(conn, actor, "api_keys.revoke", key_id)
 
 
@@ -204,7 +204,7 @@ def find_key(store: Store, text: str) -> Credential | None:
 
 
 def open_session(store: Store, user: User, *, actor: str) -> str:
-    """A new session's token, for the cookie; expired ones are swept out on the way."""
+    """Open a session and return its token for the cookie; expired sessions are deleted."""
     token, now = secrets.token_urlsafe(32), utc_now()
     row = {"sha256": digest(token), "user_id": user.user_id, "csrf": secrets.token_urlsafe(32), "created": now}
     with store.write() as conn:
@@ -235,7 +235,7 @@ def close_session(store: Store, token: str) -> None:
 
 
 def mark_used(store: Store, credential: Credential, text: str) -> None:
-    """Move the time on file of a key or a session. Not audited: it is a use, not a change."""
+    """Store that a key or a session was used now. Not audited, because nothing changes."""
     now = utc_now()
     if credential.via == "key":
         moved = update(api_keys).where(api_keys.c.api_key_id == credential.id).values(last_used=now)
@@ -258,8 +258,8 @@ def _user(row: Row[Any]) -> User:
 
 
 def _of_user() -> list[Any]:
-    wanted = (users.c.user_id, users.c.name, users.c.role, users.c.created, users.c.disabled, users.c.password)
-    return [column.label(f"user_{column.name}") for column in wanted]
+    columns = (users.c.user_id, users.c.name, users.c.role, users.c.created, users.c.disabled, users.c.password)
+    return [column.label(f"user_{column.name}") for column in columns]
 
 
 def _user_of(row: Row[Any]) -> User:
