@@ -4,9 +4,9 @@
         with store.write() as conn: ...     # one transaction, one writer at a time across processes; committed at the end
         with store.read() as conn: ...      # a consistent snapshot; the database itself refuses to write
 
-When `write` returns, the data is on the disk. On an exception nothing of it is there. SQLite up to 3.51.2 can corrupt
-a database when two connections write or checkpoint at the same moment, so a lock file beside the database keeps
-writers apart (docs/decisions/0003-one-writer.md); PostgreSQL uses an advisory lock, so both behave alike.
+When `write` returns, the data is on the disk. After an exception, none of it is. SQLite up to 3.51.2 can corrupt a database
+when two connections write or checkpoint at the same moment, so a lock file beside the database allows one writer at a time
+(docs/decisions/0003-one-writer.md). PostgreSQL uses an advisory lock, so both behave alike.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
 from medloop.store.tables import data_keys
 
-WAIT_S = 10.0  # how long a writer waits for the one before it, and a lost connection for its server
+WAIT_S = 10.0  # how long a writer waits for another writer, and how long a lost connection is tried again
 MIGRATIONS = Path(__file__).parent / "migrations"
 _PG_WRITER = int.from_bytes(hashlib.sha256(b"medloop writer").digest()[:8], "big", signed=True)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", "mmap_size=0", "trusted_schema=OFF")
@@ -109,7 +109,7 @@ class Store:
                 raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def vacuum(self, names: Iterable[str] = ()) -> None:
-        """Rewrite SQLite's file, or vacuum the named tables on PostgreSQL; outside a transaction, as VACUUM wants it."""
+        """Rewrite SQLite's file, or vacuum the named tables on PostgreSQL; VACUUM must run outside a transaction."""
         if self.is_sqlite:
             with self._writer_lock(), closing(self.engine.raw_connection()) as raw:
                 raw.cursor().execute("PRAGMA query_only=OFF")
@@ -124,8 +124,8 @@ class Store:
         return self.engine.dialect.name == "sqlite"
 
     def _connect(self) -> Connection:
-        """A connection; while a server restarts, try again for a bounded time. Nothing has been sent yet, so that is safe."""
-        if os.getpid() != self._pid:  # a forked child must not speak on its parent's connections
+        """A connection. While the server restarts, it tries again for a limited time, which is safe before anything is sent."""
+        if os.getpid() != self._pid:  # a forked child must not use its parent's connections
             self.engine.dispose(close=False)
             self._pid = os.getpid()
         deadline = time.monotonic() + self.wait_s
@@ -141,7 +141,7 @@ class Store:
 
     @contextmanager
     def _writer_lock(self) -> Iterator[None]:
-        if not self.is_sqlite:  # there the transaction itself takes the lock
+        if not self.is_sqlite:  # on PostgreSQL the transaction itself takes the lock
             yield
             return
         with locked_file(Path(f"{self.engine.url.database}.lock"), wait_s=self.wait_s, what=self.name, mode=0o600):
@@ -150,7 +150,7 @@ class Store:
 
 @contextmanager
 def open_store(settings: Settings, *, wait_s: float = WAIT_S) -> Iterator[Store]:
-    """The store of a workspace, if its schema is the one this medloop knows."""
+    """Open the store of a workspace; StoreError if its schema is not the one that this medloop uses."""
     engine = _engine(settings, wait_s=wait_s)
     try:
         store = Store(settings, engine, wait_s)
@@ -179,19 +179,19 @@ def upgrade(settings: Settings) -> tuple[str | None, str]:
 
 
 def ensure_master_key(settings: Settings) -> MasterKey:
-    """The master key; a new key file only where no data waits for an old one."""
+    """The master key; a new key file is made only if the store has no encrypted data yet."""
     if settings.database.encryption_key.get_secret_value() or settings.master_key_file.exists():
         return load_master_key(settings)
     if _has_encrypted_data(settings):
         raise KeyUnavailableError(
             f"{settings.master_key_file} is missing, but the store holds data encrypted with it",
-            "Restore the key file from your backup; a new key could not read that data",
+            "Restore the key file from your backup; a new key cannot read that data",
         )
     return create_key_file(settings.master_key_file)
 
 
 def known_versions() -> list[str]:
-    """The migrations of this medloop, oldest first; their file names start with their number."""
+    """The versions of the schema that this medloop knows, oldest first, from the file names of the migrations."""
     return sorted(path.name.split("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 
@@ -232,14 +232,14 @@ def _has_encrypted_data(settings: Settings) -> bool:
 
 def _engine(settings: Settings, *, create: bool = False, wait_s: float = WAIT_S) -> Engine:
     url = _parse(settings.store_url)
-    options: dict[str, Any] = {"hide_parameters": True}  # parameters are what people wrote
+    options: dict[str, Any] = {"hide_parameters": True}  # parameters may be patient text
     if url.get_backend_name() == "sqlite":
         _prepare_file(Path(str(url.database)), create)
         engine = create_engine(url, connect_args={"timeout": wait_s}, **options)
         event.listen(engine, "connect", _set_pragmas)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    # Whatever the server's default is, an acknowledged commit is on its disk. The user's own options come first.
+    # An acknowledged commit must be on the server's disk, whatever its default is. The user's own options come first.
     session = f"{url.query.get('options', '')} -c synchronous_commit=on".strip()
     try:
         return create_engine(url, pool_pre_ping=True, connect_args={"options": session, "connect_timeout": 5}, **options)
@@ -260,12 +260,12 @@ def _parse(text_url: str) -> URL:
             "Use sqlite:///FILE or postgresql+psycopg://user@host/name",
         )
     if url.drivername == "sqlite" and (not url.database or url.database.startswith((":memory:", "file:"))):
-        raise ConfigError("database.url names no file", "Example: sqlite:////srv/medloop/medloop.db")
+        raise ConfigError("database.url does not name a file", "Example: sqlite:////srv/medloop/medloop.db")
     return url
 
 
 def _prepare_file(path: Path, create: bool) -> None:
-    """SQLite makes its files readable for all; make this one first, for its owner alone (its log files take the same mode)."""
+    """Make the file with access for its owner only, because SQLite would let all read it; its log files get the same mode."""
     if path.exists():
         return
     if not create:
@@ -276,7 +276,7 @@ def _prepare_file(path: Path, create: bool) -> None:
 
 
 def _set_pragmas(dbapi_connection: Any, _record: object) -> None:
-    dbapi_connection.isolation_level = None  # transactions begin where we say, see _begin_sqlite
+    dbapi_connection.isolation_level = None  # `_begin_sqlite` starts transactions
     cursor = dbapi_connection.cursor()
     for pragma in _PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")
@@ -304,7 +304,7 @@ def _speaking(url: URL) -> Iterator[None]:
 
 def _explain(error: DBAPIError, name: str) -> MedloopError:
     message = str(error.orig).lower()
-    if "nul (0x00)" in message:  # PostgreSQL keeps none in a text, and says so even where one is only asked for
+    if "nul (0x00)" in message:  # PostgreSQL refuses NUL in a text, also in a query
         return InputError("A name or an id contains a NUL character", "Remove it")
     state = getattr(error.orig, "sqlstate", None)
     if state in ("55P03", "40P01", "40001") or "is locked" in message or "is busy" in message:
@@ -315,10 +315,10 @@ def _explain(error: DBAPIError, name: str) -> MedloopError:
         return IntegrityError(f"{name} is damaged or not a database", "Restore it from a backup")
     if name.startswith("postgresql") and (error.connection_invalidated or isinstance(error, OperationalError)):
         return BusyError(f"{name} cannot be reached", "Check that it runs, and the host, user and password in database.url")
-    if "i/o error" in message and _is_full(name):  # SQLite says "full" of its main file only
+    if "i/o error" in message and _is_full(name):  # SQLite reports "full" only for its main file
         return _no_space(name)
-    if isinstance(error, OperationalError):  # SQLite's own words, which never quote a value
-        return StoreError(f"{name} cannot be used: {error.orig}", "Check the disk and who may write there")
+    if isinstance(error, OperationalError):  # SQLite's own message never quotes a value
+        return StoreError(f"{name} cannot be used: {error.orig}", "Check the disk and the permissions of the file")
     return StoreError(f"{name} refused the operation ({type(error.orig).__name__})", "Run: medloop db check")
 
 

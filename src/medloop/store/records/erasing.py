@@ -1,9 +1,9 @@
-"""Rows to erase: which they are, their last text, and their removal with a tombstone for each.
+"""Rows to erase: find them, read their texts a last time, and replace each with a tombstone.
 
 ids = find_by_subject(store, "sub_…")          # or find_by_ids(store, ["fb_…"]): {table name: ids}, with all that depends on them
-for text in texts_of(store, ids): ...          # what they say, while it can still be read
+for text in texts_of(store, ids): ...          # their texts, while they can still be read
 remove_rows(store, ids, ErasureOrder(...))     # one transaction: tombstones, rows, lineage, quarantine, an audit line
-compact(store, list(ids))                      # so that the pages they lay on are overwritten, too
+compact(store, list(ids))                      # overwrites the pages of the database that held them
 """
 
 import hashlib
@@ -29,14 +29,14 @@ from medloop.store.tables import id_column, natural_id
 RecordIds = dict[str, set[str]]  # by table name
 TABLES: dict[str, Table] = {table.name: table for table in tables.encrypted_tables()}
 SPOKEN_TABLES = ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections")  # what people said about answers
-SOURCE_TABLES = (*SPOKEN_TABLES, "traces")  # all other tables are made of these
+SOURCE_TABLES = (*SPOKEN_TABLES, "traces")  # all other tables are derived from these
 MODEL_COLUMNS = {"agent_response", "response_a", "response_b", "original", "answer"}
-_SAMPLE = slice(1, 33)  # of a ciphertext: random enough to be recognized, and says nothing
+_SAMPLE = slice(1, 33)  # these bytes of a ciphertext identify it and reveal nothing
 
 
 @dataclass(frozen=True)
 class StoredText:
-    """One text of one row; `authored` by a person rather than a model. `subject` is whom the row is about."""
+    """One text of one row; `authored` means that a person wrote it, not a model. `subject` is the person the row is about."""
 
     table: str
     record_id: str
@@ -56,7 +56,7 @@ class ErasureOrder:
 
 @contextmanager
 def erasure_lock(store: Store, *, wait_s: float = 5.0) -> Iterator[Path]:
-    """One erasure at a time in a workspace, and none while a finished dataset is put in place. Gives the folder of the proofs."""
+    """Allow one erasure at a time, and none while a finished dataset is put in place. Yields the folder of the proofs."""
     folder = store.settings.workspace.reports / "erasure"
     make_folder(folder)
     with locked_file(folder, wait_s=wait_s, what="The erasure of this workspace"):
@@ -67,7 +67,7 @@ def erasure_lock(store: Store, *, wait_s: float = 5.0) -> Iterator[Path]:
 
 
 def find_by_subject(store: Store, subject: str) -> RecordIds:
-    """Everything about one person: their records and traces, whatever was said about those traces, and all versions."""
+    """Everything about one person: their records and traces, all records about those traces, and all versions."""
     ids: RecordIds = {}
     with store.read() as conn:
         for name in SPOKEN_TABLES:
@@ -79,7 +79,7 @@ def find_by_subject(store: Store, subject: str) -> RecordIds:
 
 
 def find_by_ids(store: Store, record_ids: Sequence[str]) -> tuple[RecordIds, list[str]]:
-    """These records with their versions and corrections, of a trace all that was said about it; and the ids that are unknown."""
+    """These records with their versions and corrections, all records about a trace among them; and the unknown ids."""
     ids: RecordIds = {}
     with store.read() as conn:
         for name in SOURCE_TABLES:
@@ -90,7 +90,7 @@ def find_by_ids(store: Store, record_ids: Sequence[str]) -> tuple[RecordIds, lis
 
 
 def _add_dependents(conn: Connection, ids: RecordIds) -> None:
-    """Records of its traces, other versions, corrections of its feedback; until nothing is added."""
+    """Add records about the traces, other versions, and corrections of the feedback, until nothing more is added."""
     before = -1
     while (size := sum(map(len, ids.values()))) != before:
         before = size
@@ -106,7 +106,7 @@ def _add_dependents(conn: Connection, ids: RecordIds) -> None:
 
 
 def find_derived(store: Store, ids: RecordIds) -> RecordIds:
-    """Red-team cases, queue items and scores made of these records."""
+    """Red-team cases, queue items and scores that were made from these records."""
     every = sorted(set().union(*ids.values()))
     cases, items, scores = tables.red_team_cases, tables.queue_items, tables.scored_answers
     with store.read() as conn:
@@ -118,7 +118,7 @@ def find_derived(store: Store, ids: RecordIds) -> RecordIds:
 
 
 def _items_with_text(store: Store, ids: RecordIds, every: set[str]) -> set[str]:
-    """Queue items that no column points at: a second trace in a comparison, or a question that came from a file."""
+    """Queue items that no column links to the records: the second trace of a comparison, or a question from a file."""
     items = tables.queue_items
     unlinked = (items.c.kind == "compare") | items.c.trace_id.is_(None)
     authored, item_ids = {text.value for text in texts_of(store, ids) if text.authored}, set()
@@ -144,7 +144,7 @@ def _ids_with(conn: Connection, table: Table, column: Any, values: Iterable[str]
 
 
 def _values(conn: Connection, table: Table, column: str, ids: Iterable[str]) -> set[str]:
-    """What these rows hold in a column, where they hold something."""
+    """The values of a column in these rows, without NULL."""
     query = select(table.c[column]).where(table.c[column].is_not(None))
     return {value for chunk in chunks(ids) for value in conn.execute(query.where(id_column(table).in_(chunk))).scalars()}
 
@@ -169,7 +169,7 @@ def texts_of(store: Store, ids: Mapping[str, set[str]]) -> Iterator[StoredText]:
 
 
 def other_texts(store: Store, but: Mapping[str, set[str]], names: Sequence[str] | None = None) -> Iterator[StoredText]:
-    """Every text of the store except those of these rows, page by page."""
+    """Every text of the store except the texts of these rows, page by page."""
     for name in names or TABLES:
         table, after, excluded = TABLES[name], 0, but.get(name, set())
         while True:
@@ -185,7 +185,7 @@ def other_texts(store: Store, but: Mapping[str, set[str]], names: Sequence[str] 
 
 
 def ciphertext_samples(store: Store, ids: Mapping[str, set[str]]) -> list[bytes]:
-    """Some bytes of each encrypted text, by which it would be recognized if it were still on a page of the database file."""
+    """Some bytes of each encrypted text, to recognize it if it is still on a page of the database file."""
     samples = []
     for name, table_ids in ids.items():
         for chunk in chunks(sorted(table_ids)):
@@ -209,7 +209,7 @@ def _texts(name: str, row: Row[Any], plain: Mapping[str, bytes]) -> Iterator[Sto
 
 
 def _strings(value: Any, authored: bool) -> Iterator[tuple[str, bool]]:
-    """Every string inside a value; what an assistant said in a conversation was not written by a person."""
+    """Every string inside a value, and whether a person wrote it; an assistant's messages do not count as such."""
     if isinstance(value, str):
         yield value, authored
     elif isinstance(value, list):
@@ -226,7 +226,7 @@ def _strings(value: Any, authored: bool) -> Iterator[tuple[str, bool]]:
 
 
 def remove_rows(store: Store, ids: Mapping[str, set[str]], order: ErasureOrder) -> dict[str, int]:
-    """Tombstones, then the rows, in one transaction; returns how many rows were removed, by table."""
+    """Add tombstones and delete the rows in one transaction; returns how many rows were deleted from each table."""
     counts: dict[str, int] = {}
     every = sorted(set().union(*ids.values()))
     with store.write() as conn:
@@ -234,7 +234,7 @@ def remove_rows(store: Store, ids: Mapping[str, set[str]], order: ErasureOrder) 
             rows = [row for chunk in chunks(sorted(table_ids)) for row in _rows(conn, TABLES[name], chunk)]
             if not rows:
                 continue
-            if name == "incidents":  # it blocks promotion, so only the note about it is removed
+            if name == "incidents":  # an incident stays; only its note is removed
                 conn.execute(update(TABLES[name]).where(id_column(TABLES[name]).in_(sorted(table_ids))).values(note=None))
                 continue
             _tombstone(conn, TABLES[name], rows, order)
@@ -249,7 +249,7 @@ def remove_rows(store: Store, ids: Mapping[str, set[str]], order: ErasureOrder) 
 
 
 def _tombstone(conn: Connection, table: Table, rows: Sequence[Row[Any]], order: ErasureOrder) -> None:
-    """Put a tombstone in the place of each row that has none yet, and delete the rows."""
+    """Add a tombstone for each row that has none yet, and delete the rows."""
     name, known = natural_id(table), set(conn.execute(select(tables.tombstones.c.record_id)).scalars())
     stones = [
         {
@@ -268,13 +268,13 @@ def _tombstone(conn: Connection, table: Table, rows: Sequence[Row[Any]], order: 
 
 
 def row_hash(row: Row[Any]) -> str:
-    """A hash of the encrypted row as it was: it proves what was there to whoever has a backup, and tells others nothing."""
+    """A hash of the encrypted row. Somebody with a backup can match it to the row; to others it reveals nothing."""
     values = {name: value.hex() if isinstance(value, bytes) else str(value) for name, value in row._mapping.items()}
     return "sha256:" + hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
 def _clear_notes(conn: Connection, ids: Sequence[str]) -> None:
-    """An incident stays, because it blocks promotion; the note about it is removed."""
+    """Remove the notes of incidents about these records; the incidents themselves stay."""
     incidents = tables.incidents
     for chunk in chunks(ids):
         conn.execute(update(incidents).where(incidents.c.record_id.in_(chunk)).values(note=None))
@@ -288,7 +288,7 @@ def tombstones_of(store: Store, erasure_id: str) -> list[dict[str, str]]:
 
 
 def erased_in(store: Store, record_ids: Sequence[str]) -> dict[str, str]:
-    """By record id, the erasure that removed it."""
+    """The erasure that removed each of these records, by record id."""
     stones = tables.tombstones
     with store.read() as conn:
         rows = conn.execute(select(stones).where(stones.c.record_id.in_(list(record_ids)))).all()
@@ -296,7 +296,7 @@ def erased_in(store: Store, record_ids: Sequence[str]) -> dict[str, str]:
 
 
 def compact(store: Store, names: Sequence[str], left: Callable[[], bool] = lambda: False) -> str:
-    """Overwrite the pages of removed rows: SQLite's log is emptied and, if encrypted bytes are `left`, the file rewritten."""
+    """Overwrite the pages of removed rows: empty SQLite's log and, if encrypted bytes are `left`, rewrite the file."""
     if store.is_sqlite:
         store.checkpoint()
         if not left():

@@ -1,14 +1,14 @@
-"""Group commit: many callers submit requests, one thread writes them; an answer is given after the COMMIT that holds its rows.
+"""Group commit: many callers submit requests and one thread writes them. A caller gets the answer after the COMMIT of its rows.
 
     with GroupCommitWriter(store).running() as writer:
         result = await writer.submit(WriteRequest("usr_1", build=lambda known: NewRows({"feedback_id": ...}, (feedback,))))
         result = writer.submit_and_wait(request)                 # the same from a plain thread
 
-A batch is what is waiting when the thread is free, up to `max_batch`, in one transaction: records (encrypted), their audit lines,
-plain rows and the idempotency key. So an acknowledged request is on the disk whole, and a repeated one gets its first answer. A
-request that cannot be stored fails alone. When `max_waiting` are waiting, the next is refused at once (OverloadedError); when the
-database is unavailable, the batch is tried again for `wait_s` and then refused. After a lost COMMIT the ids tell whether it went
-through.
+A batch is what waits when the thread is free, up to `max_batch` requests. One transaction writes records (encrypted), their audit
+lines, plain rows and the idempotency key. So an acknowledged request is completely on the disk, and a repeated one gets its first
+answer. A request that cannot be stored fails alone. When `max_waiting` requests wait, the next is refused (OverloadedError). When
+the database is unavailable, the batch is tried again for `wait_s` seconds and then refused. If the answer to a COMMIT is lost,
+the ids show whether it succeeded.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BUSY_BATCH = 8  # after a batch of this size, more requests are on their way
 LINGER_S, MAX_LINGERS = 0.002, 5
 _SWEEP_S = 600.0
 SEND_AGAIN = "Send it again with the same Idempotency-Key"
-# Statements are made once: SQLAlchemy takes longer to make one than SQLite to answer it.
+# Statements are built once: SQLAlchemy takes longer to build one than SQLite takes to answer it.
 _KEYS = select(idempotency_keys).where(
     idempotency_keys.c.caller == bindparam("caller"), idempotency_keys.c.key.in_(bindparam("keys", expanding=True))
 )
@@ -160,7 +160,7 @@ class GroupCommitWriter:
         return batch
 
     def _linger(self) -> None:
-        """Under load let the batch grow while more keeps coming: a COMMIT for many costs little more than one for a few."""
+        """Under load, wait while more requests arrive: a COMMIT of many costs little more than a COMMIT of a few."""
         waiting, rounds = 0, MAX_LINGERS if self._last_size >= BUSY_BATCH else 0
         while rounds and self._open and waiting < len(self._queue) < self.max_batch:
             waiting, rounds = len(self._queue), rounds - 1
@@ -170,7 +170,7 @@ class GroupCommitWriter:
         while batch := self._take():
             try:
                 self._store_batch(batch)
-            except Exception as error:  # whatever it is, the thread continues and nobody waits forever
+            except Exception as error:  # the thread must continue, and no caller may wait forever
                 log.error("a batch failed: %s", type(error).__name__)
                 for item in batch:
                     item.outcome = item.outcome or error
@@ -210,7 +210,7 @@ class GroupCommitWriter:
                 item.rows = error
 
     def _write(self, batch: Sequence[_Waiting]) -> None:
-        """All in one transaction; if the database refuses it, each in its own, so that only the bad ones fail."""
+        """Write all in one transaction; if the database refuses it, each in its own, so that only the bad ones fail."""
         try:
             self._write_with_retries(batch)
         except (BusyError, NoSpaceError) as error:
@@ -246,7 +246,7 @@ class GroupCommitWriter:
         self._count(batch, fresh, time.monotonic() - started)
 
     def _fresh(self, conn: Connection, batch: Sequence[_Waiting]) -> list[_Waiting]:
-        """The requests to insert; the others get their outcome here. Of equal keys in one batch the first counts."""
+        """The requests to insert; the others get their outcome here. With equal keys in one batch, the first one counts."""
         answers = _earlier_answers(conn, [item.request for item in batch if item.request.idempotency_key is not None])
         fresh = []
         for item in batch:
@@ -308,7 +308,7 @@ def _key_row(request: WriteRequest, answer: Json) -> Json:
 
 
 def _earlier_answers(conn: Connection, requests: Sequence[WriteRequest]) -> dict[tuple[str, str], tuple[str, Json]]:
-    """By caller and idempotency key, the fingerprint of the first request and its answer."""
+    """The fingerprint and the answer of the first request, by caller and idempotency key."""
     keys_by_caller: dict[str, set[str]] = {}
     for request in requests:
         keys_by_caller.setdefault(request.caller, set()).add(request.idempotency_key or "")
@@ -321,7 +321,7 @@ def _earlier_answers(conn: Connection, requests: Sequence[WriteRequest]) -> dict
 
 
 def _was_committed(conn: Connection, item: _Waiting) -> bool:
-    """Whether a COMMIT whose answer was lost went through; the first record's id, made here, decides."""
+    """Whether a COMMIT whose answer was lost succeeded: the id of the first record, which was made here, is stored then."""
     assert isinstance(item.rows, NewRows)
     if not item.rows.records:
         return False
@@ -337,7 +337,7 @@ def _key_reused() -> KeyReusedError:
 def _for_sender(error: Exception) -> Exception:
     """The error as the sender may see it: without the name of the database."""
     if isinstance(error, NoSpaceError):
-        return NoSpaceError("The disk of the server is full; nothing was stored", "Send it again when its owner has freed space")
+        return NoSpaceError("The server's disk is full; nothing was stored", "Send it again when its owner has freed some space")
     if type(error) in (BusyError, StoreError):
         return StoreUnavailableError("The store is not available", SEND_AGAIN)
     return error
@@ -359,7 +359,7 @@ def _settle(batch: Sequence[_Waiting]) -> None:
     for loop, items in by_loop.items():
         try:
             loop.call_soon_threadsafe(_finish, items)
-        except RuntimeError:  # the loop is closed: nobody waits for it any more
+        except RuntimeError:  # the loop is closed, so nobody waits for the answer
             log.warning("%d answers had no receiver", len(items))
 
 

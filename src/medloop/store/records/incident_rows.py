@@ -1,4 +1,4 @@
-"""Incidents in the store: listed, counted and closed. What an open one means is in feedback/incidents.py."""
+"""Incidents in the store: list, count and close them. feedback/incidents.py says what an open incident means."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,7 @@ class NoSuchIncidentError(InputError):
 
 @dataclass(frozen=True)
 class IncidentSummary:
-    """An incident as a list shows it: ids and times; the note is text and stays sealed."""
+    """An incident in a list: ids and times. The note is text, so it stays encrypted."""
 
     incident_id: str
     record_id: str
@@ -44,7 +44,7 @@ class IncidentCounts:
 
 
 def open_incidents(store: Store) -> list[Incident]:
-    """Oldest first."""
+    """All open incidents, oldest first."""
     with store.read() as conn:
         rows = conn.execute(select(incidents).where(incidents.c.state == "open").order_by(incidents.c.id)).all()
         return [crud.from_row(store, conn, Incident, row) for row in rows]
@@ -84,14 +84,14 @@ def list_incidents(
 
 
 def close_incident(conn: Connection, *, store: Store, incident_id: str, by: str, note: str, when: datetime) -> None:
-    """Close it inside a `store.write()`; the note is encrypted."""
+    """Close an incident inside a `store.write()`; the note is encrypted."""
     state = conn.execute(select(incidents.c.state).where(incidents.c.incident_id == incident_id)).scalar()
     if state is None:
         raise NoSuchIncidentError("There is no such incident", "GET /api/v1/rlhf/incidents lists them")
     if state == "closed":
         raise AlreadyClosedError("This incident is already closed")
     key = store.keys.writing(conn)
-    # The note is the only encrypted column of the row, so the row may take the key of the note.
+    # The note is the only encrypted column of the row, so the row's key_id can change with it.
     values = {"state": "closed", "closed_by": by, "closed": when, "key_id": key.key_id}
     values |= crud.encrypt_columns(incidents, key, incident_id, {"note": note})
     conn.execute(update(incidents).where(incidents.c.incident_id == incident_id).values(**values))

@@ -1,11 +1,11 @@
-"""What people said, without the texts: numbers, choices, names and times, streamed. Nothing here needs a key.
+"""Feedback without its texts: numbers, choices, names and times, streamed. Nothing here needs a key.
 
-    for mark in in_time(store): ...       # ratings, choices and corrections, each kind in the order it came
-    for unit, marks in by_unit(store): ...            # all marks about one answer or one pair, unit after unit
+    for mark in iterate_marks(store): ...                       # ratings, choices and corrections, each kind in order
+    for unit, marks in marks_by_unit(store, "feedback"): ...    # all marks about one answer or one pair
 
-A record that a later one supersedes is left out. A rater is `clinician_id`, else the user that sent the record. What was asked
-by the queue is one unit by its item; everything else by its trace. Records of neither kind cannot be matched without reading
-texts, so they count everywhere but in agreement.
+A record that a later one supersedes is left out. The rater is `clinician_id`, else the user who sent the record. Records from
+the queue belong to the unit of their item, other records to the unit of their trace. Records with neither cannot be matched
+without reading texts, so they count everywhere except in agreement.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class FeedbackMark:
-    """One record's numbers."""
+    """The numbers and choices of one record."""
 
     kind: Kind
     row: int
@@ -65,17 +65,17 @@ class FeedbackMark:
 
     @property
     def choice(self) -> int | None:
-        """0 or 1; of two named models 0 is the one that comes first by name, whichever stood as `a`."""
+        """0 or 1. With two named models, 0 is the model that comes first by name, even if it was answer `b`."""
         if self.preferred is None:
             return None
         first, second = self.models
-        turned = first is not None and second is not None and first > second and self.unit == self.trace_id
-        return int((self.preferred == "b") != turned)
+        swapped = first is not None and second is not None and first > second and self.unit == self.trace_id
+        return int((self.preferred == "b") != swapped)
 
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """From when to when; both ends may be open."""
+    """A period; both ends may be open."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -85,7 +85,7 @@ ALL_TIME = TimeSpan()
 
 
 def iterate_marks(store: Store, *, span: TimeSpan = ALL_TIME, after: dict[Kind, int] | None = None) -> Iterator[FeedbackMark]:
-    """Every mark, kind by kind, in the order they came; `after` names the last row already known of each kind."""
+    """Every mark, kind by kind, in the order they came; `after` has the last known row number of each kind."""
     for kind, table in TABLES.items():
         last, gone = (after or {}).get(kind, 0), superseded(store, table)
         while True:
@@ -99,7 +99,7 @@ def iterate_marks(store: Store, *, span: TimeSpan = ALL_TIME, after: dict[Kind, 
 
 
 def marks_by_unit(store: Store, kind: Kind, *, span: TimeSpan = ALL_TIME) -> Iterator[tuple[str, list[FeedbackMark]]]:
-    """The marks about each answer or pair that has more than one, in bounded memory: the database does the sorting."""
+    """The marks about each answer or pair that has more than one. The database sorts, so memory is bounded."""
     table, gone = TABLES[kind], superseded(store, TABLES[kind])
     unit = func.coalesce(queue_turns.c.item_id, table.c.trace_id)
     query = _from(_select(kind).where(unit.is_not(None)).order_by(unit, table.c.id), table, span)
@@ -138,7 +138,7 @@ def _mark(kind: Kind, row: Row[Any]) -> FeedbackMark:
 
 
 def busiest_raters(store: Store, *, span: TimeSpan = ALL_TIME, most: int = 500) -> list[str]:
-    """The raters with the most ratings and choices; profiles are kept for these alone."""
+    """The raters with the most ratings and choices; only these have profiles."""
     counts: dict[str, int] = {}
     with store.read() as conn:
         for table in (rlhf_feedback, rlhf_preferences):
@@ -150,7 +150,7 @@ def busiest_raters(store: Store, *, span: TimeSpan = ALL_TIME, most: int = 500) 
 
 
 def newest_row_numbers(conn: Connection) -> dict[Kind, int]:
-    """The highest row number of each kind; three looks at an index."""
+    """The highest row number of each kind; takes three index lookups."""
     return {kind: int(conn.execute(select(func.max(table.c.id))).scalar() or 0) for kind, table in TABLES.items()}
 
 
@@ -164,14 +164,14 @@ def sampled_traces(store: Store, *, most: int, span: TimeSpan = ALL_TIME) -> lis
 
 
 def newest_traces(store: Store, most: int) -> list[str]:
-    """Without those that quarantine keeps from people who rate."""
+    """Ids of the newest traces, without those that raters may not see."""
     query = select(traces.c.trace_id).where(~withheld(traces.c.trace_id)).order_by(traces.c.id.desc()).limit(most)
     with store.read() as conn:
         return list(conn.execute(query).scalars())
 
 
 def traces_with_records(store: Store, trace_ids: list[str]) -> set[str]:
-    """Those of these traces that anybody rated, compared or corrected."""
+    """Which of these traces somebody rated, compared or corrected."""
     traces_: set[str] = set()
     with store.read() as conn:
         for some in chunks(trace_ids):
@@ -181,7 +181,7 @@ def traces_with_records(store: Store, trace_ids: list[str]) -> set[str]:
 
 
 def rated_traces(store: Store, most: int) -> list[str]:
-    """The traces rated last, newest first."""
+    """The most recently rated traces, newest first."""
     query = select(rlhf_feedback.c.trace_id).where(rlhf_feedback.c.trace_id.is_not(None))
     with store.read() as conn:
         trace_ids = conn.execute(query.order_by(rlhf_feedback.c.id.desc()).limit(most)).scalars()
@@ -190,7 +190,7 @@ def rated_traces(store: Store, most: int) -> list[str]:
 
 @dataclass(frozen=True)
 class TraceFeedback:
-    """What was said about one trace: 1 somebody complained, 0 nobody did, None nobody judged it."""
+    """The feedback about one trace. `complaint`: 1 if somebody complained, 0 if nobody did, None if nobody judged it."""
 
     complaint: float | None = None
     raters: int = 0
@@ -201,15 +201,15 @@ NO_FEEDBACK = TraceFeedback()
 
 
 def feedback_on_traces(store: Store, trace_ids: list[str]) -> dict[str, TraceFeedback]:
-    """Of these traces those that people spoke about. Feedback that is negative or contradicts itself is a complaint."""
+    """The feedback about those of these traces that have some. Negative or contradictory feedback is a complaint."""
     table, feedback = rlhf_feedback.c, dict[str, TraceFeedback]()
     polarity = polarity_column()
-    spoke = polarity.is_not(None)
+    judged = polarity.is_not(None)
     rater = func.coalesce(table.clinician_id, table.recorded_by)
     bad = func.max(case((polarity.in_(REASONS_TO_REVIEW), 1), else_=0))
     with store.read() as conn:
         for some in chunks(trace_ids):
-            query = select(table.trace_id, bad, func.count(rater.distinct())).where(table.trace_id.in_(some), spoke)
+            query = select(table.trace_id, bad, func.count(rater.distinct())).where(table.trace_id.in_(some), judged)
             for name, complaint, n in conn.execute(query.group_by(table.trace_id)).all():
                 feedback[name] = TraceFeedback(float(complaint), int(n))
             done = select(rlhf_corrections.c.trace_id).where(rlhf_corrections.c.trace_id.in_(some)).distinct()

@@ -1,6 +1,6 @@
-"""`contracts/polarity.py` as an SQL expression over a row of `rlhf_feedback`; a test compares the two over all values.
+"""`contracts/polarity.py` as an SQL expression over a row of `rlhf_feedback`; a test compares the two for all values.
 
-A comparison with NULL is NULL, and neither `OR` nor `CASE WHEN` takes that for true: a signal that was not given has no say.
+A comparison with NULL is NULL, which `OR` and `CASE WHEN` do not treat as true. So a signal that was not given has no effect.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Records in pages, as dictionaries ready for JSON: with the decrypted texts, or without them.
 
-Conditions are names of columns with the value they must have, and `since` and `until`. The caller checks the names: none of them
-may come from a request. An erased record that came back under its old id is not shown.
+Conditions are column names with the value they must have, and `since` and `until`. The caller checks the names: none of them
+may come from a request. A record that was sent again under an erased id is not shown.
 """
 
 import json
@@ -26,9 +26,9 @@ def page(
     store: Store, kind: type[Contract], conditions: Mapping[str, Any], *, sender: str | None, texts: bool, after: str | None,
     limit: int, newest_first: bool,
 ) -> tuple[list[Json], bool]:  # fmt: skip
-    """Up to `limit` records after the one with the id `after`, and whether there are more; only those of one sender, if named.
+    """Up to `limit` records after the record `after`, and whether there are more; with `sender`, only those of one sender.
 
-    One read, so that a page is one moment.
+    All rows come from one read, so a page is consistent.
     """
     table = crud.TABLES[kind]
     query = _query(table, conditions, sender)

@@ -1,7 +1,6 @@
-"""Reasons to train again, each written down once: what was new, why it was enough, and which job came of it.
+"""Retrain triggers: what was new, why it was enough, and which job trained on it. Each trigger is stored once.
 
-The rows a trigger has seen are in its evidence as the newest row number of each table; the next one counts from there, so no
-record is a reason twice.
+A trigger's evidence has the newest row number of each table. The next trigger counts from there, so no record counts twice.
 """
 
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ class Trigger:
 
 @dataclass(frozen=True)
 class NewRecords:
-    """What came since the last trigger, as three looks at indexes can tell."""
+    """What came in since the last trigger; takes three index lookups."""
 
     since: Trigger | None
     seen: dict[Kind, int]
@@ -55,13 +54,13 @@ def _news(conn: Connection) -> NewRecords:
     seen: dict[Kind, int] = {kind: int(known.get(kind, 0)) for kind in TABLES}
     flagged = select(func.count()).where(rlhf_feedback.c.id > seen["feedback"], rlhf_feedback.c.critical)
     newest = newest_row_numbers(conn)
-    # Erasure can take the newest rows away; numbers are never handed out again, so nothing new is missed.
+    # An erasure can remove the newest rows. Row numbers are never reused, so no new row is missed.
     newest = {kind: max(n, seen[kind]) for kind, n in newest.items()}
     return NewRecords(None if last is None else _trigger(last), seen, newest, int(conn.execute(flagged).scalar_one()))
 
 
 def held_back_ids(store: Store) -> set[str]:
-    """Records that wait for a look at their text, or were refused."""
+    """The ids of records that wait in quarantine or were refused."""
     with store.read() as conn:
         return set(conn.execute(select(quarantine.c.record_id).where(quarantine.c.state != "released")).scalars())
 
@@ -69,7 +68,7 @@ def held_back_ids(store: Store) -> set[str]:
 def add_trigger(
     store: Store, new: NewRecords, reason: str, evidence: dict[str, Any], records: int, *, actor: str
 ) -> Trigger | None:
-    """Write the trigger down, unless another one has been since `found` was read."""
+    """Store the trigger, unless another one was stored after `new` was read."""
     with store.write() as conn:
         before = _news(conn).since
         if (before and before.trigger_id) != (new.since and new.since.trigger_id):
@@ -99,7 +98,7 @@ def set_job(store: Store, trigger_id: str, job_id: str, *, actor: str) -> None:
 
 @contextmanager
 def filing_lock(store: Store) -> Iterator[None]:
-    """One process at a time turns triggers into jobs."""
+    """Let one process at a time make jobs from triggers."""
     path = store.settings.workspace.jobs / ".retrain.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked_file(path, wait_s=store.wait_s, mode=0o600):

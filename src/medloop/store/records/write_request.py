@@ -1,4 +1,4 @@
-"""What a caller asks the writer (group_commit.py) to store: which records it has to look up first, and which rows come of it."""
+"""A request to the writer (group_commit.py): which records it looks up first, and which rows it stores."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from medloop.store.records import crud
 from medloop.store.records.chunks import chunks
 from medloop.store.tables import natural_id, quarantine
 
-# Statements are made once: SQLAlchemy takes longer to make one than SQLite to answer it.
+# Statements are built once: SQLAlchemy takes longer to build one than SQLite takes to answer it.
 _QUARANTINED = select(quarantine).where(
     quarantine.c.record_id.in_(bindparam("ids", expanding=True)), quarantine.c.state != "released"
 )
@@ -35,12 +35,12 @@ class KeyReusedError(InputError):
 
 @dataclass(frozen=True)
 class NewRows:
-    """What one request adds, whole or not at all. `answer` is kept with the idempotency key: ids and times, never a text."""
+    """The rows of one request, all or none. `answer` is stored with the idempotency key: ids and times, never a text."""
 
     answer: Json
     records: tuple[Contract, ...] = ()
     plain_rows: tuple[tuple[Table, Json], ...] = ()  # rows without encrypted columns
-    events: tuple[AuditEvent, ...] = ()  # beyond the audit line that each record has anyway
+    events: tuple[AuditEvent, ...] = ()  # in addition to the audit line of each record
     update: Callable[[Connection], None] | None = None  # a change to existing rows, in the same transaction
 
 
@@ -61,7 +61,7 @@ class LookupResults:
         self._records: dict[Lookup, Any] = {}
 
     def row(self, lookup: Lookup) -> Any | None:
-        """The row as stored, with `recorded_by` and the like readable; None if there is none."""
+        """The stored row, with plain columns such as `recorded_by`; None if there is none."""
         return self._rows.get(lookup)
 
     def quarantined(self, record_id: str) -> Any | None:
@@ -81,7 +81,7 @@ class LookupResults:
 
 @dataclass(frozen=True)
 class WriteRequest:
-    """One request. `build` runs in the writer's thread, outside the transaction; what it raises is the caller's answer."""
+    """One request. `build` runs in the writer's thread, outside the transaction; the caller gets what it raises."""
 
     caller: str
     build: Callable[[LookupResults], NewRows]
@@ -105,7 +105,7 @@ def find_rows(conn: Connection, lookups: set[Lookup]) -> dict[Lookup, Any]:
         values = sorted(lookup.value for lookup in lookups if (lookup.kind, lookup.column) == (kind, column_name))
         for chunk in chunks(values):
             query = select(table).where(column.in_(chunk))
-            if column_name:  # many rows may have this value: the newest
+            if column_name:  # many rows may have this value: take the newest
                 newest = select(func.max(table.c.id)).where(column.in_(chunk)).group_by(column)
                 query = select(table).where(table.c.id.in_(newest))
             for row in conn.execute(query):
@@ -114,6 +114,6 @@ def find_rows(conn: Connection, lookups: set[Lookup]) -> dict[Lookup, Any]:
 
 
 def quarantined_rows(conn: Connection, rows: Mapping[Lookup, Any]) -> dict[str, Any]:
-    """By record id, the quarantine rows of these records that are not released."""
+    """The quarantine rows of these records that are not released, by record id."""
     ids = sorted({row._mapping[natural_id(crud.TABLES[lookup.kind])] for lookup, row in rows.items()})
     return {row.record_id: row for chunk in chunks(ids) for row in conn.execute(_QUARANTINED, {"ids": chunk})}

@@ -1,4 +1,4 @@
-"""Who may come in: users, the keys of their programs, sessions, and requests that must not count twice."""
+"""Users, API keys, sessions, and the idempotency keys of requests."""
 
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, ForeignKey, Integer, String, UniqueConstraint, false
 

@@ -1,4 +1,4 @@
-"""Datasets, models and reports, the records inside them, and what an erasure said about them."""
+"""The catalog of datasets, models and reports, the records inside them, and the flags that erasures set."""
 
 from sqlalchemy import JSON, Column, Index, String, UniqueConstraint
 

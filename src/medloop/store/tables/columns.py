@@ -1,4 +1,4 @@
-"""What all tables share: the metadata with its naming convention, and the columns that come up again and again."""
+"""What all tables share: the metadata with its naming convention, and common columns."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -33,7 +33,7 @@ metadata = MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Times with a zone in, UTC out; SQLite keeps no zone, so none is handed to it."""
+    """Takes times with a zone and returns UTC. SQLite stores no zone, so it gets the time in UTC without one."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -51,7 +51,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 def serial() -> Column[int]:
-    """Rising numbers; on SQLite only `INTEGER` keys count by themselves."""
+    """Increasing row numbers; on SQLite only an `INTEGER` key increases by itself."""
     return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
@@ -72,12 +72,12 @@ def processed() -> Column[bool]:
 
 
 def sender() -> tuple[Column[str], Column[str]]:
-    """Whom a record is about (a keyed hash, for consent and erasure), and which user or key sent it."""
+    """The person a record is about (a keyed hash, for consent and erasure), and the user or key that sent it."""
     return Column("subject", String, index=True), Column("recorded_by", String, index=True)
 
 
 def new_table(name: str, *parts: Any) -> Table:
-    return Table(name, metadata, *parts, sqlite_autoincrement=True)  # never hand out a number twice
+    return Table(name, metadata, *parts, sqlite_autoincrement=True)  # never reuse a number
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The audit log and the data keys: every other table stands on them."""
+"""The audit log and the data keys, which all other tables need."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text
 
@@ -8,7 +8,7 @@ audit_log = Table(
     "audit_log",
     metadata,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    # Texts, not types: the hash covers exactly what is stored.
+    # Plain text columns, so that the hash covers exactly what is stored.
     Column("timestamp", String, nullable=False),
     Column("actor", String, nullable=False),
     Column("action", String, nullable=False),

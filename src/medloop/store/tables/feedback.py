@@ -1,4 +1,4 @@
-"""What people said about answers, the answers themselves, and what followed from it."""
+"""Feedback about answers, the traces of the answers, and what follows: scores, incidents, red-team cases, retrain triggers."""
 
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Integer, String, false
 

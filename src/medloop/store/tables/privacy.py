@@ -1,4 +1,4 @@
-"""Who allowed what, and what was erased."""
+"""Consents, and the tombstones of erased records."""
 
 from sqlalchemy import JSON, Boolean, Column, String
 
@@ -19,6 +19,6 @@ tombstones = new_table(
     Column("erasure_id", String, nullable=False, index=True),
     Column("reason", String, nullable=False),
     Column("erased_by", String, nullable=False),
-    Column("proof", String, nullable=False),  # hash of the sealed row that was there
+    Column("proof", String, nullable=False),  # hash of the encrypted row that was erased
     timestamp(),
 )

@@ -1,4 +1,4 @@
-"""What people look at: the review queue and the quarantine."""
+"""What people review: the queue and the quarantine."""
 
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, ForeignKey, Index, Integer, String, UniqueConstraint, false
 
@@ -21,7 +21,7 @@ queue_items = new_table(
     key_id(),
     CheckConstraint("kind IN ('rate', 'compare', 'correct')", name="kind"),
     CheckConstraint("state IN ('open', 'disputed', 'done')", name="state"),
-    Index(None, "state", "stratum", "priority"),  # the next item of a stratum is the end of one range
+    Index(None, "state", "stratum", "priority"),  # the next item of a stratum is the last of one index range
 )
 
 queue_turns = new_table(
