@@ -1,4 +1,4 @@
-"""What an erasure is asked to do, its journal, its proof, and what it needs to know of training jobs."""
+"""The request, the journal and the proof of an erasure, and what it needs to know about training jobs."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from medloop.contracts.base import Text, Timestamp
 
 @dataclass(frozen=True)
 class ErasureRequest:
-    """Whom or what to erase: one subject (an external id or its hash), or records by their ids; and why.
+    """What to erase and why: one subject (an external id or its hash), or records by their ids.
 
-    Training jobs on data that changes are cancelled, unless `keep_jobs`; then they are only named.
+    Training jobs on data that changes are cancelled; with `keep_jobs` the proof only lists them.
     """
 
     reason: str
@@ -24,19 +24,19 @@ class ErasureRequest:
 
 
 class TrainingJobs(Protocol):
-    """The training jobs of a workspace, as far as an erasure has to do with them."""
+    """What an erasure needs from the training jobs of a workspace."""
 
     def on(self, hashes: Collection[str], paths: Collection[str]) -> list[str]:
-        """Those not over that learn from these hashes or read these paths of the workspace."""
+        """The unfinished jobs that train on these hashes or read these paths of the workspace."""
 
     def unread(self) -> list[str]:
-        """The folders of jobs that are too damaged to say what they read."""
+        """The folders of damaged jobs, where it is unknown what they read."""
 
     def stop(self, job_ids: Collection[str], erasure_id: str) -> None:
-        """Cancel them and see them end; their records keep the reason."""
+        """Cancel the jobs and wait until they end; their rows keep the reason."""
 
     def stopped(self, erasure_id: str) -> list[dict[str, str]]:
-        """What this erasure cancelled: job, state and reason."""
+        """The jobs that this erasure cancelled: job, state and reason."""
 
 
 class ErasureCase(Contract):
@@ -49,30 +49,30 @@ class ErasureCase(Contract):
     actor: Text
     started: Timestamp
     keep_jobs: bool = False
-    shared: int = Field(0, ge=0)  # records of others that hold some of the same text, and stay
+    shared: int = Field(0, ge=0)  # records of others that hold some of the same text and stay
 
 
 class ErasureProof(ErasureCase):
-    """What an erasure did. No erased word is in it; `complete`: the last look found none either, and no job goes on with them."""
+    """What an erasure did, without any erased text. `complete`: the last search found none, and no job trains on it."""
 
     finished: Timestamp
     complete: bool
-    rows: dict[str, int] = Field(default_factory=dict)  # rows of the store that went, by table
+    rows: dict[str, int] = Field(default_factory=dict)  # erased rows of the store, by table
     tombstones: tuple[dict[str, str], ...] = ()
-    files: tuple[dict[str, Any], ...] = ()  # what was rewritten or removed, with its hash before and after
-    flagged: tuple[dict[str, str], ...] = ()  # models that learnt from what went
-    jobs: tuple[Text, ...] = ()  # runs that were begun on the old data, and jobs that were kept or did not end
-    alive: tuple[Text, ...] = ()  # jobs that were to be stopped for it and have not ended
-    cancelled: tuple[dict[str, str], ...] = ()  # training jobs that were stopped for it
-    elsewhere: tuple[Text, ...] = ()  # files outside the workspace that were made of it
+    files: tuple[dict[str, Any], ...] = ()  # rewritten or removed files, with their hashes before and after
+    flagged: tuple[dict[str, str], ...] = ()  # models that were trained on erased data
+    jobs: tuple[Text, ...] = ()  # runs that started on the old data, and jobs that were not stopped or did not end
+    alive: tuple[Text, ...] = ()  # jobs that were told to stop and have not ended
+    cancelled: tuple[dict[str, str], ...] = ()  # training jobs that were stopped
+    elsewhere: tuple[Text, ...] = ()  # files outside the workspace that were made from erased records
     store: str = ""
-    verified: dict[str, int] = Field(default_factory=dict)  # the last look: files, bytes, hits, texts looked for
+    verified: dict[str, int] = Field(default_factory=dict)  # the last search: files, bytes, hits, texts
     left: tuple[Text, ...] = ()
     unsearched: tuple[Text, ...] = ()
 
 
 class ErasurePlan(ErasureCase):
-    """The journal: sealed while the erasure is under way, gone afterwards."""
+    """The journal: encrypted, and deleted when the erasure is complete."""
 
     record_ids: dict[str, tuple[str, ...]]
     words: tuple[tuple[str, bool], ...]

@@ -1,13 +1,13 @@
-"""Erasure: a person's records out of the store, of every dataset and of every file, with proof; models that learnt them flagged.
+"""Erasure: remove a person's records from the store, every dataset and every file, with proof, and flag models trained on them.
 
     proof = erase(store, ErasureRequest(subject="patient 4711", reason="asked on 3 May"), actor="user:li")
 
-The order survives a kill at any moment: a sealed journal of what has to go, then the rows with their tombstones in one
-transaction, then files, training jobs on them, flags and the catalog, then a look through the whole workspace, then the proof;
-the journal goes last. Whoever asks again after a kill, asks for the rest. The journal is encrypted under a key that only the
-master key opens: at no time does an erased word lie in a file of its own. Proof and log name ids, hashes and counts.
+The order survives a kill at any moment. First a journal says what must be removed. Then the rows are replaced by tombstones in
+one transaction. Then come files, training jobs on them, flags and the catalog, a search of the whole workspace, and the proof.
+The journal is deleted last. After a kill, the same request finishes the rest. The journal is encrypted with a key that only the
+master key opens, so erased text is never in a plain file. Proof and log contain ids, hashes and counts.
 
-Leaves out: backups and files outside the workspace, what was sent to a teacher, and weights: a model is flagged, not unlearnt.
+Not covered: backups, files outside the workspace, what was sent to a teacher, and weights: a model is flagged, not changed.
 """
 
 import base64
@@ -47,11 +47,11 @@ LONGEST_REASON = 200  # characters
 def erase(
     store: Store, request: ErasureRequest, *, actor: str, recard: Recard | None = None, jobs: TrainingJobs | None = None
 ) -> ErasureProof:  # fmt: skip
-    """Finish what was begun, then do what is asked; repeated, it answers with the proof of the first time."""
+    """Finish earlier erasures, then carry out the request; a repeated request returns the proof of the first time."""
     check_request(request)
     with erasing.erasure_lock(store) as folder:
-        for begun in _pending(store, folder):
-            _carry_out(store, begun, folder, recard, jobs)
+        for pending in _pending(store, folder):
+            _carry_out(store, pending, folder, recard, jobs)
         plan = _plan(store, request, actor)
         if plan is None:
             return _before(store, request, folder)
@@ -60,7 +60,7 @@ def erase(
 
 
 def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: TrainingJobs | None = None) -> ErasurePreview:
-    """The same search without a change (but for the audit line: it reads text)."""
+    """Search without changing anything, except for the audit line about the reading."""
     check_request(request)
     plan = _plan(store, request, actor)
     if plan is None:
@@ -75,7 +75,7 @@ def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: Training
 
 
 def check_known(store: Store, request: ErasureRequest) -> None:
-    """Refuse at once what would come to nothing: nobody and nothing of these ids is here, nor was erased before."""
+    """InputError if the store has nothing to erase under these ids and never had."""
     check_request(request)
     if request.subject is None:
         if not any(_records(store, request).values()) and not erasing.erased_in(store, request.records):
@@ -107,7 +107,7 @@ def check_request(request: ErasureRequest) -> None:
 
 
 def _plan(store: Store, request: ErasureRequest, actor: str) -> ErasurePlan | None:
-    """What has to be erased: the rows, what was made of them, other rows that hold the same words, and the words."""
+    """What must be erased: the rows, what was made from them, other rows that hold the same words, and the words."""
     subject = None if request.subject is None else subject_of(store, request.subject)
     record_ids = _records(store, request) if subject is None else erasing.find_by_subject(store, subject)
     if not any(record_ids.values()):
@@ -135,13 +135,13 @@ def _plan(store: Store, request: ErasureRequest, actor: str) -> ErasurePlan | No
 def _records(store: Store, request: ErasureRequest) -> erasing.RecordIds:
     ids, unknown = erasing.find_by_ids(store, request.records)
     before = erasing.erased_in(store, unknown)
-    if strangers := [record_id for record_id in unknown if record_id not in before]:
-        raise InputError(f"There is no record {strangers[0]}", "Check the id; nothing was erased")
+    if never_stored := [record_id for record_id in unknown if record_id not in before]:
+        raise InputError(f"There is no record {never_stored[0]}", "Check the id; nothing was erased")
     return ids
 
 
 def _words(store: Store, ids: dict[str, set[str]]) -> list[tuple[str, bool]]:
-    """The texts of rows, and as they look with identifiers taken out, for so they went into datasets."""
+    """The texts of rows, as they are and scrubbed, because datasets hold the scrubbed form."""
     words: dict[tuple[str, bool], None] = {}
     scrubbers: dict[str, Scrubber] = {}
     for text in erasing.texts_of(store, ids):
@@ -156,7 +156,7 @@ def _words(store: Store, ids: dict[str, set[str]]) -> list[tuple[str, bool]]:
 
 
 def _own(store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]]) -> Needles:
-    """The words that no record which stays says too; what is left of a text may be shared in turn, so until nothing changes."""
+    """The words that no remaining record contains. The rest of a text may be shared, too, so repeat until nothing changes."""
     needles, before = needles_of(words), None
     while needles is not before:
         before = needles
@@ -167,9 +167,9 @@ def _own(store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]]) 
 def _copies(
     store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]], subject: str | None
 ) -> tuple[dict[str, set[str]], int]:
-    """Other rows that hold these words: what was made of them goes too; what is about somebody else stays and is counted.
+    """Other rows that hold these words: derived rows are erased, too; rows about somebody else stay and are counted.
 
-    Of a subject, every row goes that is about nobody else. Of single records, only rows that medloop itself made from others.
+    For a subject, every row that is about nobody else is erased. For single records, only rows that medloop derived from others.
     """
     needles = needles_of(words)
     copies: dict[str, set[str]] = {}
@@ -177,8 +177,8 @@ def _copies(
     for text in erasing.other_texts(store, ids):
         if not needles.hit(text.value.encode(errors="replace")):
             continue
-        made = text.table not in erasing.SOURCE_TABLES
-        if made or (subject is not None and text.subject is None):
+        derived = text.table not in erasing.SOURCE_TABLES
+        if derived or (subject is not None and text.subject is None):
             copies.setdefault(text.table, set()).add(text.record_id)
         else:
             shared.add(text.record_id)
@@ -187,15 +187,15 @@ def _copies(
 
 @dataclass
 class _Erasure:
-    """An erasure under way: what its steps share and find out."""
+    """An erasure in progress: what its steps share."""
 
     store: Store
     plan: ErasurePlan
     folder: Path
     recard: Recard | None
     jobs: TrainingJobs | None
-    learning: list[str] = field(default_factory=list)  # training jobs on the data
-    alive: set[str] = field(default_factory=set)  # of these, those that were stopped and have not ended
+    learning: list[str] = field(default_factory=list)  # training jobs on erased data
+    alive: set[str] = field(default_factory=set)  # those of them that were told to stop and have not ended
     flagged: tuple[list[dict[str, str]], list[str], list[str]] = ([], [], [])
     compacted: str = ""
     last: FileSearch = field(default_factory=FileSearch)
@@ -225,7 +225,7 @@ def _stop_jobs(work: _Erasure) -> None:
     if work.learning and not work.plan.keep_jobs:
         work.jobs.stop(work.learning, work.plan.erasure_id)
         work.alive = set(work.learning) & set(_learning(work.store, work.plan, work.log, work.jobs))
-        _rewrite_files(work)  # what a job wrote down between the first rewriting and its end
+        _rewrite_files(work)  # a job may have written text after the first rewriting
 
 
 def _flag_models(work: _Erasure) -> None:
@@ -243,7 +243,7 @@ def _search_again(work: _Erasure) -> None:
     work.last = find_files.search_files(work.store, work.cutter, work.folder)
 
 
-# In this order; each may be repeated after a kill. A new step goes before the search, which proves that nothing is left.
+# In this order; each step may be repeated after a kill. A new step goes before the search, which proves that nothing is left.
 STEPS = (_remove_rows, _rewrite_files, _stop_jobs, _flag_models, _compact_store, _search_again)
 
 
@@ -258,9 +258,9 @@ def _carry_out(store: Store, plan: ErasurePlan, folder: Path, recard: Recard | N
 
 def _proof_of(work: _Erasure) -> ErasureProof:
     plan, last, jobs = work.plan, work.last, work.jobs
-    flagged, begun, elsewhere = work.flagged
+    flagged, started_runs, elsewhere = work.flagged
     stones = erasing.tombstones_of(work.store, plan.erasure_id)
-    kept = {f"jobs/{job}" for job in (work.learning if plan.keep_jobs else work.alive)}
+    running = {f"jobs/{job}" for job in (work.learning if plan.keep_jobs else work.alive)}
     changes = find_files.logged_changes(work.log)
     counts = {"files": last.searched, "bytes": last.bytes, "hits": len(last.hits), "texts": len(plan.words)}
     return ErasureProof(
@@ -268,7 +268,7 @@ def _proof_of(work: _Erasure) -> ErasureProof:
         complete=not last.hits and not work.alive,
         rows=dict(sorted(Counter(stone["table"] for stone in stones).items())), tombstones=tuple(stones),
         files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
-        flagged=tuple(flagged), jobs=tuple(sorted({*begun, *kept})), alive=tuple(sorted(work.alive)),
+        flagged=tuple(flagged), jobs=tuple(sorted({*started_runs, *running})), alive=tuple(sorted(work.alive)),
         cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=work.compacted,
         verified={**counts, "too_short": work.cutter.needles.too_short}, left=tuple(last.hits),
         unsearched=(*last.unsearched, *(jobs.unread() if jobs else ())),
@@ -276,7 +276,7 @@ def _proof_of(work: _Erasure) -> ErasureProof:
 
 
 def _learning(store: Store, plan: ErasurePlan, log: Path, jobs: TrainingJobs) -> list[str]:
-    """Training jobs that learn from the erased data."""
+    """Training jobs that use the erased data."""
     changes = find_files.logged_changes(log)
     hashes = old_hashes(changes, plan.datasets)
     tainted, models = tainted_models(store, hashes)
@@ -284,7 +284,7 @@ def _learning(store: Store, plan: ErasurePlan, log: Path, jobs: TrainingJobs) ->
 
 
 def _prove(store: Store, proof: ErasureProof, folder: Path) -> None:
-    """The proof is on the disk before the journal goes; one that is not complete keeps its journal, to be tried again."""
+    """Write the proof, then delete the journal; an incomplete erasure keeps its journal, so that it can be finished."""
     path = proof_path(store, proof.erasure_id)
     atomic_write(path.with_suffix(".md"), render(proof), mode=0o600)
     text = json.dumps(proof.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
@@ -305,13 +305,13 @@ def _keep(store: Store, plan: ErasurePlan, folder: Path) -> None:
 
 
 def _pending(store: Store, folder: Path) -> Iterator[ErasurePlan]:
-    """Erasures that were begun and not finished, oldest first."""
+    """Unfinished erasures, oldest first."""
     for path in sorted(folder.glob(f"*{PENDING}")):
         name = path.name.removesuffix(PENDING)
         try:
             plain = unseal(_cipher(store), base64.b64decode(path.read_bytes()), name.encode())
         except FileNotFoundError:
-            continue  # finished meanwhile: who only looks does not hold the lock
+            continue  # finished in the meantime: a caller that only reads does not hold the lock
         except (InvalidTag, ValueError):
             raise IntegrityError(f"{path} cannot be read with this workspace's key", "Restore the key, or the file") from None
         yield ErasurePlan.from_json(plain.decode())
@@ -322,7 +322,7 @@ def _cipher(store: Store) -> AESGCM:
 
 
 def _before(store: Store, request: ErasureRequest, folder: Path) -> ErasureProof:
-    """Nothing is left to erase: the proof of the time when there was."""
+    """The proof of an earlier erasure of the same, because nothing is left to erase."""
     subject = None if request.subject is None else subject_of(store, request.subject)
     known = set(erasing.erased_in(store, request.records).values())
     for path in sorted(folder.glob("er_*.json"), reverse=True):

@@ -1,7 +1,7 @@
-"""The files of an erasure: found by lineage and by their bytes, made anew without the rows, written down before each change.
+"""Find the files that hold erased records, by lineage and by their bytes, and rewrite them without the rows.
 
-`reports/erasure/ID.files.jsonl` gets a line before a file is replaced, with its hashes: an erasure that is taken up again after a
-kill still knows what it changed. Sealed folders are made anew; a checkpoint that holds the words is removed.
+Before a file is replaced, `reports/erasure/ID.files.jsonl` gets a line with its hashes, so an erasure that continues after a kill
+knows what it changed. Sealed folders are sealed again; a checkpoint that holds the words is removed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ CARDS, READABLE = (".json", ".md"), "DATA_CARD.md"
 
 @dataclass
 class FileSearch:
-    """What the files of a workspace hold; `left` still hold the words, `unsearched` are in a packed format."""
+    """The result of a search: `left` files still hold the words, `unsearched` files are in a packed format."""
 
     searched: int = 0
     bytes: int = 0
@@ -35,7 +35,7 @@ class FileSearch:
 
 
 def own_files(store: Store) -> set[Path]:
-    """The files of the embedded database: looked through, never rewritten."""
+    """The files of the SQLite database: they are searched, but never rewritten."""
     if not store.is_sqlite:
         return set()
     database = str(store.engine.url.database)
@@ -43,7 +43,7 @@ def own_files(store: Store) -> set[Path]:
 
 
 def search_files(store: Store, cutter: Cutter, keep_out: Path) -> FileSearch:
-    """Look through every file without changing one."""
+    """Search every file without changing it."""
     search = FileSearch()
     for path, name in _every(store, keep_out):
         search.searched += 1
@@ -61,7 +61,7 @@ def search_files(store: Store, cutter: Cutter, keep_out: Path) -> FileSearch:
 
 
 def hashes_of(store: Store, names: Iterable[str]) -> set[str]:
-    """The hashes of files, and of the sealed folders they lie in."""
+    """The hashes of files, and of the sealed folders that contain them."""
     hashes, home = set(), store.settings.home
     for path in (home / name for name in names):
         if path.is_file() and path not in own_files(store):
@@ -71,12 +71,12 @@ def hashes_of(store: Store, names: Iterable[str]) -> set[str]:
 
 
 def rewrite_files(store: Store, cutter: Cutter, log: Path, erasure_id: str, recard: Recard | None) -> FileSearch:
-    """Make every file anew that holds something of the erased records; until a look finds no more to do."""
+    """Rewrite every file that holds erased records, until a search finds nothing more to rewrite."""
     home, keep_out, done = store.settings.home, log.parent, FileSearch()
     for parent in {path.parent for path, _ in _every(store, keep_out)}:
         sweep(parent)
     seen = -1
-    while seen != len(cutter.inspected):  # verdicts refer to samples that may have gone after they were looked at
+    while seen != len(cutter.inspected):  # a verdict refers to a sample that may be removed after the verdict was checked
         seen = len(cutter.inspected)
         changes: dict[Path, dict[str, tuple[bytes, int]]] = {}
         done.left = []
@@ -95,7 +95,7 @@ def rewrite_files(store: Store, cutter: Cutter, log: Path, erasure_id: str, reca
 
 
 def _without(cutter: Cutter, path: Path, name: str, database: set[Path], done: FileSearch) -> tuple[bytes, int] | None:
-    """The new content of a file and how many rows went; None to leave it."""
+    """The new content of a file and how many rows were removed; None to leave the file as it is."""
     if path in database or workspace_scan.kind_of(path):
         return None
     try:
@@ -122,7 +122,7 @@ def _cuts(cutter: Cutter, path: Path, data: bytes) -> bool:
 
 
 def _change(home: Path, path: Path, content: bytes, rows: int, log: Path) -> None:
-    """One file on its own; a card beside it that names its hash is brought up to date."""
+    """Replace one file that is not sealed, and update cards beside it that contain its hash."""
     old, new = sha256_id(path.read_bytes()), sha256_id(content)
     _note(log, home, path, "rewritten", rows, {old: new}, before=old, after=new)
     workspace_scan.replace_file(path, content)
@@ -146,21 +146,22 @@ def _change_sealed(
     changed: dict[str, bytes] = {name: content for name, (content, _) in files.items()}
     changed |= _cards(folder, changed, hashes, {Path(name).name: count for name, (_, count) in files.items()})
     if READABLE in changed:
-        changed[READABLE] += f"\n## Erased\n\n{rows:,} rows were erased later ({erasure_id}); counts above are older.\n".encode()
+        note = f"{rows:,} rows were erased later ({erasure_id}); the counts above are from before."
+        changed[READABLE] += f"\n## Erased\n\n{note}\n".encode()
     if recard is not None and "card.json" in changed:
         content = {name: changed[name] if name in changed else (folder / name).read_bytes() for name in _names(folder)}
         changed |= recard(changed["card.json"], content, ErasedRows(erasure_id=erasure_id, before=before, rows=rows)) or {}
     _note(log, home, folder, "rewritten", rows, hashes, before=before)
     try:
         workspace_scan.reseal(folder, changed)
-    except MedloopError:  # damaged, or with files in it that medloop did not put there: left as it is, and said
+    except MedloopError:  # damaged, or it has files that medloop did not write: leave it and report it
         done.left += [f"{folder.relative_to(home).as_posix()}/{name}" for name in files]
         return
     _note(log, home, folder, "rewritten", rows, hashes, before=before, after=verify_artifact(folder).sha256)
 
 
 def _cards(folder: Path, changed: Mapping[str, bytes], hashes: Mapping[str, str], rows: Mapping[str, int]) -> dict[str, bytes]:
-    """Cards and other small texts of a folder that name the files which changed."""
+    """Cards and other small texts of a folder that contain the hashes of changed files."""
     cards = {}
     for name in _names(folder):
         if name in changed or not name.endswith(CARDS):
@@ -183,7 +184,7 @@ def _note(
 
 
 def logged_changes(log: Path) -> list[dict[str, Any]]:
-    """The changes of an erasure so far, one per path and hash before; a change that was begun and not finished has no `after`."""
+    """The changes of an erasure so far, one per path and old hash; an unfinished change has no `after`."""
     changes: dict[tuple[str, str], dict[str, Any]] = {}
     for line in jsonl.read(log) if log.is_file() else ():
         changes[line["path"], line["before"]] = changes.get((line["path"], line["before"]), {}) | line
@@ -191,7 +192,7 @@ def logged_changes(log: Path) -> list[dict[str, Any]]:
 
 
 def _every(store: Store, keep_out: Path) -> Iterator[tuple[Path, str]]:
-    """Files with their names in the workspace, without the erasures' own reports, which hold no words."""
+    """Files with their names in the workspace, without the reports of erasures, which hold no erased text."""
     home = store.settings.home
     for path in workspace_scan.files(home):
         if keep_out not in path.parents:
@@ -199,7 +200,7 @@ def _every(store: Store, keep_out: Path) -> Iterator[tuple[Path, str]]:
 
 
 def ciphertext_left(store: Store, marks: list[bytes]) -> bool:
-    """Whether bytes of the sealed rows are left in the files of the embedded database."""
+    """Whether the files of the SQLite database still hold bytes of the erased rows."""
     if not marks:
         return False
 

@@ -1,4 +1,4 @@
-"""After the files: the catalog learns the new hashes, lineage goes on, and models that learnt from the old data are flagged."""
+"""After the files have changed: enter the new hashes in catalog and lineage, and flag models trained on the old data."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ TAINTED, ERASED, JOB, EXPORTED = "tainted", "erased", "job", "exported"
 def update_catalog(
     store: Store, erasure_id: str, actor: str, changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]
 ) -> tuple[list[dict[str, str]], list[str], list[str]]:
-    """(flagged models, jobs that were begun on the old data, files made of these records outside the workspace)."""
+    """(flagged models, jobs that started on the old data, files outside the workspace made from these records)."""
     home, old = store.settings.home, old_hashes(changes, datasets)
     for change in changes:
         _enter(store, home / change["path"], change, actor)
@@ -26,11 +26,11 @@ def update_catalog(
     jobs = _jobs(home, old)
     with store.write() as conn:
         for model in flagged:
-            lineage.flag_artifact(conn, model["sha256"], TAINTED, f"learnt from data erased in {erasure_id}")
+            lineage.flag_artifact(conn, model["sha256"], TAINTED, f"trained on data erased in {erasure_id}")
         for change in changes:
             lineage.flag_artifact(conn, change["before"], ERASED, erasure_id)
         for name, sha256 in jobs:
-            lineage.flag_artifact(conn, sha256, JOB, f"{name} was begun on data erased in {erasure_id}")
+            lineage.flag_artifact(conn, sha256, JOB, f"{name} started on data erased in {erasure_id}")
         if flagged or jobs:
             detail: dict[str, str | int | float | bool] = {"models": len(flagged), "jobs": len(jobs)}
             audit.append(conn, AuditEvent(actor=actor, action="erasure.flag", subject=erasure_id, detail=detail))
@@ -38,7 +38,7 @@ def update_catalog(
 
 
 def _enter(store: Store, path: Path, change: Mapping[str, Any], actor: str) -> None:
-    """The new folder in the catalog, beside the old entry; the records that are left in it, in the lineage of the new hash."""
+    """Enter the new folder in the catalog beside the old entry, and its remaining records in the lineage of the new hash."""
     pairs = dict(change["hashes"])
     if (path / MANIFEST).is_file():
         after = change.get("after") or verify_artifact(path).sha256
@@ -55,7 +55,7 @@ def _enter(store: Store, path: Path, change: Mapping[str, Any], actor: str) -> N
 
 
 def old_hashes(changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> set[str]:
-    """The hashes of everything that held erased records, files and folders, also of data that was replaced since."""
+    """The hashes of all files and folders that held erased records, including data that was replaced since."""
     return {
         *datasets,
         *(change["before"] for change in changes),
@@ -64,13 +64,13 @@ def old_hashes(changes: Sequence[Mapping[str, Any]], datasets: Sequence[str]) ->
 
 
 def tainted_models(store: Store, old: set[str]) -> tuple[set[str], list[str]]:
-    """(hashes, paths) of the models that learnt from these."""
+    """(hashes, paths) of the models that were trained on data with these hashes."""
     models = _models(store, old)
     return {model["sha256"] for model in models}, [model["path"] for model in models]
 
 
 def _models(store: Store, old: set[str]) -> list[dict[str, str]]:
-    """Models whose inputs are among the old hashes, and those that were trained on top of such a model."""
+    """Models whose inputs are among the old hashes, and models that were trained from such a model."""
     known = list(_cards(store.settings.home / "models", store.settings.home))
     models: dict[str, dict[str, str]] = {}
     tainted: set[str] = set()
@@ -94,11 +94,11 @@ def _cards(folder: Path, home: Path) -> Iterator[tuple[str, str, dict[str, Any]]
         try:
             yield file.parent.relative_to(home).as_posix(), verify_artifact(file.parent).sha256, json.loads(file.read_bytes())
         except (MedloopError, ValueError):
-            continue  # damaged: whoever loads it is told so
+            continue  # damaged: loading it gives an error
 
 
 def _jobs(home: Path, old: set[str]) -> list[tuple[str, str]]:
-    """Runs that were begun on the old data and are not over: (folder, the input they were begun with)."""
+    """Unfinished runs that started on the old data: (folder, hash of the input)."""
     runs = []
     for file in sorted((home / "jobs").glob("*/config.json")):
         try:
@@ -112,6 +112,6 @@ def _jobs(home: Path, old: set[str]) -> list[tuple[str, str]]:
 
 
 def _exported(store: Store, datasets: Sequence[str]) -> list[str]:
-    """Files outside the workspace that were made of these records: a person has to see to them."""
+    """Files outside the workspace that were made from these records; a person has to remove them."""
     paths = (reason for sha256 in datasets for flag, reason in lineage.flags_of(store, sha256) if flag == EXPORTED)
     return sorted({path for path in paths if not Path(path).is_relative_to(store.settings.home)})

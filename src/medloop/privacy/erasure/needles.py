@@ -1,14 +1,14 @@
-"""Finding a person's own words in any file, however they were written down.
+"""Find a person's own words in any file, in any of the usual encodings.
 
     needles = Needles([ErasedText("I live at …", authored=True)])
-    needles.spans(data)        # [(start, end)], longest common pieces that count as a copy
+    needles.spans(data)        # [(start, end)]: the longest common pieces that count as a copy
 
-Each text is looked for as UTF-8, UTF-16, GB18030, inside JSON (once or twice escaped, with or without \\u), HTML and CSV. A piece
-counts as a copy when it is 64 bytes of what a person wrote (160 of what a model wrote: models repeat themselves), or most of a
-shorter text. Texts under 24 bytes are too common to be looked for by themselves. Numbers and codes that a person wrote (eight
-characters and more with three digits, such as a phone number) count wherever they stand.
+The search covers UTF-8, UTF-16, GB18030, JSON (escaped once or twice, with or without \\u), HTML and CSV. A piece counts as a
+copy if it has 64 bytes of what a person wrote (160 of what a model wrote, because models repeat themselves), or most of a
+shorter text. Texts under 24 bytes are too common to search for. Numbers and codes that a person wrote (at least eight characters
+with three digits, such as a phone number) count wherever they occur.
 
-Leaves out: rewordings, translations, and pieces shorter than that.
+Not covered: rewordings, translations, and pieces shorter than that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ahocorasick_rs import BytesAhoCorasick
 
 WINDOW, STEP = 24, 4  # bytes: two texts that share 27 bytes share a window
-PERSON, MODEL, MOST = 64, 160, 0.8  # bytes that make a copy, by who wrote them; or this share of a shorter text
+PERSON, MODEL, MOST = 64, 160, 0.8  # bytes that make a copy, by author; or this share of a shorter text
 _CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9_@.+\-]{6,}[A-Za-z0-9]")
 _DATE = re.compile(r"(?:19|20)\d\d[-./]?\d\d?[-./]?\d\d?")
 Span = tuple[int, int]
@@ -30,7 +30,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class ErasedText:
-    """A text to look for; `authored` by a person, or said by a model."""
+    """A text to search for; `authored` means that a person wrote it, not a model."""
 
     text: str
     authored: bool
@@ -38,7 +38,7 @@ class ErasedText:
 
 @dataclass(frozen=True)
 class _Form:
-    """One text in one way of writing it; `least` bytes in a row make a copy. `origin` is the place of the text."""
+    """One text in one encoding; `least` bytes in a row make a copy. `origin` is the index of the text."""
 
     data: bytes
     least: int
@@ -47,7 +47,7 @@ class _Form:
 
 
 class Needles:
-    """The words of erased records, ready to be looked for."""
+    """The texts of erased records, prepared for searching."""
 
     def __init__(self, words: Iterable[ErasedText]) -> None:
         self.words = tuple(dict.fromkeys(words))
@@ -81,19 +81,19 @@ class Needles:
         return next(self._copies(data), None) is not None
 
     def without(self, others: Iterable[str]) -> Needles:
-        """The same, less what is also in `others`: words that somebody else said too are nobody's own."""
+        """The needles without text that is also in `others`: words that somebody else wrote too identify nobody."""
         shared: dict[int, list[Span]] = {}
-        codes_: set[str] = set()
+        shared_codes: set[str] = set()
         for text in others:
             data = text.encode(errors="replace")
             for start, end, index, offset in self._copies(data):
                 if index < 0:
-                    codes_.add(data[start:end].decode(errors="ignore"))
+                    shared_codes.add(data[start:end].decode(errors="ignore"))
                 elif self._forms[index].plain:
                     shared.setdefault(self._forms[index].origin, []).append((offset, offset + end - start))
-        if not shared and not codes_:
+        if not shared and not shared_codes:
             return self
-        left = [piece for index, erased in enumerate(self.words) for piece in _cut(erased, shared.get(index, []), codes_)]
+        left = [piece for index, erased in enumerate(self.words) for piece in _cut(erased, shared.get(index, []), shared_codes)]
         return Needles(left)
 
     def _copies(self, data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
@@ -116,7 +116,7 @@ class Needles:
 
 
 def codes(text: str) -> set[str]:
-    """Phone numbers, ids, addresses of machines and the like; dates are everybody's."""
+    """Phone numbers, ids, network addresses and the like. Dates do not count, because many people share them."""
     candidates = {match[0] for match in _CODE.finditer(text)}
     candidates |= {re.sub(r"[\s\-]", "", match[0]) for match in re.finditer(r"\d(?:[\s\-]?\d){8,}", text)}
     return {code for code in candidates if sum(char.isdigit() for char in code) >= 3 and len(code) >= 8 and not _DATE.match(code)}
@@ -147,12 +147,12 @@ def _written(text: str) -> Iterable[bytes]:
         yield text.encode(encoding, errors="replace")
 
 
-def _cut(erased: ErasedText, shared: Sequence[Span], codes_: set[str]) -> list[ErasedText]:
-    """What is left of a text without its shared pieces."""
+def _cut(erased: ErasedText, shared: Sequence[Span], shared_codes: set[str]) -> list[ErasedText]:
+    """The text without its shared pieces."""
     data, start_of_piece, left = erased.text.encode(errors="replace"), 0, []
     for start, end in [*_joined(list(shared)), (len(data), len(data))]:
         piece = data[start_of_piece:start].decode(errors="ignore")
-        for code in codes_:
+        for code in shared_codes:
             piece = piece.replace(code, " ")
         if piece.strip():
             left.append(ErasedText(piece, erased.authored))
@@ -171,7 +171,7 @@ def _joined(spans: list[Span]) -> list[Span]:
 
 
 def _common(a: bytes | memoryview, i: int, b: bytes, j: int) -> int:
-    """How many bytes are alike from here on."""
+    """How many bytes are equal from here on."""
     most = min(len(a) - i, len(b) - j)
     same, step = 0, 4096
     while same < most:

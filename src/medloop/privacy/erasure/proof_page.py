@@ -1,4 +1,4 @@
-"""The proof of an erasure as a page for people: the same facts as the JSON beside it, in words. No erased word is in it."""
+"""The proof of an erasure as a page for people: the facts of the JSON file beside it, in words, without any erased text."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ if TYPE_CHECKING:
 
 TABLES = {
     "rlhf_feedback": "ratings", "rlhf_preferences": "choices between two answers", "rlhf_corrections": "corrections",
-    "traces": "exchanges with the assistant", "red_team_cases": "red-team cases made of them",
-    "queue_items": "items of the review queue made of them", "scored_answers": "scored answers made of them",
+    "traces": "conversations with the assistant", "red_team_cases": "red-team cases made from them",
+    "queue_items": "items of the review queue made from them", "scored_answers": "scored answers made from them",
 }  # fmt: skip
 STORE = {
-    "log emptied": "SQLite's log was emptied, and no byte of the sealed rows was left in the database file",
-    "log emptied, file made anew": "SQLite's log was emptied and its file, which held bytes of sealed rows, written anew",
-    "tables vacuumed": "PostgreSQL vacuumed the tables; all text in them had been encrypted",
+    "log emptied": "SQLite's log was emptied, and the database file holds no byte of the erased rows",
+    "log emptied, file made anew": "SQLite's log was emptied, and its file, which held bytes of erased rows, was rewritten",
+    "tables vacuumed": "PostgreSQL vacuumed the tables; all text in them was encrypted",
 }  # fmt: skip
 
 
 def render(proof: ErasureProof) -> str:
-    parts = (_head(proof), _rows(proof), _files(proof), _learnt(proof), _look(proof), _stays(proof))
+    parts = (_head(proof), _rows(proof), _files(proof), _trained(proof), _last_search(proof), _not_covered(proof))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _head(proof: ErasureProof) -> str:
     whom = f"the person known here as `{proof.subject}`" if proof.subject else f"the records {_listed(proof.asked)}"
-    verdict = "**Complete**: the last look through the workspace found nothing of it."
+    verdict = "**Complete**: the last search of the workspace found no erased text."
     if not proof.complete:
-        why = ["files still hold erased text"] * bool(proof.left) + ["training jobs on it have not ended"] * bool(proof.alive)
-        verdict = f"**NOT complete**: {' and '.join(why)}, see below. The same command finishes it."
+        why = ["files still hold erased text"] * bool(proof.left)
+        why += ["training jobs on erased data have not ended"] * bool(proof.alive)
+        verdict = f"**NOT complete**: {' and '.join(why)}, see below. Run the same command again to finish the erasure."
     return f"""# Erasure {proof.erasure_id}
 
 {verdict}
@@ -51,59 +52,62 @@ def _rows(proof: ErasureProof) -> str:
 
 {_table(("what", "rows"), counts)}
 
-The hash is that of the encrypted row as it was: who holds a backup can find by it the row that must not come back. A record that
-is added again under one of these ids is neither listed nor used.
+Each hash is the hash of the encrypted row before it was erased. With it, you can find the row in a backup and keep it from coming
+back. A record that is added again under one of these ids is neither listed nor used.
 
 {_table(("record", "what", "hash of the encrypted row"), stones)}"""
 
 
 def _files(proof: ErasureProof) -> str:
     if not proof.files:
-        return "## What was changed in files\n\nNo file held their text or was made of them."
+        return "## What was changed in files\n\nNo file held their text or was made from them."
     rows = [
         (f"`{change['path']}`", change["action"], change["rows"], _short(change["before"]), _short(change.get("after")))
         for change in proof.files
     ]  # fmt: skip
     return f"""## What was changed in files
 
-`rows` are rows, or places in a text that is not made of rows. Whole hashes are in the JSON file beside this one.
+`rows` counts rows, or places in a text without rows. The JSON file beside this one has the full hashes.
 
 {_table(("file or folder", "action", "rows", "sha256 before", "after"), rows)}"""
 
 
-def _learnt(proof: ErasureProof) -> str:
+def _trained(proof: ErasureProof) -> str:
     lines = [
-        f"- `{item['path']}` is a model that learnt from it and is flagged `tainted`: train it again." for item in proof.flagged
+        f"- The model `{item['path']}` was trained on erased data and is flagged `tainted`: train it again."
+        for item in proof.flagged
     ]
-    lines += [f"- The training job `{item['job']}` is {item['state']}: it was learning from it." for item in proof.cancelled]
-    lines += [f"- **Has not ended:** the training job `{name}` was told to, for it learns from it." for name in proof.alive]
+    lines += [f"- The training job `{item['job']}`, which used erased data, is {item['state']}." for item in proof.cancelled]
+    lines += [f"- **Not ended:** the training job `{name}` uses erased data and was told to stop." for name in proof.alive]
     done = {f"jobs/{item}" for item in (*proof.alive, *(item["job"] for item in proof.cancelled))}
-    lines += [f"- The run `{name}` learns from it; begun before, it refuses to go on." for name in proof.jobs if name not in done]
+    lines += [f"- The run `{name}` started on erased data and refuses to continue." for name in proof.jobs if name not in done]
     if proof.keep_jobs:
-        lines.append("- Training jobs were left alone, as was asked for (`--keep-jobs`).")
-    return "## What had learnt from it\n\n" + ("\n".join(lines) or "No model and no training job of this workspace.")
+        lines.append("- Training jobs were not stopped, as requested (`--keep-jobs`).")
+    return "## What was trained on it\n\n" + ("\n".join(lines) or "No model and no training job of this workspace.")
 
 
-def _look(proof: ErasureProof) -> str:
-    seen = Counter(proof.verified)
+def _last_search(proof: ErasureProof) -> str:
+    counts = Counter(proof.verified)
     lines = [
-        f"- {seen['files']:,} files ({seen['bytes']:,} bytes) were looked through for {seen['texts']:,} texts, in every way of"
-        f" writing that is searched for: {seen['hits']:,} hits.",
-        f"- {seen['too_short']:,} of these texts are too short to be told from others by their bytes; rows made of their"
-        " records were found by the record's id.",
+        f"- {counts['files']:,} files ({counts['bytes']:,} bytes) were searched for {counts['texts']:,} texts in several"
+        f" encodings: {counts['hits']:,} hits.",
+        f"- {counts['too_short']:,} of these texts are too short to search for; rows made from their records were found by the"
+        " record's id.",
         f"- Database: {STORE.get(proof.store, proof.store)}.",
     ]
     lines += [f"- **Still holds erased text:** `{name}`" for name in proof.left]
     lines += [f"- Not searched, because it is packed or damaged: `{name}`" for name in proof.unsearched]
-    return "## The last look\n\n" + "\n".join(lines)
+    return "## The last search\n\n" + "\n".join(lines)
 
 
-def _stays(proof: ErasureProof) -> str:
-    lines = [f"- Made of these records and outside the workspace, so it is yours to remove: `{path}`" for path in proof.elsewhere]
+def _not_covered(proof: ErasureProof) -> str:
+    lines = [f"- Made from these records, but outside the workspace: remove `{path}` yourself." for path in proof.elsewhere]
     if proof.shared:
-        lines.append(f"- {proof.shared:,} records of others, or that were not asked for, hold some of the same text. They stay.")
+        lines.append(
+            f"- {proof.shared:,} records hold some of the same text. They stay: they are about others or were not requested."
+        )
     lines.append(
-        "- Backups, and what was sent to a teacher, are not reached from here. Weights of models are flagged, not unlearnt."
+        "- Backups and what was sent to a teacher are not covered. Models are flagged, but their weights are not changed."
     )
     return "## What is not covered\n\n" + "\n".join(lines)
 

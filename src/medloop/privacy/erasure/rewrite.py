@@ -1,9 +1,9 @@
-"""A file without the words and rows of erased records; everything else in it stays byte for byte.
+"""Remove the words and rows of erased records from a file; all other bytes stay the same.
 
-    Cutter(needles, ids).cut("samples.jsonl", data)      # Cut(content, rows) or None where nothing has to go
+    Cutter(needles, ids).cut("samples.jsonl", data)      # Cut(content, rows), or None if nothing has to be removed
 
-JSON lines and tables lose whole rows; a list in a JSON file loses items; in any other text the words themselves are replaced
-by `[erased]`. A row also goes when it names an erased record as its source, so that nothing is learnt from it again.
+JSON lines and tables lose whole rows; a list in a JSON file loses items; in any other text `[erased]` replaces the words.
+A row is also removed if it names an erased record as its source, so that no model is trained on it again.
 """
 
 import json
@@ -27,29 +27,29 @@ SOURCES = ("records", "evidence", "feedback_id", "preference_id", "correction_id
 
 @dataclass(frozen=True)
 class Cut:
-    """What is left of a file, and how many rows (or places) went."""
+    """The content that is left of a file, and how many rows (or places) were removed."""
 
     content: bytes
     rows: int
 
 
 class Unreadable(Exception):
-    """A file that holds the words but has no form that could be cut."""
+    """A file that holds the words in a format from which they cannot be removed."""
 
 
 class Cutter:
-    """Cuts files for one erasure. `inspected` grows by the answers taken from a reviewer's sample, for verdicts refer to them."""
+    """Cuts files for one erasure. `inspected` collects the answers removed from inspection samples: verdicts refer to them."""
 
     def __init__(self, needles: Needles, ids: set[str]) -> None:
         self.needles, self.ids, self.inspected = needles, frozenset(ids), set[str]()
         self._machine: tuple[int, BytesAhoCorasick] | None = None
 
     def holds(self, path: PurePath, data: bytes | memoryview) -> bool:
-        """Whether something may have to go, cheaply."""
+        """A quick check whether something may have to be removed."""
         return self.needles.hit(data) or (_ending(path) in ROWS and self._names(data))
 
     def cut(self, path: PurePath, data: bytes) -> Cut | None:
-        """What is left, or None where nothing has to go; Unreadable where it cannot be cut."""
+        """What is left, or None if nothing has to be removed; Unreadable if the words cannot be removed."""
         if data.startswith(_WIDE):
             wide = "utf-16-le" if data.startswith(_WIDE[0]) else "utf-16-be"
             cut = self.cut(path, data[2:].decode(wide, errors="replace").encode())
@@ -64,28 +64,28 @@ class Cutter:
             raise Unreadable
         cut = how[ending](data)
         if self.needles.hit(cut.content):
-            raise Unreadable  # what is left still holds it: better said than hidden
+            raise Unreadable  # the words are still there, so the erasure must report the file
         return cut if cut.content != data else None
 
     def _names(self, data: bytes | memoryview) -> bool:
-        """Whether an id occurs at all; which row it is in is seen when the file is cut."""
+        """Whether an id occurs anywhere; the cut finds the row."""
         names = [*self.ids, *self.inspected]
         if self._machine is None or self._machine[0] != len(names):
             self._machine = (len(names), BytesAhoCorasick([name.encode() for name in names if name]))
         return bool(names) and bool(self._machine[1].find_matches_as_indexes(data))
 
     def _lines(self, data: bytes) -> Cut:
-        lines, kept = data.splitlines(keepends=True), []
+        lines, remaining = data.splitlines(keepends=True), []
         for line in lines:
             row = _parsed(line)
             if not self.needles.hit(line) and not self._from_erased(row):
-                kept.append(line)
+                remaining.append(line)
             elif {"sample", "answer_id", "id"} <= row.keys():
                 self.inspected.add(str(row["id"]))
-        return Cut(b"".join(kept), len(lines) - len(kept))
+        return Cut(b"".join(remaining), len(lines) - len(remaining))
 
     def _from_erased(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row says that it came from an erased record, itself or in its metadata."""
+        """Whether a row or its metadata names an erased record as its source."""
         if row.get("inspected") in self.inspected:
             return True
         inner = (row.get(key) for key in ("metadata", "meta", "rule", "origin"))
@@ -98,9 +98,9 @@ class Cutter:
 
     def _table(self, data: bytes) -> Cut:
         rows = list(_records(data))
-        kept = [row for index, row in enumerate(rows) if index == 0 or not self.needles.hit(row)]
+        remaining = [row for index, row in enumerate(rows) if index == 0 or not self.needles.hit(row)]
         head = [rows[0]] if rows and self.needles.hit(rows[0]) else []
-        return Cut(b"".join(kept[len(head) :]), len(rows) - len(kept) + len(head))
+        return Cut(b"".join(remaining[len(head) :]), len(rows) - len(remaining) + len(head))
 
     def _json(self, data: bytes) -> Cut:
         try:
@@ -138,7 +138,7 @@ class Cutter:
 
 
 def rehash(data: bytes, hashes: Mapping[str, str], rows: Mapping[str, int], name: str) -> bytes:
-    """A card whose files have new hashes and fewer rows; other bytes stay. `rows` are the rows that went, by file name."""
+    """Update the hashes and row counts in a card; other bytes stay. `rows` are the numbers of removed rows by file name."""
     for old, new in hashes.items():
         data = data.replace(old.encode(), new.encode())
         data = data.replace(f"`{old[7:19]}`".encode(), f"`{new[7:19]}`".encode())
@@ -165,7 +165,7 @@ def _fewer(value: Any, rows: Mapping[str, int]) -> Any:
 
 
 def _like(data: bytes, before: Any, after: Any) -> bytes:
-    """JSON in the manner it was written in."""
+    """`after` as JSON, formatted like `data`."""
     for options in ({"separators": (",", ":")}, {"indent": 2}, {}, {"indent": 1}):
         for sort in (True, False):
             for ascii_ in (False, True):
@@ -185,7 +185,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _records(data: bytes) -> Iterator[bytes]:
-    """The rows of a table as they are written; a quoted cell may hold line breaks."""
+    """The rows of a table as bytes; a quoted cell may contain line breaks."""
     row = b""
     for line in re.findall(rb"[^\n]*\n|[^\n]+$", data):
         row += line
