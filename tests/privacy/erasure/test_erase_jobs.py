@@ -205,7 +205,8 @@ def test_a_job_that_does_not_end_is_named_and_the_erasure_is_not_complete(
         assert not proof.complete and proof.left == () and proof.cancelled == ()
         assert proof.alive == (job_id,) and proof.jobs == (f"jobs/{job_id}",)
         page = (settings.workspace.reports / f"erasure/{proof.erasure_id}.md").read_text()
-        assert "**NOT complete**: training jobs on it have not ended" in page and f"job `{job_id}` was told to" in page
+        assert "**NOT complete**: training jobs on erased data have not ended" in page
+        assert f"job `{job_id}` uses erased data and was told to stop" in page
         result = CliRunner().invoke(app, ["--home", str(settings.home), "erase", "--subject", WHO, "--reason", "asked"])
         assert isinstance(result.exception, ResultError) and job_id in str(result.exception)
     again = erased(settings)
