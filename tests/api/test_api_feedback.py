@@ -256,18 +256,47 @@ def test_an_import_is_bounded(api, monkeypatch) -> None:
     assert huge.status_code == 413
 
 
-def test_incidents_are_listed_without_texts_and_closed_once(api) -> None:
+def test_incidents_are_listed_without_texts_and_closed_by_two_people(api) -> None:
     feedback = api.clinician1.post("/rlhf/feedback", RATED | {"critical": True, "comments": CANARY}).json()
-    listed = api.auditor.get("/rlhf/incidents", state="open")
+    listed = api.auditor.get("/rlhf/incidents", state="open", language="mixed")
     assert [incident["incident_id"] for incident in listed.json()["items"]] == [
         feedback["incident_id"]
     ] and CANARY not in listed.text
-    path, note = f"/rlhf/incidents/{feedback['incident_id']}/close", {"note": "a rule was added"}
-    assert [api.clinician1.post(path, note).status_code, api.auditor.post(path, note).status_code] == [403, 403]
-    assert api.engineer.post(path, {}).status_code == 422
-    assert [api.engineer.post(path, note).status_code for _ in range(2)] == [200, 409]
-    assert api.engineer.post("/rlhf/incidents/inc_9/close", note).status_code == 404
+    path, note = f"/rlhf/incidents/{feedback['incident_id']}", {"note": "a rule was added"}
+    assert [api.clinician1.post(f"{path}/close", {}).status_code, api.auditor.post(f"{path}/propose", note).status_code] == [
+        409,
+        403,
+    ]
+    assert api.engineer.post(f"{path}/propose", {}).status_code == 422
+    assert [api.clinician1.post(f"{path}/propose", note).status_code for _ in range(2)] == [200, 409]
+    for alone in (api.clinician1, api.engineer, api.admin):  # who proposed, or may not read the conversation
+        assert alone.post(f"{path}/close", {}).status_code == 403
+    assert len(api.auditor.get("/rlhf/incidents", state="proposed").json()["items"]) == 1
+    assert [api.clinician2.post(f"{path}/close", {}).status_code for _ in range(2)] == [200, 409]
+    assert api.engineer.post("/rlhf/incidents/inc_9/propose", note).status_code == 404
     assert api.auditor.get("/rlhf/incidents", state="open").json()["items"] == []
+
+
+def test_an_incident_shows_its_conversation_to_clinicians_only_and_its_notes_to_all(api) -> None:
+    feedback = api.clinician1.post("/rlhf/feedback", RATED | {"critical": True, "comments": CANARY}).json()
+    path = f"/rlhf/incidents/{feedback['incident_id']}"
+    api.engineer.post(f"{path}/propose", {"note": "Rule 12 added. Call +1 212 555 0142."})
+    detail = api.clinician2.get(path).json()
+    assert detail["reason"] == CANARY and [turn["content"] for turn in detail["messages"]] == [
+        RATED["user_query"], RATED["agent_response"]
+    ]  # fmt: skip
+    assert detail["steps"][0]["note"].endswith("0142.") and detail["proposed_by"] == detail["steps"][0]["by"]
+    for other in (api.engineer, api.auditor, api.admin):
+        shown = other.get(path)
+        assert CANARY not in shown.text and RATED["user_query"] not in shown.text and "0142" not in shown.text
+        assert "Rule 12 added." in shown.json()["steps"][0]["note"]
+    assert api.annotator.get(path).status_code == 403
+    reads = [
+        row
+        for row in audit.page(api.app.state.store, action="rlhf_feedback.read")
+        if row["detail"]["purpose"] == "incident review"
+    ]
+    assert len(reads) == 1
 
 
 def test_metrics_count_and_say_nothing_else(api) -> None:

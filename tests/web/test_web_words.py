@@ -16,17 +16,19 @@ FILES = words.files()
 SHARED = {
     "common": [WEB],
     "review": [WEB / "review", *(WEB / f"templates/{name}.html" for name in ("review", "fields", "empty", "rate", "compare"))],
+    "incidents": [WEB / f"{place}" for place in ("pages/incidents.py", "templates/incidents.html", "templates/incident.html")],
     "error": [WEB / "error_page.py", WEB / "templates/error.html", WEB / "templates/expired.html"],
 }
 # Keys that are put together from a name: what they start with, by file.
 COMPOSED = {
-    "common": ("role_", "nav_", "kind_", "axis_"),
+    "common": ("role_", "nav_", "kind_", "axis_", "consent_", "in_language_", "turn_"),
     "home": ("card_",),
-    "review": ("turn_", "consent_", "reason_", "question_needed", "answer_needed"),
+    "review": ("reason_", "question_needed", "answer_needed"),
     "error": ("error_403", "error_404", "session_expired", "form_expired"),
     "history": ("fate_", "incident_", "verdict_thumb_"),
     "dashboard": ("agreement_",),
     "thanks": ("thanks_",),
+    "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
     "users": ("role_is_",),
     "quarantine": ("quarantine_because_", "quarantine_done_", "quarantine_release", "quarantine_refuse", "state_", "part_", "phi_"),
     **{page: tuple(f"{page}_{end}" for end in ("title", "lead", "none_queued", "own_instead")) for page in ("rate", "compare", "correct")},

@@ -21,7 +21,7 @@ from medloop.api.limits import RateLimiter, RequestLimits, WriteLimiter, WritesI
 from medloop.api.metrics import HttpCounts, MetricsMiddleware
 from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
-from medloop.api.routes import data, feedback, feedback_read, quarantine, queue, train
+from medloop.api.routes import data, feedback, feedback_read, incidents, quarantine, queue, train
 from medloop.feedback.submit import phi_scan
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
@@ -72,7 +72,7 @@ def create_app(
     app.state.error_page = error_page
     app.state.dashboard_cache = {}  # web/pages/dashboard.py
     # Routes are tried in this order, so the busiest come first.
-    routes = (feedback, queue, feedback_read, train, data, quarantine)
+    routes = (feedback, queue, feedback_read, incidents, train, data, quarantine)
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
         app.include_router(router)
 

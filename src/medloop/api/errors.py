@@ -18,7 +18,13 @@ from medloop.api.policy import ForbiddenError, NotFoundError, UnauthenticatedErr
 from medloop.errors import BusyError, ConfigError, InputError, MedloopError, ModelError, NoSpaceError
 from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
-from medloop.store.records.incident_rows import AlreadyClosedError, NoSuchIncidentError
+from medloop.store.records.incident_rows import (
+    AlreadyClosedError,
+    AlreadyProposedError,
+    NoSuchIncidentError,
+    NotProposedError,
+    SecondPersonError,
+)
 from medloop.store.records.quarantine import AlreadyDecidedError, TraceFirstError
 from medloop.store.records.review_queue import LapsedError, UnknownItemError
 
@@ -36,7 +42,10 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (NoSuchIncidentError, 404),
     (StateError, 409),
     (LapsedError, 409),
+    (SecondPersonError, 403),
     (AlreadyClosedError, 409),
+    (AlreadyProposedError, 409),
+    (NotProposedError, 409),
     (AlreadyDecidedError, 409),
     (TraceFirstError, 409),
     (RateLimitError, 429),

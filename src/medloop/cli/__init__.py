@@ -23,6 +23,7 @@ COMMANDS = {
     "config": ("workspace", "Show the settings and where each value comes from."),
     "data": ("data", "Import, clean, split and describe data; build datasets from feedback."),
     "feedback": ("feedback", "Feedback metrics, the review queue, and the retrain trigger."),
+    "incidents": ("incidents", "List and read safety incidents; close them with a second person."),
     "quarantine": ("quarantine", "Review records that may still identify a person."),
     "consent": ("consent", "Grant, withdraw and show consent by subject and purpose."),
     "erase": ("erase", "Erase a person's records and every copy of them, with proof."),

@@ -1,4 +1,4 @@
-"""`medloop consent`: what the people that records are about have allowed."""
+"""`medloop consent`: what the people that records are about have allowed, and what the forms tick in advance."""
 
 from typing import Annotated
 
@@ -10,6 +10,7 @@ from medloop.privacy.consent import PURPOSES, record, standing, subject_of
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records import consents
+from medloop.store.records.workspace_settings import FORM_PURPOSES, consent_default, set_consent_default
 
 consent_app = typer.Typer(no_args_is_help=True, help="Grant, withdraw and show consent by subject and purpose.")
 
@@ -70,6 +71,27 @@ def show(subject: Subject) -> None:
     if entries:
         now = standing(entries)
         ui.say("Now: " + ", ".join(f"{p}: {'yes' if now[p].granted else 'no'}" for p in PURPOSES if p in now))
+
+
+@consent_app.command("default")
+def default(
+    purpose: Annotated[
+        list[str] | None, typer.Option(metavar="PURPOSE", help=f"Tick this use: {' or '.join(FORM_PURPOSES)}; may be repeated.")
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Tick nothing in advance.")] = False,
+) -> None:
+    """Show or set which uses are ticked when a form on the web pages opens. Every change is in the audit log.
+
+    Whoever fills in the form can change the ticks. A record that comes over HTTP says itself what it may be used for.
+
+    Example:  medloop consent default --purpose training
+    """
+    if none and purpose:
+        raise ConfigError("--none and --purpose exclude each other", "Pass one of them")
+    with open_store(ui.settings()) as store:
+        change = none or purpose
+        ticked = set_consent_default(store, purpose or (), actor=actor()) if change else consent_default(store)
+    ui.say(f"Ticked when a form opens: {', '.join(ticked) or 'nothing'}.")
 
 
 def _record(subject: str, text: str, purposes: list[str], *, granted: bool) -> None:

@@ -20,7 +20,7 @@ from medloop.contracts.evaluation import (
     ModelResult,
     ScoredSample,
 )
-from medloop.contracts.feedback import AuditEvent, Consent, Correction, Feedback, Incident, Preference, RedTeamCase
+from medloop.contracts.feedback import AuditEvent, Consent, Correction, Feedback, Incident, IncidentStep, Preference, RedTeamCase
 from medloop.contracts.inspection import ExpertVerdict, InspectedSample
 from medloop.contracts.job import (
     DynamicWeights,
@@ -39,8 +39,8 @@ from medloop.contracts.score import Component, Judgement, Missing, Reward, Rule,
 __all__ = [
     "AuditEvent", "CodebookDelta", "CodebookRule", "Completion", "Component", "Consent", "Contract", "Conversation",
     "Correction", "DatasetCard", "Difference", "DynamicWeights", "ErasedRows", "EvalReport", "ExpertVerdict", "Feedback",
-    "FeedbackCard", "FileEntry", "IRSConfig", "Incident", "InspectedSample", "Interval", "JobDetail", "JobMetrics",
-    "JobRuntime", "JobStatus", "Judgement", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "Origin",
+    "FeedbackCard", "FileEntry", "IRSConfig", "Incident", "IncidentStep", "InspectedSample", "Interval", "JobDetail",
+    "JobMetrics", "JobRuntime", "JobStatus", "Judgement", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "Origin",
     "Preference", "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward", "Rule", "Sample", "Score", "ScoredAnswer",
     "ScoredSample", "Scorer", "Source", "Span", "Trace", "TrainRequest", "TrainingCard", "canonical_json", "sha256_id",
     "utc_now", "uuid7",

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from medloop.contracts.base import Contract, Text, Timestamp, utc_now, uuid7
+from medloop.contracts.dataset import Language
 
 FeedbackType = Literal["positive", "negative", "neutral"]
 Purpose = Literal["training", "evaluation", "teacher", "publication"]
@@ -100,18 +101,32 @@ class Correction(Contract):
     timestamp: Timestamp = Field(default_factory=utc_now)
 
 
+class IncidentStep(Contract):
+    """What somebody did about an incident. The note about it is in `Incident.notes`, at the same place."""
+
+    step: Literal["proposed", "declined", "closed"]
+    by: Text
+    timestamp: Timestamp = Field(default_factory=utc_now)
+
+
 class Incident(Contract):
-    """An answer that somebody flagged as a critical failure; a person closes it with a note."""
+    """An answer that somebody flagged as a critical failure. One person proposes to close it, another one confirms.
+
+    `notes` are encrypted, one for each step; None after an erasure.
+    """
 
     incident_id: Text = Field(default_factory=lambda: f"inc_{uuid7()}")
     record_id: Text
     model_version: Text | None = None
     state: Literal["open", "closed"] = "open"
+    language: Language | None = None
     opened_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
+    proposed_by: Text | None = None
     closed_by: Text | None = None
     closed: Timestamp | None = None
-    note: str | None = None
+    steps: tuple[IncidentStep, ...] = ()
+    notes: tuple[str, ...] | None = None
 
 
 class RedTeamCase(Contract):

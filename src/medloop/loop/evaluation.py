@@ -5,7 +5,6 @@ from pathlib import Path
 
 from medloop.contracts import ModelRef, Reward, Sample
 from medloop.contracts.dataset import SPLIT_FILES
-from medloop.data.text.language import detect_language
 from medloop.data.text.risk import strata_of
 from medloop.evaluate.hacking.null_probes import probe
 from medloop.evaluate.hacking.panel import Panel, PanelConfig, PanelRow, TrainingRound, panel
@@ -23,6 +22,7 @@ from medloop.evaluate.predictions import (
 )
 from medloop.evaluate.report import REFERENCE
 from medloop.evaluate.side_by_side import Evaluation, ModelAnswers, label_files, label_models, predictions_path, side_by_side
+from medloop.lexicon.language import detect_language
 from medloop.models import require_packages
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
 from medloop.reward.rules import load_rules

@@ -13,14 +13,19 @@ from medloop.web.pages import (
     dashboard,
     history,
     home,
+    incidents,
     login,
     quarantine,
     queue,
     rate,
+    settings,
     thanks,
     users,
 )
 
-PAGES = (home, login, account, queue, rate, compare, correct, thanks, history, quarantine, dashboard, audit, users, static_files)
+PAGES = (
+    home, login, account, queue, rate, compare, correct, thanks, history, quarantine, incidents, dashboard, audit, users,
+    settings, static_files,
+)  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

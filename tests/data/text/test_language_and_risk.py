@@ -2,8 +2,8 @@
 
 import pytest
 
-from medloop.data.text.language import detect_language
 from medloop.data.text.risk import is_red_team, strata_of
+from medloop.lexicon.language import detect_language
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import InspectedSample, Judgement, Record, Sample, Score
-from medloop.data.text.language import detect_language
 from medloop.data.text.risk import strata_of
 from medloop.errors import BusyError, ConfigError, MedloopError
 from medloop.evaluate.inspection.pool import PoolAnswer
 from medloop.evaluate.inspection.weekly_sample import SAMPLES, InspectConfig, check_week, draw, week_of
+from medloop.lexicon.language import detect_language
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.settings import Settings
 from medloop.store import audit

@@ -268,11 +268,11 @@ def test_words_of_somebody_else_are_not_taken_from_them(store: Store) -> None:
 
 
 def test_what_was_made_of_it_in_other_tables_goes_and_an_incident_stays_without_its_note(store: Store) -> None:
-    from medloop.contracts import Incident, RedTeamCase
+    from medloop.contracts import Incident, IncidentStep, RedTeamCase
 
     plant(store)
     crud.add(store, [
-        Incident(incident_id="inc_1", record_id="fb_1", note=told("note")),
+        Incident(incident_id="inc_1", record_id="fb_1", steps=(IncidentStep(step="proposed", by="usr_1"),), notes=(told("note"),)),
         RedTeamCase(case_id="case_1", record_id="fb_1", prompt=told("back"), answer="Rest a while."),
     ], actor="test")  # fmt: skip
     with store.write() as conn:
@@ -295,7 +295,7 @@ def test_what_was_made_of_it_in_other_tables_goes_and_an_incident_stays_without_
     proof = erased(store)
     assert proof.rows["red_team_cases"] == proof.rows["queue_items"] == 1
     incident = crud.get(store, Incident, "inc_1")
-    assert incident is not None and incident.note is None and incident.state == "open"
+    assert incident is not None and incident.notes is None and len(incident.steps) == 1 and incident.state == "open"
     assert crud.get(store, RedTeamCase, "case_1") is None
 
 

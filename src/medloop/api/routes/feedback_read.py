@@ -1,11 +1,10 @@
-"""The reading side of `/api/v1/rlhf/…`: lists, single records, exports, incidents; and `GET /metrics`.
+"""The reading side of `/api/v1/rlhf/…`: lists, single records, exports; and `GET /metrics`.
 
 Clinicians and annotators see their own records with texts; the audit entry is on the disk before the texts leave the server.
 Engineers and admins see all records without texts, because they train on the de-identified dataset. Filters are fixed choices.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -19,7 +18,7 @@ from medloop.api.deps import check_rate, store_of, writer_of
 from medloop.api.policy import OWN_ONLY, Caller, NotFoundError, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference
-from medloop.feedback import incidents, listing
+from medloop.feedback import listing
 from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, PreferenceFilter, Reader, RecordFilter
 from medloop.feedback.submit.bodies import Id
 from medloop.store.records import incident_rows
@@ -31,7 +30,6 @@ metrics_router = APIRouter(tags=["metrics"])
 Json = dict[str, Any]
 RecordReader = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:read"))]
 MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
-IncidentCloser = Annotated[Caller, Depends(allow("engineer", "admin", scope="incidents"))]
 RecordId = Annotated[str, InPath(max_length=200)]
 ERRORS: dict[int | str, Json] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
 
@@ -61,25 +59,11 @@ class ExportQuery(RecordFilter):
     format: Literal["jsonl", "csv"] = "jsonl"
 
 
-class IncidentQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    state: Literal["open", "closed"] | None = None
-    limit: int = Field(50, ge=1, le=200)
-    after: Id | None = None
-
-
 class PageOut(BaseModel):
     """`next` is the `after` of the next page, null on the last one."""
 
     items: list[dict[str, Any]]
     next: str | None = None
-
-
-class CloseBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"note": "Rule 12 added; the case passes."}]})
-
-    note: str = Field(min_length=1, max_length=incidents.MAX_NOTE)
 
 
 def reader(caller: Caller) -> Reader:
@@ -169,24 +153,6 @@ async def export(request: Request, caller: RecordReader, query: Annotated[Export
     media = "text/csv; charset=utf-8" if query.format == "csv" else "application/x-ndjson"
     name = f"{query.kind}.{query.format}"
     return StreamingResponse(chunks(), media_type=media, headers={"Content-Disposition": f'attachment; filename="{name}"'})
-
-
-@router.get("/incidents", response_model=PageOut, responses=ERRORS)
-async def list_incidents(request: Request, caller: MetricsReader, query: Annotated[IncidentQuery, Query()]) -> Response:
-    """Safety incidents, oldest first: ids and times."""
-    rows = await run_in_threadpool(
-        incident_rows.list_incidents, store_of(request), state=query.state, after=query.after, limit=query.limit + 1
-    )
-    items = [asdict(row) for row in rows[: query.limit]]
-    return JSONResponse({"items": items, "next": items[-1]["incident_id"] if len(rows) > query.limit else None})
-
-
-@router.post("/incidents/{incident_id}/close", responses=ERRORS, response_model=dict[str, Any])
-async def close_incident(incident_id: RecordId, body: CloseBody, request: Request, caller: IncidentCloser) -> Response:
-    """Close an incident with a note on what was done about it. Its red-team case stays."""
-    closing = incidents.close_request(store_of(request), incident_id, by=caller.user_id, note=body.note)
-    stored = await writer_of(request).submit(closing)
-    return JSONResponse(stored.answer)
 
 
 @metrics_router.get("/metrics", response_class=PlainTextResponse)

@@ -30,9 +30,9 @@ from medloop.data.feedback.select import CachedScrubber, RecordSelection
 from medloop.data.prepare.collect import opening
 from medloop.data.prepare.spool import Spool
 from medloop.data.progress import Progress
-from medloop.data.text.language import detect_language
 from medloop.data.text.near import Indexes, Mask, Nearness
 from medloop.data.text.risk import strata_of
+from medloop.lexicon.language import detect_language
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 
 KINDS: tuple[RowKind, ...] = ("pairs", "thumbs", "answers", "red")

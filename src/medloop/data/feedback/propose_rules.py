@@ -17,9 +17,9 @@ from datetime import datetime
 from medloop.contracts import CodebookDelta, CodebookRule, canonical_json, sha256_id
 from medloop.data.feedback.rows import ExpertAnswer
 from medloop.data.feedback.select import CachedScrubber
-from medloop.data.text.language import detect_language
 from medloop.data.text.risk import strata_of
 from medloop.lexicon import describe, find_drugs, find_groups, find_red_flags, find_urgent_advice
+from medloop.lexicon.language import detect_language
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 
 MAX_RULE = 400  # characters; a longer reason is an essay

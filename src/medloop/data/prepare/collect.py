@@ -22,10 +22,10 @@ from medloop.data.sources import read_rows, shapes
 from medloop.data.sources.import_files import source_file
 from medloop.data.text.clean import CleanLimits, clean_turns
 from medloop.data.text.dedupe import PERMUTATIONS, Signatures, Signer
-from medloop.data.text.language import detect_language
 from medloop.data.text.near import QuestionFeatures, QuestionFeaturesBuilder
 from medloop.data.text.risk import ORDER, strata_of
 from medloop.data.text.shingles import question_marks, text_marks, tokens
+from medloop.lexicon.language import detect_language
 
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 OPENING_WORDS = 8  # the opening ends after this many different words, so a greeting alone is not taken for a question

@@ -30,6 +30,7 @@ from medloop.contracts.polarity import polarity, stored_type
 from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
 from medloop.feedback.submit.phi_scan import Doubt, PhiScan
+from medloop.lexicon.language import detect_language
 from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
 from medloop.store.records import crud, review_queue
@@ -226,7 +227,10 @@ class _RecordBuilder:
         if not feedback.critical:
             return []
         record_id = feedback.feedback_id
-        incident = Incident(record_id=record_id, model_version=feedback.model_version, opened_by=self.sender.user_id)
+        language = detect_language(feedback.user_query)
+        incident = Incident(
+            record_id=record_id, model_version=feedback.model_version, opened_by=self.sender.user_id, language=language
+        )  # fmt: skip
         case = RedTeamCase(
             record_id=record_id, incident_id=incident.incident_id, prompt=feedback.user_query, answer=feedback.agent_response,
             reason=feedback.comments,

@@ -9,7 +9,7 @@ who does not know whether a write succeeded can repeat it. Each new record leave
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Table, func, insert, select, update
@@ -171,7 +171,7 @@ def _to_row(table: Table, key: DataKey, record: Contract) -> dict[str, Any]:
     return row
 
 
-def encrypt_columns(table: Table, key: DataKey, row_id: str, texts: dict[str, str]) -> dict[str, bytes]:
+def encrypt_columns(table: Table, key: DataKey, row_id: str, texts: Mapping[str, object]) -> dict[str, bytes]:
     """Columns of one row, encrypted as `add` encrypts them."""
     return {name: key.encrypt(canonical_json(text).encode(), table.name, row_id, name) for name, text in texts.items()}
 

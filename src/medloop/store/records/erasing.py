@@ -234,8 +234,8 @@ def remove_rows(store: Store, ids: Mapping[str, set[str]], order: ErasureOrder) 
             rows = [row for chunk in chunks(sorted(table_ids)) for row in _rows(conn, TABLES[name], chunk)]
             if not rows:
                 continue
-            if name == "incidents":  # an incident stays; only its note is removed
-                conn.execute(update(TABLES[name]).where(id_column(TABLES[name]).in_(sorted(table_ids))).values(note=None))
+            if name == "incidents":  # an incident stays; only its notes are removed
+                conn.execute(update(TABLES[name]).where(id_column(TABLES[name]).in_(sorted(table_ids))).values(notes=None))
                 continue
             _tombstone(conn, TABLES[name], rows, order)
             counts[name] = len(rows)
@@ -277,7 +277,7 @@ def _clear_notes(conn: Connection, ids: Sequence[str]) -> None:
     """Remove the notes of incidents about these records; the incidents themselves stay."""
     incidents = tables.incidents
     for chunk in chunks(ids):
-        conn.execute(update(incidents).where(incidents.c.record_id.in_(chunk)).values(note=None))
+        conn.execute(update(incidents).where(incidents.c.record_id.in_(chunk)).values(notes=None))
 
 
 def tombstones_of(store: Store, erasure_id: str) -> list[dict[str, str]]:

@@ -31,7 +31,7 @@ ROLES: tuple[str, ...] = get_args(Role)
 SCOPES = {
     "feedback:write": "send ratings, choices, corrections and traces", "feedback:read": "list and export records",
     "queue": "take items from the review queue and answer them", "data": "build and read de-identified datasets",
-    "incidents": "close incidents", "metrics": "read numbers about the feedback and the server",
+    "incidents": "read and close incidents", "metrics": "read numbers about the feedback and the server",
     "jobs": "start, watch and stop training jobs", "audit": "read the audit log",
     "privacy": "record consent, decide on quarantine, erase", "users": "manage users and keys",
 }  # fmt: skip
@@ -101,6 +101,11 @@ def add_user(store: Store, name: str, role: str, *, password: str | None = None,
 def list_users(store: Store) -> list[User]:
     with store.read() as conn:
         return [_user(row) for row in conn.execute(select(users).order_by(users.c.id)).all()]
+
+
+def names(store: Store) -> dict[str, str]:
+    """The name of each user by id."""
+    return {user.user_id: user.name for user in list_users(store)}
 
 
 def get_user(store: Store, name: str) -> User:

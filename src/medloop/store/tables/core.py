@@ -1,6 +1,6 @@
-"""The audit log and the data keys, which all other tables need."""
+"""The audit log and the data keys, on which every other table stands, and settings that are changed while the server runs."""
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text
+from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text
 
 from medloop.store.tables.columns import UtcDateTime, metadata, new_table, serial
 
@@ -21,4 +21,8 @@ data_keys = new_table(
     "data_keys", serial(), Column("key_id", String, nullable=False, unique=True), Column("purpose", String, nullable=False),
     Column("wrapped", LargeBinary, nullable=False), Column("master_id", String, nullable=False),
     Column("created", UtcDateTime, nullable=False), CheckConstraint("purpose IN ('data', 'audit')", name="purpose"),
+)  # fmt: skip
+
+workspace_settings = new_table(
+    "workspace_settings", serial(), Column("name", String, nullable=False, unique=True), Column("value", JSON, nullable=False),
 )  # fmt: skip

@@ -51,8 +51,9 @@ scored_answers = new_table(
 incidents = new_table(
     "incidents", serial(), Column("incident_id", String, nullable=False, unique=True),
     Column("record_id", String, nullable=False, index=True), Column("model_version", String, index=True),
-    Column("state", String, nullable=False, index=True), Column("opened_by", String), timestamp(), Column("closed_by", String),
-    Column("closed", UtcDateTime), encrypted("note", nullable=True), processed(), key_id(),
+    Column("state", String, nullable=False, index=True), Column("language", String), Column("opened_by", String), timestamp(),
+    Column("proposed_by", String), Column("closed_by", String), Column("closed", UtcDateTime),
+    Column("steps", JSON, nullable=False), encrypted("notes", nullable=True), processed(), key_id(),
     CheckConstraint("state IN ('open', 'closed')", name="state"),
 )  # fmt: skip
 

@@ -9,30 +9,26 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from markupsafe import Markup
-from starlette.concurrency import run_in_threadpool
 
-from medloop.api.deps import store_of, writer_of
+from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Interval, utc_now
-from medloop.errors import InputError
-from medloop.feedback import incidents
 from medloop.feedback.insight import alerts, plots
 from medloop.feedback.insight.alerts import Alert
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.review import queue
 from medloop.store.records import quarantine, users
-from medloop.store.records.incident_rows import AlreadyClosedError, NoSuchIncidentError, list_incidents
-from medloop.web.render import FormFields, redirect, show, translator_of
+from medloop.store.records.incident_rows import IncidentFilter, list_incidents
+from medloop.web.render import show, translator_of
 from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
-CLOSERS = ("engineer", "admin")
+TOLD_NAMES = ("engineer", "admin")
 MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
-IncidentCloser = Annotated[Caller, Depends(allow(*CLOSERS, scope="incidents"))]
 SPANS = (7, 30, 365)  # days
 CACHE_S = 30.0
-MAX_INCIDENTS = 50
+MAX_INCIDENTS = 10
 KINDS = ("feedback", "preference", "correction")
 
 
@@ -59,33 +55,16 @@ def dashboard_page(request: Request, caller: MetricsReader, days: Annotated[int,
     return _show(request, caller, days)
 
 
-@router.post("/incidents/{incident_id}/close")
-async def close_incident(request: Request, caller: IncidentCloser, incident_id: str, form: FormFields) -> Response:
-    t = translator_of(request)
-    try:
-        closing = incidents.close_request(store_of(request), incident_id, by=caller.user_id, note=form.get("note", ""))
-        await writer_of(request).submit(closing)
-    except NoSuchIncidentError:
-        raise
-    except AlreadyClosedError:
-        return await run_in_threadpool(_show, request, caller, code=409, problem=t("incident_closed_before"))
-    except InputError:
-        return await run_in_threadpool(_show, request, caller, code=422, problem=t("incident_note_needed"))
-    request.app.state.dashboard_cache.clear()
-    return redirect("/web/dashboard")
-
-
-def _show(request: Request, caller: Caller, days: int = 30, code: int = 200, problem: str = "") -> Response:
+def _show(request: Request, caller: Caller, days: int) -> Response:
     store, t, metrics = store_of(request), translator_of(request), _measured(request, days)
-    may_close = caller.role in CLOSERS
-    names = {user.user_id: user.name for user in users.list_users(store)}
-    context: dict[str, Any] = {"problem": problem, "names": names, "spans": SPANS, "days": days, "may_close": may_close}
-    context["incidents"] = list_incidents(store, state="open", limit=MAX_INCIDENTS)
+    names = users.names(store)
+    context: dict[str, Any] = {"names": names, "spans": SPANS, "days": days}
+    context["incidents"] = list_incidents(store, IncidentFilter("open"), limit=MAX_INCIDENTS)
     waiting = sum(queue.stats(store).open_by_kind.values())
     context["tiles"] = _tiles(metrics, waiting, quarantine.count(store), t)
     context["figures"] = [figure for draw in (_volume, _stars, _agreement) if (figure := draw(metrics, t)) is not None]
-    context["alerts"] = _alerts(metrics.alerts, names, t) if may_close else []  # they name people
-    return show(request, caller, "dashboard.html", code, **context)
+    context["alerts"] = _alerts(metrics.alerts, names, t) if caller.role in TOLD_NAMES else []  # they name people
+    return show(request, caller, "dashboard.html", **context)
 
 
 def _measured(request: Request, days: int) -> FeedbackMetrics:

@@ -1,0 +1,40 @@
+"""Settings that an admin changes on a page, and the same from the command line."""
+
+import re
+
+from typer.testing import CliRunner
+
+from medloop.cli import app as cli
+from medloop.store import audit
+from medloop.store.records.workspace_settings import consent_default
+
+
+def ticked(page: str) -> list[str]:
+    return re.findall(r'name="consent_(\w+)" value="yes" checked', page)
+
+
+def test_an_admin_chooses_the_consent_default_and_each_change_is_audited(browse, store):
+    admin = browse("admin")
+    assert ticked(admin.get("/web/settings").text) == [] == list(consent_default(store))
+    page = admin.post("/web/settings", consent_training="yes", consent_publication="yes").text
+    assert ticked(page) == ["training"] and "Saved." in page and consent_default(store) == ("training",)
+    admin.post("/web/settings", consent_training="yes")  # the same again is no change
+    admin.post("/web/settings")
+    changes = [(row["subject"], row["detail"]) for row in audit.page(store, action="settings.change")]
+    assert changes == [
+        ("feedback.consent_default", {"old": "training", "new": "none"}),
+        ("feedback.consent_default", {"old": "none", "new": "training"}),
+    ]
+    assert browse("engineer").post("/web/settings", consent_training="yes").status_code == 403
+
+
+def test_the_command_line_sets_the_same_default(store, workspace):
+    run = CliRunner()
+    args = ["--home", str(workspace), "consent", "default"]
+    assert "training, evaluation" in run.invoke(cli, [*args, "--purpose", "evaluation", "--purpose", "training"]).output
+    assert consent_default(store) == ("training", "evaluation")
+    assert run.invoke(cli, [*args, "--purpose", "teacher"]).exit_code != 0 and consent_default(store) == (
+        "training",
+        "evaluation",
+    )
+    assert "nothing" in run.invoke(cli, [*args, "--none"]).output and consent_default(store) == ()
