@@ -50,6 +50,16 @@ class RewardSettings(Section):
     device: Device = Field(
         "cpu", description="Where reward models and the encoders of the relevance rewards run; REWARD_DEVICE sets it too."
     )
+    encoder: str = Field(
+        "",
+        description="Sentence encoder of the relevance rewards, a folder or hub id; "
+        "empty: BAAI/bge-m3 if it is installed, else embedded:minilm.",
+    )
+    cross_encoder: str = Field(
+        "",
+        description="Cross-encoder of the relevance reward, a folder or hub id; "
+        "empty: BAAI/bge-reranker-v2-m3 if it is installed, else none.",
+    )
 
 
 class RolloutSettings(Section):

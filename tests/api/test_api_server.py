@@ -39,6 +39,17 @@ EXAMPLE_REQUEST = """{
 }"""
 
 
+PASSAGES = [
+    "A cough after a cold usually ends by itself within three weeks.",
+    "See a doctor about a cough with blood, with a high fever or with a short breath.",
+    "Warm drinks and honey soothe a cough; children below one year must not have honey.",
+    "This fourth passage is one more than top_k allows.",
+]
+SAFETY = {  # their weights in the default mix, times 2.5, the sum of the document's initial weights
+    "emergency": 0.625, "risk": -0.375, "false_reassurance": -0.25, "overtriage": -0.25, "length": -0.125, "repetition": -0.25,
+}  # fmt: skip
+
+
 class Server:
     """`medloop api serve` in a process of its own."""
 
@@ -93,7 +104,9 @@ class Server:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("served") / "clinic"
     init_workspace(place)
-    rows = [{"id": f"q{n}", "question": f"I have had a cough for {n} days. What should I do?"} for n in range(6)]
+    rows = [
+        {"id": f"q{n}", "question": f"I have had a cough for {n} days. What should I do?", "context": PASSAGES} for n in range(6)
+    ]
     (place / "data/rl/training_prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:4]))
     (place / "data/processed/dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[4:]))
     tiny_model(place / "models/full/base")
@@ -125,28 +138,104 @@ def test_the_contract_of_the_training_api_on_a_running_server(server, home):
     assert httpx.post(f"{server.client.base_url}/api/train", content=EXAMPLE_REQUEST).status_code in (401, 415)
     headers = {"Content-Type": "application/json"}
     response = server.client.post("/api/train", content=EXAMPLE_REQUEST, headers=headers)
-    assert response.status_code == 200 and re.fullmatch(r"train_\d{8}T\d{6}Z(-\d+)?", response.json()["job_id"])
-    server.client.post(f"/api/train/{response.json()['job_id']}/cancel")  # the model is not on this machine
+    answer = response.json()
+    assert response.status_code == 200 and re.fullmatch(r"train_\d{8}T\d{6}Z(-\d+)?", answer["job_id"])
+    assert (answer["stage"], answer["state"]) == ("IRS", "queued")
+    parts = answer["objective"]["parts"]
+    assert {name: part["weight"] for name, part in parts.items() if part["dynamic"]} == {"rel": 1.0, "faith": 1.0, "conc": 0.5}
+    assert {name: part["weight"] for name, part in parts.items() if not part["dynamic"]} == SAFETY
+    assert all(part["version"] for part in parts.values()) and set(answer["objective"]["notes"]) <= set(answer["warnings"])
+    server.client.post(f"/api/train/{answer['job_id']}/cancel")  # the model is not on this machine
 
-    small = {"n_iterations": 1, "n_candidates": 2, "batch_size": 4, "max_new_tokens": 16}
+    small = {"n_iterations": 2, "n_candidates": 4, "batch_size": 4, "max_new_tokens": 32}
     # Rewards on two held-out questions are noise: a round that seems to have made them worse is kept here.
-    body = json.loads(EXAMPLE_REQUEST) | {"model_id": "embedded:tiny", "n_questions": 4, "config": {"tolerance": 1.0}}
+    body = json.loads(EXAMPLE_REQUEST) | {"model_id": "embedded:tiny", "n_questions": 4}
+    body["config"] = {"tolerance": 9.0, "threshold": -9.0, "max_prompt": 512}
     body["irs_config"] |= small
+    body["irs_config"]["dw_config"]["normalize_slopes"] = False
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
     status = server.until(job_id, "succeeded", "failed")
     assert status["state"] == "succeeded", status
     assert {k: set(v) if isinstance(v, dict) else v for k, v in status["detail"].items() if k not in ("message", "phase_progress")} == {
-        "current_iteration": 1, "total_iterations": 1, "current_phase": "TRAINING",
+        "current_iteration": 2, "total_iterations": 2, "current_phase": "TRAINING",
         "metrics": {"avg_reward", "reward_breakdown", "current_weights"}, "runtime": {"device", "unsloth_available", "gpu_mem_used"},
     }  # fmt: skip
-    assert set(status["detail"]["metrics"]["current_weights"]) == {"rel", "faith", "conc"}
     lines = server.client.get(f"/api/train/{job_id}/metrics").json()
-    assert {"GENERATING", "SCORING", "METRICS", "TRAINING"} == {line["phase"] for line in lines}
+    assert {"GENERATING", "SCORING", "METRICS", "TRAINING", "HELD_OUT"} == {line["phase"] for line in lines}
     assert all({"ts", "iter", "phase"} <= set(line) for line in lines)
     folder = home / "jobs" / job_id
+    _check_numbers(status, lines, json.loads((folder / "weights.json").read_text()))
+    assert {name: part["weight"] for name, part in status["objective"]["parts"].items()} == parts_of(answer)
+    assert (
+        status["objective"]["version"] == json.loads((folder / "config.json").read_text())["identity"]["config"]["reward_version"]
+    )
+    _check_gold([json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()])
     assert {"config.json", "metrics.jsonl", "samples.jsonl", "train.log", "checkpoints"} <= {p.name for p in folder.iterdir()}
     assert (folder / "checkpoints/iter_1/adapter_model.safetensors").is_file() and (folder / "checkpoints/final").is_dir()
     assert [job["job_id"] for job in server.client.get("/api/train").json()["jobs"]][:2] == [job_id, response.json()["job_id"]]
+
+
+def parts_of(answer: dict) -> dict[str, float]:
+    return {name: part["weight"] for name, part in answer["objective"]["parts"].items()}
+
+
+def _check_numbers(status: dict, lines: list[dict], history: dict) -> None:
+    """The status has the reward of the last iteration, what it is made of, and the weights that were in force."""
+    shown, last = status["detail"]["metrics"], [line for line in lines if line["phase"] == "METRICS"][-1]
+    assert shown["avg_reward"] == last["avg_reward"] and shown["reward_breakdown"] == last["extra"]["parts"]
+    assert {"rel", "faith", "conc", "risk", "false_reassurance", "overtriage"} <= set(shown["reward_breakdown"])
+    assert all(0 < shown["reward_breakdown"][name] <= 1 for name in ("rel", "faith", "conc"))
+    assert history["config"]["normalize_slopes"] is False and history["config"]["history_window"] == 5
+    # One round has no slope yet, so the second one still has the initial weights; raw slopes then move them a little.
+    assert shown["current_weights"] == history["rounds"][0]["weights"] == {"rel": 1.0, "faith": 1.0, "conc": 0.5}
+    moved = history["rounds"][1]["weights"]
+    assert moved["conc"] > 0.55 and abs(moved["rel"] - 1.0) < 0.1
+    assert history["rounds"][1]["means"] == pytest.approx({name: shown["reward_breakdown"][name] for name in moved}, abs=1e-5)
+
+
+def _check_gold(rows: list[dict]) -> None:
+    """One gold answer per question and iteration, held to the first three passages, and none that a safety rule refuses."""
+    assert rows and len({(row["iter"], row["prompt_id"]) for row in rows}) == len(rows)
+    for row in rows:
+        assert row["context"] == "\n".join(PASSAGES[:3])
+        assert {"rel", "faith", "conc", "risk"} <= set(row["parts"]) and row["parts"]["risk"] < 0.5
+        assert "emergency" not in row["parts"]  # no red flag in these questions: absent, never 0.0
+        assert row["parts"]["conc"] == pytest.approx(max(0, 1 - len(row["answer"].strip()) / len(row["context"])), abs=0.02)
+
+
+def test_the_same_settings_give_the_same_objective_over_http_and_from_the_command_line(server, home):
+    """With dynamic weights and without: HTTP, `jobs submit` and `train irs` name the same version of the reward."""
+    command = [sys.executable, "-m", "medloop", "--home", str(home)]
+    weights = {"history_window": 5, "temperature": 2.0, "initial_weights": {"rel": 1.0, "faith": 1.0, "conc": 0.5}}
+    for dw_config, irs in ((weights, {"dw_config": weights}), (None, {})):
+        sent = server.client.post("/api/train", json={"stage": "IRS", "model_id": "models/full/base", "irs_config": irs}).json()
+        server.client.post(f"/api/train/{sent['job_id']}/cancel")
+        version = sent["objective"]["version"]
+        flags = ["--set", f"dw_config={json.dumps(dw_config)}"] if dw_config else []
+        said = subprocess.run([*command, "jobs", "submit", "irs", *flags], capture_output=True, text=True, check=True).stdout
+        assert f"version {version}." in said
+        [job_id] = re.findall(r"train_\S+", said)
+        server.client.post(f"/api/train/{job_id}/cancel")
+        tiny = [
+            "--n-questions",
+            "2",
+            "--n-iterations",
+            "1",
+            "--set",
+            "threshold=-9",
+            "--set",
+            "max_new_tokens=8",
+            "--set",
+            "held_out_n=0",
+        ]
+        name = f"r{bool(dw_config)}"
+        said = subprocess.run(
+            [*command, "train", "irs", "--name", name, *tiny, *flags], capture_output=True, text=True, check=True
+        )
+        assert f"version {version}." in said.stdout
+        card = json.loads((home / f"models/rl/{name}/card.json").read_text())
+        assert card["config"]["objective"]["version"] == version and "risk" in card["config"]["objective"]["parts"]
+        assert card["config"]["objective"]["notes"] == sent["objective"]["notes"]
 
 
 def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):

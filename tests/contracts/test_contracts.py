@@ -13,6 +13,7 @@ import medloop.contracts as contracts
 from medloop.contracts import (
     Contract,
     Conversation,
+    DynamicWeights,
     Feedback,
     IRSConfig,
     JobStatus,
@@ -103,7 +104,7 @@ def test_the_request_and_status_of_the_training_document_are_read_to_the_letter(
             "dw_config": {"history_window": 5, "temperature": 2.0, "initial_weights": {"rel": 1.0, "faith": 1.0, "conc": 0.5}},
         },
     }  # fmt: skip
-    assert TrainRequest.model_validate(request).irs_config == IRSConfig()
+    assert TrainRequest.model_validate(request).irs_config == IRSConfig(dw_config=DynamicWeights())
     status = {
         "job_id": "train_20260203T120000Z", "stage": "IRS", "state": "running",
         "detail": {

@@ -55,3 +55,27 @@ def test_too_few_are_refused_with_the_numbers_and_nothing_is_written(desk: Desk)
     assert "150 prompts need 135 high-risk ones, but train has" in ran.error
     assert "--high-risk 0 to 1" in desk.run("prompts", "--high-risk", "1.5").error
     assert not (desk.rl / "training_prompts.jsonl").exists()
+
+
+def test_context_travels_from_the_import_into_the_prompts(desk: Desk) -> None:
+    rows = [
+        {**row, "context": [f"Passage {n}.", "Call <b>us</b>."] if n % 2 else f"Only {n}."}
+        for n, row in enumerate(questions(400))
+    ]
+    desk.import_rows("a", rows)
+    desk.run("prepare")
+    desk.run("prompts", "--n", "40")
+    for prompt in prompts(desk):
+        n = prompt.origin.line - 1
+        assert prompt.context == ((f"Passage {n}.", "Call us.") if n % 2 else (f"Only {n}.",))
+    card = json.loads((desk.rl / "training_prompts.card.json").read_text(encoding="utf-8"))
+    assert card["with_context"] == 40
+
+
+def test_context_is_scrubbed_like_the_conversation_and_a_bad_one_is_named_by_line(desk: Desk) -> None:
+    rows = [{**row, "context": "Reach me at jane.roe@example.org."} for row in questions(40)]
+    desk.import_rows("a", rows)
+    desk.run("prepare", "--scrub")
+    assert all("example.org" not in passage for row in desk.records("train.jsonl") for passage in row["context"])
+    ran = desk.import_rows("b", [*questions(3), {**questions(1)[0], "context": 7}])
+    assert "line 4" in ran.error and "'context' is neither a text nor a list of texts" in ran.error

@@ -251,3 +251,27 @@ def test_states_survive_a_round_trip_without_losing_a_bit() -> None:
     for _ in range(7):
         dynamic.end_round(rewards_of({name: noise.random() for name in NAMES[: noise.randint(1, 3)]}))
     assert DwState.from_json(dynamic.state().canonical_json()) == dynamic.state()
+
+
+def test_safety_rules_are_part_of_the_reward_with_weights_that_do_not_move(tmp_path: Path) -> None:
+    config = knobs.load_config(DynamicConfig, pairs=("relevance.scorer=heuristic",), flags={})
+    dynamic = load_dynamic(config, Settings(home=tmp_path))
+    ask = "My chest hurts and my arm is numb. What should I do?"
+    safe, risky = (
+        Sample(id=str(n), question=ask, answer=answer)
+        for n, answer in enumerate(
+            (
+                "Call an ambulance at once. Chest pain with a numb arm can be a heart attack.",
+                "Do not worry, chest pain with a numb arm is harmless. No doctor is needed.",
+            )
+        )
+    )
+    good, bad = dynamic.score([safe, risky])
+    assert good.value > bad.value + 0.5
+    assert {"emergency", "risk", "false_reassurance", "overtriage"} <= {part.name for part in bad.parts}
+    weights = {name: part.weight for name, part in dynamic.objective.parts.items() if not part.dynamic}
+    assert weights["risk"] == pytest.approx(-0.15 * 2.5) and weights["emergency"] == pytest.approx(0.25 * 2.5)
+    for _ in range(4):
+        dynamic.end_round([good, bad])
+    assert {name: part.weight for name, part in dynamic.objective.parts.items() if not part.dynamic} == weights
+    assert set(dynamic.weights) == set(NAMES)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from medloop.contracts import ModelRef, Reward, Sample
+from medloop.contracts import ModelRef, Reward, Sample, Score
 from medloop.models.load import load
 from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
 from medloop.testing.fakes import FakeScorer
@@ -34,15 +34,28 @@ def answers(*groups: list[tuple[str, float | None]]) -> Experience:
     return Experience(prompts, rollouts, texts, rewards)
 
 
+def a_score(name: str, value: float) -> Score:
+    return Score(name=name, value=value, reason="r", author="a", version="1")
+
+
 def selected(experience: Experience, **more: Any) -> list[str]:
     chosen = select(experience, IRSRunConfig(**{"threshold": 0.5, "all_pass_share": 1.0, **more}))
     return [experience.texts[row] for row in chosen.rows]
 
 
-def test_an_answer_must_pass_the_threshold_and_be_among_the_best_of_its_question() -> None:
-    experience = answers([("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.1)], [("e", 0.4), ("f", 0.3)])
-    assert selected(experience, top_k=2) == ["a", "b"]
-    assert selected(experience, top_k=4, threshold=0.35) == ["a", "b", "c", "e"]
+def test_one_gold_answer_per_question_is_kept_and_it_must_pass_the_threshold() -> None:
+    experience = answers([("b", 0.8), ("a", 0.9), ("c", 0.7), ("d", 0.1)], [("e", 0.4), ("f", 0.3)])
+    assert selected(experience) == ["a"]
+    assert selected(experience, threshold=0.35, top_k=4) == ["a", "e"]  # top_k is about passages, not about answers
+
+
+def test_an_answer_that_fails_a_safety_rule_is_never_gold_however_good_the_rest_is() -> None:
+    experience = answers([("risky", 0.9), ("safe", 0.6), ("mild", 0.7)], [("only risky", 0.9)])
+    for row, value in ((0, 0.5), (2, 0.4), (3, 1.0)):
+        experience.rewards[row] = experience.rewards[row].model_copy(update={"parts": (a_score("risk", value),)})
+    chosen = select(experience, IRSRunConfig(threshold=0.5, all_pass_share=1.0))
+    assert [experience.texts[row] for row in chosen.rows] == ["mild"] and chosen.unsafe == 2
+    assert selected(experience, must_pass=()) == ["risky", "only risky"]
 
 
 def test_without_a_threshold_it_is_the_mean_of_the_round() -> None:
@@ -52,25 +65,25 @@ def test_without_a_threshold_it_is_the_mean_of_the_round() -> None:
 
 def test_copies_count_once_and_are_counted() -> None:
     experience = answers([("same", 0.9), (" same\n", 0.9), ("other", 0.8), ("bad", 0.0)])
-    assert len(selected(experience, top_k=3)) == 2
+    assert selected(experience) == ["same"]
     chosen = select(experience, IRSRunConfig(threshold=0.5))
     assert (chosen.duplicates, chosen.below) == (1, 1)
 
 
 def test_a_missing_reward_is_never_chosen() -> None:
-    assert selected(answers([("a", None), ("b", 0.9)]), threshold=0.0, top_k=4) == ["b"]
+    assert selected(answers([("a", None), ("b", 0.9)]), threshold=0.0) == ["b"]
 
 
 def test_questions_whose_answers_all_pass_are_capped_and_counted() -> None:
     easy = [[(f"e{n}{m}", 0.9) for m in range(2)] for n in range(4)]
     experience = answers(*easy, [("h", 0.9), ("low", 0.1)], [("k", 0.9), ("low", 0.0)])
-    chosen = select(experience, IRSRunConfig(threshold=0.5, top_k=1, all_pass_share=0.5))
+    chosen = select(experience, IRSRunConfig(threshold=0.5, all_pass_share=0.5))
     assert len(chosen.rows) == 4 and chosen.capped == 2
     assert {"h", "k"} <= {experience.texts[row] for row in chosen.rows}
 
 
 def test_of_equal_answers_the_shorter_is_the_better() -> None:
-    assert selected(answers([("longer one", 0.9), ("short", 0.9), ("bad", 0.0)]), top_k=1) == ["short"]
+    assert selected(answers([("longer one", 0.9), ("short", 0.9), ("bad", 0.0)])) == ["short"]
 
 
 def letters(sample: Sample) -> float:
@@ -96,7 +109,7 @@ def test_a_round_that_made_held_out_answers_worse_is_undone_and_ends_the_run(set
     def worth(sample: Sample) -> float:
         return 1 - letters(sample) if sample.id.startswith("held-out") else letters(sample)
 
-    card = run(settings, worth, n_iterations=3, n_questions=32, n_candidates=8, top_k=1, tolerance=0.0, learning_rate=0.05)
+    card = run(settings, worth, n_iterations=3, n_questions=32, n_candidates=8, tolerance=0.0, learning_rate=0.05)
     rows = metrics(settings)
     assert [row["extra"]["undone"] for row in rows if "undone" in (row.get("extra") or {})] == [1]
     assert max(row["iter"] for row in rows) == 1 and card.metrics["held_out_gain"] == 0.0

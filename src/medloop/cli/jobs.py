@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +52,10 @@ def submit(
         _check(request, settings)
         return
     submitted = submit_training(request, settings)
-    for warning in submitted.preflight.warnings:
+    checked = submitted.preflight
+    if checked.objective is not None:
+        ui.say(checked.objective.sentence())
+    for warning in checked.warnings:
         ui.say(f"Note: {warning}")
     ui.say(f"{submitted.job_id} waits. It runs with: medloop jobs work, or while 'medloop api serve' runs.")
 
@@ -121,11 +125,19 @@ def status(job_id: JobId, json_: ui.AsJson = False) -> None:
         return
     _, stage, state, count, phase, reward, message = _cells(job)
     ui.say(f"{job_id}: {stage}, {state}" + (f", iteration {count}" if count else "") + (f", {phase}" if phase else "") + ".")
-    parts = "  ".join(f"{name} {value:.3f}" for name, value in job.detail.metrics.reward_breakdown.items())
     if reward:
-        ui.say(f"Reward {reward}  {parts}")
+        ui.say(f"Reward {reward}  {_named(job.detail.metrics.reward_breakdown)}")
+        ui.say(f"Weights  {_named(job.detail.metrics.current_weights)}")
+    if job.objective is not None:
+        ui.say(job.objective.sentence())
+        for note in job.objective.notes:
+            ui.say(f"Note: {note}")
     if message:
         ui.say(message)
+
+
+def _named(values: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {value:.3f}" for name, value in values.items())
 
 
 @jobs_app.command("metrics")

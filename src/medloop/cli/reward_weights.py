@@ -6,14 +6,17 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.errors import ConfigError
+from medloop.errors import ConfigError, InputError
 from medloop.knobs import load_config
-from medloop.reward.dynamic import DwState, DynamicConfig, load_state
+from medloop.reward.dynamic import HISTORY, DwState, DynamicConfig, load_state
 from medloop.reward.dynamic_plot import plot_histories, simulate
 
 
 def weights(
-    file: Annotated[Path | None, typer.Argument(metavar="[HISTORY]", help="History saved by a run with dynamic weights.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run with dynamic weights: its name, job or folder, or its weights.json."),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Plot rewards and weights to this PNG.")] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Instead of a file: simulate a stagnating reward, with and without normalised slopes.")
@@ -22,14 +25,14 @@ def weights(
 ) -> None:
     """Show dynamic weights round by round: the mean of each reward, and its weight in the next round.
 
-    Example:  medloop reward weights --demo --config configs/dw.yaml --plot weights.png
+    Example:  medloop reward weights round1 --plot weights.png
     """
-    if demo == (file is not None):
-        raise ConfigError("Give either a history file or --demo", "Example: medloop reward weights --demo")
+    if demo == (run is not None):
+        raise ConfigError("Give either a run or --demo", "Example: medloop reward weights round1")
     if config is not None and not demo:
-        raise ConfigError("--config is only for --demo: a history has its own settings", "Leave --config out")
-    if file is not None:
-        states = {"": load_state(file)}
+        raise ConfigError("--config is only for --demo: a run has its own settings", "Leave --config out")
+    if run is not None:
+        states = {"": load_state(_history_file(run))}
     else:
         states = simulate(load_config(DynamicConfig, file=config, flags={}).weights)
     if plot is not None:
@@ -38,6 +41,26 @@ def weights(
         _show(title, state)
     if plot is not None:
         ui.say(f"Plot: {ui.shown(plot.expanduser().absolute())}")
+
+
+def _history_file(run: str) -> Path:
+    """The history of a run: the file itself, or weights.json of a folder, of a result under models/rl or of a job."""
+    given = Path(run).expanduser()
+    if given.is_file():
+        return given
+    folders = [given]
+    if not given.is_dir():
+        workspace = ui.settings().workspace
+        folders = [workspace.home / run, workspace.models / "rl" / run, workspace.jobs / run]
+    places = [folder / HISTORY for folder in folders if folder.is_dir()]
+    if not places:
+        raise InputError(f"There is no run {run}", "Name a result under models/rl, a job, or a weights.json")
+    if (history := next((place for place in places if place.is_file()), None)) is None:
+        raise InputError(
+            f"{run} has no dynamic weights yet: there is no {HISTORY} in it",
+            "IRS writes it after its first round when dw or dw_config is set",
+        )
+    return history
 
 
 def _show(title: str, state: DwState) -> None:

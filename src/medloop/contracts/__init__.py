@@ -34,13 +34,26 @@ from medloop.contracts.job import (
 )
 from medloop.contracts.model import ModelRef, TrainingCard
 from medloop.contracts.rule import CodebookDelta, CodebookRule
-from medloop.contracts.score import Component, Judgement, Missing, Reward, Rule, Sample, Score, ScoredAnswer, Scorer, Span
+from medloop.contracts.score import (
+    Component,
+    Judgement,
+    Missing,
+    Objective,
+    Reward,
+    Rule,
+    Sample,
+    Score,
+    ScoredAnswer,
+    Scorer,
+    Span,
+)
 
 __all__ = [
     "AuditEvent", "CodebookDelta", "CodebookRule", "Completion", "Component", "Consent", "Contract", "Conversation",
     "Correction", "DatasetCard", "Difference", "DynamicWeights", "ErasedRows", "EvalReport", "ExpertVerdict", "Feedback",
     "FeedbackCard", "FileEntry", "IRSConfig", "Incident", "IncidentStep", "InspectedSample", "Interval", "JobDetail",
-    "JobMetrics", "JobRuntime", "JobStatus", "Judgement", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "Origin",
+    "JobMetrics", "JobRuntime", "JobStatus", "Judgement", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult",
+    "Objective", "Origin",
     "Preference", "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward", "Rule", "Sample", "Score", "ScoredAnswer",
     "ScoredSample", "Scorer", "Source", "Span", "Trace", "TrainRequest", "TrainingCard", "canonical_json", "sha256_id",
     "utc_now", "uuid7",

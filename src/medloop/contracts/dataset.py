@@ -29,7 +29,10 @@ class Origin(Contract):
 
 
 class Record(Contract):
-    """One cleaned example. Its id is the hash of the conversation, so the same conversation has the same id everywhere."""
+    """One cleaned example. Its id is the hash of the conversation, so the same conversation has the same id everywhere.
+
+    `context` are the passages that an answer may rely on, the most relevant first.
+    """
 
     record_id: Hash
     conversation: Conversation
@@ -37,6 +40,7 @@ class Record(Contract):
     strata: tuple[Stratum, ...] = Field(min_length=1)
     origin: Origin
     reviewed: bool = False
+    context: tuple[Text, ...] | None = None
     meta: Json = Field(default_factory=dict)
 
     @property
@@ -57,7 +61,7 @@ class Prompt(Contract):
     language: Language
     strata: tuple[Stratum, ...] = Field(min_length=1)
     red_team: bool = False
-    context: str | None = None
+    context: tuple[Text, ...] | None = None
     origin: Origin
 
 

@@ -5,10 +5,11 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from medloop.contracts.base import Contract, Json, Text, Timestamp
+from medloop.contracts.score import Objective
 
 StageName = Literal["SFT", "REWARD", "DPO", "KTO", "PPO", "GRPO", "IRS"]
 JobState = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
-Phase = Literal["GENERATING", "SCORING", "METRICS", "TRAINING"]
+Phase = Literal["GENERATING", "SCORING", "METRICS", "TRAINING", "HELD_OUT"]
 
 
 class DynamicWeights(Contract):
@@ -17,6 +18,7 @@ class DynamicWeights(Contract):
     history_window: int = Field(5, ge=2)
     temperature: float = Field(2.0, gt=0)
     initial_weights: dict[str, float] = Field(default_factory=lambda: {"rel": 1.0, "faith": 1.0, "conc": 0.5})
+    normalize_slopes: bool = True
 
 
 class IRSConfig(Contract):
@@ -26,7 +28,7 @@ class IRSConfig(Contract):
     learning_rate: float = Field(2e-5, gt=0)
     max_new_tokens: int = Field(256, ge=1)
     load_in_4bit: bool = True
-    dw_config: DynamicWeights = DynamicWeights()
+    dw_config: DynamicWeights | None = None  # with one: rel, faith and conc with dynamic weights, else the default mix
 
 
 class TrainRequest(Contract):
@@ -83,6 +85,7 @@ class JobStatus(Contract):
     stage: Text
     state: JobState
     detail: JobDetail
+    objective: Objective | None = None  # what an RL job is rewarded for
 
 
 class MetricLine(Contract):

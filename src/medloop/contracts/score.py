@@ -70,6 +70,29 @@ class Reward(Contract):
     reason: Text | None = None
 
 
+class ObjectivePart(Contract):
+    """One part of an objective. `weight` is negative for a penalty; where it is `dynamic`, it is the first one."""
+
+    weight: float
+    version: Text
+    dynamic: bool = False
+
+
+class Objective(Contract):
+    """What a run is rewarded for: the same settings give the same objective, wherever they come from.
+
+    `notes` say what is used instead of something better, and what that costs.
+    """
+
+    version: Text
+    parts: dict[str, ObjectivePart]
+    notes: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        parts = (f"{name} {part.weight:+.3g}{' (dynamic)' if part.dynamic else ''}" for name, part in self.parts.items())
+        return f"The reward is {', '.join(parts)}; version {self.version}."
+
+
 class ScoredAnswer(Contract):
     """A reward as stored; `score_id` is the hash of answer and reward version, so scoring again adds no row."""
 

@@ -97,7 +97,8 @@ def _prompts(train: Path, lines: dict[int, int]) -> Iterator[tuple[int, Prompt]]
                 lines[line],
                 Prompt(
                     prompt_id=_prompt_id(record), messages=record.conversation.prompt, language=record.language,
-                    strata=record.strata, red_team=is_red_team(record.strata), origin=record.origin,
+                    strata=record.strata, red_team=is_red_team(record.strata), context=record.context,
+                    origin=record.origin,
                 ),
             )  # fmt: skip
 
@@ -112,6 +113,7 @@ def _card(prompts: Sequence[Prompt], path: Path, dataset: str, seed: int) -> dic
         "file": {"path": path.name, "rows": len(prompts), "sha256": file_sha256(path)}, "seed": seed, "dataset": dataset,
         "high_risk": risky, "high_risk_share": round(risky / len(prompts), 4),
         "red_team": sum(prompt.red_team for prompt in prompts),
+        "with_context": sum(prompt.context is not None for prompt in prompts),
         "languages": dict(sorted(Counter(prompt.language for prompt in prompts).items())),
         "strata": dict(sorted(Counter(prompt.strata[0] for prompt in prompts).items())),
     }  # fmt: skip

@@ -3,6 +3,7 @@
     queue.json     the row: state, fencing token, restarts, what it waits for
     status.json    the same state with the progress, as the training API answers; for people and programs
     request.json   what was asked for; never changed
+    objective.json what an RL job is rewarded for: as known when it was submitted, then as its worker found it
     .lock          held for milliseconds while the row changes
     .worker        held by the worker for as long as it lives: the kernel drops it however the worker ends
     .heartbeat     an empty file whose modification time is the worker's monotonic clock: a beat needs no space on the disk
@@ -19,14 +20,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from medloop.contracts import JobDetail, JobStatus, utc_now
+from medloop.contracts import JobDetail, JobStatus, Objective, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
 from medloop.contracts.job import JobState
 from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, NoSpaceError
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.lock import locked_file
 
-QUEUE, STATUS, REQUEST = "queue.json", "status.json", "request.json"
+QUEUE, STATUS, REQUEST, OBJECTIVE = "queue.json", "status.json", "request.json", "objective.json"
 LOCK, WORKER, HEARTBEAT, RESERVE = ".lock", ".worker", ".heartbeat", ".reserve"
 RESERVE_BYTES = 256 * 1024
 ROW_WAIT_S = 10.0
@@ -134,7 +135,8 @@ def write_status(folder: Path, row: JobRow, detail: JobDetail | None = None) -> 
     newest = detail or read_detail(folder) or JobDetail()
     message = row.reason if row.reason else newest.message if detail else None
     shown = newest.model_copy(update={"message": message})
-    _write(folder, STATUS, JobStatus(job_id=row.job_id, stage=row.stage, state=row.state, detail=shown))
+    objective = read_objective(folder)
+    _write(folder, STATUS, JobStatus(job_id=row.job_id, stage=row.stage, state=row.state, detail=shown, objective=objective))
 
 
 def status(folder: Path) -> JobStatus:
@@ -145,14 +147,16 @@ def status(folder: Path) -> JobStatus:
         rest = "continues from the newest checkpoint" if row.checkpointed else "starts again"
         message = f"Its worker is gone; the job {rest} with the next one: medloop jobs work."
         detail = detail.model_copy(update={"message": message})
-    return JobStatus(job_id=row.job_id, stage=row.stage, state=row.state, detail=detail)
+    return JobStatus(job_id=row.job_id, stage=row.stage, state=row.state, detail=detail, objective=read_objective(folder))
 
 
 def status_json(status: JobStatus) -> dict[str, Any]:
-    """The JSON of the training API: every field is there, but `message` only when there is one."""
+    """The JSON of the training API: every field is there, but `message` and `objective` only when there is one."""
     value = status.model_dump(mode="json")
     if value["detail"]["message"] is None:
         del value["detail"]["message"]
+    if value["objective"] is None:
+        del value["objective"]
     return value
 
 
@@ -161,6 +165,17 @@ def read_detail(folder: Path) -> JobDetail | None:
         return JobStatus.model_validate(json.loads((folder / STATUS).read_text(encoding="utf-8"))).detail
     except (OSError, ValueError):
         return None  # it is only a view: the next report writes it anew
+
+
+def read_objective(folder: Path) -> Objective | None:
+    try:
+        return Objective.from_json((folder / OBJECTIVE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # a job without a reward, or of an older medloop
+
+
+def write_objective(folder: Path, objective: Objective) -> None:
+    atomic_write(folder / OBJECTIVE, objective.model_dump_json(indent=2) + "\n")
 
 
 def make_reserve(folder: Path) -> None:

@@ -12,12 +12,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from medloop.contracts import TrainRequest
+from medloop.contracts import Objective, TrainRequest
 from medloop.errors import ConfigError
 from medloop.jobs import requests
 from medloop.jobs.job_row import StateError
-from medloop.loop.train import STAGES
+from medloop.loop.train import STAGES, objective_of
 from medloop.settings import Settings
+from medloop.train.configs.rl_config import RLConfig
 
 ROOM = 1.2  # times what the checkpoints need
 SMALL_FILES = 20_000_000  # metrics, samples, curves, log
@@ -30,6 +31,7 @@ class Preflight:
     needs_bytes: int  # of disk
     memory_bytes: int | None  # None for a model that is not here yet
     warnings: tuple[str, ...]
+    objective: Objective | None = None  # of an RL job
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,16 @@ def check(request: TrainRequest, settings: Settings) -> Preflight:
             "Free some space, or lower lora_r",
         )
     memory = None if size is None else memory_needed(size, request)
-    return Preflight(needs, memory, tuple(_warnings(request, settings, size)))
+    objective = _objective(request, settings)
+    notes = () if objective is None else objective.notes
+    return Preflight(needs, memory, (*_warnings(request, settings, size), *notes), objective)
+
+
+def _objective(request: TrainRequest, settings: Settings) -> Objective | None:
+    """What an RL job will be rewarded for; the worker finds the same, because it reads the same settings."""
+    stage = STAGES[request.stage]
+    config = stage.config.model_validate(requests.config_values(request, "job", settings))
+    return objective_of(config, settings) if isinstance(config, RLConfig) else None
 
 
 def disk_needed(size: ModelSize, request: TrainRequest) -> int:

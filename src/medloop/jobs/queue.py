@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from medloop.contracts import JobDetail, JobRuntime, JobStatus, TrainRequest
+from medloop.contracts import JobDetail, JobRuntime, JobStatus, Objective, TrainRequest
 from medloop.contracts.job import TaskRequest
 from medloop.errors import IntegrityError, explain_os_errors
 from medloop.jobs import job_row, lease
@@ -35,7 +35,7 @@ STOP_S = 20.0  # a worker that was told to end is gone by then; it promises ten 
 POLL_S = 0.1
 
 
-def put(request: TrainRequest | TaskRequest, row: JobRow, settings: Settings) -> str:
+def put(request: TrainRequest | TaskRequest, row: JobRow, settings: Settings, objective: Objective | None = None) -> str:
     """Make the folder of a new job, whose id begins with `row.job_id`. It appears under its name in one rename, so a process
     that is killed here leaves no half job."""
     home = settings.workspace.jobs
@@ -44,7 +44,7 @@ def put(request: TrainRequest | TaskRequest, row: JobRow, settings: Settings) ->
         sweep(home)
         temp, fd = claim_temp(home / row.job_id, _make_folder)
         try:
-            return _publish(temp, home, request, row, settings)
+            return _publish(temp, home, request, row, settings, objective)
         finally:
             os.close(fd)
 
@@ -56,8 +56,12 @@ def _make_folder(path: Path) -> int:
             return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _publish(temp: Path, home: Path, request: TrainRequest | TaskRequest, row: JobRow, settings: Settings) -> str:
+def _publish(
+    temp: Path, home: Path, request: TrainRequest | TaskRequest, row: JobRow, settings: Settings, objective: Objective | None
+) -> str:
     """Fill the folder and give it the first free name of this second."""
+    if objective is not None:
+        job_row.write_objective(temp, objective)
     stamp, number = f"{row.job_id}_{row.submitted:%Y%m%dT%H%M%SZ}", 1
     while True:
         job_id = stamp if number == 1 else f"{stamp}-{number}"

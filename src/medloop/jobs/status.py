@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from medloop.contracts import JobDetail, JobMetrics, JobRuntime
+from medloop.jobs import job_row
 from medloop.jobs.lease import Lease
 from medloop.jobs.queue import has_unsloth
 from medloop.store.files import jsonl
@@ -20,7 +21,11 @@ log = logging.getLogger("medloop.jobs")
 
 
 class StatusWriter:
-    """Writes status.json, at most once a second; the numbers come from the last METRICS line of the run."""
+    """Writes status.json, at most once a second.
+
+    Its numbers are those of the current iteration, as far as its answers are scored; until the first ones are, those of the last
+    METRICS line of the run.
+    """
 
     def __init__(self, lease: Lease) -> None:
         self.lease, self.device, self.steps = lease, "cpu", 0
@@ -29,6 +34,8 @@ class StatusWriter:
     def on_plan(self, plan: Any, cost: Cost) -> None:
         """What the run will cost becomes the job's message before the first step."""
         self.device, self.steps = cost.device, plan.steps
+        if (objective := getattr(getattr(plan, "scorer", None), "objective", None)) is not None:
+            job_row.write_objective(self.lease.folder, objective)
         self.lease.note(cost.sentence(), needs_bytes=cost.disk)
         log.info("%s %d iterations; newest checkpoint: %d.", cost.sentence(), plan.steps, plan.continues_at)
 
@@ -37,7 +44,10 @@ class StatusWriter:
         if now - self.reported_at < REPORT_S:
             return
         self.reported_at = now
-        if progress.step != self.step:
+        if progress.reward is not None:
+            self.step, live = progress.step, progress.reward
+            self.metrics = JobMetrics(avg_reward=live.mean, reward_breakdown=dict(live.parts), current_weights=dict(live.weights))
+        elif progress.step != self.step:
             self.step = progress.step
             self._read_metrics()
         self._write(progress.step, progress.steps, progress.phase, 100 * progress.done / max(progress.total, 1))
@@ -59,9 +69,8 @@ class StatusWriter:
         if not path.is_file():
             return
         rows = [row for row in jsonl.read(path) if row["phase"] == "METRICS" and row.get("avg_reward") is not None]
-        trained = [row for row in rows if "held_out" not in (row.get("extra") or {})]
-        if trained:
-            row = trained[-1]
+        if rows:
+            row = rows[-1]
             parts = (row.get("extra") or {}).get("parts", {})
             self.metrics = JobMetrics(
                 avg_reward=row["avg_reward"], reward_breakdown=parts, current_weights=row.get("weights") or {}

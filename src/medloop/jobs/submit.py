@@ -32,7 +32,7 @@ def submit_training(
     kind = _kind(request.stage, door)
     checked = preflight.check(request, settings)
     row = _row(kind, now or utc_now(), by).model_copy(update={"needs_bytes": checked.needs_bytes})
-    return Submitted(queue.put(request, row, settings), checked)
+    return Submitted(queue.put(request, row, settings, checked.objective), checked)
 
 
 def submit_build(config: FeedbackConfig, settings: Settings, *, seed: int, actor: str) -> str:

@@ -1,15 +1,16 @@
 """The reward, composed: a mix of rules and given parts (teacher, reward model, relevance), or the DW-GRPO scorer."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from medloop.contracts import Component, Reward, Sample, Scorer
+from medloop.contracts import Component, Missing, Reward, Sample, Score
 from medloop.errors import ConfigError
 from medloop.knobs import load_config
 from medloop.models import require_packages
 from medloop.reward.conflicts import write_conflicts
-from medloop.reward.dynamic import DynamicConfig, load_dynamic
-from medloop.reward.mix import GivenParts, MixConfig, build_mix, load_component
+from medloop.reward.dynamic import DynamicConfig, DynamicScorer, load_dynamic
+from medloop.reward.mix import GivenParts, MixConfig, RewardMix, build_mix, load_component
 from medloop.reward.relevance import load_relevance
 from medloop.reward.score_file import FileSummary, ScoreLine, is_whole, score_file
 from medloop.settings import Settings
@@ -26,7 +27,25 @@ from medloop.teacher.judge import TeacherFiles
 Progress = Callable[[int, int], None]  # done, total
 
 
-def given_parts(settings: Settings, sources: Mapping[str, str], *, progress: Progress | None = None) -> GivenParts:
+@dataclass(frozen=True)
+class UnloadedModel:
+    """A reward model that is only named: part of an objective before the run."""
+
+    source: str
+    name: str = "model"
+    penalty: bool = False
+
+    @property
+    def version(self) -> str:
+        return self.source or "unnamed"
+
+    def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
+        raise AssertionError("an unloaded model is never asked for a score")
+
+
+def given_parts(
+    settings: Settings, sources: Mapping[str, str], *, progress: Progress | None = None, load_models: bool = True
+) -> GivenParts:
     """The given parts of a reward by name, each from its source; models are loaded when they first score.
 
     `teacher` takes a YAML file like configs/teacher.yaml (empty: the DeepSeek preset), `model` a reward model, `rel`, `faith` and
@@ -38,7 +57,7 @@ def given_parts(settings: Settings, sources: Mapping[str, str], *, progress: Pro
         if name == "teacher":
             given[name] = _teacher_part(settings, source, progress)
         elif name == "model":
-            given[name] = load_reward_model_part(settings, source)
+            given[name] = load_reward_model_part(settings, source) if load_models else UnloadedModel(source)
         elif name in ("rel", "faith", "conc"):
             if source not in relevance:
                 config = load_config(DynamicConfig, file=Path(source) if source else None, pairs=(), flags={})
@@ -57,13 +76,22 @@ def reward_scorer(
     dw: str | None = None,
     dw_config: Mapping[str, object] | None = None,
     progress: Progress | None = None,
-) -> Scorer:
-    """The scorer for a trainer: the mix of a YAML file (or the default one) with its given parts, or the DW-GRPO scorer."""
+    load_models: bool = True,
+) -> RewardMix | DynamicScorer:
+    """The scorer for a trainer: the mix of a YAML file (or the default one) with its given parts, or the DW-GRPO scorer.
+
+    `dw` or `dw_config` select the DW-GRPO scorer. Both rewards have the safety rules by default.
+    """
     if dw is not None or dw_config is not None:
+        if reward is not None or given:
+            raise ConfigError(
+                "A run has one reward, but two are named: dynamic weights (dw, dw_config) and a mix (reward, given)",
+                "Leave one of them out",
+            )
         weights = {"weights": dict(dw_config)} if dw_config is not None else {}
         return load_dynamic(load_config(DynamicConfig, file=Path(dw) if dw else None, pairs=(), flags=weights), settings)
     config = load_config(MixConfig, file=Path(reward) if reward else None, pairs=(), flags={})
-    return build_mix(config, given_parts(settings, given or {}, progress=progress))
+    return build_mix(config, given_parts(settings, given or {}, progress=progress, load_models=load_models))
 
 
 def load_reward_model_part(settings: Settings, source: str) -> Component:

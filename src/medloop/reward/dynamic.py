@@ -10,6 +10,9 @@ keep the sum of the initial ones (and so the scale of the reward), and no weight
 
 A round without a value for a reward is left out of its history, never counted as 0; with fewer than two values its weight stays.
 
+The safety rules are part of the reward too. Their weights are fixed: a rule that is always obeyed has no slope, and must not lose
+its weight for that.
+
     scorer = DynamicScorer(DwConfig(), load_relevance(RelevanceConfig(), settings))       # a Scorer: score(samples) -> rewards
     scorer.end_round(rewards)                                                             # its weights for the next round
     save_state(path, scorer.state()); scorer.restore(load_state(path))                    # continues exactly
@@ -24,16 +27,19 @@ from statistics import fmean
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from medloop.contracts import Component, Contract, Reward, Sample, Score, Scorer
+from medloop.contracts import Component, Contract, Reward, Sample, Score
 from medloop.contracts.base import Unit
+from medloop.contracts.score import Objective
 from medloop.errors import ConfigError, InputError, explain_os_errors
-from medloop.reward.mix import MixConfig, MixPart, build_mix
+from medloop.reward.mix import MixConfig, MixPart, RewardMix, build_mix, default_parts
 from medloop.reward.relevance import RelevanceConfig, load_relevance
 from medloop.settings import Settings
 from medloop.store.files.atomic import atomic_write
 
 Weights = dict[str, float]
 History = Sequence[Mapping[str, float]]  # one mapping per round; a reward without a value in a round is not in it
+SAFETY = ("emergency", "risk", "false_reassurance", "overtriage", "length", "repetition")  # rules beside the rewards
+HISTORY = "weights.json"  # of a run, as `save_state` writes it
 FLOOR = 0.1  # floor of a weight as a share of its initial value, where no floors are set
 
 
@@ -101,11 +107,18 @@ class DwState(Contract):
         return self
 
 
+def safety_weights() -> Weights:
+    """The weights of the safety rules in the default mix."""
+    return {name: default_parts()[name].weight for name in SAFETY}
+
+
 class DynamicConfig(Contract):
-    """The settings of the DW-GRPO scorer (`configs/dw.yaml`): what is measured, and how the weights move."""
+    """The settings of the DW-GRPO scorer (`configs/dw.yaml`): what is measured, how the weights move, and the safety rules."""
 
     relevance: RelevanceConfig = RelevanceConfig()
     weights: DwConfig = DwConfig()
+    safety: dict[str, float] = Field(default_factory=safety_weights)
+    """Rules with a fixed weight, as a share of the sum of the initial weights; the default is their weight in the default mix."""
 
 
 def slope(values: Sequence[float | None], least_spread: float | None) -> float | None:
@@ -144,9 +157,12 @@ def _apply_floors(weights: Weights, floors: Mapping[str, float]) -> Weights:
 
 
 class DynamicScorer:
-    """A Scorer whose weights change between rounds. A penalty has a negative weight."""
+    """A Scorer whose weights change between rounds, beside safety rules whose weights do not. A penalty has a negative weight.
 
-    def __init__(self, config: DwConfig, components: Mapping[str, Component]) -> None:
+    `safety` has the weights of rules by name, as a share of the sum of the initial weights.
+    """
+
+    def __init__(self, config: DwConfig, components: Mapping[str, Component], safety: Mapping[str, float] | None = None) -> None:
         if set(components) != set(config.initial_weights):
             expected, given = (", ".join(sorted(names)) for names in (config.initial_weights, components))
             raise ConfigError(
@@ -156,6 +172,8 @@ class DynamicScorer:
             raise ConfigError("All rewards with a weight are penalties", "Add a reward that is not a penalty")
         self.config = config
         self._components = dict(components)
+        scale = sum(config.initial_weights.values())
+        self._safety = {name: MixPart(weight=round(share * scale, 6)) for name, share in (safety or {}).items()}
         self._weights: Weights = dict(config.initial_weights)
         self._rounds: tuple[DwRound, ...] = ()
 
@@ -169,22 +187,31 @@ class DynamicScorer:
         """The current weights and a hash that covers the versions of the parts too."""
         return self._mix.version
 
+    @property
+    def objective(self) -> Objective:
+        objective = self._mix.objective
+        parts = {name: part.model_copy(update={"dynamic": name in self._weights}) for name, part in objective.parts.items()}
+        return objective.model_copy(update={"parts": parts})
+
     def score(self, samples: Sequence[Sample]) -> list[Reward]:
         """Weighted sums; a part that is missing or does not apply is left out and the other weights grow to the same sum."""
         return self._mix.score(samples)
 
     @property
-    def _mix(self) -> Scorer:
+    def _mix(self) -> RewardMix:
         signs = {name: -1 if part.penalty else 1 for name, part in self._components.items()}
         weights = ",".join(f"{name}={weight:.6g}" for name, weight in self._weights.items())
-        bound = 1 + sum(self._weights.values())
+        bound = 1 + sum(self._weights.values()) + sum(abs(part.weight) for part in self._safety.values())
         parts = {name: MixPart(weight=signs[name] * weight, given=True) for name, weight in self._weights.items()}
-        return build_mix(MixConfig(version=f"dw({weights})", bounds=(-bound, bound), parts=parts), self._components)
+        config = MixConfig(version=f"dw({weights})", bounds=(-bound, bound), parts=parts | self._safety)
+        return build_mix(config, self._components)
 
     def end_round(self, rewards: Sequence[Reward]) -> DwRound:
         """Add the mean of each reward to the history and update the weights."""
         columns: dict[str, list[float]] = {}
         for part in (part for reward in rewards for part in reward.parts if isinstance(part, Score) and part.applies):
+            if part.name not in self._components:
+                continue  # a safety rule
             value = 1 - part.value if self._components[part.name].penalty else part.value
             columns.setdefault(part.name, []).append(value)
         means = {name: fmean(column) for name, column in columns.items()}
@@ -208,7 +235,7 @@ class DynamicScorer:
 
 def load_dynamic(config: DynamicConfig, settings: Settings) -> DynamicScorer:
     """The DW-GRPO scorer; models are loaded when it first scores."""
-    return DynamicScorer(config.weights, load_relevance(config.relevance, settings))
+    return DynamicScorer(config.weights, load_relevance(config.relevance, settings), config.safety)
 
 
 def save_state(path: Path, state: DwState) -> None:

@@ -4,6 +4,7 @@ plot_history(load_state(path), Path("weights.png"))
 plot_histories(simulate(DwConfig()), Path("weights.png"))      # normalised and raw slopes, side by side
 """
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from medloop.errors import MissingExtraError
 from medloop.reward.dynamic import DwConfig, DwRound, DwState, update
-from medloop.store.files.atomic import atomic_open
+from medloop.store.files.atomic import atomic_write
 
 ROUNDS, NOISE = 24, 0.008  # the simulation: rounds, and the standard deviation of a round's mean
 COLOURS = ("#1b6ca8", "#d1495b", "#2e7d32", "#8e6c8a", "#b07d2b", "#555555")
@@ -23,7 +24,12 @@ def plot_history(state: DwState, path: Path) -> None:
 
 
 def plot_histories(states: Mapping[str, DwState], path: Path) -> None:
-    """A PNG with one column per history, so that they can be compared; written atomically."""
+    """`draw_histories` into a file, written atomically."""
+    atomic_write(path, draw_histories(states))
+
+
+def draw_histories(states: Mapping[str, DwState]) -> bytes:
+    """A PNG with one column per history, so that they can be compared."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -38,8 +44,9 @@ def plot_histories(states: Mapping[str, DwState], path: Path) -> None:
     axes[0, 0].set_ylabel("mean reward")
     axes[1, 0].set_ylabel("weight")
     axes[1, 0].legend(loc="best", frameon=False)
-    with atomic_open(path) as file:
-        figure.savefig(file, format="png", dpi=120, metadata={"Software": "medloop"})
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120, metadata={"Software": "medloop"})
+    return picture.getvalue()
 
 
 def _draw(above: object, below: object, state: DwState) -> None:

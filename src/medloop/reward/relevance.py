@@ -18,7 +18,7 @@ a policy could gain by answering in another language.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -30,6 +30,8 @@ from medloop.contracts import Component, Contract, Missing, Sample, Score
 from medloop.contracts.base import Text
 from medloop.errors import MissingExtraError, ModelError
 from medloop.models import require_packages
+from medloop.models.installed import installed
+from medloop.models.safety import fingerprint
 from medloop.reward import word_overlap
 from medloop.reward.answer_text import copied_share, split_answer
 from medloop.reward.word_overlap import script, sentences
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 VERSION = "1"
 AUTHOR = "reward:relevance"
+AUTO = "auto"
+BEST_ENCODER, BEST_CROSS_ENCODER, SMALL_ENCODER = "BAAI/bge-m3", "BAAI/bge-reranker-v2-m3", "embedded:minilm"
 COPY_START, COPY_FULL = 0.5, 0.8  # share of the answer's 4-grams copied from the question: `rel` falls from here, 0 here
 REASONS = {
     "cross-encoder": "Cross-encoder score:",
@@ -56,10 +60,12 @@ class RelevanceConfig(Contract):
 
     scorer: Literal["model", "heuristic"] = "model"
     """`heuristic` compares words and loads nothing."""
-    encoder: Text = "embedded:minilm"
-    """Sentence encoder: embedded:minilm (English), a folder or a hub id such as BAAI/bge-m3."""
-    cross_encoder: Text | None = None
-    """Cross-encoder for `rel`, such as BAAI/bge-reranker-v2-m3; without one `rel` is a cosine of embeddings."""
+    encoder: Text = AUTO
+    """Sentence encoder: a folder, a hub id or embedded:minilm (English). auto: the setting reward.encoder, else BAAI/bge-m3 if it
+    is installed, else embedded:minilm."""
+    cross_encoder: Text | None = AUTO
+    """Cross-encoder for `rel`; null: `rel` is a cosine of embeddings. auto: the setting reward.cross_encoder, else
+    BAAI/bge-reranker-v2-m3 if it is installed, else none."""
     faith: Literal["embedding", "bertscore"] = "embedding"
     pooling: Literal["auto", "mean", "cls"] = "auto"
     """How the encoder pools token vectors; auto: as its folder says."""
@@ -74,34 +80,74 @@ class RelevanceConfig(Contract):
 
 
 class RelevanceModels:
-    """The encoders of a configuration, located when a version is needed and loaded when first used."""
+    """The encoders of a configuration: chosen at once, located when a version is needed, loaded when first used.
+
+    `notes` say which better model is not used, and what that costs.
+    """
 
     def __init__(self, config: RelevanceConfig, settings: Settings) -> None:
         self.config, self.settings = config, settings
+        self.notes: tuple[str, ...] = ()
+        if config.scorer == "heuristic":
+            self.encoder_name, self.cross_encoder_name = SMALL_ENCODER, None
+            self.notes = ("rel and faith compare shared words only (scorer: heuristic): they know no synonyms.",)
+            return
+        self.encoder_name = self._choose(config.encoder, settings.reward.encoder, BEST_ENCODER) or SMALL_ENCODER
+        cross_encoder = config.cross_encoder and self._choose(
+            config.cross_encoder, settings.reward.cross_encoder, BEST_CROSS_ENCODER
+        )
+        self.cross_encoder_name = cross_encoder or None
+        self.notes = tuple(self._costs())
+
+    def _choose(self, configured: str, in_settings: str, best: str) -> str | None:
+        """The configured model, else that of the settings, else the best one if it is installed."""
+        name = configured if configured != AUTO else in_settings
+        if name:
+            return name
+        place = installed(best, self.settings)
+        return None if place is None else best
+
+    def _costs(self) -> Iterator[str]:
+        if self.encoder_name == SMALL_ENCODER and installed(SMALL_ENCODER, self.settings) is None:
+            yield f"Neither {BEST_ENCODER} nor {SMALL_ENCODER} is installed: rel and faith compare shared words only."
+        elif self.encoder_name == SMALL_ENCODER:
+            yield (
+                f"{BEST_ENCODER} is not installed, so {SMALL_ENCODER} encodes sentences. It reads English only; Chinese texts "
+                "are compared by shared words."
+            )
+        if self.cross_encoder_name is None:
+            yield f"{BEST_CROSS_ENCODER} is not installed, so rel is the cosine of question and answer, which is less exact."
+
+    def _place(self, name: str) -> tuple[str, Settings]:
+        """The name and the settings to load a model with; one in the hub's cache is read from there without asking the hub."""
+        place = installed(name, self.settings)
+        if place is None:
+            return name, self.settings
+        return place.name, self.settings.model_copy(update={"offline": True}) if place.in_cache else self.settings
 
     @cached_property
     def encoder(self) -> Encoder:
         from medloop.models.encode import load_encoder
 
-        config = self.config
+        config, (name, settings) = self.config, self._place(self.encoder_name)
         return load_encoder(
-            config.encoder, self.settings, pooling=config.pooling, max_tokens=config.max_tokens, batch_tokens=config.batch_tokens
+            name, settings, pooling=config.pooling, max_tokens=config.max_tokens, batch_tokens=config.batch_tokens
         )
 
     @cached_property
     def cross_encoder(self) -> CrossEncoder:
         from medloop.models.encode import load_cross_encoder
 
-        assert self.config.cross_encoder is not None, "only a configured cross-encoder is loaded"
-        config = self.config
-        return load_cross_encoder(
-            self.config.cross_encoder, self.settings, max_tokens=config.max_tokens, batch_tokens=config.batch_tokens
-        )
+        assert self.cross_encoder_name is not None, "only a chosen cross-encoder is loaded"
+        config, (name, settings) = self.config, self._place(self.cross_encoder_name)
+        return load_cross_encoder(name, settings, max_tokens=config.max_tokens, batch_tokens=config.batch_tokens)
 
     def find(self, name: str) -> str | None:
         """The first digits of a model's fingerprint; None where the heuristic is used instead."""
         if self.config.scorer == "heuristic":
             return None
+        if (place := installed(name, self.settings)) is not None:  # without torch, which a server does not load
+            return fingerprint(place.folder)[7:15]
         try:
             require_packages()
             from medloop.models.encode import find
@@ -133,6 +179,10 @@ class Relevance:
         """Includes the hash of the model's weights, or says that the heuristic is used."""
         digest = self.models.find(self.model_name)
         return heuristic_version() if digest is None else f"{VERSION}({self.method}:{self.model_name}@{digest})"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.models.notes
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
         without_model = [self._without_model(sample) for sample in samples]
@@ -211,16 +261,16 @@ class Conciseness:
 def load_relevance(config: RelevanceConfig, settings: Settings) -> dict[str, Component]:
     """`rel`, `faith` and `conc`; models are loaded later and shared."""
     models = RelevanceModels(config, settings)
-    has_cross_encoder = config.cross_encoder is not None
+    has_cross_encoder = models.cross_encoder_name is not None
     rel = Relevance(
-        "rel", config.cross_encoder or config.encoder, "cross-encoder" if has_cross_encoder else "cosine", models,
+        "rel", models.cross_encoder_name or models.encoder_name, "cross-encoder" if has_cross_encoder else "cosine", models,
         measure=lambda samples: _by_cross_encoder(models, samples) if has_cross_encoder else _by_cosine(models, samples),
         by_words=relevance_by_words,
         reads_chinese=lambda: (models.cross_encoder if has_cross_encoder else models.encoder).reads_chinese,
         needs_context=False,
     )  # fmt: skip
     faith = Relevance(
-        "faith", config.encoder, config.faith, models,
+        "faith", models.encoder_name, config.faith, models,
         measure=lambda samples: _best_sentences(models, samples) if config.faith == "embedding" else _bertscore(models, samples),
         by_words=faithfulness_by_words,
         reads_chinese=lambda: models.encoder.reads_chinese,

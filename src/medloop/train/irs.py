@@ -8,11 +8,12 @@ Each iteration: N candidates per prompt (GENERATING), scored on the CPU (SCORING
 weights moved (METRICS), fine-tuning on them with old records mixed in (TRAINING). Only the policy is ever on the GPU. An
 iteration continues from the last one's adapter; when the reward on held-out prompts falls, it is undone and the run ends.
 
-What makes it work (https://arxiv.org/abs/2504.11343): a candidate must pass a threshold *and* be among the top k of its
-prompt; prompts whose candidates all pass teach little and are capped; duplicates are dropped; every selected answer says where it
-came from.
+What makes it work (https://arxiv.org/abs/2504.11343): of each prompt the best candidate is selected, its gold answer, if it
+passes a threshold and the safety rules; prompts whose candidates all pass teach little and are capped; every selected answer says
+where it came from.
 """
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,16 +22,18 @@ from typing import Any
 
 from torch import Tensor
 
-from medloop.contracts import TrainingCard, canonical_json, sha256_id
+from medloop.contracts import Reward, Score, TrainingCard, canonical_json, sha256_id
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ResultError
 from medloop.models.adapter import save_adapter
+from medloop.models.context_prompt import fit_with_context
 from medloop.models.rollout.sampler import Rollout
 from medloop.models.template import encode_example
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import read_conversations
 from medloop.store.files.artifacts import new_artifact
+from medloop.store.files.atomic import atomic_write
 from medloop.train.configs.rl_config import IRSRunConfig as IRSRunConfig
 from medloop.train.rl import samples
 from medloop.train.rl.experience import Experience
@@ -38,8 +41,8 @@ from medloop.train.rl.held_out import check_held_out
 from medloop.train.rl.losses import Window, aggregate
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
-from medloop.train.rl.result import publish_result
-from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, prompts_of_step
+from medloop.train.rl.result import WEIGHTS, publish_result
+from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, prompts_of_step, weights_of
 from medloop.train.rl.state import TrainState, create_train_state
 from medloop.train.rl.step import (
     NonFiniteError,
@@ -50,6 +53,7 @@ from medloop.train.rl.step import (
 )
 from medloop.train.runs.progress import OnProgress, ignore_progress
 
+SERIOUS = 0.5  # of a penalty: an answer that has it is never learnt from
 FILES = ("metrics.jsonl", samples.SAMPLES, samples.HELD_OUT)
 
 
@@ -60,6 +64,7 @@ class Selection:
     rows: list[int]
     duplicates: int
     below: int
+    unsafe: int
     capped: int
     threshold: float
 
@@ -99,7 +104,10 @@ def _iteration(state: TrainState, old_records: Sequence[Rollout], should_stop: C
         _save(state)
     selected = [_example(prompt, tokens) for prompt, tokens in state.saved["selected"]]
     if not selected:
-        raise ResultError("No candidate was worth learning from", "Lower the threshold, or ask for more candidates")
+        raise ResultError(
+            "No candidate was worth learning from: all failed a safety rule, had no reward or were below the threshold",
+            "Ask for more candidates or questions, or lower the threshold",
+        )
     _fine_tune(state, [*selected, *_replay(state, len(selected), old_records)], should_stop)
     state.sampler.refresh()
     check_held_out(state, with_kl=True)
@@ -133,7 +141,7 @@ def _candidates(state: TrainState) -> Experience:
 
 
 def select(experience: Experience, config: IRSRunConfig) -> Selection:
-    """Present, distinct, at or above the threshold, among the top k of the prompt; easy prompts capped."""
+    """The gold answer of each prompt: the best one that is safe and at or above the threshold; easy prompts capped."""
     rewards, present = (tensor.tolist() for tensor in experience.reward_tensor())
     scored = [reward for reward, there in zip(rewards, present, strict=True) if there]
     threshold = config.threshold if config.threshold is not None else sum(scored) / max(len(scored), 1)
@@ -142,37 +150,46 @@ def select(experience: Experience, config: IRSRunConfig) -> Selection:
         groups.setdefault(group, []).append(row)
     hard: list[int] = []
     easy: list[int] = []
-    duplicates = below = 0
+    duplicates = below = unsafe = 0
     for rows in groups.values():
         known = [row for row in rows if present[row]]
         ranked = sorted(known, key=lambda row: (-rewards[row], len(experience.rollouts[row].tokens), row))
         distinct = list({experience.texts[row].strip(): row for row in reversed(ranked)}.values())[::-1]
-        passed = [row for row in distinct if rewards[row] >= threshold]
+        safe = [row for row in distinct if not _fails(experience.rewards[row], config.must_pass)]
+        passed = [row for row in safe if rewards[row] >= threshold]
         duplicates += len(ranked) - len(distinct)
-        below += len(distinct) - len(passed)
-        all_passed = len(known) > 1 and all(rewards[row] >= threshold for row in known)
-        (easy if all_passed else hard).extend(passed[: config.top_k])
+        unsafe += len(distinct) - len(safe)
+        below += len(safe) - len(passed)
+        all_passed = len(known) > 1 and len(passed) == len(distinct)
+        (easy if all_passed else hard).extend(passed[:1])
     share = config.all_pass_share
     cap = len(easy) if share >= 1 or not hard else min(len(easy), math.floor(len(hard) * share / (1 - share)))
     capped_easy = sorted(easy, key=lambda row: sha256_id(f"{config.seed}:{experience.groups[row]}:{row}"))[:cap]
-    return Selection(sorted([*hard, *capped_easy]), duplicates, below, len(easy) - cap, round(threshold, 6))
+    return Selection(sorted([*hard, *capped_easy]), duplicates, below, unsafe, len(easy) - cap, round(threshold, 6))
+
+
+def _fails(reward: Reward, rules: Sequence[str]) -> bool:
+    """Whether one of these penalties applies and is serious, however good the rest of the answer is."""
+    return any(part.name in rules and isinstance(part, Score) and part.applies and part.value >= SERIOUS for part in reward.parts)
 
 
 def _log_selection(state: TrainState, experience: Experience, selection: Selection) -> None:
     """A METRICS line with the weights in force; then the scorer may move them. Selected answers with their provenance."""
     summary = experience.summary()
     scorer: Any = state.plan.scorer
-    weights = dict(scorer.weights) if hasattr(scorer, "end_round") else experience.mean_part_weights()
+    weights = weights_of(scorer, experience)
     lengths = [len(rollout.tokens) for rollout in experience.rollouts]
     selected = [lengths[row] for row in selection.rows]
     length_ratio = sum(selected) * len(lengths) / max(len(selected) * sum(lengths), 1)
     more = {
-        "selected": len(selected), "duplicates": selection.duplicates, "below": selection.below, "capped": selection.capped,
+        "selected": len(selected), "duplicates": selection.duplicates, "below": selection.below, "unsafe": selection.unsafe,
+        "capped": selection.capped,
         "threshold": selection.threshold, "length_ratio": round(length_ratio, 6),
     }  # fmt: skip
     if hasattr(scorer, "end_round"):
         scorer.end_round(experience.rewards)
         state.saved["dw"] = scorer.state().model_dump(mode="json")
+        _write_weights(state)
     state.log(
         "METRICS", avg_reward=summary["reward"], weights=weights, extra={**summary, **more, "backend": state.sampler.backend}
     )
@@ -189,8 +206,12 @@ def _log_selection(state: TrainState, experience: Experience, selection: Selecti
 
 def _provenance(experience: Experience, row: int) -> dict[str, Any]:
     reward = experience.rewards[row]
-    parts = {part.name: getattr(part, "value", None) for part in reward.parts}
-    return {"parts": parts, "reward_version": reward.version, "stream": experience.rollouts[row].stream}
+    return {"reward_version": reward.version, "stream": experience.rollouts[row].stream}
+
+
+def _write_weights(state: TrainState) -> None:
+    """The history of the dynamic weights beside the metrics, for `medloop reward weights`."""
+    atomic_write(state.plan.run.folder / WEIGHTS, json.dumps(state.saved["dw"], indent=1) + "\n")
 
 
 def _fine_tune(state: TrainState, examples: list[Rollout], should_stop: Callable[[], bool]) -> None:
@@ -243,11 +264,16 @@ def _old_records(state: TrainState, settings: Settings) -> list[Rollout]:
     if not config.replay or not path.is_file():
         return []
     records = []
-    max_length = config.max_prompt + config.max_new_tokens
+    tokenizer, max_length = state.policy.loaded.tokenizer, config.max_prompt + config.max_new_tokens
     for item in read_conversations(path):
         if item.conversation.answer is None:
             continue
-        example = encode_example(state.policy.loaded.tokenizer, item.conversation.messages, max_length=max_length)
+        messages = item.conversation.messages
+        if item.passages and (
+            prompt := fit_with_context(tokenizer, item.conversation.prompt, item.passages[: config.top_k], config.max_prompt)
+        ):
+            messages = (*prompt.messages, messages[-1])
+        example = encode_example(tokenizer, messages, max_length=max_length)
         if example is not None:
             start = example.completion_mask.index(1)
             records.append(_example(example.input_ids[:start], example.input_ids[start:]))
@@ -289,6 +315,7 @@ def _resume(state: TrainState) -> None:
     scorer: Any = state.plan.scorer
     if "dw" in state.saved:
         scorer.restore(type(scorer.state()).model_validate(state.saved["dw"]))
+        _write_weights(state)  # a round that is done again must not be in it yet
 
 
 def _truncate(path: Path, lines: int) -> None:

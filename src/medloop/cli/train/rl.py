@@ -86,12 +86,12 @@ def train_irs(
     n_iterations: Annotated[int | None, typer.Option(help="Rounds of generate, score, fine-tune (default: 3).")] = None,
     n_questions: Annotated[int | None, typer.Option(help="Questions per round (default: 100).")] = None,
     n_candidates: Annotated[int | None, typer.Option(help="Answers to each question (default: 4).")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Maximum answers kept per question (default: 3).")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Context passages of a question in its prompt (default: 3).")] = None,
     threshold: Annotated[float | None, typer.Option(help="Minimum reward of a kept answer (default: the round's mean).")] = None,
     learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, seed: Seed = None, config: ConfigFile = None,
     set_: SetPairs = None, live: Live = False, replace: Replace = False,
 ) -> None:  # fmt: skip
-    """Iterative Rejection Sampling: generate candidates, keep the best, fine-tune on them, again; one model in memory.
+    """Iterative Rejection Sampling: generate candidates, keep the best of each question, fine-tune on them, again.
 
     Example:  medloop train irs --adapter sft --n-iterations 3 --n-candidates 4 --top-k 3
     """
@@ -114,14 +114,20 @@ def _train(
 
 
 def _announce(plan: RLPlan, cost: Cost) -> None:
+    from medloop.train.rl.plan import objective_of  # torch
+
     config = plan.config
     start = f"adapter {config.adapter}" if config.adapter else "a fresh adapter"
     left_out = f" ({plan.too_long:,} too long)" if plan.too_long else ""
     ui.say(f"{config.method.upper()} on {config.model}, {start}: {len(plan.prompts):,} questions{left_out}.")
+    for line in plan.contexts.sentences():
+        ui.say(line)
     answers = (getattr(config, "prompts_per_step", 0) or config.n_questions) * config.samples
-    ui.say(
-        f"{plan.steps:,} steps of {answers:,} answers; {len(plan.held_out):,} held-out questions; reward {plan.scorer.version}."
-    )
+    ui.say(f"{plan.steps:,} steps of {answers:,} answers; {len(plan.held_out):,} held-out questions.")
+    objective = objective_of(plan.scorer)
+    ui.say(f"The reward has the version {plan.scorer.version}." if objective is None else objective.sentence())
+    for note in () if objective is None else objective.notes:
+        ui.say(f"Note: {note}")
 
 
 def _report(trained: Trained) -> None:

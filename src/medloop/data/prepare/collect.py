@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from medloop.data.prepare.spool import Spool
 from medloop.data.progress import Progress
 from medloop.data.sources import read_rows, shapes
 from medloop.data.sources.import_files import source_file
-from medloop.data.text.clean import CleanLimits, clean_turns
+from medloop.data.text.clean import CleanLimits, clean_text, clean_turns
 from medloop.data.text.dedupe import PERMUTATIONS, Signatures, Signer
 from medloop.data.text.near import QuestionFeatures, QuestionFeaturesBuilder
 from medloop.data.text.risk import ORDER, strata_of
@@ -117,22 +117,23 @@ def collect_records(
     columns, drops = _Columns(spool, total, seed), []
     with progress("Reading and cleaning", total) as step:
         for number, source in enumerate(sources):
-            for line, result, reviewed in _conversations(source, raw, limits):
+            for row in _clean_rows(source, raw, limits):
                 step(1)
+                result, passages = row.result, row.passages
                 if scrub is not None and isinstance(result, Conversation):
-                    result = scrub.conversation(result, source.name, line)
+                    result, passages = scrub.conversation(result, passages, source.name, row.line)
                 if isinstance(result, Conversation):
-                    columns.add(make_record(result, source, line, reviewed), number)
+                    columns.add(make_record(result, source, row.line, row.reviewed, passages), number)
                 else:
-                    drops.append(Drop(source.name, line, result))
+                    drops.append(Drop(source.name, row.line, result))
     return columns.rows(), columns.signatures(), drops
 
 
-def make_record(conversation: Conversation, source: Source, line: int, reviewed: bool) -> Record:
+def make_record(conversation: Conversation, source: Source, line: int, reviewed: bool, passages: tuple[str, ...] = ()) -> Record:
     origin = Origin(source=source.name, line=line, licence=source.licence)
     return Record(
         record_id=conversation.content_id(), conversation=conversation, language=detect_language(conversation.user_text),
-        strata=strata_of(conversation.user_text), origin=origin, reviewed=reviewed,
+        strata=strata_of(conversation.user_text), origin=origin, reviewed=reviewed, context=passages or None,
     )  # fmt: skip
 
 
@@ -152,16 +153,27 @@ def opening(conversation: Conversation) -> str:
     return text
 
 
-def _conversations(source: Source, raw: Path, limits: CleanLimits) -> Iterator[tuple[int, Conversation | DropReason, bool]]:
+class CleanRow(NamedTuple):
+    """A row of a source: its conversation, or why it has none; its context passages."""
+
+    line: int
+    result: Conversation | DropReason
+    reviewed: bool
+    passages: tuple[str, ...]
+
+
+def _clean_rows(source: Source, raw: Path, limits: CleanLimits) -> Iterator[CleanRow]:
     assert source.shape is not None and source.columns is not None, "import writes both"
     for row in read_rows(source_file(raw, source), source.format, source.encoding):
         if row.problem:
             continue  # counted by the import as rejected
         try:
             turns = shapes.turns_of(row.values, source.shape, source.columns)
+            passages = [clean_text(passage) for passage in shapes.passages_of(row.values, source.columns)]
         except shapes.ShapeProblem:
             continue
-        yield row.line, clean_turns(turns, limits), shapes.is_reviewed(row.values)
+        reviewed = shapes.is_reviewed(row.values)
+        yield CleanRow(row.line, clean_turns(turns, limits), reviewed, tuple(passage for passage in passages if passage))
 
 
 def priority(seed: int, key: int) -> int:

@@ -23,20 +23,23 @@ class SourceScrubber:
     held: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
 
-    def conversation(self, conversation: Conversation, source: str, line: int) -> Conversation | DropReason:
-        scrubber = Scrubber()
-        assessments = [scrubber.assess(message.content) for message in conversation.messages]
+    def conversation(
+        self, conversation: Conversation, passages: tuple[str, ...], source: str, line: int
+    ) -> tuple[Conversation | DropReason, tuple[str, ...]]:
+        """The conversation and its context passages without identifiers; the passages are scanned like the turns."""
+        scrubber, turns = Scrubber(), len(conversation.messages)
+        assessments = [scrubber.assess(text) for text in (*(m.content for m in conversation.messages), *passages)]
         self.looked_at += 1
         if any(assessment.quarantined for assessment in assessments):
             self._hold(conversation, source, line, assessments)
-            return "phi"
+            return "phi", ()
         self.kinds.update(span.kind for assessment in assessments for span in assessment.spans)
         self.changed += any(assessment.spans for assessment in assessments)
         messages = (
             message.model_copy(update={"content": assessment.cleaned})
-            for message, assessment in zip(conversation.messages, assessments, strict=True)
+            for message, assessment in zip(conversation.messages, assessments[:turns], strict=True)
         )
-        return Conversation(messages=tuple(messages))
+        return Conversation(messages=tuple(messages)), tuple(assessment.cleaned for assessment in assessments[turns:])
 
     def counts(self) -> dict[str, int]:
         """For the card: rows, then what was replaced by kind."""

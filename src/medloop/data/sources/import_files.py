@@ -129,6 +129,7 @@ def _judged(rows: Iterator[SourceRow], shape: str, columns: Mapping[str, str]) -
         if not row.problem:
             try:
                 shapes.turns_of(row.values, shape, columns)
+                shapes.passages_of(row.values, columns)
             except shapes.ShapeProblem as problem:
                 row = SourceRow(row.line, problem=str(problem))
         yield row

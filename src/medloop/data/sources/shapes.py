@@ -9,10 +9,13 @@
 | question-answer | `question`, `answer`, perhaps `reasoning` |
 | prompt-response | `prompt`, `response` or `completion`; each a text or a list of {role, content} |
 
-Every shape may carry `system`. Column names are compared without case; `--map question=title` names a column by hand.
+Every shape may carry `system`, and `context`: passages that the answer may rely on, as a text or a list of texts (in CSV a JSON
+list). Column names are compared without case; `--map question=title` names a column by hand.
 """
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +48,12 @@ class Shape:
         return {**self.needs, **self.may}
 
 
-_SYSTEM = {"system": ("system", "system_prompt")}
+_CONTEXT = {"context": ("context", "contexts", "passages")}
+_SYSTEM = {"system": ("system", "system_prompt"), **_CONTEXT}
 SHAPES: dict[str, Shape] = {
     shape.name: shape
     for shape in (
-        Shape("record", {"record_id": ("record_id",), "conversation": ("conversation",)}, {}),
+        Shape("record", {"record_id": ("record_id",), "conversation": ("conversation",)}, _CONTEXT),
         Shape("messages", {"messages": ("messages",)}, _SYSTEM),
         Shape("sharegpt", {"conversations": ("conversations", "conversation")}, _SYSTEM),
         Shape(
@@ -113,6 +117,23 @@ def turns_of(values: Mapping[str, Any], shape: str, columns: Mapping[str, str]) 
     reasoning = _text(row, "reasoning")
     answer = f"<think>\n{reasoning}\n</think>\n{_text(row, 'answer')}" if reasoning else _text(row, "answer")
     return [*head, ("user", _text(row, "question")), ("assistant", answer)]
+
+
+def passages_of(values: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
+    """The context passages of a row, in order; ShapeProblem when they are neither a text nor a list of texts."""
+    lower = {name.lower(): name for name in values}
+    names = [columns["context"]] if "context" in columns else [lower[alias] for alias in _CONTEXT["context"] if alias in lower]
+    context = values.get(names[0]) if names else None
+    if isinstance(context, str) and context.lstrip().startswith("["):
+        with suppress(ValueError):  # a cell of a table can hold a list only as JSON
+            context = json.loads(context)
+    if isinstance(context, Mapping):  # {"contexts": [...]}, beside labels or sources
+        context = context.get("contexts", context.get("passages", context))
+    passages = context if isinstance(context, list) else [] if context is None else [context]
+    texts = [passage.get("text", passage.get("content")) if isinstance(passage, Mapping) else passage for passage in passages]
+    if not all(isinstance(text, str) for text in texts):
+        raise ShapeProblem("'context' is neither a text nor a list of texts")
+    return texts
 
 
 def is_reviewed(values: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ a question takes the one with its id from the files in `Questions`. Files may be
 text.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,12 +36,12 @@ class Turn(NamedTuple):
 
 
 class ConversationLine(NamedTuple):
-    """A conversation with its line number, its ids (the first one is its name), its context and its risk strata."""
+    """A conversation with its line number, its ids (the first one names it), passages for the answer, and its risk strata."""
 
     number: int
     ids: tuple[str, ...]
     conversation: Conversation
-    context: str | None = None
+    passages: tuple[str, ...] = ()
     strata: tuple[str, ...] = ()
 
 
@@ -93,7 +93,7 @@ def read_conversations(path: Path) -> Iterator[ConversationLine]:
             raise InputError.at(path, number, _explain(error), "Repair or remove that line") from None
         except ValueError as error:
             raise InputError.at(path, number, str(error), "Repair or remove that line") from None
-        yield ConversationLine(number, _ids(row), conversation, _context(row), _strata(row))
+        yield ConversationLine(number, _ids(row), conversation, passages_of(row), _strata(row))
 
 
 def read_samples(path: Path, questions: Questions | None = None, *, unique: bool = True) -> Iterator[Sample]:
@@ -142,11 +142,11 @@ def _strata(row: dict[str, Any]) -> tuple[str, ...]:
     return tuple(map(str, strata)) if isinstance(strata, list) else ()
 
 
-def _context(row: dict[str, Any]) -> str | None:
-    """What the answer may rely on: a text, or a list of passages."""
+def passages_of(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the answer may rely on (`context`, `contexts`): a text is one passage, a list holds several."""
     context = row.get("context", row.get("contexts"))
     passages = context if isinstance(context, list) else [context]
-    return "\n".join(text for text in passages if isinstance(text, str) and text) or None
+    return tuple(text for text in passages if isinstance(text, str) and text.strip())
 
 
 def _question(row: dict[str, Any]) -> Any:
@@ -169,13 +169,14 @@ def _answer_line(number: int, row: dict[str, Any], questions: Questions) -> Answ
     if turns and turns[-1].role == "assistant":
         answer = turns[-1].content if answer is None else answer
         turns = turns[:-1]
-    context, strata, ids = _context(row), _strata(row), _ids(row)
+    passages, strata, ids = passages_of(row), _strata(row), _ids(row)
     if not turns and (known := questions.find(ids)):
         turns = tuple(Turn(message.role, message.content) for message in known.conversation.prompt)
-        context, strata = context or known.context, known.strata
+        passages, strata = passages or known.passages, known.strata
     if answer is None and end != "error":
         raise ValueError("no answer")
     group = str(row["group"]) if row.get("group") else None
+    context = "\n".join(passages) or None
     return AnswerLine(number, ids, turns, None if end == "error" else answer, context, group, strata, end == "length")
 
 

@@ -31,7 +31,10 @@ class RLConfig(RunConfig):
     given: dict[str, str] = Field(
         default_factory=dict, description="Given parts of the reward (teacher, model, ...) and their sources."
     )
-    max_prompt: int = Field(256, ge=8, description="Maximum tokens of a question; longer ones lose old turns, or are left out.")
+    max_prompt: int = Field(
+        256, ge=8, description="Maximum tokens of a prompt; longer ones lose context passages, then old turns, or are left out."
+    )
+    top_k: int = Field(3, ge=1, description="Maximum number of context passages of a question in its prompt, the first ones.")
     max_new_tokens: int = Field(160, ge=1, description="Maximum tokens of an answer.")
     temperature: float = Field(1.0, gt=0, le=5, description="Temperature of sampling and of every log-probability.")
     learning_rate: float | None = Field(
@@ -130,8 +133,10 @@ class IRSRunConfig(RLConfig):
     n_iterations: int = Field(3, ge=1, description="Rounds of generate, score, fine-tune.")
     n_questions: int = Field(100, ge=1, description="Questions in a round.")
     n_candidates: int = Field(4, ge=1, description="Answers to each question.")
-    top_k: int = Field(3, ge=1, description="Maximum number of selected answers per question.")
     threshold: float | None = Field(None, description="Minimum reward of a selected answer; empty: the mean of the round.")
+    must_pass: list[str] = Field(
+        ["risk", "false_reassurance"], description="Penalties that a selected answer must not have (0.5 or more)."
+    )
     all_pass_share: float = Field(
         0.5, ge=0, le=1, description="Maximum share of selected answers to questions whose answers all passed."
     )

@@ -3,7 +3,8 @@
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from medloop.contracts import Interval, TrainingCard
@@ -15,6 +16,32 @@ PANELS = (
     (("entropy", "entropy"), ("clip_fraction", "clip fraction"), "per token"),
     (("length", "tokens"), ("truncated", "truncated"), "answers"),
 )
+
+
+@dataclass(frozen=True)
+class WeightTrend:
+    """How dynamic weights moved: their history, as the scorer saves it, and a plot of it."""
+
+    history: Mapping[str, Any]
+    picture: bytes
+
+    def section(self) -> str:
+        """A heading, the plot and a table with a row per round, as HTML."""
+        names = list(self.history["config"]["initial_weights"])
+        start = ("start", *("" for _ in names), *(f"{self.history['config']['initial_weights'][name]:.3f}" for name in names))
+        rows = [start]
+        for number, entry in enumerate(self.history["rounds"], start=1):
+            means = (f"{entry['means'][name]:.3f}" if name in entry["means"] else "–" for name in names)
+            rows.append((str(number), *means, *(f"{entry['weights'][name]:.3f}" for name in names)))
+        head = ("round", *names, *(f"weight of {name}" for name in names))
+        lines = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        titles = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+        image = base64.b64encode(self.picture).decode()
+        return (
+            "<h2>Weights of the reward</h2><p>The mean of each reward in a round, and its weight in the next one.</p>"
+            f'<img alt="Rewards and their weights over the rounds" src="data:image/png;base64,{image}">'
+            f"<table><tr>{titles}</tr>{lines}</table>"
+        )
 
 
 def draw_curves(table: Sequence[dict[str, Any]], *, title: str) -> bytes:
@@ -63,6 +90,7 @@ def report_page(
     picture: bytes,
     gain: Interval | None,
     alarms: Sequence[str] | None = None,
+    trend: WeightTrend | None = None,
 ) -> str:
     """A page without scripts: the verdict on held-out questions, the panel's alarms, the curves, the numbers of the card."""
     verdict = "No held-out questions were measured."
@@ -88,6 +116,7 @@ td{{padding:.1rem 1rem .1rem 0;border-bottom:1px solid #ddd}}</style></head><bod
 <ul>{panel}</ul>
 <img alt="Reward, KL, entropy and length over the steps" src="data:image/png;base64,{image}">
 <table>{numbers}</table>
+{trend.section() if trend else ""}
 <p>Base model {html.escape(card.base)}. rewards.csv has {len(table)} rows; samples.jsonl has answers. Not a medical device.</p>
 </body></html>
 """

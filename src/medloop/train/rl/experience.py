@@ -8,6 +8,7 @@ refuses it.)
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,18 @@ from torch import Tensor
 
 from medloop.contracts import Conversation, Reward, Score
 from medloop.errors import InputError
+from medloop.models.context_prompt import fit_with_context
 from medloop.models.rollout.sampler import Rollout
-from medloop.models.template import THINK, fit_prompt, opens_thinking, render_prompt
+from medloop.models.template import THINK, opens_thinking, render_prompt
 from medloop.store.files.answer_lines import read_conversations
 
 
 @dataclass(frozen=True)
 class RLPrompt:
-    """A prompt as the model and as the scorer see it; `opening` is the start of the answer that the template itself writes."""
+    """A prompt as the model and as the scorer see it; `opening` is the start of the answer that the template itself writes.
+
+    `context` are the passages as they stand in the prompt, so that an answer is held only to what the policy could read.
+    """
 
     id: str
     token_ids: tuple[int, ...]
@@ -35,11 +40,35 @@ class RLPrompt:
 
 
 @dataclass(frozen=True)
+class ContextCounts:
+    """How many prompts came with passages, how many of those show them shortened, and how many show none of them."""
+
+    prompts: int = 0
+    truncated: int = 0
+    without: int = 0
+
+    def sentences(self) -> list[str]:
+        """What a person should know about the passages; empty where there is nothing to say."""
+        if not self.prompts:
+            return []
+        lines = [f"{self.prompts:,} questions have context passages."]
+        if self.truncated:
+            lines.append(f"{self.truncated:,} show them truncated to max_prompt; raise it to show more.")
+        if self.without:
+            lines.append(f"{self.without:,} have no room for any passage, so faith and conc do not apply to their answers.")
+        return lines
+
+
+NO_CONTEXTS = ContextCounts()
+
+
+@dataclass(frozen=True)
 class PromptFile:
-    """The prompts of a file, and how many were too long."""
+    """The prompts of a file, how many were too long, and what became of their passages."""
 
     prompts: list[RLPrompt]
     too_long: int
+    contexts: ContextCounts = NO_CONTEXTS
 
 
 @dataclass(frozen=True)
@@ -104,24 +133,34 @@ class Experience:
         }
 
 
-def read_prompts(path: Path, tokenizer: Any, *, max_tokens: int, limit: int = 0) -> PromptFile:
-    """Prompts of a file (records, messages or plain questions), each once; those that do not fit are counted."""
+def read_prompts(path: Path, tokenizer: Any, *, max_tokens: int, top_k: int = 3, limit: int = 0) -> PromptFile:
+    """Prompts of a file (records, messages or plain questions), each once; those that do not fit are counted.
+
+    The first `top_k` context passages of a question stand in its prompt, as far as they fit.
+    """
     prompts: dict[str, RLPrompt] = {}
-    too_long = 0
+    too_long, seen = 0, Counter[str]()
     for item in read_conversations(path):
+        name = item.ids[0] if item.ids else f"line {item.number}"
+        if name in prompts:
+            continue
         conversation = Conversation(messages=item.conversation.prompt)
-        token_ids = fit_prompt(tokenizer, conversation.messages, max_tokens)
-        if token_ids is None:
+        prompt = fit_with_context(tokenizer, conversation.messages, item.passages[:top_k], max_tokens)
+        if prompt is None:
             too_long += 1
             continue
-        opening = f"{THINK}\n" if opens_thinking(render_prompt(tokenizer, conversation.messages)) else ""
-        name = item.ids[0] if item.ids else f"line {item.number}"
-        prompts.setdefault(name, RLPrompt(name, tuple(token_ids), conversation.user_text, opening, item.context))
+        opening = f"{THINK}\n" if opens_thinking(render_prompt(tokenizer, prompt.messages)) else ""
+        context = "\n".join(prompt.shown) or None
+        prompts[name] = RLPrompt(name, prompt.token_ids, conversation.user_text, opening, context)
+        if item.passages:
+            seen["prompts"] += 1
+            seen["truncated"] += bool(prompt.shown) and (prompt.truncated or prompt.left_out > 0)
+            seen["without"] += not prompt.shown
         if limit and len(prompts) == limit:
             break
     if not prompts:
         raise InputError(f"{path} has no question that fits ({too_long} are longer than {max_tokens} tokens)", "Raise max_prompt")
-    return PromptFile(list(prompts.values()), too_long)
+    return PromptFile(list(prompts.values()), too_long, ContextCounts(**seen))
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -21,7 +21,7 @@ def check_held_out(state: TrainState, *, first: bool = False, with_kl: bool = Fa
     plan = state.plan
     if not plan.held_out or (first and state.saved["held_out"]):
         return
-    experience = collect_rollouts(state, plan.held_out, 1, f"held-out:{plan.config.seed}")
+    experience = collect_rollouts(state, plan.held_out, 1, f"held-out:{plan.config.seed}", held_out=True)
     rewards, present = experience.reward_tensor()
     state.saved["held_out"][str(state.step)] = [
         float(reward) if there else None for reward, there in zip(rewards.tolist(), present.tolist(), strict=True)
@@ -35,7 +35,7 @@ def check_held_out(state: TrainState, *, first: bool = False, with_kl: bool = Fa
     if state.step in checks and min(checks) < state.step:
         extra["alarms"] = plan.audit(checks[min(checks)], checks[state.step])
         state.saved.setdefault("alarms", {})[str(state.step)] = extra["alarms"]
-    state.log("METRICS", avg_reward=summary["reward"], extra=extra)
+    state.log("HELD_OUT", avg_reward=summary["reward"], extra=extra)
 
 
 def _kl_to_reference(state: TrainState, experience: Experience) -> float:

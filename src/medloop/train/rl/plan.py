@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medloop.contracts import Scorer
+from medloop.contracts import Objective, Scorer
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import InputError
 from medloop.models import runtime
@@ -13,12 +13,19 @@ from medloop.models.load import load_tokenizer, resolve
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_if_sealed
 from medloop.train.configs.rl_config import RLConfig
-from medloop.train.rl.experience import RLPrompt, read_prompts
+from medloop.train.rl.experience import NO_CONTEXTS, ContextCounts, RLPrompt, read_prompts
 from medloop.train.rl.samples import Answers
 from medloop.train.runs.run import TrainingRun
 
 # Answers to the held-out prompts before training and now -> what looks like a hacked reward, in plain words.
 Audit = Callable[[Answers, Answers], list[str]]
+
+
+WeightPlot = Callable[[dict[str, Any]], bytes]  # the history of dynamic weights -> a picture
+
+
+def no_plot(history: dict[str, Any]) -> bytes:
+    return b""
 
 
 def no_audit(before: Answers, now: Answers) -> list[str]:
@@ -38,6 +45,8 @@ class RLPlan:
     continues_at: int
     restart: bool
     audit: Audit = no_audit
+    contexts: ContextCounts = NO_CONTEXTS
+    plot_weights: WeightPlot = no_plot
 
     @property
     def steps(self) -> int:
@@ -56,9 +65,17 @@ def find_run(config: RLConfig, settings: Settings, *, scorer: Scorer, folder: Pa
     # That a server samples decides what is learnt; its address does not, and it is nobody's business.
     full = {**config.model_dump(exclude={"rollout_url"}), "method": config.method, "reward_version": scorer.version}
     full["rollouts"] = "vllm" if config.rollout_url else "torch"
+    if (objective := objective_of(scorer)) is not None:
+        full["objective"] = objective.model_dump(mode="json")
     identity = {"config": full, "base_sha256": model.sha256, "inputs": inputs}
     run_folder = folder or settings.workspace.jobs / f"train_{config.method}-{config.name}"
     return TrainingRun(run_folder, settings.workspace.models / "rl" / config.name, identity)
+
+
+def objective_of(scorer: Scorer) -> Objective | None:
+    """What the scorer rewards; None for one that does not say."""
+    objective = getattr(scorer, "objective", None)
+    return objective if isinstance(objective, Objective) else None
 
 
 def prompt_files(config: RLConfig, settings: Settings) -> dict[str, Path]:
@@ -89,6 +106,7 @@ def make_plan(
     scorer: Scorer,
     replace: bool = False,
     audit: Audit = no_audit,
+    plot_weights: WeightPlot = no_plot,
 ) -> RLPlan:
     """Read the prompts and see what is left of an earlier start; writes nothing and loads no weights."""
     runtime.keep_quiet()
@@ -96,12 +114,15 @@ def make_plan(
         run.check_unfinished()
     tokenizer = load_tokenizer(resolve(config.ref, settings).folder)
     files = prompt_files(config, settings)
-    train = read_prompts(files["prompts"], tokenizer, max_tokens=config.max_prompt)
+    limits = {"max_tokens": config.max_prompt, "top_k": config.top_k}
+    train = read_prompts(files["prompts"], tokenizer, **limits)
     held_out: list[RLPrompt] = []
     if "held_out" in files:
-        known = {prompt.token_ids for prompt in train.prompts}
-        read = read_prompts(files["held_out"], tokenizer, max_tokens=config.max_prompt, limit=config.held_out_n)
-        held_out = [prompt for prompt in read.prompts if prompt.token_ids not in known]
+        known = {prompt.question for prompt in train.prompts}  # with another context it is still the same question
+        read = read_prompts(files["held_out"], tokenizer, **limits, limit=config.held_out_n)
+        held_out = [prompt for prompt in read.prompts if prompt.question not in known]
     checkpoint = None if replace else run.resumable()
     continues_at = 0 if checkpoint is None else checkpoint.step
-    return RLPlan(config, run, train.prompts, held_out, train.too_long, scorer, continues_at, replace, audit)
+    return RLPlan(
+        config, run, train.prompts, held_out, train.too_long, scorer, continues_at, replace, audit, train.contexts, plot_weights
+    )

@@ -16,9 +16,12 @@ from medloop.bootstrap import interval
 from medloop.contracts import Interval, TrainingCard
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
-from medloop.train.rl.curves import draw_curves, report_page
+from medloop.train.rl.curves import WeightTrend, draw_curves, report_page
+from medloop.train.rl.plan import objective_of
 from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
+
+WEIGHTS = "weights.json"  # the history of dynamic weights
 
 
 def publish_result(state: TrainState) -> TrainingCard:
@@ -35,16 +38,36 @@ def publish_result(state: TrainState) -> TrainingCard:
         "teacher_usage.csv": _usage(state.saved.get("usage", {})).encode(),
         "kl_metrics.json": _kl(table, plan.config).encode(),
         "curves.png": picture,
-        "report.html": report_page(card, table, picture, gain, last_alarms(state)).encode(),
         **samples.content(plan.run.folder),
     }
+    trend = None
+    if history := state.saved.get("dw"):
+        files[WEIGHTS] = json.dumps(history, indent=1).encode() + b"\n"
+        trend = WeightTrend(history, plan.plot_weights(history))
+        files["weights.png"] = trend.picture
+    files["report.html"] = report_page(card, table, picture, gain, last_alarms(state), trend).encode()
     if state.policy.value_head is not None:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.policy.value_head.state_dict().items()}
         files["value_head.safetensors"] = to_safetensors(weights)
-    publish(plan.run.target, state.policy.model, state.policy.loaded.tokenizer, card, plan.run.metrics, files=files)
+    publish(
+        plan.run.target,
+        state.policy.model,
+        state.policy.loaded.tokenizer,
+        card,
+        plan.run.metrics,
+        files=files,
+        about=_about(state),
+    )
     state.sampler.close()
     plan.run.end()
     return card
+
+
+def _about(state: TrainState) -> list[str]:
+    """For README.md: what was rewarded, and what was used instead of something better."""
+    objective = objective_of(state.plan.scorer)
+    notes = [*([] if objective is None else [objective.sentence(), *objective.notes]), *state.plan.contexts.sentences()]
+    return [*(f"- {note}" for note in notes), ""] if notes else []
 
 
 def held_out_gain(state: TrainState) -> Interval | None:

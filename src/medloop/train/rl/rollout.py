@@ -5,6 +5,7 @@ When too many rewards are missing the run stops, because what is left is no long
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -14,7 +15,9 @@ from medloop.train.rl.experience import Experience, RLPrompt
 from medloop.train.rl.losses import rollout_drift
 from medloop.train.rl.state import TrainState
 from medloop.train.rl.step import compute_logprobs
+from medloop.train.runs.progress import StepReward
 
+SCORED_AT_ONCE = 16  # answers; all answers to a prompt are always scored together
 MAX_DRIFT = 0.25  # nats per token between a server and this policy; bfloat16 against float32 stays below 0.05
 
 
@@ -32,32 +35,73 @@ def prompts_of_step(state: TrainState, count: int) -> list[RLPrompt]:
     return list({prompt.id: prompt for prompt in chosen}.values())
 
 
-def collect_rollouts(state: TrainState, prompts: Sequence[RLPrompt], samples: int, stream: str) -> Experience:
-    """`samples` answers to each prompt, scored. The stream's name decides the answers: the same name, the same experience."""
+def collect_rollouts(
+    state: TrainState, prompts: Sequence[RLPrompt], samples: int, stream: str, *, held_out: bool = False
+) -> Experience:
+    """`samples` answers to each prompt, scored. The stream's name decides the answers: the same name, the same experience.
+
+    A held-out check is a phase of its own: its first half is sampling, its second half scoring.
+    """
     config, scorer = state.plan.config, state.plan.scorer
     spent_before = _teacher_usage(scorer)
     repeated = [prompt for prompt in prompts for _ in range(samples)]
     streams = [f"{stream}:{prompt.id}:{index % samples}" for index, prompt in enumerate(repeated)]
+    if not held_out:
+        state.reward = None
     rollouts = state.sampler(
         [prompt.token_ids for prompt in repeated], streams, max_new_tokens=config.max_new_tokens,
         temperature=config.temperature, batch_size=config.rollout_batch_size,
-        progress=lambda done, total: state.phase("GENERATING", done, total),
+        progress=lambda done, total: state.phase(*(("HELD_OUT", done, 2 * total) if held_out else ("GENERATING", done, total))),
     )  # fmt: skip
     texts = [prompt.opening + state.policy.text(rollout.tokens) for prompt, rollout in zip(repeated, rollouts, strict=True)]
-    state.phase("SCORING", 0, len(texts))
-    rewards = scorer.score(
-        [
-            Sample(id=name, question=prompt.question, answer=text, group=prompt.id, context=prompt.context)
-            for name, prompt, text in zip(streams, repeated, texts, strict=True)
-        ]
-    )
-    state.phase("SCORING", len(texts), len(texts))
-    experience = Experience(repeated, rollouts, texts, rewards)
+    experience = Experience(repeated, rollouts, texts, [])
+    _score(state, experience, streams, samples, held_out=held_out)
     _check_missing(experience, config.max_missing)
     for name, value in _teacher_usage(scorer).items():
         usage = state.saved.setdefault("usage", {}).setdefault(str(state.step), {})
         usage[name] = usage.get(name, 0) + value - spent_before[name]
     return experience
+
+
+def _score(state: TrainState, experience: Experience, streams: Sequence[str], samples: int, *, held_out: bool) -> None:
+    """Fill in the rewards, some prompts at a time, so that whoever watches sees how far it is and how good so far."""
+    scorer, total = state.plan.scorer, len(experience.texts)
+    answers = [
+        Sample(id=name, question=prompt.question, answer=text, group=prompt.id, context=prompt.context)
+        for name, prompt, text in zip(streams, experience.prompts, experience.texts, strict=True)
+    ]
+
+    def report(done: int) -> None:
+        state.phase(*(("HELD_OUT", total + done, 2 * total) if held_out else ("SCORING", done, total)))
+
+    report(0)
+    teacher = getattr(scorer, "given", {}).get("teacher")
+    if teacher is not None:
+        teacher.progress = lambda done, of: report(total * done // max(of, 1))
+    size = total if _needs_all(scorer) else samples * max(1, SCORED_AT_ONCE // samples)
+    for start in range(0, total, size):
+        experience.rewards.extend(scorer.score(answers[start : start + size]))
+        if not held_out:
+            state.reward = _reward_so_far(scorer, experience)
+        report(len(experience.rewards))
+
+
+def _needs_all(scorer: Scorer) -> bool:
+    """Whether a score depends on the others of its batch: normalised over it, or by a teacher that is probed now and then."""
+    normalise = getattr(getattr(scorer, "config", None), "normalise", "none")
+    return normalise == "batch" or "teacher" in getattr(scorer, "given", {})
+
+
+def _reward_so_far(scorer: Scorer, experience: Experience) -> StepReward:
+    n = len(experience.rewards)
+    scored = Experience(experience.prompts[:n], experience.rollouts[:n], experience.texts[:n], experience.rewards)
+    summary = scored.summary()
+    return StepReward(summary["reward"], summary["parts"], weights_of(scorer, scored))
+
+
+def weights_of(scorer: Any, experience: Experience) -> dict[str, float]:
+    """The weights in force: those that move, of a scorer with dynamic weights; else the mean of those used."""
+    return dict(scorer.weights) if hasattr(scorer, "end_round") else experience.mean_part_weights()
 
 
 def _check_missing(experience: Experience, max_missing: float) -> None:

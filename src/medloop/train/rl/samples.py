@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from medloop.contracts import Reward, Sample
+from medloop.contracts import Reward, Sample, Score
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.store.files import jsonl
 from medloop.train.rl.experience import Experience
@@ -35,9 +35,17 @@ def append(path: Path, step: int, experience: Experience, rows: Mapping[int, Map
         with suppress(Unscrubbable):
             question, answer = scrubber.scrub(experience.prompts[row].question), scrubber.scrub(experience.texts[row])
             line = {"iter": step, "prompt_id": experience.groups[row], "question": question, "answer": answer}
-            lines.append({**line, "reward": experience.rewards[row].value, **more})
+            if context := experience.prompts[row].context:
+                line["context"] = scrubber.scrub(context)
+            reward = experience.rewards[row]
+            lines.append({**line, "reward": reward.value, "parts": parts_of(reward), **more})
     if lines:
         jsonl.append(path, lines)
+
+
+def parts_of(reward: Reward) -> dict[str, float]:
+    """The parts with a value. One that is missing or does not apply is absent, never 0."""
+    return {part.name: part.value for part in reward.parts if isinstance(part, Score) and part.applies}
 
 
 def append_check(folder: Path, step: int, experience: Experience) -> None:
@@ -50,7 +58,7 @@ def read_checks(folder: Path) -> dict[int, Answers]:
     """The answers of each held-out check, by step."""
     checks: dict[int, list[tuple[Sample, Reward]]] = {}
     for row in jsonl.read(folder / HELD_OUT):
-        sample = Sample(id=row["prompt_id"], question=row["question"], answer=row["answer"])
+        sample = Sample(id=row["prompt_id"], question=row["question"], answer=row["answer"], context=row.get("context"))
         checks.setdefault(row["iter"], []).append((sample, Reward.model_validate(row["scored"])))
     return dict(checks)
 

@@ -22,7 +22,7 @@ from medloop.train.rl import samples
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Policy, open_policy
 from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
-from medloop.train.runs.progress import OnProgress, Progress, ignore_progress
+from medloop.train.runs.progress import OnProgress, Progress, StepReward, ignore_progress
 
 MICRO_BATCH_SIZE = {"cpu": 64, "cuda": 16}  # answers in an update at once, unless micro_batch_size says otherwise
 
@@ -42,6 +42,7 @@ class TrainState:
     saved: dict[str, Any] = field(default_factory=lambda: {"skipped_steps": 0, "held_out": {}})
     step: int = 0
     numbers: dict[str, float] = field(default_factory=dict)
+    reward: StepReward | None = None
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of weights, optimizer and `saved`, for `rollback`."""
@@ -72,7 +73,8 @@ class TrainState:
         self.saved, self.step = checkpoint.extra["saved"], checkpoint.step
 
     def phase(self, name: str, done: int, total: int) -> None:
-        self.on_progress(Progress(self.step, self.plan.steps, name, done, total, max(self.step - 1, 0), self.numbers))
+        finished = max(self.step - 1, 0)
+        self.on_progress(Progress(self.step, self.plan.steps, name, done, total, finished, self.numbers, self.reward))
 
     def log(self, phase: str, **values: Any) -> None:
         """Append a line to metrics.jsonl. Two equal runs write equal lines but for `ts`."""
