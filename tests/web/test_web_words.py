@@ -27,6 +27,7 @@ COMPOSED = {
     "error": ("error_403", "error_404", "session_expired", "form_expired"),
     "history": ("fate_", "incident_", "verdict_thumb_"),
     "dashboard": ("agreement_",),
+    "run": ("run_state_", "run_phase_"),
     "thanks": ("thanks_",),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
     "users": ("role_is_",),

@@ -18,13 +18,14 @@ from medloop.web.pages import (
     quarantine,
     queue,
     rate,
+    run,
     settings,
     thanks,
     users,
 )
 
 PAGES = (
-    home, login, account, queue, rate, compare, correct, thanks, history, quarantine, incidents, dashboard, audit, users,
+    home, login, account, queue, rate, compare, correct, thanks, history, quarantine, incidents, dashboard, run, audit, users,
     settings, static_files,
 )  # fmt: skip
 

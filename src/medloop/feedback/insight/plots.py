@@ -27,10 +27,10 @@ LIGHT, DARK = "#17202b", "#e9eef4"  # text of a standalone plot
 def bars(values: Mapping[str, float], *, title: str, unit: str = "", about: str = "") -> str:
     """One bar per name, with its number on top."""
     ticks = _ticks(values.values())
-    top, step = ticks[-1], (WIDTH - LEFT - RIGHT) / max(1, len(values))
+    step = (WIDTH - LEFT - RIGHT) / max(1, len(values))
     out = [_grid(ticks, TOP)]
     for index, (name, value) in enumerate(values.items()):
-        x, y = LEFT + index * step + step * 0.15, _y(value, top, TOP)
+        x, y = LEFT + index * step + step * 0.15, _y(value, ticks, TOP)
         out.append(_rect(x, y, step * 0.7, HEIGHT - BOTTOM - y, COLOURS[0], f"{name}: {_short(value)}{unit}"))
         out.append(_text(x + step * 0.35, HEIGHT - BOTTOM + 18, name, "middle"))
         out.append(_text(x + step * 0.35, y - 5, _short(value), "middle"))
@@ -48,7 +48,7 @@ def lines(days: Sequence[str], series: Mapping[str, Sequence[float | None]], *, 
         colour = COLOURS[number % len(COLOURS)]
         for segment in _segments(values):
             placed = [
-                (_x(index, n), _y(value, ticks[-1], start), f"{name}, {days[index]}: {_short(value)}") for index, value in segment
+                (_x(index, n), _y(value, ticks, start), f"{name}, {days[index]}: {_short(value)}") for index, value in segment
             ]
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in placed)
             out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{_dashed(number)}/>')
@@ -126,22 +126,24 @@ def _dashed(number: int) -> str:
 def _grid(ticks: Sequence[float], start: float) -> str:
     out = []
     for value in ticks:
-        y = _y(value, ticks[-1], start)
+        y = _y(value, ticks, start)
         out += [_line(LEFT, y, WIDTH - RIGHT, y, 0.2), _text(LEFT - 8, y + 4, _short(value), "end")]
     return "".join(out)
 
 
 def _ticks(values: Iterable[float], most: int = 5) -> list[float]:
-    """Round numbers from 0 to the first that no value exceeds; whole ones where all values are whole."""
+    """Round numbers from 0 to the first that no value exceeds, and below 0 where values are; whole where all values are."""
     known = list(values)
-    high = max(known, default=0.0)
-    if high <= 0:
+    low, high = min([0.0, *known]), max([0.0, *known])
+    if low == high:
         return [0.0, 1.0]
+    high -= low  # the steps are those of the whole range
     power = 10.0 ** math.floor(math.log10(high / most))
     step = next(part * power for part in (1, 2, 2.5, 5, 10, 20) if part * power * most >= high)
     if all(value == int(value) for value in known):
         step = max(1.0, 3.0 if step == 2.5 else math.ceil(step))
-    return [step * n for n in range(math.ceil(round(high / step, 9)) + 1)]
+    first = math.floor(round(low / step, 9))
+    return [step * n for n in range(first, math.ceil(round((high + low) / step, 9)) + 1)]
 
 
 def _between(low: float, high: float) -> list[float]:
@@ -180,8 +182,8 @@ def _x(index: int, n: int) -> float:
     return LEFT + 8 + (WIDTH - LEFT - RIGHT - 8) * (index / (n - 1) if n > 1 else 0.5)
 
 
-def _y(value: float, high: float, start: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - start - BOTTOM) * value / (high or 1)
+def _y(value: float, ticks: Sequence[float], start: float) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - start - BOTTOM) * (value - ticks[0]) / ((ticks[-1] - ticks[0]) or 1)
 
 
 def _width(text: str) -> float:
