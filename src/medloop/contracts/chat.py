@@ -17,17 +17,17 @@ class Message(Contract):
 
 
 class Conversation(Contract):
-    """System message first if there is one, then user and assistant in turn."""
+    """A system message first if there is one, then user and assistant alternate."""
 
     messages: tuple[Message, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _turns_alternate(self) -> Conversation:
+    def _roles_alternate(self) -> Conversation:
         roles = [message.role for message in self.messages]
         for index, role in enumerate(roles[1:] if roles[0] == "system" else roles):
             expected = "assistant" if index % 2 else "user"
             if role != expected:
-                raise ValueError(f"turn {index + 1} is {role}, expected {expected}")
+                raise ValueError(f"message {index + 1} has the role {role}, expected {expected}")
         return self
 
     @property
@@ -37,7 +37,7 @@ class Conversation(Contract):
 
     @property
     def user_text(self) -> str:
-        """All messages of the user: a danger named in the first turn still counts in the last."""
+        """All messages of the user: a danger named in the first message still counts in the last."""
         return "\n".join(m.content for m in self.messages if m.role == "user")
 
     @property

@@ -2,8 +2,8 @@
 
     result = run_cycle(settings, CycleConfig(name="round1", serving="models/lora/sft"))
 
-One turn, from feedback to a candidate that is measured against the model that received the feedback. Serving, the gate, the
-registration in MLflow and the deployment do not exist yet: a turn ends before them, and a person decides with the report.
+One cycle goes from feedback to a candidate that is measured against the model that received the feedback. Serving, the gate, the
+registration in MLflow and the deployment do not exist yet: a cycle ends before them, and a person decides with the report.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from medloop.store.audit_trail import actor, open_audit_trail
 
 
 class TrainStep(BaseModel):
-    """One training of a turn: a stage of loop/train.py and its settings."""
+    """One training of a cycle: a stage of loop/train.py and its settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,11 +38,11 @@ class TrainStep(BaseModel):
 
 
 class CycleConfig(BaseModel):
-    """What one turn does. A training step starts from the adapter of the step before it, where the method allows that."""
+    """What one cycle does. A training step starts from the adapter of the step before it, where the method allows that."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field("cycle", description="Name of the dataset, the models and the report of this turn.")
+    name: str = Field("cycle", description="Name of the dataset, the models and the report of this cycle.")
     serving: str | None = Field(None, description="Adapter folder that serves today; empty: the base model.")
     queue: QueueConfig = QueueConfig()
     feedback: FeedbackConfig = FeedbackConfig()
@@ -69,7 +69,7 @@ class CycleResult:
 
 
 def run_cycle(settings: Settings, config: CycleConfig, *, on_stage: Callable[[str], None] = lambda name: None) -> CycleResult:
-    """One turn. Repeated after a crash it continues: finished trainings and answers are recognised by their inputs."""
+    """Run one cycle. Repeated after a crash, it continues: finished trainings and answers are recognised by their inputs."""
     with open_audit_trail(settings) as trail:
         on_stage("feedback")
         feedback = measure_feedback(settings, trail.store, MetricsConfig(seed=settings.seed))

@@ -1,4 +1,4 @@
-"""What the teacher judges: one answer to the last question of a conversation, with the turns before it as context."""
+"""What the teacher judges: one answer to the last question of a conversation, with the earlier messages as context."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 from medloop.contracts import Record, canonical_json, sha256_id
-from medloop.store.files.answer_lines import AnswerLine, Questions, Turn, read_answers
+from medloop.store.files.answer_lines import AnswerLine, Questions, RawMessage, read_answers
 
-# Not "user" and "assistant": the fence takes out what looks like a turn of a chat.
+# Not "user" and "assistant": the fence takes out what looks like a message of a chat.
 _SPEAKER = {"user": "Patient", "assistant": "Earlier answer"}
 # High risk first: when money runs out, the answers that matter most have been judged.
 _PRIORITY = {"emergency": 0, "medication": 1, "pregnancy": 1, "child": 1, "elderly": 1}
@@ -34,23 +34,23 @@ def read_judge_items(path: Path, *, questions: Iterable[Path] = (), limit: int =
 def _of_line(line: AnswerLine, questions: Questions) -> JudgeItem:
     name = line.ids[0] if line.ids else sha256_id(canonical_json([line.question, line.answer]))
     strata = line.strata or ((known := questions.find(line.ids)) and known.strata) or ()
-    return _item(name, line.turns, line.answer, line.context, strata)
+    return _item(name, line.prompt, line.answer, line.context, strata)
 
 
 def item_of_record(record: Record) -> JudgeItem | None:
     """A record's own answer; None when it has none."""
     if record.conversation.answer is None:
         return None
-    turns = [Turn(message.role, message.content) for message in record.conversation.prompt]
-    return _item(record.record_id, turns, record.conversation.answer, None, record.strata)
+    prompt = [RawMessage(message.role, message.content) for message in record.conversation.prompt]
+    return _item(record.record_id, prompt, record.conversation.answer, None, record.strata)
 
 
-def _item(name: str, turns: Sequence[Turn], answer: str | None, context: str | None, strata: Sequence[str]) -> JudgeItem:
-    last = max(index for index, turn in enumerate(turns) if turn.role == "user")
-    earlier = [f"{_SPEAKER[turn.role]}: {turn.content}" for turn in turns[:last] if turn.role in _SPEAKER]
+def _item(name: str, prompt: Sequence[RawMessage], answer: str | None, context: str | None, strata: Sequence[str]) -> JudgeItem:
+    last = max(index for index, message in enumerate(prompt) if message.role == "user")
+    earlier = [f"{_SPEAKER[message.role]}: {message.content}" for message in prompt[:last] if message.role in _SPEAKER]
     return JudgeItem(
         prompt_id=name,
-        question=turns[last].content,
+        question=prompt[last].content,
         answer=answer,
         context="\n".join([*earlier, *([context] if context else [])]) or None,
         priority=_PRIORITY.get(strata[0], 5) if strata else 5,

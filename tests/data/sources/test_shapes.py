@@ -41,9 +41,9 @@ def test_instruction_and_input_are_one_question_and_reasoning_becomes_a_think_ch
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ({"messages": "hello"}, "'messages' is not a list of turns"),
+        ({"messages": "hello"}, "'messages' is not a list of messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "without a known role"),
-        ({"messages": [{"role": "user", "content": 5}]}, "a turn that is not a text"),
+        ({"messages": [{"role": "user", "content": 5}]}, "a message that is not text"),
         ({"question": ["secret"], "answer": "a"}, "'question' is not a text"),
         ({"instruction": "q", "output": "a", "history": [["only one"]]}, "'history' is not a list of"),
     ],

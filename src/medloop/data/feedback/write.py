@@ -59,7 +59,7 @@ REASONS = {
     "exact_duplicate": "the same words as another row",
     "near_duplicate": "nearly the same words as another row",
     "contaminated": "a near-copy of a held-out question of data/processed",
-    "phi": "earlier turns of the conversation may name somebody",
+    "phi": "earlier messages of the conversation may identify a person",
     "nothing_to_say": "the correction has no reason, urgent advice or removed drug that gives a rule",
 }
 FILE_PURPOSES = {

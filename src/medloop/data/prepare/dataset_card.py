@@ -17,7 +17,7 @@ from medloop.privacy.phi.scrub import VERSION as SCRUBBER
 
 WHY: dict[DropReason, str] = {
     "empty": "no question or no text", "no_answer": "a question without an answer",
-    "broken_turns": "user and assistant do not take turns", "too_short": "question or answer too short to mean something",
+    "broken_turns": "user and assistant do not alternate", "too_short": "question or answer too short to mean something",
     "too_long": "longer than max_chars", "not_text": "mostly numbers, links or symbols",
     "debris": "wrongly decoded, or one character over and over",
     "phi": "may still name somebody after scrubbing: held back for a person to look at, see below",
@@ -180,7 +180,7 @@ def _checks(card: DatasetCard) -> str:
 
 {_many(removed, "row")} went out of train as near-copies of a dev, test, gold or red-team question. Then the finished files
 were read again, and each of the {checked["held_out_questions"]:,} held-out questions was held against each of the
-{checked["train_questions"]:,} questions and single turns in train: **{checked["left"]} left**. A near-copy differs in
+{checked["train_questions"]:,} questions and single messages in train: **{checked["left"]} left**. A near-copy differs in
 punctuation, spaces, numbers, word order, greetings or a few words. A translation or a free rewording is not found."""
 
 

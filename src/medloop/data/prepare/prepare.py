@@ -180,8 +180,8 @@ def _build(
         files = _write_splits(folder, rows, outcome)
         drops = sorted([*drops, *_dropped(rows, outcome, sources)], key=lambda drop: (drop.source, drop.line))
     write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in drops))
-    kept = Counter(sources[number].name for number in rows.source[outcome.kept])
-    return PreparedFiles(files, _cells(rows, outcome), kept, drops, vocabulary)
+    rows_per_source = Counter(sources[number].name for number in rows.source[outcome.kept])
+    return PreparedFiles(files, _cells(rows, outcome), rows_per_source, drops, vocabulary)
 
 
 def _check_enough(rows: RecordTable, drops: Sequence[Drop]) -> None:
@@ -218,14 +218,14 @@ def _sort_out(
     """Assign clusters to splits and remove copies of held-out questions from train."""
     stand_ins = np.arange(len(rows))
     stand_ins[list(repeats)] = [row for _, row in repeats.values()]
-    kept = stand_ins == np.arange(len(rows))
+    is_kept = stand_ins == np.arange(len(rows))
     clusters, generic = _clusters(rows, vocabulary, config.nearness, progress), vocabulary.generic(rows.questions)
     population = Population(clusters, stand_ins, rows.priorities, rows.reviewed, rows.language, rows.strata, generic)
     places = assign(population, config.sizes)
-    train, held_out = np.flatnonzero(kept & (places == TRAIN)), np.flatnonzero(kept & (places != TRAIN))
+    train, held_out = np.flatnonzero(is_kept & (places == TRAIN)), np.flatnonzero(is_kept & (places != TRAIN))
     copies = find_copies(rows, train, held_out, vocabulary, config.nearness, progress)
-    kept[list(copies)] = False
-    return RowOutcomes(places, kept, {**repeats, **{row: ("contaminated", match) for row, match in copies.items()}})
+    is_kept[list(copies)] = False
+    return RowOutcomes(places, is_kept, {**repeats, **{row: ("contaminated", match) for row, match in copies.items()}})
 
 
 def _stand_ins(repeats: Indexes) -> Indexes:
@@ -267,7 +267,7 @@ def _write_splits(folder: Path, rows: RecordTable, outcome: RowOutcomes) -> dict
 def _dropped(rows: RecordTable, outcome: RowOutcomes, sources: Sequence[Source]) -> list[Drop]:
     drops = []
     for row, (reason, match) in outcome.reasons.items():
-        kept = outcome.kept[match]
+        match_is_kept = outcome.kept[match]
         drops.append(
             Drop(
                 source=sources[rows.source[row]].name,
@@ -275,7 +275,7 @@ def _dropped(rows: RecordTable, outcome: RowOutcomes, sources: Sequence[Source])
                 reason=reason,
                 record_id=rows.spool.record(row).record_id,
                 matched=rows.spool.record(match).record_id,
-                split=SPLITS[outcome.places[match]] if kept else None,
+                split=SPLITS[outcome.places[match]] if match_is_kept else None,
             )
         )
     return drops

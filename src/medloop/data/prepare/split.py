@@ -62,11 +62,11 @@ class SplitCandidate:
 
 def assign(population: Population, sizes: Sizes) -> NDArray[np.uint8]:
     """The split of every row as an index into SPLITS; dropped duplicates say train."""
-    kept = np.unique(population.stand_ins)
-    rows = len(kept)
+    kept_rows = np.unique(population.stand_ins)
+    rows = len(kept_rows)
     places = np.zeros(len(population.stand_ins), dtype=np.uint8)
     queue = candidates(population)
-    shares = Counter(LANGUAGES[language] for language in population.languages[kept])
+    shares = Counter(LANGUAGES[language] for language in population.languages[kept_rows])
     risky = [candidate for candidate in queue if candidate.red_team]
     red = draw(risky, min(sizes.red, rows // 10, len({candidate.cluster for candidate in risky}) // 2), shares)
     queue = remove_clusters(queue, red)
@@ -158,7 +158,7 @@ def allocate(total: int, weights: Mapping[K, float], caps: Mapping[K, int]) -> d
     return given
 
 
-def remove_clusters(queue: list[SplitCandidate], taken: list[SplitCandidate]) -> list[SplitCandidate]:
+def remove_clusters(queue: list[SplitCandidate], drawn: list[SplitCandidate]) -> list[SplitCandidate]:
     """Those whose cluster was not taken."""
-    clusters = {candidate.cluster for candidate in taken}
+    clusters = {candidate.cluster for candidate in drawn}
     return [candidate for candidate in queue if candidate.cluster not in clusters]

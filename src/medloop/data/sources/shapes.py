@@ -177,23 +177,23 @@ def _either(row: Mapping[str, Any], field: str, role: str) -> list[Turn]:
 
 def _listed(value: Any, field: str, role_key: str, text_key: str) -> list[Turn]:
     if not isinstance(value, list) or not value:
-        raise ShapeProblem(f"'{field}' is not a list of turns")
+        raise ShapeProblem(f"'{field}' is not a list of messages")
     return [_turn(item, field, role_key, text_key) for item in value]
 
 
 def _turn(item: Any, field: str, role_key: str, text_key: str) -> Turn:
     if not isinstance(item, Mapping):
-        raise ShapeProblem(f"'{field}' holds something that is not a turn")
+        raise ShapeProblem(f"'{field}' holds something that is not a message")
     # Both spellings occur under both names in the wild: {role, content} under `conversations` is common.
     said_by = item.get(role_key, item.get("role", item.get("from")))
     role = _ROLES.get(str(said_by).strip().lower())
     if role is None:
-        raise ShapeProblem(f"'{field}' has a turn without a known role")
+        raise ShapeProblem(f"'{field}' has a message without a known role")
     content = item.get(text_key, item.get("content", item.get("value")))
     if isinstance(content, list):  # parts, as in the OpenAI format; only text is kept
         content = "\n".join(str(part["text"]) for part in content if isinstance(part, Mapping) and "text" in part)
     if content is not None and not isinstance(content, str):
-        raise ShapeProblem(f"'{field}' has a turn that is not a text")
+        raise ShapeProblem(f"'{field}' has a message that is not text")
     return role, content or ""
 
 

@@ -40,9 +40,9 @@ def exact_duplicates(keys: NDArray[np.uint64], preferred: NDArray[np.bool_]) -> 
     """Per row, the row it repeats (a preferred one if there is one, else the first); -1 for rows to keep."""
     order = np.lexsort((np.arange(len(keys)), ~preferred, keys))
     first = np.concatenate(([True], keys[order][1:] != keys[order][:-1])) if len(keys) else np.empty(0, dtype=np.bool_)
-    kept = order[np.maximum.accumulate(np.where(first, np.arange(len(keys)), 0))]
+    first_rows = order[np.maximum.accumulate(np.where(first, np.arange(len(keys)), 0))]
     same = np.full(len(keys), -1, dtype=np.int64)
-    same[order] = np.where(first, -1, kept)
+    same[order] = np.where(first, -1, first_rows)
     return same
 
 
@@ -55,19 +55,19 @@ def near_duplicates(
     """
     repeats = np.full(len(signatures), -1, dtype=np.int64)
     buckets = shared_buckets(signatures, order, threshold)
-    kept: dict[int, list[int]] = {}
+    kept_rows: dict[int, list[int]] = {}
     cached = lru_cache(maxsize=2_048)(shingles_of)
     with progress("Looking for near-duplicates", len(buckets)) as step:
         for row, ids in buckets.items():
             step(1)
             match = first_like(
-                row, [other for index in ids for other in kept.get(index, ())], signatures, cached, cached, threshold
+                row, [other for index in ids for other in kept_rows.get(index, ())], signatures, cached, cached, threshold
             )
             if match is not None:
                 repeats[row] = match
             else:
                 for index in ids:
-                    kept.setdefault(index, []).append(row)
+                    kept_rows.setdefault(index, []).append(row)
     return repeats
 
 

@@ -168,8 +168,8 @@ def _is_tablet(unit: str) -> bool:
 def _contraindications(question: str) -> frozenset[str]:
     """The patient's groups, illnesses and medicines (`drug:ID`) in the question, in the words of `avoid`."""
     named = (*lexicon.find_groups(question), *lexicon.find_conditions(question))
-    taken = (m for m in lexicon.find_drugs(question) if not m.negated)
-    return frozenset({m.id for m in named if not m.negated} | {f"drug:{m.id}" for m in taken})
+    medicines = (m for m in lexicon.find_drugs(question) if not m.negated)
+    return frozenset({m.id for m in named if not m.negated} | {f"drug:{m.id}" for m in medicines})
 
 
 @lru_cache(maxsize=256)

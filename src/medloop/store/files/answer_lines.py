@@ -30,7 +30,7 @@ LOOKS_LIKE = 'Lines look like {"id": ..., "question": ..., "answer": ...}'
 ONLY_IDS = f"{LOOKS_LIKE}; where a file has only ids, name the file with the questions: --questions FILE"
 
 
-class Turn(NamedTuple):
+class RawMessage(NamedTuple):
     role: str
     content: str
 
@@ -47,11 +47,11 @@ class ConversationLine(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """An answer and the turns before it; no answer where the model gave none, no turns where the question is unknown."""
+    """An answer and the prompt before it; no answer where the model gave none, no prompt where the question is unknown."""
 
     number: int
     ids: tuple[str, ...]
-    turns: tuple[Turn, ...]
+    prompt: tuple[RawMessage, ...]
     answer: str | None
     context: str | None = None
     group: str | None = None
@@ -61,7 +61,7 @@ class AnswerLine:
     @property
     def question(self) -> str:
         """All messages of the user: a red flag in the first message still counts in the third."""
-        return "\n".join(turn.content for turn in self.turns if turn.role == "user")
+        return "\n".join(message.content for message in self.prompt if message.role == "user")
 
     def sample(self) -> Sample:
         return Sample(
@@ -109,7 +109,7 @@ def read_answers(
     for number, row in _rows(path):
         try:
             line = _answer_line(number, row, questions or Questions())
-            if need_question and not line.turns:
+            if need_question and not line.prompt:
                 raise ValueError(NO_QUESTION)
         except ValueError as error:
             hint = ONLY_IDS if str(error) == NO_QUESTION else LOOKS_LIKE
@@ -165,23 +165,23 @@ def _conversation(row: dict[str, Any]) -> Conversation:
 
 
 def _answer_line(number: int, row: dict[str, Any], questions: Questions) -> AnswerLine:
-    turns, answer, end = _turns(row), _answer(row), row.get("finish_reason")
-    if turns and turns[-1].role == "assistant":
-        answer = turns[-1].content if answer is None else answer
-        turns = turns[:-1]
+    prompt, answer, end = _prompt(row), _answer(row), row.get("finish_reason")
+    if prompt and prompt[-1].role == "assistant":
+        answer = prompt[-1].content if answer is None else answer
+        prompt = prompt[:-1]
     passages, strata, ids = passages_of(row), _strata(row), _ids(row)
-    if not turns and (known := questions.find(ids)):
-        turns = tuple(Turn(message.role, message.content) for message in known.conversation.prompt)
+    if not prompt and (known := questions.find(ids)):
+        prompt = tuple(RawMessage(message.role, message.content) for message in known.conversation.prompt)
         passages, strata = passages or known.passages, known.strata
     if answer is None and end != "error":
         raise ValueError("no answer")
     group = str(row["group"]) if row.get("group") else None
     context = "\n".join(passages) or None
-    return AnswerLine(number, ids, turns, None if end == "error" else answer, context, group, strata, end == "length")
+    return AnswerLine(number, ids, prompt, None if end == "error" else answer, context, group, strata, end == "length")
 
 
-def _turns(row: dict[str, Any]) -> tuple[Turn, ...]:
-    """Messages in any roles, or the question as one turn; none where the user says nothing."""
+def _prompt(row: dict[str, Any]) -> tuple[RawMessage, ...]:
+    """Messages in any roles, or the question as one message; none where the user says nothing."""
     messages, question = row.get("messages"), _question(row)
     if messages is None and isinstance(row.get("conversation"), dict):
         messages = row["conversation"].get("messages")
@@ -189,10 +189,10 @@ def _turns(row: dict[str, Any]) -> tuple[Turn, ...]:
         messages = question
     if messages is not None and not (isinstance(messages, list) and all(map(_is_message, messages))):
         raise ValueError("messages must be a list of objects with role and content")
-    turns = tuple(Turn(message["role"], message["content"]) for message in messages or ())
-    if any(turn.role == "user" for turn in turns):
-        return turns
-    return (Turn("user", question),) if isinstance(question, str) else ()
+    prompt = tuple(RawMessage(message["role"], message["content"]) for message in messages or ())
+    if any(message.role == "user" for message in prompt):
+        return prompt
+    return (RawMessage("user", question),) if isinstance(question, str) else ()
 
 
 def _is_message(message: Any) -> bool:

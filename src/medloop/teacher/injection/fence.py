@@ -59,8 +59,10 @@ def sanitize(text: str, like: str | None = None) -> str:
             break
         plain = shorter
     plain = remove_encoded(plain, REMOVED)
-    kept = _without_attacks(_SENTENCE.findall(plain), plain if like is None else like, attacked=is_reversed or REMOVED in plain)
-    return re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", REMOVED + " ", "".join(kept)).strip()
+    sentences = _without_attacks(
+        _SENTENCE.findall(plain), plain if like is None else like, attacked=is_reversed or REMOVED in plain
+    )
+    return re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", REMOVED + " ", "".join(sentences)).strip()
 
 
 def _without_attacks(sentences: list[str], like: str, attacked: bool) -> list[str]:

@@ -27,7 +27,7 @@ class RewardModelConfig(EpochConfig):
     max_length: int = Field(
         512,
         ge=32,
-        description="Tokens of prompt and answer; longer prompts lose old turns, longer answers are left out and counted.",
+        description="Tokens of prompt and answer; longer prompts lose old messages, longer answers are left out and counted.",
     )
     reference: str | None = Field(
         None,

@@ -48,7 +48,7 @@ class EpochConfig(RunConfig):
     lora_r: int = Field(16, ge=1, le=1024, description="Rank of the adapter; an adapter to start from keeps its own.")
     lora_alpha: int = Field(32, ge=1, description="The output of a new adapter is scaled by lora_alpha / lora_r.")
     max_length: int = Field(
-        512, ge=8, description="Tokens of prompt and answer; longer prompts lose old turns, or are left out and counted."
+        512, ge=8, description="Tokens of prompt and answer; longer prompts lose old messages, or are left out and counted."
     )
     save_every: int = Field(50, ge=1, description="Steps between checkpoints.")
     gradient_checkpointing: bool = Field(False, description="Less memory for more time; worth it for large models on a GPU.")

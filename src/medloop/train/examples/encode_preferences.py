@@ -104,7 +104,7 @@ class FittedRow:
 
 
 def fit(tokenizer: Any, prompt: Sequence[Message], answers: Sequence[str], max_length: int) -> FittedRow | None:
-    """All answers after the same prompt, which loses old turns until the longest fits; None when it never does."""
+    """All answers after the same prompt, which loses old messages until the longest fits; None when it never does."""
     for turns, dropped in shorter(prompt):
         examples = [encode_example(tokenizer, [*turns, Message(role="assistant", content=answer)]) for answer in answers]
         encoded = [example for example in examples if example is not None]

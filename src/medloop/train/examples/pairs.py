@@ -135,7 +135,7 @@ def parse_prompt(row: dict[str, Any]) -> tuple[Message, ...]:
         problems = (f"{'.'.join(map(str, p['loc'])) or 'prompt'}: {p['msg'].lower()}" for p in error.errors(include_input=False))
         raise InvalidPreference("; ".join(problems)) from None
     if turns[-1].role != "user":
-        raise InvalidPreference("the prompt does not end with the user's turn")
+        raise InvalidPreference("the prompt does not end with a message of the user")
     return turns
 
 

@@ -35,7 +35,11 @@ class SFTExamples:
 
     def left_out(self) -> str:
         """In words, or empty: `12 too long, 3 without an answer`."""
-        counts = ((self.too_long, "too long"), (self.unanswered, "without an answer"), (self.shortened, "shortened by old turns"))
+        counts = (
+            (self.too_long, "too long"),
+            (self.unanswered, "without an answer"),
+            (self.shortened, "shortened by old messages"),
+        )
         return ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
 
 

@@ -92,7 +92,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         logprobs = torch.empty(targets.shape, dtype=_sum_dtype(hidden), device=hidden.device)
         log_z, entropies = torch.empty_like(logprobs), torch.zeros_like(logprobs)
-        kept = [torch.empty_like(hidden) for _ in range(_slope_count(head))] if head.backward == "keep" else []
+        slope_products = [torch.empty_like(hidden) for _ in range(_slope_count(head))] if head.backward == "keep" else []
         for rows in _chunks(len(targets), head.chunk):
             logits, damping = _project(hidden[rows], weight, bias, head)
             log_z[rows] = logits.logsumexp(1)
@@ -105,13 +105,13 @@ class _ChunkedLogprobs(torch.autograd.Function):
                 entropies[rows] = -torch.einsum("nv,nv->n", p, log_p)
             if head.backward == "keep":
                 slopes = _slopes(log_p, p, targets[rows], entropies[rows], damping, head)
-                for place, slope in zip(kept, slopes, strict=True):
+                for place, slope in zip(slope_products, slopes, strict=True):
                     torch.mm(slope.to(weight.dtype), weight, out=place[rows])
         ctx.head = head
         ctx.set_materialize_grads(False)  # an unused output costs nothing on the way back
         if head.entropy != "gradient":
             ctx.mark_non_differentiable(entropies)
-        ctx.save_for_backward(*(kept if head.backward == "keep" else (hidden, weight, bias, targets, log_z, entropies)))
+        ctx.save_for_backward(*(slope_products if head.backward == "keep" else (hidden, weight, bias, targets, log_z, entropies)))
         return logprobs, entropies
 
     @staticmethod
