@@ -135,7 +135,7 @@ def verify_audit(
         to_do = "Compare it with a backup"
         if report.chain_ok:
             to_do += "; if this database is new to this workspace, or was restored on purpose, accept it with --new-head"
-        raise IntegrityError(f"The audit log is damaged: {report.problem}; {report.rows:,} rows before that are sound", to_do)
+        raise IntegrityError(f"The audit log is damaged: {report.problem}; intact rows before it: {report.rows:,}", to_do)
     lag = report.rows - (report.head_seq or 0)
     ui.say(f"The audit log is intact: {report.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
     ui.say(f"Newest hash {report.last_hash}")

@@ -80,7 +80,7 @@ def test_replace_refuses_a_folder_that_medloop_did_not_make(tmp_path: Path) -> N
         make(tmp_path / "thesis", replace=True)
     make(tmp_path / "a")
     (tmp_path / "a/notes.txt").write_text("mine")
-    with pytest.raises(StoreError, match=r"also holds notes\.txt"):
+    with pytest.raises(StoreError, match=r"would delete notes\.txt, which is not part of it"):
         make(tmp_path / "a", replace=True)
     assert (tmp_path / "thesis/chapter.txt").exists() and (tmp_path / "a/notes.txt").exists()
 
@@ -118,7 +118,7 @@ def test_old_folder_left_behind_a_finished_replace_is_swept(tmp_path: Path) -> N
     ("damage", "says"),
     [
         (lambda a: (a / "card").unlink(), "card is missing"),
-        (lambda a: (a / "sub/more").write_text("x"), "sub/more does not belong"),
+        (lambda a: (a / "sub/more").write_text("x"), "sub/more is not in the manifest"),
         (lambda a: (a / "card").write_text("oneone"), "card has 6 bytes instead of 3"),
         (lambda a: (a / "card").write_text("eno"), "card was changed"),
         (lambda a: (a / "MANIFEST.json").unlink(), "no MANIFEST"),
