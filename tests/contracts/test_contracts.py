@@ -80,8 +80,8 @@ def test_times_need_a_zone_and_are_kept_in_utc() -> None:
 
 
 @pytest.mark.parametrize("roles", [("assistant",), ("user", "user"), ("system", "assistant"), ("user", "assistant", "assistant")])
-def test_turns_must_alternate(roles: tuple[str, ...]) -> None:
-    with pytest.raises(ValidationError, match="turn"):
+def test_roles_must_alternate(roles: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError, match=r"message \d has the role \w+, expected"):
         Conversation(messages=tuple(Message(role=r, content="x") for r in roles))
 
 

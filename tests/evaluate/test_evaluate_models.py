@@ -112,7 +112,7 @@ def test_predictions_made_elsewhere_stand_beside_models(settings: Settings, put_
     [
         ([{"record_id": "x", "text": "a"}], "answers none of the questions"),
         ([{"text": "a"}], "line 1: no record_id"),
-        ([{"record_id": "x", "text": 1}], "line 1: the answer is not a text"),
+        ([{"record_id": "x", "text": 1}], "line 1: the answer must be text"),
         ([{"record_id": "x"}], "line 1: no answer"),
         ([{"record_id": "x", "text": "a"}] * 2, "line 2: duplicate id .first seen on line 1"),
     ],
