@@ -32,7 +32,7 @@ class RLConfig(RunConfig):
         default_factory=dict, description="Given parts of the reward (teacher, model, ...) and their sources."
     )
     max_prompt: int = Field(
-        256, ge=8, description="Maximum tokens of a prompt; longer ones lose context passages, then old messages, or are left out."
+        256, ge=8, description="Maximum tokens of a prompt; longer ones lose passages, then old messages, or are left out."
     )
     top_k: int = Field(3, ge=1, description="Maximum number of context passages of a question in its prompt, the first ones.")
     max_new_tokens: int = Field(160, ge=1, description="Maximum tokens of an answer.")
