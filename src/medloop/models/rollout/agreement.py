@@ -2,7 +2,8 @@
 
 In bfloat16 two correct forward passes differ by their rounding, and the more layers and the larger the vocabulary, the larger the
 largest difference: a fixed bound refuses good decoders of real models. Float32 is the truth that both approximate, so ours is
-accepted when it is at most `MARGIN` times as far from it as the library is.
+accepted when it is at most `MARGIN` times as far from it as the library is. The distance is the median over positions, because a
+few of them are many times farther than the others: on SmolLM2-135M, 20 random probes gave ratios of 0.83 to 1.16.
 """
 
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ from torch import Tensor, nn
 from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, position_ids
 
 MARGIN = 1.25
-FLOOR = 2e-4  # nats, root mean square: in float32 the library itself is the truth
-ROWS, WIDTH, STEPS = 4, 16, 8  # prompts of the probe, their length, and the tokens decoded after them
+FLOOR = 2e-4  # nats: in float32 the library itself is the truth
+ROWS, WIDTH, STEPS = 16, 16, 8  # prompts of the probe, their length, and the tokens decoded after them
 
 
 @torch.no_grad()
@@ -29,9 +30,11 @@ def check_agreement(decoder: FastDecoder, model: Any) -> None:
     with in_float32(model):
         truth = library_logprobs(model, input_ids, attention_mask)
     model.train(was_training)
-    ours, theirs = (_distance(logprobs, truth) for logprobs in (decoder_logprobs(decoder, input_ids, attention_mask), library))
-    if not ours <= max(MARGIN * theirs, FLOOR):  # also when it is not a number
-        raise UnsupportedModelError(f"its log-probabilities are {ours:.2g} nats from float32, the library's {theirs:.2g}")
+    fast = decoder_logprobs(decoder, input_ids, attention_mask)
+    for rows in (slice(0, None, 2), slice(1, None, 2)):  # whole prompts, and padded ones
+        ours, theirs = _distance(fast[rows], truth[rows]), _distance(library[rows], truth[rows])
+        if not ours <= max(MARGIN * theirs, FLOOR):  # also when it is not a number
+            raise UnsupportedModelError(f"its log-probabilities are {ours:.2g} nats from float32, the library's {theirs:.2g}")
 
 
 @contextmanager
@@ -85,5 +88,5 @@ def decoder_logprobs(decoder: FastDecoder, input_ids: Tensor, attention_mask: Te
 
 
 def _distance(logprobs: Tensor, truth: Tensor) -> float:
-    """Root mean square over positions and vocabulary, in nats."""
-    return float((logprobs - truth).square().mean().sqrt())
+    """Root mean square over the vocabulary, median over positions, in nats."""
+    return float((logprobs - truth).square().mean(-1).sqrt().median())
