@@ -129,7 +129,10 @@ def test_no_prompt_is_on_both_sides_and_the_split_does_not_move(settings, prefer
         ({"chosen": "secret", "rejected": "b"}, "line 3: has none of prompt, question, messages"),
         ({"prompt": "q", "chosen": "secret", "rejected": ""}, "line 3: rejected should be a text"),
         ({"prompt": [{"role": "assistant", "content": "secret"}], "chosen": "a", "rejected": "b"}, "line 3: .*expected user"),
-        ({"prompt": "q", "response_a": "secret", "response_b": "b", "preferred": "c"}, "line 3: preferred should be a or b"),
+        (
+            {"prompt": "q", "response_a": "secret", "response_b": "b", "preferred": "c"},
+            "line 3: preferred should be a, b, tie or both_bad",
+        ),
     ],
 )
 def test_a_bad_pair_is_named_with_its_line_and_nothing_is_written(settings, bad: dict, message: str):

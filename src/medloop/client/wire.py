@@ -25,6 +25,7 @@ CALLS = {
 
 Thumb = Literal["up", "down"]
 Side = Literal["a", "b"]
+ChoiceOutcome = Literal["a", "b", "tie", "both_bad"]
 Purpose = Literal["training", "evaluation", "teacher", "publication"]
 Message = Mapping[str, str]  # {"role": "user", "content": "…"}
 
@@ -71,7 +72,8 @@ class PreferenceFields(_Shared, total=False):
     prompt: Required[str]
     response_a: Required[str]
     response_b: Required[str]
-    preferred: Required[Side]
+    preferred: Required[ChoiceOutcome]
+    critical: Sequence[Side] | None
     shown_first: Side | None
     comments: str | None
     axes: Mapping[str, Literal["a", "b", "tie"]] | None

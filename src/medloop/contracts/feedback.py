@@ -16,6 +16,8 @@ from medloop.contracts.dataset import Language
 FeedbackType = Literal["positive", "negative", "neutral"]
 Purpose = Literal["training", "evaluation", "teacher", "publication"]
 Stars = Annotated[int, Field(ge=1, le=5)]
+Side = Literal["a", "b"]
+ChoiceOutcome = Literal["a", "b", "tie", "both_bad"]  # tie: equally good; both_bad: neither may go to a patient
 
 
 class Consent(Contract):
@@ -61,14 +63,15 @@ class Feedback(Contract):
 
 
 class Preference(Contract):
-    """One person's choice between two answers (table `rlhf_preferences`)."""
+    """One person's choice between two answers (table `rlhf_preferences`); `critical` names those that could harm a patient."""
 
     preference_id: Text = Field(default_factory=lambda: f"pref_{uuid7()}")
     prompt: Text
     response_a: Text
     response_b: Text
-    preferred: Literal["a", "b"]
-    shown_first: Literal["a", "b"] | None = None
+    preferred: ChoiceOutcome
+    critical: tuple[Side, ...] = ()
+    shown_first: Side | None = None
     clinician_id: Text | None = None
     comments: str | None = None
     axes: dict[str, Literal["a", "b", "tie"]] = Field(default_factory=dict)

@@ -14,12 +14,14 @@ QueueKind = Literal["rate", "compare", "correct"]
 
 
 class QueueContent(Contract):
-    """What a rater sees. Of two answers the first is `a`; which one is shown first is random for each rater."""
+    """What a rater sees. Of two answers the first is `a`; which one is shown first is random for each rater. `contexts` are
+    the passages that the assistant was given."""
 
     prompt: tuple[Message, ...] = Field(min_length=1)
     answers: tuple[Text, ...] = Field(min_length=1, max_length=2)
     models: tuple[str | None, ...] = ()
     traces: tuple[str | None, ...] = ()
+    contexts: tuple[Text, ...] = ()
 
 
 class QueueItem(Contract):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, canonical_json
-from medloop.contracts.feedback import FeedbackType
+from medloop.contracts.feedback import ChoiceOutcome, FeedbackType, Side
 from medloop.feedback.submit.bodies import Id
 from medloop.store.db import Store
 from medloop.store.files import spreadsheet
@@ -45,8 +45,8 @@ class FeedbackFilter(RecordFilter):
 
 
 class PreferenceFilter(RecordFilter):
-    preferred: Literal["a", "b"] | None = None
-    shown_first: Literal["a", "b"] | None = None
+    preferred: ChoiceOutcome | None = None
+    shown_first: Side | None = None
 
 
 class CorrectionFilter(RecordFilter):

@@ -134,6 +134,16 @@ def test_drift_straight_lines_and_speed_are_found(desk: Store) -> None:
     assert profile.drift == "up" and profile.drift_at is not None and T0 + timedelta(minutes=1000) <= profile.drift_at
 
 
+def test_equal_and_both_bad_are_choices_that_agree_but_no_bias(desk: Store) -> None:
+    for n in range(20):
+        for rater in ("ann", "bob"):
+            add(desk, choice(rater, n, ("tie", "both_bad", "a", "b")[n % 4], "a"))
+    metrics = measure(desk)
+    (alpha,) = (row for row in metrics.agreement if row.name == "choice")
+    assert metrics.first_shown_preferred.n == 20 and metrics.preferences == 40
+    assert alpha.alpha.mean == 1.0 and metrics.raters[0].kappa_choices == 1.0
+
+
 def test_a_bias_to_the_first_shown_is_found(desk: Store) -> None:
     add(desk, *(choice("ann", n, "a" if n % 10 < 8 else "b", "a") for n in range(100)))
     metrics = measure(desk)

@@ -222,6 +222,10 @@ def test_the_same_question_is_queued_once(desk: Store) -> None:
         ([{"feedback_type": "negative"}, {"thumb": "up"}], False),
         ([{"preferred": "a"}, {"preferred": "b"}], False),
         ([{"preferred": "a"}, {"preferred": "b"}, {"preferred": "a"}], True),
+        ([{"preferred": "tie"}, {"preferred": "tie"}], True),
+        ([{"preferred": "tie"}, {"preferred": "both_bad"}], False),
+        ([{"preferred": "a", "critical": ("b",)}, {"preferred": "a"}], False),
+        ([{"preferred": "a", "critical": ("b",)}, {"preferred": "a", "critical": ("a",)}], False),
     ],
 )
 def test_when_verdicts_agree(ratings: list[dict[str, Any]], expected: bool) -> None:

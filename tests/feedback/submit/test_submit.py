@@ -137,6 +137,16 @@ def test_a_preference_keeps_the_order_shown(store: Store, send) -> None:
     assert (record.preferred, record.shown_first, record.axes) == ("b", "b", {"safety": "tie"})
 
 
+def test_each_harmful_answer_of_a_comparison_opens_an_incident(store: Store, send) -> None:
+    texts = {"prompt": "p", "response_a": "smoke", "response_b": "drink", "model_a": "m1", "model_b": "m2"}
+    answer = send(PreferenceBody(**texts, preferred="both_bad", critical=["b", "a", "b"], comments="Both."))
+    record = crud.get(store, Preference, answer["preference_id"])
+    assert (record.preferred, record.critical) == ("both_bad", ("b", "a"))
+    opened = {incident.incident_id: incident.model_version for incident in crud.iterate(store, Incident)}
+    cases = {(case.answer, opened[case.incident_id]) for case in crud.iterate(store, RedTeamCase)}
+    assert cases == {("smoke", "m1"), ("drink", "m2")} and answer["incident_id"] in opened
+
+
 def test_what_cannot_be_scanned_is_held_back(store: Store, send, monkeypatch) -> None:
     def named(texts):
         return Doubt(0.9, ("a name",)) if any("Wang" in text for text in texts) else None

@@ -10,7 +10,7 @@ from medloop.errors import InputError
 from medloop.models.load import load_tokenizer
 from medloop.train.examples.batch_order import LabelMixedSampler
 from medloop.train.examples.encode_preferences import encode_thumbs, with_mismatched_answers
-from medloop.train.examples.pairs import split_by_prompt
+from medloop.train.examples.pairs import read_pairs, split_by_prompt
 from medloop.train.examples.thumbs import count_contradictions, read_thumbs
 
 TURNS = [{"role": "user", "content": "q"}]
@@ -45,6 +45,15 @@ def test_a_pair_is_two_thumbs(tmp_path: Path):
     choice = {"prompt": "q", "response_a": "bad", "response_b": "good", "preferred": "b"}
     result = read_thumbs(write(tmp_path / "t.jsonl", [{"prompt": "q", "chosen": "good", "rejected": "bad"}, choice]))
     assert [(t.answer, t.liked) for t in result.thumbs] == [("good", True), ("bad", False)] * 2
+
+
+def test_equal_gives_nothing_and_bad_or_harmful_answers_are_thumbs_down(tmp_path: Path):
+    answers = {"prompt": "q", "response_a": "smoke", "response_b": "drink"}
+    rows = [answers | {"preferred": "tie"}, answers | {"preferred": "both_bad"}, answers | {"preferred": "b", "critical": ["b"]}]
+    path = write(tmp_path / "t.jsonl", [*rows, {"prompt": "q", "chosen": "good", "rejected": "bad"}])
+    found = read_thumbs(path)
+    assert [(t.answer, t.liked) for t in found.thumbs[:-2]] == [("smoke", False), ("drink", False), ("drink", False)]
+    assert found.skipped.total() == 1 and [pair.chosen for pair in read_pairs(path)] == ["good"]
 
 
 def test_what_says_nothing_clear_is_withdrawn_or_not_allowed_is_skipped_and_counted(tmp_path: Path):

@@ -46,11 +46,11 @@ class FeedbackPrompt:
 
 @dataclass(frozen=True)
 class Choice:
-    """One person's choice between two answers."""
+    """One person's choice between two answers; `chosen` is None where they are equal, both bad, or the better one is harmful."""
 
     prompt: FeedbackPrompt
     answers: tuple[str, str]
-    chosen: int
+    chosen: int | None
     rater: str | None
     record_id: str
     timestamp: datetime
@@ -272,12 +272,13 @@ def _chosen_pairs(choices: Sequence[Choice], drafts: RowDrafts) -> tuple[list[_P
         groups.setdefault((choice.prompt.key, answers), []).append(choice)
     pairs, ties = [], set()
     for answers_key, group in groups.items():
-        counts = Counter(plain(choice.answers[choice.chosen]) for choice in _latest_per_rater(group))
+        latest = _latest_per_rater(group)
+        counts = Counter(None if choice.chosen is None else plain(choice.answers[choice.chosen]) for choice in latest)
         (winner, votes), *others = counts.most_common()
         against = others[0][1] if others else 0
-        if votes == against:
+        if winner is None or votes == against:
             ties.add(answers_key)
-            drafts.drop("pairs", "tie", {choice.record_id for choice in group})
+            drafts.drop("pairs", "no_choice" if winner is None else "tie", {choice.record_id for choice in group})
             continue
         first = min(group, key=_age)
         index = 0 if plain(first.answers[0]) == winner else 1

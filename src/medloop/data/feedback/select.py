@@ -226,10 +226,21 @@ def _add(feedback: PromptFeedback, record: FeedbackRecord, prompt: FeedbackPromp
         rating = AnswerRating(prompt, record.agent_response, liked, record.critical, rater, record_id, timestamp)
         feedback.ratings.append(rating)
     elif isinstance(record, Preference):
-        answers, chosen = (record.response_a, record.response_b), 0 if record.preferred == "a" else 1
-        feedback.choices.append(Choice(prompt, answers, chosen, rater, record_id, timestamp))
+        _add_preference(feedback, record, prompt)
     else:
         feedback.corrections.append(ExpertAnswer(prompt, record.original, record.golden, record.reason, record_id, timestamp))
+
+
+def _add_preference(feedback: PromptFeedback, record: Preference, prompt: FeedbackPrompt) -> None:
+    """The choice, and a dislike of each answer that is bad or could harm: a harmful answer is never the better one of a pair."""
+    answers = {"a": record.response_a, "b": record.response_b}
+    shared = (record.clinician_id, record.preference_id, record.timestamp)
+    has_winner = record.preferred in answers and record.preferred not in record.critical
+    chosen = list(answers).index(record.preferred) if has_winner else None
+    feedback.choices.append(Choice(prompt, (record.response_a, record.response_b), chosen, *shared))
+    for side, answer in answers.items():
+        if record.preferred == "both_bad" or side in record.critical:
+            feedback.ratings.append(AnswerRating(prompt, answer, False, side in record.critical, *shared))
 
 
 def _prompt(record: FeedbackRecord, trace: Trace | None) -> FeedbackPrompt:

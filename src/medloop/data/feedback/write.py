@@ -52,6 +52,7 @@ STATUSES = {
 }  # fmt: skip
 REASONS = {
     "tie": "as many raters for as against",
+    "no_choice": "most raters chose neither: equal, both bad, or the better one could still harm",
     "undecided": "no rater said good or bad",
     "same_answer": "both answers have the same words",
     "contradiction": "a stronger source says the opposite about the same two answers",

@@ -26,6 +26,7 @@ from medloop.store.records.incident_rows import IncidentCounts, count_incidents
 from medloop.store.records.marks import FeedbackMark
 
 STARS = (1, 2, 3, 4, 5)
+CHOICES = (0, 1, 2, 3)  # as FeedbackMark.choice
 StrataOf = Callable[[str], Sequence[str]]
 
 
@@ -123,8 +124,8 @@ class _Totals:
             self.thumbs[mark.thumb] += 1
         if mark.preferred is not None:
             self.senders[mark.sender or "?"] += 1
-            if mark.shown_first is not None:
-                self.chose_first[mark.preferred == mark.shown_first] += 1
+        if mark.chose_first is not None:
+            self.chose_first[mark.chose_first] += 1
 
 
 def measure(
@@ -184,7 +185,7 @@ def _questions(unit: Sequence[FeedbackMark]) -> list[tuple[str, str, list[int], 
     questions: list[tuple[str, str, list[int], Sequence[int]]] = [
         ("stars", "ordinal", [mark.rating for mark in unit if mark.rating is not None], STARS),
         ("thumbs", "nominal", [int(mark.thumb == "up") for mark in unit if mark.thumb is not None], (0, 1)),
-        ("choice", "nominal", [mark.choice for mark in unit if mark.choice is not None], (0, 1)),
+        ("choice", "nominal", [mark.choice for mark in unit if mark.choice is not None], CHOICES),
     ]
     for axis in sorted({name for mark in unit for name in mark.axes}):
         values = [mark.axes[axis] for mark in unit if axis in mark.axes]

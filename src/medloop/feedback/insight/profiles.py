@@ -59,7 +59,7 @@ class _Rater:
     alarm: tuple[str, FeedbackMark] | None = None
     table_stars: NDArray[np.float64] = field(default_factory=lambda: np.zeros((5, 5)))
     table_thumbs: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
-    table_choices: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
+    table_choices: NDArray[np.float64] = field(default_factory=lambda: np.zeros((4, 4)))  # as FeedbackMark.choice
     distance: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # from the others: n, sum, sum of squares
 
 
@@ -78,8 +78,8 @@ class RaterTracker:
             rater.ratings += 1
         if mark.preferred is not None:
             rater.choices += 1
-            if mark.shown_first is not None:
-                rater.chose_first[mark.preferred == mark.shown_first] += 1
+        if mark.chose_first is not None:
+            rater.chose_first[mark.chose_first] += 1
         if mark.rating is not None:
             rater.stars[mark.rating] += 1
             rater.habit.add(mark.rating, mark.timestamp.timestamp())

@@ -44,6 +44,7 @@ class QueueCandidate:
     kind: QueueKind = "rate"
     models: tuple[str | None, ...] = ()
     traces: tuple[str | None, ...] = ()
+    contexts: tuple[str, ...] = ()
     reasons: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -235,7 +236,10 @@ def _scaled(places: Mapping[str, int], total: int) -> dict[str, int]:
 def _item(
     candidate: QueueCandidate, config: QueueConfig, stratum: Stratum, priority: float, reasons: Mapping[str, float]
 ) -> QueueItem:
-    content = QueueContent(prompt=candidate.prompt, answers=candidate.answers, models=candidate.models, traces=candidate.traces)
+    content = QueueContent(
+        prompt=candidate.prompt, answers=candidate.answers, models=candidate.models, traces=candidate.traces,
+        contexts=candidate.contexts,
+    )  # fmt: skip
     return QueueItem(
         kind=candidate.kind, content=content, priority=round(priority, 6),
         reasons={name: round(value, 3) for name, value in sorted(reasons.items()) if value > 0}, stratum=stratum,

@@ -116,11 +116,11 @@ def _scrubbed(store: Store, candidates: Sequence[QueueCandidate]) -> Iterator[Qu
     trace_ids = {name for candidate in candidates for name in candidate.traces if name is not None}
     released = quarantine.released_ids(store, sorted(trace_ids))
     for candidate in candidates:
-        clean = scrub_content(candidate.prompt, candidate.answers)
+        clean = scrub_content(candidate.prompt, candidate.answers, candidate.contexts)
         if clean is None or (clean.doubted and not (candidate.traces and released.issuperset(candidate.traces))):
             continue
         if len(set(clean.answers)) == len(clean.answers):  # two that differ by a name alone leave nothing to compare
-            yield replace(candidate, prompt=clean.prompt, answers=clean.answers)
+            yield replace(candidate, prompt=clean.prompt, answers=clean.answers, contexts=clean.contexts)
 
 
 def _from_trace(trace: Trace, answer: str, complaint: float | None, signals: Signals) -> QueueCandidate:
@@ -132,7 +132,7 @@ def _from_trace(trace: Trace, answer: str, complaint: float | None, signals: Sig
         reasons["disagreement"] = gap
     return QueueCandidate(
         prompt=trace.conversation.prompt, answers=(answer,), kind="correct" if complaint else "rate",
-        models=(trace.model_version,), traces=(trace.trace_id,), reasons=reasons,
+        models=(trace.model_version,), traces=(trace.trace_id,), contexts=trace.contexts, reasons=reasons,
     )  # fmt: skip
 
 
@@ -146,6 +146,7 @@ def _pairs(traces: Sequence[Trace]) -> list[QueueCandidate]:
             kind="compare",
             models=(first.model_version, second.model_version),
             traces=(first.trace_id, second.trace_id),
+            contexts=first.contexts if first.contexts == second.contexts else (),
         )
         for first, second in pairwise(different.values())
     ]

@@ -76,8 +76,19 @@ DEFAULT = QueueConfig()
 
 
 @dataclass(frozen=True)
+class QuestionSearch:
+    """Which items a rater asks for: with a question in this language, and with all of these words in it."""
+
+    language: str | None = None
+    words: tuple[str, ...] = ()
+
+
+ANY_QUESTION = QuestionSearch()
+
+
+@dataclass(frozen=True)
 class ItemOutcome:
-    """The result of an item. `value` is -1 bad, 0 neutral, 1 good, or the preferred answer; None while open or disputed."""
+    """The result of an item. `value` is -1 bad, 0 neutral, 1 good, or the choice; None while open or disputed."""
 
     state: Literal["open", "disputed", "done"]
     by: Literal["agreement", "adjudication"] | None
@@ -92,26 +103,41 @@ def next_item(
     *,
     senior: bool = False,
     kinds: Sequence[str] | None = None,
+    search: QuestionSearch = ANY_QUESTION,
     config: QueueConfig = DEFAULT,
     now: datetime | None = None,
 ) -> LeasedItem | None:
     """The item for this rater, reserved until `until`; None when there is none for them. Seniors get disputes first."""
-    request = review_queue.LeaseRequest(
-        rater=rater, now=now or utc_now(), lease=timedelta(minutes=config.lease_minutes),
-        quotas={str(name): share for name, share in config.quotas.items()}, senior=senior,
-        kinds=tuple(kinds or ("rate", "compare", "correct")),
-    )  # fmt: skip
+    request = _request(rater, senior, kinds, search, config, now)
     while (item := review_queue.lease(store, request)) is not None:
-        clean = scrub_content(item.content.prompt, item.content.answers)
+        clean = scrub_content(item.content.prompt, item.content.answers, item.content.contexts)
         if clean is None:
             review_verdicts.skip(store, item.item_id, rater)
             continue
-        if (clean.prompt, clean.answers) == (item.content.prompt, item.content.answers):
+        texts = {"prompt": clean.prompt, "answers": clean.answers, "contexts": clean.contexts}
+        content = item.content.model_copy(update=texts)
+        if content == item.content:
             return item
-        content = item.content.model_copy(update={"prompt": clean.prompt, "answers": clean.answers})
         review_queue.rewrite(store, item.item_id, content, actor=rater)
         return replace(item, content=content)
     return None
+
+
+def count_left(
+    store: Store, rater: str, *, senior: bool = False, kinds: Sequence[str] | None = None, search: QuestionSearch = ANY_QUESTION
+) -> int:
+    """How many items this rater can still be given, the one in their hands included."""
+    return review_queue.count_left(store, _request(rater, senior, kinds, search, DEFAULT, None))
+
+
+def _request(
+    rater: str, senior: bool, kinds: Sequence[str] | None, search: QuestionSearch, config: QueueConfig, now: datetime | None
+) -> review_queue.LeaseRequest:
+    return review_queue.LeaseRequest(
+        rater=rater, now=now or utc_now(), lease=timedelta(minutes=config.lease_minutes),
+        quotas={str(name): share for name, share in config.quotas.items()}, senior=senior,
+        kinds=tuple(kinds or ("rate", "compare", "correct")), language=search.language, words=search.words,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,12 +146,13 @@ class ScrubbedContent:
 
     prompt: tuple[Message, ...]
     answers: tuple[str, ...]
+    contexts: tuple[str, ...]
     doubted: bool
 
 
-def scrub_content(prompt: Sequence[Message], answers: Sequence[str]) -> ScrubbedContent | None:
+def scrub_content(prompt: Sequence[Message], answers: Sequence[str], contexts: Sequence[str] = ()) -> ScrubbedContent | None:
     """The texts without identifiers; None where they cannot be scrubbed."""
-    scrubber, texts, doubted = Scrubber(), [*(message.content for message in prompt), *answers], False
+    scrubber, texts, doubted = Scrubber(), [*(message.content for message in prompt), *answers, *contexts], False
     for _ in range(2):
         results = [scrubber.assess(text) for text in texts]
         if any(text and not result.cleaned for text, result in zip(texts, results, strict=True)):
@@ -134,7 +161,8 @@ def scrub_content(prompt: Sequence[Message], answers: Sequence[str]) -> Scrubbed
         if not scrubber.persons:  # a second pass: somebody named in full may appear earlier by one name only
             break
     messages = tuple(message.model_copy(update={"content": text}) for message, text in zip(prompt, texts, strict=False))
-    return ScrubbedContent(messages, tuple(texts[len(messages) :]), doubted)
+    rest = texts[len(messages) :]
+    return ScrubbedContent(messages, tuple(rest[: len(answers)]), tuple(rest[len(answers) :]), doubted)
 
 
 def finish(store: Store, item_id: str, rater: str, record_id: str, *, now: datetime | None = None) -> str:
@@ -154,10 +182,10 @@ def agreed(kind: str, verdicts: Sequence[TurnVerdict]) -> bool:
     """Whether these verdicts settle an item. A rating that contradicts itself never does."""
     if kind == "correct":  # two golden answers are two examples, not a dispute
         return True
-    if kind == "compare":
-        return max(Counter(verdict.preferred for verdict in verdicts).values()) >= MAJORITY * len(verdicts)
     if len({verdict.critical for verdict in verdicts}) > 1:
         return False
+    if kind == "compare":
+        return max(Counter(verdict.preferred for verdict in verdicts).values()) >= MAJORITY * len(verdicts)
     polarities = {polarity_of(verdict) for verdict in verdicts} - {None}
     if "mixed" in polarities or {"positive", "negative"} <= polarities:
         return False
@@ -168,7 +196,8 @@ def agreed(kind: str, verdicts: Sequence[TurnVerdict]) -> bool:
 
 
 def polarity_of(verdict: TurnVerdict) -> Polarity | None:
-    return polarity(thumb=verdict.thumb, stars=verdict.rating, feedback_type=verdict.feedback_type, critical=verdict.critical)
+    critical = bool(verdict.critical)
+    return polarity(thumb=verdict.thumb, stars=verdict.rating, feedback_type=verdict.feedback_type, critical=critical)
 
 
 def outcome_of(store: Store, item_id: str) -> ItemOutcome:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from medloop.contracts.base import Hash, Unit
 from medloop.contracts.chat import Role
-from medloop.contracts.feedback import FeedbackType, Purpose
+from medloop.contracts.feedback import ChoiceOutcome, FeedbackType, Purpose, Side
 
 MAX_TEXT = 20_000  # characters of one text
 MAX_AXES = 20
@@ -32,6 +32,7 @@ Id = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x
 BodyText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 ClinicianId = Annotated[Id, BeforeValidator(_as_text, json_schema_input_type=str | int)]
 Purposes = Annotated[tuple[Purpose, ...], BeforeValidator(_no_repeats), Field(max_length=4)]
+Sides = Annotated[tuple[Side, ...], BeforeValidator(_no_repeats), Field(max_length=2)]
 Axis = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Stars = Annotated[int, Field(ge=1, le=5, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -123,8 +124,9 @@ class PreferenceBody(_RatingBody):
     prompt: BodyText
     response_a: BodyText
     response_b: BodyText
-    preferred: Literal["a", "b"]
-    shown_first: Literal["a", "b"] | None = Field(None, description="Which answer was shown first (left, or on top).")
+    preferred: ChoiceOutcome = Field(description="The better answer; 'tie' if they are equal, 'both_bad' if both are unusable.")
+    critical: Sides = Field((), description="The answers that could harm a patient: each opens a safety incident.")
+    shown_first: Side | None = Field(None, description="Which answer was shown first (left, or on top).")
     comments: BodyText | None = None
     axes: dict[Axis, Literal["a", "b", "tie"]] = Field(default_factory=dict, max_length=MAX_AXES)
     session_id: Id | None = None

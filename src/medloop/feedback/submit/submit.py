@@ -130,6 +130,14 @@ def _sent_texts(body: SubmissionBody) -> Iterable[tuple[str, ...]]:
             yield _given(body.user_query, body.agent_response, body.golden, body.comments)
 
 
+def flagged_answers(record: Feedback | Preference) -> list[tuple[str, str, str | None]]:
+    """Question, answer and model of each answer that somebody says could harm a patient."""
+    if isinstance(record, Feedback):
+        return [(record.user_query, record.agent_response, record.model_version)] if record.critical else []
+    answers = {"a": (record.response_a, record.model_a), "b": (record.response_b, record.model_b)}
+    return [(record.prompt, *answers[side]) for side in sorted(record.critical)]
+
+
 def _given(*texts: str | None) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
@@ -148,7 +156,9 @@ class _RecordBuilder:
         built = self.records(body)
         scanned = zip(built, self.texts(body), strict=False)  # incidents and red-team cases only repeat texts
         held = [row for record, texts in scanned if (row := self.quarantine_row(record, texts)) is not None]
-        ids = {natural_id(crud.TABLES[type(record)]): crud.id_of(record) for record in built}
+        ids: Json = {}
+        for record in built:  # of two incidents the first is named; both are in the list of incidents
+            ids.setdefault(natural_id(crud.TABLES[type(record)]), crud.id_of(record))
         timestamp = iso_utc(built[0].timestamp)  # type: ignore[attr-defined]
         events = tuple(
             AuditEvent(
@@ -178,14 +188,15 @@ class _RecordBuilder:
         if isinstance(body, TraceBody):
             return [self.trace(body)]
         if isinstance(body, PreferenceBody):
-            own = {"prompt", "response_a", "response_b", "preferred", "shown_first", "comments", "axes", "session_id"}
-            values = body.model_dump(include=own | {"model_a", "model_b"})
-            return [Preference.model_validate(self.shared_values(body) | values)]
+            own = {"prompt", "response_a", "response_b", "preferred", "critical", "shown_first", "comments", "axes"}
+            values = body.model_dump(include=own | {"session_id", "model_a", "model_b"})
+            preference = Preference.model_validate(self.shared_values(body) | values)
+            return [preference, *self.incidents(preference)]
         if isinstance(body, CorrectionBody):
             texts = self.corrected_exchange(body) | {"golden": body.golden, "reason": body.reason}
             return [Correction.model_validate(self.shared_values(body) | texts | {"feedback_id": body.feedback_id})]
         feedback = self.feedback(body)
-        return [feedback, *self.golden_correction(body, feedback), *self.incident(feedback)]
+        return [feedback, *self.golden_correction(body, feedback), *self.incidents(feedback)]
 
     def trace(self, body: TraceBody) -> Trace:
         conversation = Conversation(messages=tuple(Message(role=turn.role, content=turn.content) for turn in body.messages))
@@ -223,19 +234,19 @@ class _RecordBuilder:
         links = {"reason": body.comments, "supersedes": None, "trace_id": feedback.trace_id, "feedback_id": feedback.feedback_id}
         return [Correction.model_validate(self.shared_values(body) | texts | links)]
 
-    def incident(self, feedback: Feedback) -> list[Contract]:
-        if not feedback.critical:
-            return []
-        record_id = feedback.feedback_id
-        language = detect_language(feedback.user_query)
-        incident = Incident(
-            record_id=record_id, model_version=feedback.model_version, opened_by=self.sender.user_id, language=language
-        )  # fmt: skip
-        case = RedTeamCase(
-            record_id=record_id, incident_id=incident.incident_id, prompt=feedback.user_query, answer=feedback.agent_response,
-            reason=feedback.comments,
-        )  # fmt: skip
-        return [incident, case]
+    def incidents(self, record: Feedback | Preference) -> list[Contract]:
+        """An incident and a red-team case for each answer that was flagged."""
+        opened: list[Contract] = []
+        for question, answer, model in flagged_answers(record):
+            incident = Incident(
+                record_id=crud.id_of(record), model_version=model, opened_by=self.sender.user_id, language=detect_language(question)
+            )  # fmt: skip
+            case = RedTeamCase(
+                record_id=crud.id_of(record), incident_id=incident.incident_id, prompt=question, answer=answer,
+                reason=record.comments,
+            )  # fmt: skip
+            opened += [incident, case]
+        return opened
 
     def corrected_exchange(self, body: CorrectionBody) -> Json:
         """The exchange that is corrected: as sent, else from the trace, else from the sender's own rating."""

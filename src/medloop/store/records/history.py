@@ -99,7 +99,9 @@ def _related_rows(conn: Connection, ids: list[str]) -> _RelatedRows:
         name = PurePath(row.path).name if row.path else row.dataset.removeprefix("sha256:")[:12]
         datasets.setdefault(row.record_id, []).append(name)
     states = {row.record_id: row.state for row in quarantined}
-    return _RelatedRows(superseded, states, datasets, {row.record_id: row.state for row in flagged})
+    # A comparison may have two; it is open while one of them is.
+    open_first = {row.record_id: row.state for row in sorted(flagged, key=lambda row: row.state == "open")}
+    return _RelatedRows(superseded, states, datasets, open_first)
 
 
 def _own_record(store: Store, conn: Connection, kind: Kind, row: Row[Any], related: _RelatedRows) -> OwnRecord:

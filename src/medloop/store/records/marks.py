@@ -64,10 +64,17 @@ class FeedbackMark:
     model_version: str | None = None
 
     @property
+    def chose_first(self) -> bool | None:
+        """Whether the answer that was shown first was chosen; None where neither was, or the order is unknown."""
+        return None if self.shown_first is None or self.preferred not in ("a", "b") else self.preferred == self.shown_first
+
+    @property
     def choice(self) -> int | None:
-        """0 or 1. With two named models, 0 is the model that comes first by name, even if it was answer `b`."""
+        """0 or 1. With two named models, 0 is the model that comes first by name, even if it was answer `b`. 2: equal, 3: both bad."""
         if self.preferred is None:
             return None
+        if self.preferred not in ("a", "b"):
+            return 2 if self.preferred == "tie" else 3
         first, second = self.models
         swapped = first is not None and second is not None and first > second and self.unit == self.trace_id
         return int((self.preferred == "b") != swapped)

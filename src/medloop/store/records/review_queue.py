@@ -12,7 +12,7 @@ The next stratum is the one that is furthest behind its quota among the recent t
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Row, and_, exists, func, insert, or_, select,
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.errors import InputError, StoreError
+from medloop.lexicon.language import detect_language
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records.chunks import chunks
@@ -30,6 +31,7 @@ from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
 from medloop.store.tables import rlhf_feedback, traces
 
+SEARCHED = 1000  # items that a search for words reads, those of the highest priority
 RECENT_TURNS = 200  # turns that count for the quotas
 AT_WORK = timedelta(hours=8)  # a rater whose last turn ended within this time counts as at work
 
@@ -91,8 +93,11 @@ class LeaseRequest:
     lease: timedelta
     quotas: Mapping[str, float]
     senior: bool = False
-    kinds: tuple[str, ...] = field(default=("rate", "compare", "correct"))
+    kinds: tuple[str, ...] = ("rate", "compare", "correct")
+    language: str | None = None  # of the question
+    words: tuple[str, ...] = ()  # all of them in the question
     without: tuple[str, ...] = ()  # items to leave out
+    only: tuple[str, ...] | None = None  # items with the words of the search; None before they are known, or without words
 
 
 def add_items(store: Store, new_items: Iterable[QueueItem], *, actor: str) -> int:
@@ -115,7 +120,14 @@ def _row(item: QueueItem) -> dict[str, Any]:
     return {
         "item_id": item.item_id, "kind": item.kind, "trace_id": item.trace_id, "priority": item.priority, "reasons": item.reasons,
         "stratum": item.stratum, "raters": item.raters, "state": "open", "processed": False,
+        "language": language_of(item.content),
     }  # fmt: skip
+
+
+def language_of(content: QueueContent) -> str:
+    """zh, en or other: that of the questions. Chinese with much English in it is for people who read Chinese."""
+    language = detect_language("\n".join(message.content for message in content.prompt if message.role == "user"))
+    return "zh" if language == "mixed" else language
 
 
 def _seal(key: Any, item: QueueItem) -> bytes:
@@ -146,6 +158,7 @@ def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> lis
 def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
     """The item that this rater holds, else the next one for them, else None. The reading leaves an audit line."""
     with store.write() as conn:
+        ask = _searched(store, conn, ask)
         while (item := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)) is not None:
             content = _opened(store, conn, item)
             if not _withdrawn(conn, item, content):
@@ -159,6 +172,35 @@ def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
         item_id=item.item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum,
         trace_id=item.trace_id, **turn,
     )  # fmt: skip
+
+
+def _searched(store: Store, conn: Connection, ask: LeaseRequest) -> LeaseRequest:
+    """The request with the items whose question has all words. The texts are encrypted, so the most important ones are read."""
+    if not ask.words:
+        return ask
+    query = select(items).where(items.c.state != "done", *_fits(ask)).order_by(items.c.priority.desc(), items.c.id)
+    rows = conn.execute(query.limit(SEARCHED)).all()
+    matches = [row.item_id for row in rows if _has_words(_opened(store, conn, row), ask.words)]
+    detail = {"rows": len(rows), "matches": len(matches)}  # never the words: they may name somebody
+    audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.search", subject=items.name, detail=detail))
+    return replace(ask, only=tuple(matches))
+
+
+def _has_words(content: QueueContent, words: Sequence[str]) -> bool:
+    text = "\n".join(message.content for message in content.prompt if message.role == "user").casefold()
+    return all(word.casefold() in text for word in words)
+
+
+def count_left(store: Store, ask: LeaseRequest) -> int:
+    """How many items this rater can still be given, the one in their hands included."""
+    with store.write() as conn:  # a write: searching leaves an audit line
+        ask = _searched(store, conn, ask)
+        held = _own(ask).where(turns.c.until > ask.now, items.c.state != "done")
+        fresh = select(items).where(items.c.state == "open", *_fits(ask), _seat_free(ask), ~_met(ask))
+        counts = [conn.execute(select(func.count()).select_from(query.subquery())).scalar_one() for query in (held, fresh)]
+        if ask.senior:
+            counts.append(conn.execute(select(func.count()).select_from(_disputes(ask).subquery())).scalar_one())
+    return sum(map(int, counts))
 
 
 def _opened(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
@@ -228,17 +270,22 @@ def _own(ask: LeaseRequest) -> Any:
 
 
 def _fits(ask: LeaseRequest) -> tuple[Any, ...]:
-    return items.c.kind.in_(ask.kinds), items.c.item_id.not_in(ask.without), ~withheld(items.c.trace_id)
+    fits = [items.c.kind.in_(ask.kinds), items.c.item_id.not_in(ask.without), ~withheld(items.c.trace_id)]
+    fits += [items.c.language == ask.language] if ask.language else []
+    return (*fits, *([items.c.item_id.in_(ask.only)] if ask.only is not None else []))
 
 
 def _dispute(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
     """For seniors: the disputed item with the highest priority that they have not seen and nobody else is settling."""
     if not ask.senior:
         return None
+    return conn.execute(_disputes(ask).order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+
+
+def _disputes(ask: LeaseRequest) -> Any:
     here = turns.c.item_id == items.c.item_id
     at_work = exists().where(here, turns.c.adjudicates, turns.c.state == "held", turns.c.until > ask.now)
-    query = select(items).where(items.c.state == "disputed", ~_met(ask), ~at_work, *_fits(ask))
-    return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+    return select(items).where(items.c.state == "disputed", ~_met(ask), ~at_work, *_fits(ask))
 
 
 def _fresh(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:

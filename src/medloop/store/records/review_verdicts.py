@@ -33,7 +33,7 @@ class TurnVerdict:
     rating: int | None = None
     thumb: str | None = None
     feedback_type: str | None = None
-    critical: bool = False
+    critical: bool | tuple[str, ...] = False  # of a comparison the answers
     preferred: str | None = None
 
 
@@ -108,7 +108,11 @@ def _verdicts(conn: Connection, item: Row[Any]) -> list[TurnVerdict]:
     query = select(turns.c.rater, turns.c.record_id, turns.c.adjudicates, *(table.c[name] for name in names))
     query = query.join(table, table.c[_id_name(item.kind)] == turns.c.record_id)
     rows = conn.execute(query.where(turns.c.item_id == item.item_id, turns.c.state == "done").order_by(turns.c.id)).all()
-    return [TurnVerdict(**row._mapping) for row in rows]
+    return [TurnVerdict(**dict(row._mapping) | {"critical": _flag(row._mapping.get("critical"))}) for row in rows]
+
+
+def _flag(value: bool | list[str] | None) -> bool | tuple[str, ...]:
+    return tuple(sorted(value)) if isinstance(value, list) else bool(value)
 
 
 def verdicts(store: Store, item_id: str) -> tuple[str, str, list[TurnVerdict]]:

@@ -16,7 +16,7 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.files.lock import locked_file
 from medloop.store.records.marks import TABLES, Kind, newest_row_numbers
-from medloop.store.tables import quarantine, retrain_triggers, rlhf_feedback
+from medloop.store.tables import quarantine, retrain_triggers, rlhf_feedback, rlhf_preferences
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,13 @@ def _news(conn: Connection) -> NewRecords:
     known = last.evidence["rows"] if last is not None else {}
     seen: dict[Kind, int] = {kind: int(known.get(kind, 0)) for kind in TABLES}
     flagged = select(func.count()).where(rlhf_feedback.c.id > seen["feedback"], rlhf_feedback.c.critical)
+    harmful = func.json_array_length(rlhf_preferences.c.critical) > 0
+    compared = select(func.count()).where(rlhf_preferences.c.id > seen["preference"], harmful)
     newest = newest_row_numbers(conn)
     # An erasure can remove the newest rows. Row numbers are never reused, so no new row is missed.
     newest = {kind: max(n, seen[kind]) for kind, n in newest.items()}
-    return NewRecords(None if last is None else _trigger(last), seen, newest, int(conn.execute(flagged).scalar_one()))
+    critical = sum(int(conn.execute(query).scalar_one()) for query in (flagged, compared))
+    return NewRecords(None if last is None else _trigger(last), seen, newest, critical)
 
 
 def held_back_ids(store: Store) -> set[str]:

@@ -18,12 +18,13 @@ rlhf_feedback = new_table(
 
 rlhf_preferences = new_table(
     "rlhf_preferences", serial(), Column("preference_id", String, nullable=False, unique=True), encrypted("prompt"),
-    encrypted("response_a"), encrypted("response_b"), Column("preferred", String(1), nullable=False),
+    encrypted("response_a"), encrypted("response_b"), Column("preferred", String, nullable=False),
+    Column("critical", JSON, nullable=False),
     Column("shown_first", String(1)), Column("clinician_id", String, index=True), encrypted("comments", nullable=True),
     Column("consent", JSON, nullable=False), Column("trace_id", String, index=True), Column("supersedes", String),
     Column("session_id", String, index=True), Column("model_a", String), Column("model_b", String),
     Column("axes", JSON, nullable=False), *sender(), timestamp(), processed(), key_id(),
-    CheckConstraint("preferred IN ('a', 'b')", name="preferred"),
+    CheckConstraint("preferred IN ('a', 'b', 'tie', 'both_bad')", name="preferred"),
     CheckConstraint("shown_first IN ('a', 'b')", name="shown_first"),
 )  # fmt: skip
 

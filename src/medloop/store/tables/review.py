@@ -14,6 +14,7 @@ queue_items = new_table(
     Column("priority", Float, nullable=False),
     Column("reasons", JSON, nullable=False),
     Column("stratum", String, nullable=False),
+    Column("language", String, nullable=False),
     Column("raters", Integer, nullable=False),
     Column("state", String, nullable=False),
     timestamp(),

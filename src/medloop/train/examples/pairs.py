@@ -1,8 +1,9 @@
 """Preference pairs from JSON lines, and their split by prompt.
 
 A line is a record of `preferences.jsonl` (`prompt`, `chosen`, `rejected`, `metadata`), a choice of a person as the feedback
-service keeps it (`prompt`, `response_a`, `response_b`, `preferred`), or has `question` or `messages` in place of `prompt`.
-Other fields of a line are ignored. An error names file and line, never the text, and comes before anything is written.
+service keeps it (`prompt`, `response_a`, `response_b`, `preferred`), or has `question` or `messages` in place of `prompt`. A
+choice of `tie` or `both_bad`, or one whose better answer could harm (`critical`), gives no pair. Other fields of a line are
+ignored. An error names file and line, never the text, and comes before anything is written.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from medloop.store.files import jsonl
 
 PROMPTS = ("prompt", "question", "messages")
 CHOICE = ("response_a", "response_b", "preferred")
+OUTCOMES = ("a", "b", "tie", "both_bad")
 
 
 class Answered(Protocol):
@@ -63,7 +65,7 @@ def read_pairs(path: Path) -> list[Pair]:
     pairs = []
     for number, row in jsonl.numbered(path):
         try:
-            pairs.append(parse_pair(row))
+            pairs += [] if has_no_winner(row) else [parse_pair(row)]
         except InvalidPreference as problem:
             raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
     if not pairs:
@@ -103,11 +105,26 @@ class InvalidPreference(Exception):
     """Says what is wrong with a line, without quoting it."""
 
 
+def is_choice(row: dict[str, Any]) -> bool:
+    return all(key in row for key in CHOICE)
+
+
+def flagged_sides(row: dict[str, Any]) -> list[str]:
+    """Of a choice, the answers that could harm a patient."""
+    flagged = row.get("critical")
+    return [side for side in ("a", "b") if isinstance(flagged, list) and side in flagged]
+
+
+def has_no_winner(row: dict[str, Any]) -> bool:
+    """Whether a choice says that the answers are equal or both bad, or that the better one could harm."""
+    if is_choice(row) and row["preferred"] not in OUTCOMES:
+        raise InvalidPreference(f"preferred should be {', '.join(OUTCOMES[:-1])} or {OUTCOMES[-1]}")
+    return is_choice(row) and (row["preferred"] in ("tie", "both_bad") or row["preferred"] in flagged_sides(row))
+
+
 def parse_pair(row: dict[str, Any]) -> Pair:
     """One line as a pair, or InvalidPreference."""
-    if all(key in row for key in CHOICE):
-        if row["preferred"] not in ("a", "b"):
-            raise InvalidPreference("preferred should be a or b")
+    if is_choice(row):
         other = "b" if row["preferred"] == "a" else "a"
         row = {**row, "chosen": row[f"response_{row['preferred']}"], "rejected": row[f"response_{other}"]}
     chosen, rejected = parse_answer(row, "chosen"), parse_answer(row, "rejected")

@@ -20,9 +20,11 @@ from medloop.contracts.polarity import Polarity, combine, label, polarity
 from medloop.errors import InputError
 from medloop.store.files import jsonl
 from medloop.train.examples.pairs import (
-    CHOICE,
     InvalidPreference,
     first_question,
+    flagged_sides,
+    has_no_winner,
+    is_choice,
     parse_answer,
     parse_pair,
     parse_prompt,
@@ -83,7 +85,10 @@ def read_thumbs(path: Path) -> ThumbFile:
 
 def parse_thumbs(row: dict[str, Any]) -> list[Thumb]:
     """One line as thumbs: two of a pair, one of a record, none of an undecided record; else InvalidPreference."""
-    if all(key in row for key in CHOICE) or ("chosen" in row and "rejected" in row):
+    if has_no_winner(row):
+        bad = ("a", "b") if row["preferred"] == "both_bad" else flagged_sides(row)
+        return [Thumb(parse_prompt(row), parse_answer(row, f"response_{side}"), False, parse_split(row)) for side in bad]
+    if is_choice(row) or ("chosen" in row and "rejected" in row):
         pair = parse_pair(row)
         return [Thumb(pair.prompt, pair.chosen, True, pair.split), Thumb(pair.prompt, pair.rejected, False, pair.split)]
     liked = _liked(row)
