@@ -1,8 +1,10 @@
 """In a real Chromium: pages that fit a phone and a desk in both languages, used by keyboard alone, under an enforced CSP."""
 
 import re
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import pytest
 from web_world import BAD, GOOD, PASSWORD, QUESTION, item, trace
@@ -11,6 +13,7 @@ from xss import PAYLOADS
 from medloop.contracts import Correction, Feedback, Preference
 from medloop.store.records import crud, quarantine, users
 from medloop.web import render
+from medloop.web.markdown import TAGS
 
 SHOTS = Path(__file__).parents[2] / "build/shots"  # to be looked at; not in the repository
 SIZES = {"desk": {"width": 1200, "height": 800}, "phone": {"width": 390, "height": 844}}
@@ -112,26 +115,26 @@ def test_an_answer_is_rated_with_the_keyboard_alone(visit, store):
     page.keyboard.type(QUESTION)
     tab_to(page, "#f-answer")
     page.keyboard.type(BAD)
-    tab_to(page, "[name=thumb]")
-    page.keyboard.press("ArrowRight")  # from the first, not chosen, to the second
     tab_to(page, "[name=rating]")
     page.keyboard.press("Space")
+    tab_to(page, "[name=thumb]")
+    page.keyboard.press("ArrowRight")  # from the first, not chosen, to the second
     tab_to(page, "[name=critical]")
     page.keyboard.press("Space")
+    tab_to(page, "#f-comments")
+    page.keyboard.type("Misses the red flag.")
     tab_to(page, "summary")
     page.keyboard.press("Enter")
     tab_to(page, "[name=axis_safety]")
     page.keyboard.press("ArrowRight")
-    tab_to(page, "#f-comments")
-    page.keyboard.type("Misses the red flag.")
     tab_to(page, "button[type=submit]")
     page.keyboard.press("Enter")
     page.wait_for_selector("#sure")
     page.screenshot(path=SHOTS / "critical_desk_en.png", full_page=True)
     tab_to(page, "button[value=yes]")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/web/thanks*")
-    page.screenshot(path=SHOTS / "thanks_desk_en.png")
+    assert "a safety incident is open" in page.inner_text("[role=status]")
+    page.screenshot(path=SHOTS / "saved_desk_en.png")
     (feedback,) = crud.iterate(store, Feedback)
     assert (feedback.thumb, feedback.rating, feedback.axes, feedback.comments, feedback.critical) == (
         "down",
@@ -152,8 +155,8 @@ def test_two_answers_are_compared_on_a_phone_by_touch(visit, fill, store):
     )
     first = page.inner_text(".pair .message >> nth=0")
     page.tap("label:has([value=first]) >> nth=0")
-    page.tap("main form button[type=submit] >> nth=0")
-    page.wait_for_url("**/web/thanks*")
+    page.tap(".bar button >> nth=0")
+    page.wait_for_selector("[role=status]")
     (preference,) = crud.iterate(store, Preference)
     assert {"a": preference.response_a, "b": preference.response_b}[preference.preferred] == first
 
@@ -167,7 +170,7 @@ def test_a_correction_starts_from_the_old_words(visit, fill, store):
     page.keyboard.press("Control+End")
     page.keyboard.type(" No: call an ambulance.")
     page.dblclick("main form button[type=submit]")
-    page.wait_for_url("**/web/thanks*")
+    page.wait_for_selector("[role=status]")
     (correction,) = crud.iterate(store, Correction)
     assert correction.golden == f"{BAD} No: call an ambulance."
 
@@ -217,7 +220,7 @@ def test_everything_works_without_scripts(visit, store):
     page.check("[name=critical]")
     page.click("main form button[type=submit]")
     page.click("button[value=yes]")
-    assert "incident" in page.inner_text("h1") and len(list(crud.iterate(store, Feedback))) == 1
+    assert "incident" in page.inner_text("[role=status]") and len(list(crud.iterate(store, Feedback))) == 1
 
 
 def test_a_problem_gets_the_focus_and_leads_to_its_field(visit):
@@ -245,11 +248,12 @@ def test_the_browser_enforces_the_policy(visit, code):
 FOUND = """() => ({
   hit: window.hit ?? null,
   handlers: [...document.querySelectorAll('*')].filter((e) => [...e.attributes].some((a) => a.name.startsWith('on'))).length,
-  inside: document.querySelectorAll('.read *:not(mark, s.out, span.tag, sup), .message *, textarea *, .question *, td.id *, .fate *:not(.hint)').length,
+  inside: document.querySelectorAll('.read *:not(mark, s.out, span.tag, sup), .message.user *, .message.system *, textarea *, .question *, td.id *, .fate *:not(.hint)').length,
+  rendered: [...document.querySelectorAll('.message *')].filter((e) => !TAGS.includes(e.localName) || [...e.attributes].some((a) => a.name !== 'start')).length,
   scripts: [...document.scripts].filter((s) => !s.src.startsWith(location.origin)).length,
   links: [...document.links].filter((a) => a.protocol === 'javascript:').length,
-})"""
-CLEAN = {"hit": None, "handlers": 0, "inside": 0, "scripts": 0, "links": 0}
+})""".replace("TAGS", str(sorted(TAGS)))
+CLEAN = {"hit": None, "handlers": 0, "inside": 0, "rendered": 0, "scripts": 0, "links": 0}
 
 
 def send_everywhere(someone, fill, store, text: str) -> list[str]:
@@ -324,3 +328,14 @@ def test_a_page_that_forgets_to_escape_would_be_found(visit, browse, fill, store
     problems = page.evaluate(FOUND)
     render._environment().cache.clear()
     assert problems["handlers"] and problems["inside"] and problems["links"] and problems["hit"] is None
+
+
+def test_times_are_the_readers_own_with_utc_on_hover(visit, browse):
+    browse("clinician").fill_in("/web/rate?own=true", question="q", answer="a", thumb="up")
+    for zone, locale in (("Asia/Shanghai", "zh-CN"), ("America/New_York", "en-GB")):
+        page = visit("clinician", timezone_id=zone, locale=locale)
+        page.goto("/web/history")
+        shown, hover, stamp = page.evaluate("(e => [e.textContent, e.title, e.dateTime])(document.querySelector('time'))")
+        local = datetime.fromisoformat(stamp).astimezone(ZoneInfo(zone))
+        assert f"{local:%H:%M}" in shown and str(local.day) in shown and "UTC" not in shown
+        assert f"{datetime.fromisoformat(stamp):%H:%M} UTC" in hover

@@ -29,7 +29,7 @@ def test_a_rating_of_a_trace_is_stored_as_it_was_said(browse, fill, store):
         consent_training="yes",
     )
     (feedback,) = all_of(store, Feedback)
-    assert done.url.path == "/web/thanks" and "Thank you" in done.text
+    assert done.url.path == "/web/rate" and "Saved." in done.text and "included in the next dataset" in done.text
     assert (feedback.user_query, feedback.agent_response, feedback.model_version, feedback.trace_id) == (
         QUESTION,
         BAD,
@@ -83,7 +83,7 @@ def test_a_mistake_is_told_beside_its_field_and_nothing_is_lost(browse, store, p
 def test_a_mended_form_goes_through(browse, store):
     someone = browse("clinician")
     page = someone.fill_in("/web/rate?own=true", question="q", answer="a").text
-    assert someone.send(page, question="q", answer="a", thumb="up").url.path == "/web/thanks"
+    assert someone.send(page, question="q", answer="a", thumb="up").url.params["saved"] == "no_consent"
     assert len(all_of(store, Feedback)) == 1
 
 
@@ -103,7 +103,7 @@ def test_the_same_form_sent_twice_is_one_record(browse, store):
     someone = browse("clinician")
     page = someone.get("/web/rate?own=true").text
     for _ in range(2):
-        assert someone.send(page, question="q", answer="a", thumb="up").url.path == "/web/thanks"
+        assert someone.send(page, question="q", answer="a", thumb="up").url.params["saved"] == "no_consent"
     assert len(all_of(store, Feedback)) == 1
 
 
@@ -122,7 +122,7 @@ def test_the_order_is_drawn_recorded_and_means_the_same_answer(browse, fill, sto
     someone = browse("annotator")
     for _ in range(12):
         page = someone.get("/web/compare").text
-        answers = re.findall(r'<div class="message assistant"[^>]*>(.*?)</div>', page, re.S)
+        answers = re.findall(r'<div class="message assistant"[^>]*><p>(.*?)</p>\s*</div>', page, re.S)
         chosen = answers[0 if choice == "first" else 1]
         someone.send(page, better=choice, axis_safety="first", axis_clarity="tie")
         last = all_of(store, Preference)[-1]
@@ -142,7 +142,7 @@ def test_two_traces_are_compared_in_a_drawn_order_that_cannot_be_forged(browse, 
     assert firsts == {"a", "b"}
     other = {"a": "b", "b": "a"}[dict(HIDDEN.findall(pages[0]))["first"]]
     assert someone.send(pages[0], better="first", first=other).status_code == 404
-    assert someone.send(pages[0], better="first").url.path == "/web/thanks"
+    assert someone.send(pages[0], better="first").url.params["saved"] == "no_consent"
     (preference,) = all_of(store, Preference)
     assert (preference.response_a, preference.response_b, preference.model_a) == (BAD, GOOD, "clinic@3")
 
@@ -166,18 +166,15 @@ def test_the_queue_hands_out_finishes_and_skips(browse, fill, store):
     )
     someone = browse("annotator")
     page = someone.get("/web/queue").text
-    assert "In the queue: 3." in page and "high risk" in page
+    assert "3 left for you." in page and "high risk" in page
     held = dict(HIDDEN.findall(page))["item"]
     assert dict(HIDDEN.findall(someone.get("/web/queue").text))["item"] == held
     someone.post("/web/queue/skip", item=held)
     page = someone.get("/web/queue").text
-    assert dict(HIDDEN.findall(page))["item"] != held and "skipped 1" in page
+    assert dict(HIDDEN.findall(page))["item"] != held and "2 left for you." in page
     done = someone.send(page, rating="2", golden="Better.")
-    assert (
-        done.url.path == "/web/thanks"
-        and 'href="/web/queue"' in done.text
-        and "You have done 1" in someone.get("/web/queue").text
-    )
+    assert done.url.path == "/web/queue" and "Saved." in done.text and "This is the last one for you." in done.text
+    assert dict(HIDDEN.findall(done.text))["item"] not in (held, dict(HIDDEN.findall(page))["item"])
     assert len(all_of(store, Feedback)) + len(all_of(store, Correction)) == 1
 
 
@@ -229,7 +226,7 @@ def test_what_was_said_can_be_said_anew_and_takes_the_place_of_the_old(browse, s
     change = re.search(r'href="(/web/\w+\?again=[^"]+)"', someone.get("/web/history").text)[1]
     page = someone.get(change).text
     assert all(value in page for value in first.values())
-    assert someone.send(page, **then).url.path == "/web/thanks"
+    assert someone.send(page, **then).url.path == "/web/history"
     old, new = all_of(store, Feedback if path == "/web/rate" else Correction)
     assert new.supersedes == (old.feedback_id if path == "/web/rate" else old.correction_id)
     assert "Replaced by your newer version" in someone.get("/web/history").text

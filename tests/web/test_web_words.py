@@ -15,7 +15,10 @@ WEB = Path(render.__file__).parent
 FILES = words.files()
 SHARED = {
     "common": [WEB],
-    "review": [WEB / "review", *(WEB / f"templates/{name}.html" for name in ("review", "fields", "empty", "rate", "compare"))],
+    "review": [
+        WEB / "review",
+        *(WEB / f"templates/{name}.html" for name in ("review", "fields", "conversation", "empty", "rate", "compare")),
+    ],
     "incidents": [WEB / f"{place}" for place in ("pages/incidents.py", "templates/incidents.html", "templates/incident.html")],
     "error": [WEB / "error_page.py", WEB / "templates/error.html", WEB / "templates/expired.html"],
 }
@@ -23,12 +26,11 @@ SHARED = {
 COMPOSED = {
     "common": ("role_", "nav_", "kind_", "axis_", "consent_", "in_language_", "turn_"),
     "home": ("card_",),
-    "review": ("reason_", "question_needed", "answer_needed"),
+    "review": ("reason_", "saved_", "queue_language_", "question_needed", "answer_needed"),
     "error": ("error_403", "error_404", "session_expired", "form_expired"),
-    "history": ("fate_", "incident_", "verdict_thumb_"),
+    "history": ("fate_", "incident_", "verdict_"),
     "dashboard": ("agreement_",),
     "run": ("run_state_", "run_phase_"),
-    "thanks": ("thanks_",),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
     "users": ("role_is_",),
     "quarantine": ("quarantine_because_", "quarantine_done_", "quarantine_release", "quarantine_refuse", "state_", "part_", "phi_"),

@@ -20,12 +20,11 @@ from medloop.web.pages import (
     rate,
     run,
     settings,
-    thanks,
     users,
 )
 
 PAGES = (
-    home, login, account, queue, rate, compare, correct, thanks, history, quarantine, incidents, dashboard, run, audit, users,
+    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, dashboard, run, audit, users,
     settings, static_files,
 )  # fmt: skip
 

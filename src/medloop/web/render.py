@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from medloop.api.policy import Caller, read_form
+from medloop.web.markdown import render_markdown, split_reasoning
 from medloop.web.static_files import version
 from medloop.web.words import Language, Translator, choose
 
@@ -45,10 +46,12 @@ class Viewer:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    environment.filters |= {"markdown": render_markdown, "answer_view": split_reasoning}
+    return environment
 
 
 def render(template: str, viewer: Viewer, **context: Any) -> str:

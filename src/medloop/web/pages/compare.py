@@ -28,15 +28,16 @@ async def compare(request: Request, caller: Rater, form: FormFields) -> Response
 def _parse(values: Mapping[str, str], target: ReviewTarget | None, t: Translator) -> PreferenceBody | fields.Errors:
     assert target is not None, "nothing can be pasted into a comparison"
     better = values.get("better")
-    if better not in ("first", "second"):
+    if better not in ("first", "second", "tie", "both_bad"):
         return {"better": t("choose_one")}
     first = target.shown_first or "a"
     side = {"first": first, "second": "b" if first == "a" else "a", "tie": "tie"}
     axes = {name: side.get(values.get(f"axis_{name}", "")) for name in fields.AXES}
+    flagged = [side[place] for place in ("first", "second") if values.get(f"critical_{place}") == "yes"]
     response_a, response_b = target.in_store_order
     body = {
-        "prompt": target.question, "response_a": response_a, "response_b": response_b, "preferred": side[better],
-        "shown_first": target.shown_first, "axes": {name: value for name, value in axes.items() if value},
+        "prompt": target.question, "response_a": response_a, "response_b": response_b, "preferred": side.get(better, better),
+        "critical": flagged, "shown_first": target.shown_first, "axes": {name: value for name, value in axes.items() if value},
         "comments": fields.text_field(values, "comments"), "consent": fields.consent_field(values),
         "trace_id": target.trace_id, "supersedes": target.supersedes, "model_a": target.models[0], "model_b": target.models[1],
     }  # fmt: skip

@@ -12,6 +12,7 @@ from medloop.api.policy import Caller, allow
 from medloop.contracts import Correction, Feedback, Preference
 from medloop.store.records.history import OwnRecord, own_records
 from medloop.web.render import show, translator_of
+from medloop.web.review.flow import saved_notice
 from medloop.web.review.targets import PAGE_OF
 from medloop.web.words import Translator
 
@@ -40,7 +41,8 @@ def history_page(request: Request, caller: Rater, before: datetime | None = None
     records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
     older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
     entries = [_entry(record, translator_of(request)) for record in records]
-    return show(request, caller, "history.html", entries=entries, older=older, paged=before is not None)
+    context = {"entries": entries, "older": older, "paged": before is not None, "saved": saved_notice(request)}
+    return show(request, caller, "history.html", **context)
 
 
 def _entry(own: OwnRecord, t: Translator) -> HistoryEntry:
@@ -56,10 +58,11 @@ def _verdict(record: Feedback | Preference | Correction, t: Translator) -> list[
     if isinstance(record, Correction):
         return [t("verdict_corrected")]
     if isinstance(record, Preference):
-        verdict = [t("verdict_first" if record.preferred == (record.shown_first or "a") else "verdict_second")]
+        place = "first" if record.preferred == (record.shown_first or "a") else "second"
+        verdict = [t(f"verdict_{place if record.preferred in ('a', 'b') else record.preferred}")]
     else:
         verdict = [t(f"verdict_thumb_{record.thumb}")] if record.thumb else []
         verdict += [t("verdict_stars", n=record.rating)] if record.rating else []
         verdict += [f"{t.or_plain(f'axis_{name}', name)} {stars}" for name, stars in record.axes.items()]
-        verdict += [t("verdict_critical")] if record.critical else []
+    verdict += [t("verdict_critical")] if record.critical else []
     return verdict + ([t("verdict_comment")] if record.comments else [])

@@ -1,33 +1,87 @@
-"""How a page for judging answers opens its form and sends it: through the same functions as the API."""
+"""How a page for judging answers opens its form and sends it: through the same functions as the API.
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Annotated
-from urllib.parse import quote
+After sending comes the next item at once, with a line about what was stored (`saved` in the address, which only chooses among our
+own sentences).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from medloop.api.deps import check_rate, store_of, writer_of
+from medloop.api.deps import check_rate, settings_of, store_of, writer_of
 from medloop.api.limits import RateLimitError
 from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.contracts import utc_now
 from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.feedback.review import queue
+from medloop.feedback.review.queue import ANY_QUESTION, QuestionSearch
 from medloop.feedback.submit import submit
-from medloop.feedback.submit.bodies import FeedbackBody
+from medloop.feedback.submit.bodies import CorrectionBody
 from medloop.store.records.review_queue import LapsedError, LeasedItem
 from medloop.store.records.write_request import KeyReusedError, WriteResult
+from medloop.web.guidelines import read_guidelines
 from medloop.web.render import redirect, show, translator_of
-from medloop.web.review.form import AXES, KEY_LENGTH, Errors, ReviewBody, ReviewForm, new_key
+from medloop.web.review.form import (
+    AXES,
+    KEY_LENGTH,
+    Errors,
+    ReviewBody,
+    ReviewForm,
+    new_key,
+    remember_consent,
+    remembered_consent,
+)
 from medloop.web.review.targets import RECORD_OF, ReviewKind, ReviewTarget, find_target, target_of_item
 from medloop.web.words import Translator
 
 Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue"))]
 ParseForm = Callable[[Mapping[str, str], ReviewTarget | None, Translator], ReviewBody | Errors]
-BACK = ("queue", *RECORD_OF)  # pages that a form leads back to
+BACK = ("queue", *RECORD_OF, "history")  # pages that a form leads back to
+FATES = ("waiting", "evaluation", "no_consent", "quarantined")
 MIN_REASON_WEIGHT = 0.2  # reasons of the queue with less weight are not shown
+MAX_WORDS = 10  # of a search
+
+
+@dataclass(frozen=True)
+class QueueView:
+    """What somebody looks for in the queue; `find` are words of the question as they were typed."""
+
+    language: str = ""
+    find: str = ""
+
+    @property
+    def search(self) -> QuestionSearch:
+        return QuestionSearch(self.language or None, tuple(self.find.split()[:MAX_WORDS]))
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return {name: value for name, value in (("language", self.language), ("find", self.find)) if value}
+
+
+def queue_view(fields: Mapping[str, str]) -> QueueView:
+    language = fields.get("language", "")
+    return QueueView(language if language in ("zh", "en") else "", " ".join(fields.get("find", "").split())[:100])
+
+
+@dataclass(frozen=True)
+class SavedNotice:
+    fate: str
+    critical: bool
+    change: str  # the address where the record can be changed
+
+
+def saved_notice(request: Request) -> SavedNotice | None:
+    """What the page before has stored; the address only chooses among our own sentences."""
+    fate, kind = request.query_params.get("saved", ""), request.query_params.get("kind", "")
+    if fate not in FATES or kind not in RECORD_OF:
+        return None
+    change = f"/web/{kind}?{urlencode({'again': request.query_params.get('record', '')[:200]})}"
+    return SavedNotice(fate, request.query_params.get("critical") == "yes", change)
 
 
 def is_senior(caller: Caller) -> bool:
@@ -38,17 +92,25 @@ def is_senior(caller: Caller) -> bool:
 def open_form(request: Request, caller: Caller, kind: ReviewKind, fields: Mapping[str, str], own: bool = False) -> Response:
     """The form for what the address names, else for the next item of this kind, else an empty one to paste into."""
     store, t = store_of(request), translator_of(request)
-    item: LeasedItem | None = None
     target = find_target(store, caller, kind, fields)
     if target is None and not own:
         item = queue.next_item(store, caller.user_id, senior=is_senior(caller), kinds=(kind,))
         target = target_of_item(item) if item else None
     if target is None and not _may_paste(caller, kind):
         text = t("nothing_to_compare") if kind == "compare" else empty_queue_text(caller, t)
-        return show(request, caller, "empty.html", title=t(f"{kind}_title"), text=text)
-    hidden = {**(target.hidden if target else {}), "back": kind}
-    form = ReviewForm(caller.csrf, new_key(), hidden, target.previous if target else {})
-    return draw_form(request, caller, kind, form, target, item, own=own)
+        return show(request, caller, "empty.html", title=t(f"{kind}_title"), text=text, saved=saved_notice(request), queue=None)
+    back = "history" if target and target.supersedes else kind
+    form = new_form(request, caller, target, {"back": back})
+    return draw_form(request, caller, kind, form, target, own=own)
+
+
+def new_form(request: Request, caller: Caller, target: ReviewTarget | None, hidden: Mapping[str, str]) -> ReviewForm:
+    """An empty form; for a record that is changed, with what it says. Consent is as this person gave it last in this session."""
+    hidden = {**(target.hidden if target else {}), **hidden}
+    if target is not None and target.supersedes is not None:
+        return ReviewForm(caller.csrf, new_key(), hidden, target.previous)
+    allowed = remembered_consent(request, caller) or ()
+    return ReviewForm(caller.csrf, new_key(), hidden, {f"consent_{purpose}": "yes" for purpose in allowed})
 
 
 def _may_paste(caller: Caller, kind: ReviewKind) -> bool:
@@ -60,33 +122,35 @@ def empty_queue_text(caller: Caller, t: Translator) -> str:
 
 
 async def submit_form(request: Request, caller: Caller, kind: ReviewKind, parse: ParseForm, values: dict[str, str]) -> Response:
-    """Store what was judged and say thanks; draw the form again if something is wrong or has to be confirmed."""
+    """Store what was judged and go on; draw the form again if something is wrong or has to be confirmed."""
     t = translator_of(request)
     target = await run_in_threadpool(find_target, store_of(request), caller, kind, values)
     if target is None and not _may_paste(caller, kind):
         raise NotFoundError("There is nothing to judge")
-    back = values.get("back", "queue")
-    hidden = {**(target.hidden if target else {}), "back": back}
+    view = queue_view(values)
+    hidden = {**(target.hidden if target else {}), "back": values.get("back", "queue"), **view.fields}
     confirmed = values.pop("sure", "")
     if confirmed == "no":
-        values.pop("critical", None)
+        values = {name: value for name, value in values.items() if not name.startswith("critical")}
     form = ReviewForm(caller.csrf, values.get("once", "")[:KEY_LENGTH] or new_key(), hidden, values)
     if confirmed == "no":
-        return draw_form(request, caller, kind, form, target)
+        return draw_form(request, caller, kind, form, target, view=view)
     body = parse(values, target, t)
     if isinstance(body, dict):
-        return draw_form(request, caller, kind, replace(form, errors=body), target, code=422)
-    if isinstance(body, FeedbackBody) and body.critical and confirmed != "yes":
-        return draw_form(request, caller, kind, form, target, ask_critical=True)
+        return draw_form(request, caller, kind, replace(form, errors=body), target, code=422, view=view)
+    if not isinstance(body, CorrectionBody) and body.critical and confirmed != "yes":
+        return draw_form(request, caller, kind, form, target, ask_critical=True, view=view)
     try:
         stored = await _store(request, caller, body, form.once)
     except (BusyError, NoSpaceError, InputError, RateLimitError) as error:
         code, message = _refusal(error, t)
-        return draw_form(request, caller, kind, replace(form, errors={"": message}), target, code=code)
+        return draw_form(request, caller, kind, replace(form, errors={"": message}), target, code=code, view=view)
     record_id = stored.answer[f"{RECORD_OF[kind]}_id"]
-    if target is not None and target.item_id is not None and target.supersedes is None:
+    if target is not None and target.item_id is not None:
         await _finish_item(request, caller, target.item_id, record_id)
-    return redirect(_thanks_address(kind, back, record_id, stored, body))
+    response = redirect(_next_address(kind, hidden, record_id, stored, body))
+    remember_consent(request, caller, response, body.consent)
+    return response
 
 
 async def _store(request: Request, caller: Caller, body: ReviewBody, once: str) -> WriteResult:
@@ -103,12 +167,20 @@ async def _finish_item(request: Request, caller: Caller, item_id: str, record_id
         return
 
 
-def _thanks_address(kind: ReviewKind, back: str, record_id: str, stored: WriteResult, body: ReviewBody) -> str:
+def _next_address(kind: ReviewKind, hidden: Mapping[str, str], record_id: str, stored: WriteResult, body: ReviewBody) -> str:
     use = "waiting" if "training" in body.consent else "evaluation" if body.consent else "no_consent"
-    fate = "quarantined" if stored.answer["quarantined"] else use
-    critical = "&critical=true" if "incident_id" in stored.answer else ""
-    page = back if back in BACK else "queue"
-    return f"/web/thanks?back={page}&fate={fate}&kind={kind}&record={quote(record_id, safe='')}{critical}"
+    saved = {"saved": "quarantined" if stored.answer["quarantined"] else use, "kind": kind, "record": record_id}
+    saved |= {"critical": "yes"} if "incident_id" in stored.answer else {}
+    return back_address(hidden, saved)
+
+
+def back_address(fields: Mapping[str, str], more: Mapping[str, str]) -> str:
+    """The page that a form came from, with what was searched for there."""
+    page = fields.get("back", "")
+    page = page if page in BACK else "queue"
+    view = queue_view(fields).fields if page == "queue" else {}
+    query = urlencode({**view, **more})
+    return f"/web/{page}{f'?{query}' if query else ''}"
 
 
 def _refusal(error: Exception, t: Translator) -> tuple[int, str]:
@@ -120,12 +192,24 @@ def _refusal(error: Exception, t: Translator) -> tuple[int, str]:
 
 
 def draw_form(
-    request: Request, caller: Caller, kind: ReviewKind, form: ReviewForm, target: ReviewTarget | None,
-    item: LeasedItem | None = None, *, code: int = 200, ask_critical: bool = False, progress: str = "", own: bool = True,
+    request: Request, caller: Caller, kind: ReviewKind, form: ReviewForm, target: ReviewTarget | None, *, code: int = 200,
+    ask_critical: bool = False, note: str = "", own: bool = True, view: QueueView | None = None,
 ) -> Response:  # fmt: skip
-    lease = None if item is None else _lease(item, translator_of(request))
-    context = {"kind": kind, "form": form, "target": target, "lease": lease, "axes": AXES, "progress": progress, "own": own}
+    t, from_queue = translator_of(request), form.hidden.get("back") == "queue"
+    item = target.item if target else None
+    context: dict[str, Any] = {"kind": kind, "form": form, "target": target, "axes": AXES, "own": own, "note": note}
+    context |= {"lease": _lease(item, t) if item else None, "queue": (view or QueueView()) if from_queue else None}
+    context["progress"] = _progress(request, caller, None if from_queue else (kind,), view, t) if item else ""
+    names = ("item", "trace", "again", "a", "b")  # what a draft belongs to
+    context["draft"] = " ".join((kind, *(form.hidden[name] for name in names if name in form.hidden)))
+    context |= {"guidelines": read_guidelines(settings_of(request).home, t.language), "saved": saved_notice(request)}
     return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, **context)
+
+
+def _progress(request: Request, caller: Caller, kinds: Sequence[str] | None, view: QueueView | None, t: Translator) -> str:
+    search = view.search if view else ANY_QUESTION
+    left = queue.count_left(store_of(request), caller.user_id, senior=is_senior(caller), kinds=kinds, search=search)
+    return t("queue_left_one") if left == 1 else t("queue_left", n=left)
 
 
 def _lease(item: LeasedItem, t: Translator) -> dict[str, object]:
@@ -133,4 +217,4 @@ def _lease(item: LeasedItem, t: Translator) -> dict[str, object]:
     ranked = sorted(item.reasons.items(), key=lambda reason: -reason[1])
     why = [t.or_plain(f"reason_{name}", name) for name, weight in ranked if weight >= MIN_REASON_WEIGHT][:2]
     minutes = max(1, round((item.until - utc_now()).total_seconds() / 60))
-    return {"item_id": item.item_id, "why": why, "minutes": minutes, "adjudicates": item.adjudicates}
+    return {"why": why, "minutes": minutes, "adjudicates": item.adjudicates}

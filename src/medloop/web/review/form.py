@@ -3,19 +3,26 @@
 `once` is the idempotency key of what will be sent, so that a second click or a reload stores nothing twice.
 """
 
+import hashlib
+import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from fastapi import Request
+from fastapi.responses import Response
 from pydantic import ValidationError
 
+from medloop.api.policy import Caller, is_public
 from medloop.feedback.submit.bodies import MAX_TEXT, CorrectionBody, FeedbackBody, PreferenceBody
 from medloop.web.review.targets import ReviewTarget
 from medloop.web.words import Translator
 
 AXES = ("correctness", "safety", "completeness", "clarity", "empathy")
 FIELD_OF = {"user_query": "question", "agent_response": "answer", "prompt": "question", "original": "answer"}  # by body field
+PURPOSES = ("training", "evaluation")  # those that a form asks about
+CONSENT_COOKIE = "medloop_consent"
 KEY_LENGTH = 64  # the longest key that a form may bring back
 
 Errors = dict[str, str]
@@ -88,5 +95,25 @@ def stars_field(values: Mapping[str, str], name: str) -> int | None:
     return int(text) if text in ("1", "2", "3", "4", "5") else None
 
 
+def remembered_consent(request: Request, caller: Caller) -> list[str] | None:
+    """The uses that this person allowed last in this session; None before they have sent anything."""
+    purposes, _, session = request.cookies.get(CONSENT_COOKIE, "").partition(".")
+    if not hmac.compare_digest(session.encode(), _session_mark(caller).encode()):
+        return None
+    return [purpose for purpose in PURPOSES if purpose in purposes.split("+")]
+
+
+def remember_consent(request: Request, caller: Caller, response: Response, consent: Iterable[str]) -> None:
+    response.set_cookie(
+        CONSENT_COOKIE, f"{'+'.join(consent)}.{_session_mark(caller)}", path="/web", httponly=True, samesite="strict",
+        secure=is_public(request),
+    )  # fmt: skip
+
+
+def _session_mark(caller: Caller) -> str:
+    """Ties the cookie to the session, so that the next person at this browser does not inherit it."""
+    return hashlib.sha256(f"consent {caller.csrf}".encode()).hexdigest()[:32]
+
+
 def consent_field(values: Mapping[str, str]) -> list[str]:
-    return [purpose for purpose in ("training", "evaluation") if values.get(f"consent_{purpose}") == "yes"]
+    return [purpose for purpose in PURPOSES if values.get(f"consent_{purpose}") == "yes"]

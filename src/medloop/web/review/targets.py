@@ -31,7 +31,8 @@ class ReviewTarget:
     answers: tuple[str, ...]
     earlier: tuple[Message, ...] = ()
     trace_id: str | None = None
-    item_id: str | None = None
+    item: LeasedItem | None = None  # of the queue, while it is this person's
+    contexts: tuple[str, ...] = ()
     models: tuple[str | None, ...] = (None, None)
     shown_first: str | None = None
     session_id: str | None = None
@@ -39,6 +40,10 @@ class ReviewTarget:
     supersedes: str | None = None
     previous: Mapping[str, str] = field(default_factory=dict)  # the form fields of the record that it supersedes
     hidden: Mapping[str, str] = field(default_factory=dict)  # hidden form fields by which `find_target` finds it again
+
+    @property
+    def item_id(self) -> str | None:
+        return None if self.item is None else self.item.item_id
 
     @property
     def in_store_order(self) -> tuple[str, ...]:
@@ -68,8 +73,9 @@ def target_of_item(item: LeasedItem) -> ReviewTarget:
     question, earlier = _split(item.content.prompt)
     models = (*item.content.models, None, None)[:2]
     return ReviewTarget(
-        question, answers, earlier, item.trace_id, item.item_id, models, item.shown_first, hidden={"item": item.item_id}
-    )
+        question, answers, earlier, item.trace_id, item, item.content.contexts, models, item.shown_first,
+        hidden={"item": item.item_id},
+    )  # fmt: skip
 
 
 def _read_trace(store: Store, caller: Caller, trace_id: str, purpose: str) -> Trace:
@@ -85,7 +91,9 @@ def _read_trace(store: Store, caller: Caller, trace_id: str, purpose: str) -> Tr
 def _target_of_trace(trace: Trace) -> ReviewTarget:
     question, earlier = _split(trace.conversation.prompt)
     answers, models = (trace.conversation.answer or "",), (trace.model_version, None)
-    return ReviewTarget(question, answers, earlier, trace.trace_id, models=models, hidden={"trace": trace.trace_id})
+    return ReviewTarget(
+        question, answers, earlier, trace.trace_id, contexts=trace.contexts, models=models, hidden={"trace": trace.trace_id}
+    )
 
 
 def _target_of_two(store: Store, caller: Caller, fields: Mapping[str, str]) -> ReviewTarget:
@@ -104,7 +112,8 @@ def _target_of_two(store: Store, caller: Caller, fields: Mapping[str, str]) -> R
     hidden = {"a": a, "b": b, "first": first, "signed": _sign_order(a, b, first, caller.csrf)}
     models = (trace_a.model_version, trace_b.model_version)
     shown = answers if first == "a" else answers[::-1]
-    return ReviewTarget(question, shown, earlier, models=models, shown_first=first, hidden=hidden)
+    contexts = trace_a.contexts if trace_a.contexts == trace_b.contexts else ()
+    return ReviewTarget(question, shown, earlier, contexts=contexts, models=models, shown_first=first, hidden=hidden)
 
 
 def _sign_order(a: str, b: str, first: str, secret: str) -> str:
@@ -135,8 +144,9 @@ def _fields_of(record: Feedback | Preference | Correction) -> dict[str, str]:
         fields |= {"thumb": record.thumb or "", "rating": str(record.rating or ""), "critical": "yes" if record.critical else ""}
         return fields | {f"axis_{name}": str(stars) for name, stars in record.axes.items()}
     first = record.shown_first or "a"
-    place = {first: "first", "b" if first == "a" else "a": "second", "tie": "tie"}
-    return fields | {"better": place[record.preferred]} | {f"axis_{name}": place[side] for name, side in record.axes.items()}
+    place = {first: "first", "b" if first == "a" else "a": "second", "tie": "tie", "both_bad": "both_bad"}
+    fields |= {"better": place[record.preferred]} | {f"critical_{place[side]}": "yes" for side in record.critical}
+    return fields | {f"axis_{name}": place[side] for name, side in record.axes.items()}
 
 
 def _split(prompt: tuple[Message, ...]) -> tuple[str, tuple[Message, ...]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
+from markupsafe import Markup
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
@@ -78,6 +79,12 @@ class Translator:
         time = (datetime.fromisoformat(time) if isinstance(time, str) else time).astimezone(UTC)
         clock = f"{time:%H:%M:%S}" if seconds else f"{time:%H:%M}"
         return f"{self.day(time.date())}{' ' if self.language == 'zh' else ', '}{clock} UTC"
+
+    def time(self, time: datetime | str, *, seconds: bool = False) -> Markup:
+        """A time as a page shows it: UTC, which the script time.js turns into the reader's local time, with UTC on hover."""
+        stamp = time if isinstance(time, str) else time.isoformat()
+        mark = Markup(" data-seconds") if seconds else ""
+        return Markup('<time datetime="{}"{}>{}</time>').format(stamp, mark, self.when(time, seconds=seconds))
 
     def sentences(self, *texts: str) -> str:
         """Sentences one after the other; Chinese has no space between them."""
