@@ -15,14 +15,18 @@ PIECES = ["1. ", "- ", "> ", "# ", "**", "_", "`", "```", "|", "|-|-|", "\n", "\
 
 def is_safe(html: str) -> bool:
     tags = re.findall(r"<(/?)([a-z0-9]+)([^>]*)>", html)
-    return html.count("<") == len(tags) and all(name in TAGS and re.fullmatch(r'( start="\d+"| /)?', rest) for _, name, rest in tags)
+    return html.count("<") == len(tags) and all(
+        name in TAGS and re.fullmatch(r'( start="\d+"| /)?', rest) for _, name, rest in tags
+    )
 
 
 def letters(text: str) -> list[str]:
     return sorted(letter for letter in text if letter.isalpha())
 
 
-@pytest.mark.parametrize("text", [*PAYLOADS, "\n".join(PAYLOADS), "[x](javascript:hit)", "![x](//evil/x.png)", "```js onload=hit\nx\n```"])
+@pytest.mark.parametrize(
+    "text", [*PAYLOADS, "\n".join(PAYLOADS), "[x](javascript:hit)", "![x](//evil/x.png)", "```js onload=hit\nx\n```"]
+)
 def test_hostile_answers_become_text(text):
     assert is_safe(render_markdown(text))
 
