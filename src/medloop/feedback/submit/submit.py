@@ -239,7 +239,8 @@ class _RecordBuilder:
         opened: list[Contract] = []
         for question, answer, model in flagged_answers(record):
             incident = Incident(
-                record_id=crud.id_of(record), model_version=model, opened_by=self.sender.user_id, language=detect_language(question)
+                record_id=crud.id_of(record), model_version=model, opened_by=self.sender.user_id,
+                language=detect_language(question),
             )  # fmt: skip
             case = RedTeamCase(
                 record_id=crud.id_of(record), incident_id=incident.incident_id, prompt=question, answer=answer,

@@ -70,7 +70,10 @@ class FeedbackMark:
 
     @property
     def choice(self) -> int | None:
-        """0 or 1. With two named models, 0 is the model that comes first by name, even if it was answer `b`. 2: equal, 3: both bad."""
+        """0 or 1. With two named models, 0 is the model that comes first by name, even if it was answer `b`.
+
+        2 is equal and 3 both bad.
+        """
         if self.preferred is None:
             return None
         if self.preferred not in ("a", "b"):
