@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
@@ -41,7 +41,7 @@ def history_page(request: Request, caller: Rater, before: datetime | None = None
     records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
     older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
     entries = [_entry(record, translator_of(request)) for record in records]
-    context = {"entries": entries, "older": older, "paged": before is not None, "saved": saved_notice(request)}
+    context: dict[str, Any] = {"entries": entries, "older": older, "paged": before is not None, "saved": saved_notice(request)}
     return show(request, caller, "history.html", **context)
 
 
