@@ -6,6 +6,7 @@ Looked up in this order: the embedded package, a folder of that name (from here,
 the workspace, the cache of the hub. A copy without safetensors does not count: pickled weights are never loaded.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,12 +48,18 @@ def installed(name: str, settings: Settings) -> Installed | None:
 
 
 def _in_cache(name: str) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache  # half a second, and only for a hub id
-
+    """The snapshot of a hub model, in the layout of huggingface_hub's cache; that package need not be installed."""
     repo, _, revision = name.partition("@")
-    config = try_to_load_from_cache(repo, "config.json", revision=revision or None)
-    folder = Path(config).parent if isinstance(config, str) else None
-    return folder if folder is not None and _has_weights(folder) else None
+    folder = _cache() / f"models--{repo.replace('/', '--')}"
+    reference = folder / "refs" / (revision or "main")
+    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision
+    snapshot = folder / "snapshots" / commit
+    return snapshot if commit and _has_weights(snapshot) else None
+
+
+def _cache() -> Path:
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or caches / "huggingface") / "hub")
 
 
 def _has_weights(folder: Path) -> bool:

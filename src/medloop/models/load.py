@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from medloop.contracts import ModelRef
 from medloop.errors import MissingExtraError, ModelError
-from medloop.models import runtime
+from medloop.models import minilm, runtime
 from medloop.models.hub import fetch
 from medloop.models.safety import check_folder, fingerprint, read_json
 from medloop.settings import Settings
@@ -126,8 +126,6 @@ def _embedded(name: str) -> Path:
 
         return smollm2.folder()
     if name == "embedded:minilm":
-        from medloop.models import minilm
-
         return minilm.folder()
     folder = Path(str(files("medloop") / "assets" / name.removeprefix("embedded:")))
     if name not in EMBEDDED or not folder.is_dir():

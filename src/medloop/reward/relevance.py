@@ -112,11 +112,11 @@ class RelevanceModels:
             yield f"Neither {BEST_ENCODER} nor {SMALL_ENCODER} is installed: rel and faith compare shared words only."
         elif self.encoder_name == SMALL_ENCODER:
             yield (
-                f"{BEST_ENCODER} is not installed, so {SMALL_ENCODER} encodes sentences. It reads English only; Chinese texts "
-                "are compared by shared words."
+                f"{SMALL_ENCODER} encodes sentences. It reads English only; Chinese texts are compared by shared words. "
+                f"{BEST_ENCODER} reads both, where it is installed."
             )
         if self.cross_encoder_name is None:
-            yield f"{BEST_CROSS_ENCODER} is not installed, so rel is the cosine of question and answer, which is less exact."
+            yield f"rel is a cosine, which is less exact than a cross-encoder ({BEST_CROSS_ENCODER}, where it is installed)."
 
     def _place(self, name: str) -> tuple[str, Settings]:
         """The name and the settings to load a model with; one in the hub's cache is read from there without asking the hub."""
