@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from medloop.cli.train.runner import Terminal
 from medloop.contracts import ModelRef, Reward, Sample, Score
 from medloop.models.load import load
 from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
@@ -15,7 +16,7 @@ from medloop.testing.fakes import FakeScorer
 from medloop.train import irs
 from medloop.train.irs import IRSRunConfig, select
 from medloop.train.rl.experience import Experience, RLPrompt, read_prompts
-from medloop.train.rl.plan import find_run, make_plan
+from medloop.train.rl.plan import RLPlan, find_run, make_plan
 from medloop.train.rl.state import TrainState, create_train_state
 
 SMALL = {"max_new_tokens": 12, "held_out_n": 6, "lora_r": 4, "learning_rate": 0.02, "n_candidates": 4, "batch_size": 8}
@@ -91,12 +92,15 @@ def letters(sample: Sample) -> float:
     return sum(character in "abcdefghijklm" for character in answer) / max(len(answer), 1)
 
 
-def run(settings: Any, worth: Any = letters, **more: Any) -> Any:
+def planned(settings: Any, worth: Any = letters, **more: Any) -> RLPlan:
     files = {"prompts": "data/processed/train.jsonl", "held_out": "data/processed/dev.jsonl"}
     config = IRSRunConfig(**{"model": settings.model, "name": "r", "n_questions": 8, **SMALL, **files, **more})
     scorer = FakeScorer(worth)
-    plan = make_plan(config, settings, find_run(config, settings, scorer=scorer), scorer=scorer)
-    return irs.run(plan, settings)
+    return make_plan(config, settings, find_run(config, settings, scorer=scorer), scorer=scorer)
+
+
+def run(settings: Any, worth: Any = letters, **more: Any) -> Any:
+    return irs.run(planned(settings, worth, **more), settings)
 
 
 def metrics(settings: Any) -> list[dict[str, Any]]:
@@ -154,6 +158,21 @@ def test_each_round_goes_on_from_the_last_and_leaves_its_adapter(settings: Any) 
     assert any(not torch.equal(adapters[0][name], adapters[1][name]) for name in adapters[0])
     assert all(torch.equal(adapters[1][name], adapters[2][name]) for name in adapters[1])
     assert all("length_ratio" in row["extra"] for row in metrics(settings) if "selected" in (row.get("extra") or {}))
+
+
+def test_after_a_restart_rounds_are_counted_and_not_the_saves_of_a_round(
+    settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"n_iterations": 3, "tolerance": 1.0, "save_every": 1}
+    first_adapter = settings.home / "jobs/train_irs-r/checkpoints/iter_1"
+    assert planned(settings, **more).steps_done is None
+    for stops, rounds in ((lambda: True, 0), (first_adapter.exists, 1)):
+        with pytest.raises(KeyboardInterrupt):
+            irs.run(planned(settings, **more), settings, should_stop=stops)
+        plan = planned(settings, **more)
+        with Terminal("irs", lambda plan, cost: None, live=False) as terminal:
+            terminal.on_plan(plan, None)
+        assert plan.steps_done == rounds and f"Continuing: {rounds} of 3 steps are done." in capsys.readouterr().out
 
 
 def test_nothing_worth_learning_is_said(settings: Any) -> None:

@@ -258,7 +258,7 @@ def stop_after(settings, step: int, **more) -> None:
 def test_a_stop_leaves_a_checkpoint_and_the_same_call_goes_on(settings):
     stop_after(settings, 4)
     run_config = config(settings)
-    assert make_plan(run_config, settings, find_run(run_config, settings)).continues_at == 4
+    assert make_plan(run_config, settings, find_run(run_config, settings)).steps_done == 4
     state = json.loads((settings.home / "jobs/train_sft-sft/checkpoints/step-00000004/trainer_state.json").read_text())
     assert state["log_history"] == [], "the log is in metrics.jsonl and does not grow the checkpoints"
     train_sft(run_config, settings=settings)
@@ -301,7 +301,7 @@ def test_replace_starts_anew_instead_of_going_on(settings):
     stop_after(settings, 4)
     for run_config in (config(settings), config(settings, learning_rate=0.01)):
         anew = make_plan(run_config, settings, find_run(run_config, settings), replace=True)
-        assert anew.continues_at == 0
+        assert anew.steps_done is None
     train_sft(config(settings), settings=settings, replace=True)
     train_sft(config(settings, name="straight"), settings=settings)
     assert losses(settings) == losses(settings, "straight")

@@ -37,7 +37,7 @@ class StatusWriter:
         if (objective := getattr(getattr(plan, "scorer", None), "objective", None)) is not None:
             job_row.write_objective(self.lease.folder, objective)
         self.lease.note(cost.sentence(), needs_bytes=cost.disk)
-        log.info("%s %d iterations; newest checkpoint: %d.", cost.sentence(), plan.steps, plan.continues_at)
+        log.info("%s %d steps, %d of them done.", cost.sentence(), plan.steps, plan.steps_done or 0)
 
     def on_progress(self, progress: Progress) -> None:
         now = time.monotonic()

@@ -49,7 +49,7 @@ class TrainPlan(Protocol):
     @property
     def steps(self) -> int: ...
     @property
-    def continues_at(self) -> int: ...
+    def steps_done(self) -> int | None: ...  # by an earlier start; None without one
 
 
 OnPlan = Callable[[Any, "Cost"], None]

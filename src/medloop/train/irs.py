@@ -298,6 +298,7 @@ def _publish_adapter(state: TrainState, name: str) -> None:
 
 def _save(state: TrainState) -> None:
     """A checkpoint by count of saves, because a round has many; it counts the lines of each file, for `_resume`."""
+    state.saved.setdefault("done", 0)
     state.saved["saves"] = state.saved.get("saves", 0) + 1
     state.saved["iteration"] = state.step
     folder = state.plan.run.folder

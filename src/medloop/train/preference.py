@@ -66,7 +66,7 @@ class PreferencePlan:
     skipped: Counter[str]
     steps_per_epoch: int
     steps: int
-    continues_at: int
+    steps_done: int | None
     restart: bool = False
 
     def table(self, side: EncodedPreferences[Any]) -> Dataset:
@@ -137,7 +137,7 @@ def cost(plan: PreferencePlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine. Reading costs half of learning."""
     config = plan.config
     shape, device = estimate.model_shape(config.model, settings, lora_r=plan.run.identity["config"]["lora_r"])
-    learnt = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
+    learnt = plan.train.tokens * (plan.steps - (plan.steps_done or 0)) // plan.steps_per_epoch
     read = plan.train.tokens + 2 * plan.test.tokens
     if config.smallest_batch > 1:  # KTO reads each answer behind another prompt as well
         read += plan.train.tokens + learnt

@@ -62,7 +62,7 @@ class RewardPlan:
     contradictions: int
     steps_per_epoch: int
     steps: int
-    continues_at: int
+    steps_done: int | None
     restart: bool = False
 
 
@@ -107,7 +107,7 @@ def cost(plan: RewardPlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine; without the reference's answers."""
     config = plan.config
     shape, device = estimate.model_shape(config.model, settings, lora_r=None if config.full else config.lora_r)
-    tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
+    tokens = plan.train.tokens * (plan.steps - (plan.steps_done or 0)) // plan.steps_per_epoch
     tokens_at_once = 2 * max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     without_embeddings = dataclasses.replace(
         shape, parameters=shape.matrices

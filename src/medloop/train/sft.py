@@ -49,7 +49,7 @@ class SFTPlan:
     dev: SFTExamples | None
     steps_per_epoch: int
     steps: int
-    continues_at: int
+    steps_done: int | None
     restart: bool = False
 
 
@@ -81,7 +81,7 @@ def cost(plan: SFTPlan, settings: Settings) -> estimate.Cost:
     """Time and memory, from the model's shape and a matrix product timed on this machine."""
     config = plan.config
     shape, device = estimate.model_shape(config.model, settings, lora_r=None if config.full else config.lora_r)
-    tokens = plan.train.tokens * (plan.steps - plan.continues_at) // plan.steps_per_epoch
+    tokens = plan.train.tokens * (plan.steps - (plan.steps_done or 0)) // plan.steps_per_epoch
     tokens_at_once = max(plan.train.lengths) * (config.micro_batch_size or config.batch_size)
     seconds = estimate.seconds(shape, tokens, full=config.full, device=device)
     return estimate.cost(shape, seconds, estimate.memory(shape, tokens_at_once), device)

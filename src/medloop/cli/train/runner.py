@@ -73,8 +73,8 @@ class Terminal:
 
     def on_plan(self, plan: Any, cost: Cost) -> None:
         self.announce(plan, cost)
-        if plan.continues_at:
-            ui.say(f"Continuing at step {plan.continues_at:,} of {plan.steps:,}.")
+        if plan.steps_done is not None:
+            ui.say(f"Continuing: {plan.steps_done:,} of {plan.steps:,} steps are done.")
         self._is_stopped = self._stack.enter_context(stop_on_signal())
         self._show = self._stack.enter_context(progress_bar(self.label, plan, self.live))
         self.began = time.monotonic()
@@ -105,7 +105,7 @@ def report(trained: Trained, outcome: str) -> None:
 @contextmanager
 def progress_bar(label: str, plan: Any, live: bool) -> Iterator[OnProgress]:
     """One bar for the steps; with `live` a line for each finished step stays on the screen."""
-    shown = plan.continues_at
+    shown = plan.steps_done or 0
     with ui.progress(label, plan.steps, done=shown) as bar:
 
         def show(progress: Progress) -> None:

@@ -18,7 +18,7 @@ def cost(plan: RLPlan, settings: Settings) -> estimate.Cost:
 def work(plan: RLPlan) -> estimate.RLWork:
     """Tokens of the steps that are left; held-out checks included, answers at their full length."""
     config = plan.config
-    left = max(config.steps - plan.continues_at, 1)
+    left = max(config.steps - (plan.steps_done or 0), 1)
     questions = getattr(config, "prompts_per_step", 0) or config.n_questions
     prompt_tokens = math.ceil(sum(len(prompt.token_ids) for prompt in plan.prompts) / len(plan.prompts))
     answers = left * questions * config.samples

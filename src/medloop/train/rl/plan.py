@@ -42,7 +42,7 @@ class RLPlan:
     held_out: list[RLPrompt]
     too_long: int
     scorer: Scorer
-    continues_at: int
+    steps_done: int | None
     restart: bool
     audit: Audit = no_audit
     contexts: ContextCounts = NO_CONTEXTS
@@ -122,7 +122,8 @@ def make_plan(
         read = read_prompts(files["held_out"], tokenizer, **limits, limit=config.held_out_n)
         held_out = [prompt for prompt in read.prompts if prompt.question not in known]
     checkpoint = None if replace else run.resumable()
-    continues_at = 0 if checkpoint is None else checkpoint.step
+    # IRS numbers its checkpoints by saves, several in a round, and counts the rounds apart.
+    steps_done = None if checkpoint is None else checkpoint.extra["saved"].get("done", checkpoint.step)
     return RLPlan(
-        config, run, train.prompts, held_out, train.too_long, scorer, continues_at, replace, audit, train.contexts, plot_weights
+        config, run, train.prompts, held_out, train.too_long, scorer, steps_done, replace, audit, train.contexts, plot_weights
     )

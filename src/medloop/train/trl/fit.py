@@ -36,12 +36,12 @@ class EpochPlan(Protocol):
     def restart(self) -> bool: ...
 
 
-def count_steps(config: EpochConfig, rows: int, run: TrainingRun, *, replace: bool) -> tuple[int, int, int]:
-    """(steps per epoch, steps of the run, step that an earlier start has reached)."""
+def count_steps(config: EpochConfig, rows: int, run: TrainingRun, *, replace: bool) -> tuple[int, int, int | None]:
+    """(steps per epoch, steps of the run, steps that an earlier start has done)."""
     per_epoch = math.ceil(rows / config.batch_size)
     steps = math.ceil(config.epochs * per_epoch)
     checkpoint = None if replace else run.resumable()
-    return per_epoch, min(steps, config.max_steps or steps), 0 if checkpoint is None else checkpoint.step
+    return per_epoch, min(steps, config.max_steps or steps), None if checkpoint is None else checkpoint.step
 
 
 def train_within_memory(
