@@ -1,6 +1,7 @@
 """The table of job kinds: a new kind is one entry, and each is treated as its entry says."""
 
 from dataclasses import replace
+from subprocess import Popen
 from typing import get_args
 
 import pytest
@@ -10,11 +11,12 @@ from medloop.contracts.job import StageName, TaskRequest
 from medloop.errors import BusyError, ConfigError
 from medloop.jobs import kinds, queue, worker
 from medloop.jobs.job_row import StateError
-from medloop.jobs.kinds import KINDS, Kind
+from medloop.jobs.kinds import DATA, KINDS, Kind, Pool
 from medloop.jobs.submit import submit_task
+from medloop.jobs.supervisor import Supervisor
 from medloop.loop.train import STAGES
 
-REPORT = Kind("REPORT", lambda work: f"{work.request.config['n']} pages.", TaskRequest, "data", frozenset(("keyboard",)))
+REPORT = Kind("REPORT", lambda work: f"{work.request.config['n']} pages.", TaskRequest, DATA, frozenset(("keyboard",)))
 
 
 def file(settings, kind: Kind, monkeypatch, **config) -> str:
@@ -32,6 +34,26 @@ def test_a_new_kind_is_one_entry_of_the_table(settings, monkeypatch):
     assert job_id.startswith("data_") and queue.status_of(job_id, settings).stage == "REPORT"
     ended = worker.work(job_id, settings)
     assert (ended.state, ended.reason) == ("succeeded", "3 pages.")
+
+
+def test_a_new_pool_is_one_entry_and_does_not_wait_for_the_others(settings, monkeypatch):
+    """Its jobs are listed, started up to its slots whatever else is running, and fail by name where nobody knows the kind."""
+    started: list[str] = []
+    supervisor = Supervisor(settings, start=lambda job_id, settings: started.append(job_id) or Popen(["sleep", "60"]))
+    page = replace(REPORT, name="PAGE", pool=Pool("print", slots=2))
+    data = [file(settings, REPORT, monkeypatch, n=n) for n in range(2)]
+    pages = [file(settings, page, monkeypatch, n=n) for n in range(3)]
+    lost = file(settings, replace(page, name="LOST", pool=Pool("lost", slots=1)), monkeypatch)
+    monkeypatch.delitem(kinds.KINDS, "LOST")
+    assert all(job_id.startswith("print_") for job_id in pages) and len(queue.page(settings).jobs) == 6
+    try:
+        supervisor.poll()
+    finally:
+        for child in supervisor.children.values():
+            child.kill()
+            child.wait()
+    assert sorted(started) == sorted([data[0], *pages[:2], lost]) and worker.work(lost, settings).state == "failed"
+    assert queue.cancel(pages[2], settings).state == "cancelled"
 
 
 def test_only_the_doors_of_a_kind_may_submit_it(settings, monkeypatch):

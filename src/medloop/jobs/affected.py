@@ -34,7 +34,7 @@ class QueuedJobs:
 
     def unread(self) -> list[str]:
         """Jobs whose files are damaged: nobody can tell what they read. They cannot run either, and block no erasure."""
-        return [f"jobs/{job_id}" for job_id in sorted(queue.ids(self.settings)) if self._is_damaged(job_id)]
+        return [f"jobs/{job_id}" for job_id in sorted(queue.ids(self.settings, ("train",))) if self._is_damaged(job_id)]
 
     def stop(self, job_ids: Collection[str], erasure_id: str) -> None:
         reason = f"Cancelled by the erasure {erasure_id}, which changed its data. Submit it again to learn from what is left."

@@ -64,7 +64,7 @@ class JobRow(Contract):
 
     @property
     def pool(self) -> str:
-        """The jobs that it shares its slots with: `train` or `data`, the first part of its id."""
+        """The jobs that it shares its slots with: the first part of its id."""
         return self.job_id.partition("_")[0]
 
     @property

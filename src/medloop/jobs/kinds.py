@@ -1,6 +1,6 @@
 """Every kind of job in one table. To add one, write its function (`Work` in, one sentence out) and enter it here.
 
-The first part of a job's id is its pool: kinds of one pool share its slots and do not wait for those of another.
+A new pool is one line here as well: queue and supervisor know pools only by the kinds and by the first part of a job's id.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,18 @@ from medloop.jobs.tasks import Work
 from medloop.loop.train import STAGES
 
 Door = Literal["http", "keyboard", "trigger"]
-SLOTS = {"data": 1}  # jobs at once; the pool `train` has as many as the supervisor was given
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Kinds of one pool share its slots and do not wait for those of another; `name` begins the ids of their jobs."""
+
+    name: str  # lower-case letters
+    slots: int | None  # jobs at once; None: as many as the supervisor was given
+
+
+TRAINING = Pool("train", slots=None)
+DATA = Pool("data", slots=1)  # apart: an erasure must not wait for days of training, which may learn what has to go
 
 
 @dataclass(frozen=True)
@@ -25,7 +36,7 @@ class Kind:
     name: str
     run: Callable[[Work], str]
     request: type[TrainRequest | TaskRequest]
-    pool: Literal["train", "data"]
+    pool: Pool
     filed_by: frozenset[Door]
     cancellable: bool = True
     checkpointed: bool = True  # it continues where it was; otherwise it starts again
@@ -40,20 +51,25 @@ def kind_of(name: str) -> Kind:
     return KINDS[name]
 
 
+def slots_of_pools(training: int) -> dict[str, int]:
+    """How many jobs of each pool may run at once, with so many slots for training."""
+    return {kind.pool.name: training if kind.pool.slots is None else kind.pool.slots for kind in KINDS.values()}
+
+
 def _training(name: str) -> Kind:
     advice = "Lower micro_batch_size or max_new_tokens, or use a smaller model"
     doors: frozenset[Door] = frozenset(("http", "keyboard", "trigger"))
-    return Kind(name, tasks.train, TrainRequest, "train", doors, out_of_memory=advice)
+    return Kind(name, tasks.train, TrainRequest, TRAINING, doors, out_of_memory=advice)
 
 
 KINDS: dict[str, Kind] = {
     **{name: _training(name) for name in STAGES},
     "BUILD": Kind(
-        "BUILD", tasks.build_dataset, TaskRequest, "data", frozenset(("http",)), checkpointed=False, retries_when_busy=True
+        "BUILD", tasks.build_dataset, TaskRequest, DATA, frozenset(("http",)), checkpointed=False, retries_when_busy=True
     ),
     # A person's erasure is carried out, whatever happens: nobody may cancel it, and it does not wait for datasets.
     "ERASE": Kind(
-        "ERASE", tasks.erase, TaskRequest, "data", frozenset(("http",)), cancellable=False, checkpointed=False, urgent=True,
+        "ERASE", tasks.erase, TaskRequest, DATA, frozenset(("http",)), cancellable=False, checkpointed=False, urgent=True,
         retries_when_busy=True,
     ),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
     job_row.status_json(status_of(job_id, settings))        # as `GET /api/train/status/{job_id}` answers
 
-Training jobs are called `train_…`, all others `data_…`; the two do not wait for each other. `submit.py` puts jobs in.
+A job's id begins with its pool (`train_…`, `data_…`; kinds.py); pools do not wait for each other. `submit.py` puts jobs in.
 """
 
 import json
@@ -29,7 +29,7 @@ from medloop.store.files.artifacts import sweep
 from medloop.store.files.atomic import atomic_write, claim_temp, fsync_folder
 
 log = logging.getLogger("medloop.jobs")
-JOB_ID = re.compile(r"(train|data)_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
+JOB_ID = re.compile(r"([a-z]+)_(\d{8}T\d{6}Z)(?:-(\d{1,6}))?")
 RESULT = "result.json"  # of a job that does not train: ids, hashes and counts, no text
 STOP_S = 20.0  # a worker that was told to end is gone by then; it promises ten seconds
 POLL_S = 0.1
@@ -94,7 +94,7 @@ def has_unsloth() -> bool:
 def folder_of(job_id: str, settings: Settings) -> Path:
     """The folder of a job; a name that is not a job id never becomes a path."""
     if not JOB_ID.fullmatch(job_id):
-        raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z, or data_…")
+        raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z")
     folder = settings.workspace.jobs / job_id
     if not (folder / job_row.QUEUE).is_file():
         raise unknown(job_id)
@@ -109,16 +109,16 @@ def task_of(folder: Path) -> TaskRequest:
     return TaskRequest.from_json((folder / job_row.REQUEST).read_text(encoding="utf-8"))
 
 
-def ids(settings: Settings, pools: tuple[str, ...] = ("train",)) -> list[str]:
-    """Training jobs, or those of these pools, newest first."""
+def ids(settings: Settings, pools: tuple[str, ...] | None = None) -> list[str]:
+    """All jobs, or those of these pools, newest first."""
     home = settings.workspace.jobs
     names = os.listdir(home) if home.is_dir() else []
-    matches = [match for name in names if (match := JOB_ID.fullmatch(name)) and match[1] in pools]
+    matches = [match for name in names if (match := JOB_ID.fullmatch(name)) and (pools is None or match[1] in pools)]
     return [match[0] for match in sorted(matches, key=lambda match: (match[2], int(match[3] or 1), match[0]), reverse=True)]
 
 
-def rows(settings: Settings, pools: tuple[str, ...] = ("train", "data")) -> Iterator[JobRow]:
-    """The rows of all jobs. One that was removed meanwhile, or is damaged, does not hide the others."""
+def rows(settings: Settings, pools: tuple[str, ...] | None = None) -> Iterator[JobRow]:
+    """The rows of all jobs, or of these pools, newest first. One that was removed meanwhile, or is damaged, hides no other."""
     for job_id in ids(settings, pools):
         try:
             yield job_row.read(folder_of(job_id, settings))
@@ -134,8 +134,8 @@ class JobPage:
     after: str | None  # the `after` of the next page; None on the last one
 
 
-def page(settings: Settings, *, limit: int = 20, after: str | None = None, pools: tuple[str, ...] = ("train", "data")) -> JobPage:
-    """Jobs of these pools, newest first; `after` is the last job of the page before."""
+def page(settings: Settings, *, limit: int = 20, after: str | None = None, pools: tuple[str, ...] | None = None) -> JobPage:
+    """Jobs, or those of these pools, newest first; `after` is the last job of the page before."""
     names = [row.job_id for row in rows(settings, pools)]
     if after is not None:
         job_row.read(folder_of(after, settings))

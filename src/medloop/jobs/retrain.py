@@ -58,7 +58,7 @@ def _request(trigger: Trigger) -> TrainRequest:
 def _known(trigger: Trigger, settings: Settings) -> str | None:
     """The job that was filed for this trigger before its id was noted."""
     request = _request(trigger)
-    for job_id in queue.ids(settings):
+    for job_id in queue.ids(settings, ("train",)):
         try:
             if queue.request_of(queue.folder_of(job_id, settings)) == request:
                 return job_id

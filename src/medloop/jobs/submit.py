@@ -52,7 +52,7 @@ def submit_erasure(erasure: ErasureRequest, settings: Settings, *, actor: str, d
 def submit_task(request: TaskRequest, settings: Settings, *, door: Door) -> str:
     """Queue a job that does not train; an equal request that waits already is not queued twice."""
     kind = _kind(request.stage, door)
-    for row in queue.rows(settings, (kind.pool,)):
+    for row in queue.rows(settings, (kind.pool.name,)):
         with suppress(ValueError, OSError, UnknownJobError):  # another job that is damaged, or was removed meanwhile
             if row.state == "queued" and queue.task_of(queue.folder_of(row.job_id, settings)) == request:
                 return row.job_id
@@ -69,6 +69,6 @@ def _kind(name: str, door: Door) -> Kind:
 
 def _row(kind: Kind, now: datetime, submitter: str) -> JobRow:
     return JobRow(
-        job_id=kind.pool, stage=kind.name, state="queued", submitted=now, submitter=submitter, changed=now,
+        job_id=kind.pool.name, stage=kind.name, state="queued", submitted=now, submitter=submitter, changed=now,
         cancellable=kind.cancellable, checkpointed=kind.checkpointed, urgent=kind.urgent,
     )  # fmt: skip

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from pathlib import Path
 from medloop.errors import BusyError, MedloopError, NoSpaceError, explain_os_errors
 from medloop.jobs import job_row, lease, queue
 from medloop.jobs.job_row import JobRow
-from medloop.jobs.kinds import SLOTS
+from medloop.jobs.kinds import slots_of_pools
 from medloop.jobs.lease import LOST
 from medloop.settings import FIELDS, Settings, variable
 from medloop.store.files.lock import locked_file
@@ -69,7 +70,7 @@ class Supervisor:
     def poll(self) -> list[JobRow]:
         """One round over all jobs that have not ended; returns them."""
         self._reap()
-        slots = {"train": self.slots, **SLOTS}  # an erasure must not wait for days of training, which may learn what has to go
+        slots = defaultdict(lambda: 1, slots_of_pools(self.slots))  # a worker says it where this version lacks the kind
         waiting: list[JobRow] = []
         alive = [row for row in queue.rows(self.settings) if not row.has_ended]
         for row in reversed(alive):  # the oldest first
