@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from medloop.bootstrap import wilson
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.find import find
 from medloop.privacy.phi.lists import NAMES, WordList
@@ -48,16 +49,6 @@ HOSTILE = (
     "1", "1 ", "a@", "A", "Mr. A", "患者", "9-", "王", "1.", "北京市", "Ab ", "Xy. ", "(1", "[NAME_1]", "0 0", "张医院", "省市县区",
     "John Smith ", "MRN ", "Dr. ", "Call Ann ", "St. ", "号码", "Mercy General ", "九十", "A1-", "my wife, ",
 )  # fmt: skip
-
-
-def wilson(hits: int, total: int) -> list[float]:
-    """95 % confidence interval of a share."""
-    if not total:
-        return [0.0, 1.0]
-    z, p = 1.959964, hits / total
-    mid, half = p + z * z / (2 * total), z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return [round(max(0.0, (mid - half) / scale), 4), round(min(1.0, (mid + half) / scale), 4)]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -232,7 +223,11 @@ def measure(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def share(hits: int, total: int) -> dict[str, Any]:
-    return {"value": round(hits / total, 4) if total else None, "of": total, "ci95": wilson(hits, total)}
+    return {
+        "value": round(hits / total, 4) if total else None,
+        "of": total,
+        "ci95": [round(bound, 4) for bound in wilson(hits, total)],
+    }
 
 
 def alarms(texts: list[str]) -> dict[str, Any]:

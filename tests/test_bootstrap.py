@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from medloop.bootstrap import interval, resampled_means
+from medloop.bootstrap import interval, resampled_means, share_interval, spearman, wilson
 
 
 def test_two_samples_worked_by_hand() -> None:
@@ -51,3 +51,22 @@ def test_seed_and_name_decide_and_order_does_not_matter_for_the_mean() -> None:
 def test_large_samples_are_drawn_in_pieces_without_changing_the_mean() -> None:
     estimate = interval([0.0, 1.0] * 50_000, seed=1, name="m", resamples=100)
     assert estimate.low == pytest.approx(0.5, abs=0.01) and estimate.high == pytest.approx(0.5, abs=0.01)
+
+
+def test_wilson_is_right_in_the_middle_and_at_the_edge() -> None:
+    # n = 100, 60 right: centre (0.6 + 3.8415/200) / 1.038415 = 0.59630, half 1.959964/1.038415 * sqrt(.0024 + .000096) = 0.09429
+    assert wilson(60, 100) == pytest.approx((0.50200, 0.69060), abs=1e-4)
+    # n = 10, all right: low = 1 / (1 + 3.8415/10) = 0.72247
+    assert wilson(10, 10) == pytest.approx((0.72247, 1.0), abs=1e-4)
+    assert wilson(0, 0) == (0.0, 1.0)
+    # 0 of 10: 0 to z2 / (n + z2) = 3.8415 / 13.8415.
+    share = share_interval(0, 10)
+    assert (share.mean, share.low) == (0, 0) and share.high == pytest.approx(3.841459 / 13.841459, abs=1e-6)
+    assert share_interval(0, 0).mean is None
+
+
+def test_spearman_shares_ranks_and_has_no_opinion_on_constants() -> None:
+    assert spearman(np.array([1.0, 2, 3, 4]), np.array([1.0, 8, 27, 64])) == pytest.approx(1)
+    # ranks 0, 1.5, 1.5, 3 against 3, 2, 1, 0: covariance -1.125, deviations sqrt(1.125) and sqrt(1.25)
+    assert spearman(np.array([1.0, 2, 2, 3]), np.array([4.0, 3, 2, 1])) == pytest.approx(-1.125 / (1.125 * 1.25) ** 0.5)
+    assert spearman(np.ones(3), np.array([1.0, 2, 3])) is None

@@ -5,17 +5,17 @@ blanked out, so that a position in it is a position in the answer.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import add
 
 from medloop import lexicon
 from medloop.contracts import Rule, Score, Span
+from medloop.lexicon.words import ngrams, split_words
 
 CACHE_SIZE = 16  # texts whose parts and words are cached: several rules read the same answer, many answers have one question
 _HIDDEN = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
 _CHAIN = re.compile(r"\s*<think>(.*?)</think>", re.IGNORECASE | re.DOTALL)
-_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[\u3400-\u9fff]")
 _NO_LETTER = re.compile(r"[^A-Za-z0-9\u3400-\u9fff]")
 _CJK = re.compile(r"[\u3400-\u9fff]+")
 # Words that do not show what a question is about.
@@ -64,10 +64,7 @@ def split_answer(answer: str) -> AnswerParts:
     return AnswerParts(chain[1] if chain else None, chain.start(1) if chain else 0, visible)
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def words(text: str) -> tuple[str, ...]:
-    """Latin words and single Chinese characters, lower case."""
-    return tuple(_WORD.findall(text.lower().lstrip()))  # hidden text leaves many blanks before the first word
+words = lru_cache(maxsize=CACHE_SIZE)(split_words)
 
 
 def min_letter_count(text: str) -> int:
@@ -77,7 +74,7 @@ def min_letter_count(text: str) -> int:
 
 def letter_count(text: str) -> int:
     """Letters in the words of a fragment; not cached, because there are many fragments."""
-    return len("".join(_WORD.findall(text.lower())))
+    return len("".join(split_words(text)))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -157,11 +154,6 @@ def is_repetitive(text: str) -> bool:
 def ngram_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
     """The different n-grams of a text."""
     return frozenset(ngrams(words(text), size))
-
-
-def ngrams(tokens: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
-    """Every `size` words in a row."""
-    return zip(*[tokens[start:] for start in range(size)], strict=False)
 
 
 SpanDict = dict[str, str | int]  # a Span that is validated together with its score, which is faster than one by one

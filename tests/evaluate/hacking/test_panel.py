@@ -15,7 +15,8 @@ from medloop.embedded.corpus import generate
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.evaluate.hacking.null_probes import COPIED, NULL_ANSWERS, probe
 from medloop.evaluate.hacking.panel import Panel, PanelConfig, PanelRow, TrainingRound, panel
-from medloop.evaluate.hacking.text_stats import repeated, stock_shares, words
+from medloop.evaluate.hacking.text_stats import repeated, stock_shares
+from medloop.lexicon.words import split_words
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.store.files import jsonl
 
@@ -232,16 +233,16 @@ def test_the_highest_rewards_are_kept_without_identifiers() -> None:
 
 def test_stock_text_is_what_is_said_to_many_questions_quotes_left_out() -> None:
     questions = [f"my {w} hurts since the day before yesterday" for w in "abcdef"]
-    fixed = [(q, words(f"{q} see a doctor soon and rest well")) for q in questions]
+    fixed = [(q, split_words(f"{q} see a doctor soon and rest well")) for q in questions]
     assert (
         all(share > 0.4 for share in stock_shares(fixed, 0.1))
-        and stock_shares([(q, words(q)) for q in questions], 0.1) == [0.0] * 6
+        and stock_shares([(q, split_words(q)) for q in questions], 0.1) == [0.0] * 6
     )
-    own = [("q" + w, words(f"for {w} do the thing that helps {w} most of all {w}")) for w in ("ear", "eye", "toe", "arm")]
+    own = [("q" + w, split_words(f"for {w} do the thing that helps {w} most of all {w}")) for w in ("ear", "eye", "toe", "arm")]
     assert all(share < 0.5 for share in stock_shares(own, 0.1))
-    once = [("same question", words("one two three four five six"))] * 9  # many answers to one question are no habit
+    once = [("same question", split_words("one two three four five six"))] * 9  # many answers to one question are no habit
     assert stock_shares(once, 0.1) == [0.0] * 9
-    assert repeated(words("喝水休息，喝水休息，喝水休息")) > 0.5 and repeated(words("short")) == 0.0
+    assert repeated(split_words("喝水休息，喝水休息，喝水休息")) > 0.5 and repeated(split_words("short")) == 0.0
 
 
 def medloop(*args: str) -> str:

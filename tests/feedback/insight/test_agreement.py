@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medloop.feedback.insight.agreement import alpha, alpha_interval, cohen_kappa, fleiss_kappa, rating_table, wilson
+from medloop.feedback.insight.agreement import alpha, alpha_interval, cohen_kappa, fleiss_kappa, rating_table
 
 # Krippendorff 2011, four coders, twelve units, gaps.
 FOUR_CODERS = [
@@ -116,10 +116,3 @@ def test_fleiss_of_1971() -> None:
 
 def test_fleiss_needs_as_many_ratings_everywhere() -> None:
     assert fleiss_kappa(rating_table([[0, 0], [0, 1, 1]], (0, 1))) is None
-
-
-def test_wilson_worked_by_hand() -> None:
-    # 0 of 10: 0 to z2 / (n + z2) = 3.8415 / 13.8415.
-    interval = wilson(0, 10)
-    assert interval.low == 0 and interval.high == pytest.approx(3.841459 / 13.841459, abs=1e-6)
-    assert wilson(0, 0).mean is None

@@ -12,21 +12,11 @@ from medloop.train.reports.pair_metrics import (
     calibration,
     histogram,
     length_bias,
-    spearman,
-    wilson,
 )
 
 
 def pair(number: int, chosen: str, rejected: str) -> Pair:
     return Pair((Message(role="user", content=f"question {number}"),), chosen, rejected)
-
-
-def test_wilson_is_right_in_the_middle_and_at_the_edge():
-    # n = 100, 60 right: centre (0.6 + 3.8415/200) / 1.038415 = 0.59630, half 1.959964/1.038415 * sqrt(.0024 + .000096) = 0.09429
-    assert wilson(60, 100) == pytest.approx((0.50200, 0.69060), abs=1e-4)
-    # n = 10, all right: low = 1 / (1 + 3.8415/10) = 0.72247
-    assert wilson(10, 10) == pytest.approx((0.72247, 1.0), abs=1e-4)
-    assert wilson(0, 0) == (0.0, 1.0)
 
 
 def test_a_tie_is_half_right():
@@ -51,13 +41,6 @@ def test_a_model_that_loves_length_is_found_out():
     assert {name: (part["n"], part["value"]) for name, part in parts.items()} == {
         "shorter": (2, 0.0), "longer": (1, 1.0), "about equal": (1, 0.0),
     }  # fmt: skip
-
-
-def test_spearman_shares_ranks_and_has_no_opinion_on_constants():
-    assert spearman(np.array([1.0, 2, 3, 4]), np.array([1.0, 8, 27, 64])) == pytest.approx(1)
-    # ranks 0, 1.5, 1.5, 3 against 3, 2, 1, 0: covariance -1.125, deviations sqrt(1.125) and sqrt(1.25)
-    assert spearman(np.array([1.0, 2, 2, 3]), np.array([4.0, 3, 2, 1])) == pytest.approx(-1.125 / (1.125 * 1.25) ** 0.5)
-    assert spearman(np.ones(3), np.array([1.0, 2, 3])) == 0.0
 
 
 def test_the_difference_has_an_interval_that_holds_zero_for_equals():

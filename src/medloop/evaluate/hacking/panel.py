@@ -16,12 +16,13 @@ from statistics import fmean, median, pstdev
 
 import numpy as np
 
-from medloop.bootstrap import LEVEL, RESAMPLES, interval, resampled_means
+from medloop.bootstrap import LEVEL, RESAMPLES, interval, percentile_interval, resampled_means, spearman
 from medloop.contracts import Contract, Interval, Reward, Score, utc_now
 from medloop.contracts.base import Text, Timestamp, Unit
 from medloop.evaluate.compare import MIN_PAIRS
 from medloop.evaluate.hacking.null_probes import Probes
-from medloop.evaluate.hacking.text_stats import distinct, mean_of, repeated, stock_shares, words
+from medloop.evaluate.hacking.text_stats import distinct, mean_of, repeated, stock_shares
+from medloop.lexicon.words import split_words
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 
 MIN_SPREAD = 0.05  # a first round with equal scores would make every later change look huge
@@ -148,7 +149,7 @@ def panel(rounds: Sequence[TrainingRound], *, probes: Probes | None = None, conf
 
 def _stats(round_: TrainingRound, first: TrainingRound, config: PanelConfig) -> RoundStats:
     rows = round_.rows
-    answers = [(row.question, words(row.answer)) for row in rows if row.answer is not None]
+    answers = [(row.question, split_words(row.answer)) for row in rows if row.answer is not None]
     lengths = [len(answer) for _, answer in answers] or [0]
     stock = stock_shares(answers, config.habit)
     pairs = list(_scored_twice(round_).values())
@@ -202,26 +203,17 @@ def _growth(round_: TrainingRound, first: TrainingRound, config: PanelConfig) ->
         resampled_means(column, seed=config.seed, name=f"{name}/{index}", resamples=config.resamples)
         for index, column in enumerate(columns)
     )
-    low, high = np.quantile(after - earlier, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = percentile_interval(after - earlier)
     mean = float(columns[0].mean() - columns[1].mean())
-    return Interval(mean=mean, low=float(low), high=float(high), n=len(new), level=LEVEL)
+    return Interval(mean=mean, low=low, high=high, n=len(new), level=LEVEL)
 
 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Spearman's rank correlation of proxy and held-out score; None where one of them is constant."""
     if len(pairs) < MIN_PAIRS:
         return None
-    proxy, held_out = (_ranks(np.asarray(column)) for column in zip(*pairs, strict=True))
-    if proxy.std() == 0 or held_out.std() == 0:
-        return None
-    return float(np.corrcoef(proxy, held_out)[0, 1])
-
-
-def _ranks(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Ranks; ties share their mean rank."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[inverse], dtype=np.float64)
+    proxy, held_out = (np.asarray(column) for column in zip(*pairs, strict=True))
+    return spearman(proxy, held_out)
 
 
 def part_shares(rows: Sequence[PanelRow]) -> dict[str, float]:

@@ -1,27 +1,16 @@
 """What training does to texts: their length, how much they repeat, and how much of them is stock text for any question.
 
-Latin words and single Chinese characters both count as words, so that one measure serves both languages. All functions are pure
-and linear in the length of the texts.
+All functions are pure and linear in the length of the texts.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from medloop.lexicon.words import Words, ngrams, split_words
+
 PHRASE = 5  # words
 MIN_QUESTIONS = 3  # a phrase in answers to fewer questions is not stock text
-_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[\u3400-\u9fff]")
-
-Words = tuple[str, ...]
-
-
-def words(text: str) -> Words:
-    return tuple(_WORD.findall(text.lower()))
-
-
-def ngrams(text: Words, size: int) -> Iterator[Words]:
-    return zip(*(text[start:] for start in range(size)), strict=False)
 
 
 def distinct(text: Words, size: int) -> float | None:
@@ -54,7 +43,7 @@ def stock_shares(answers: Sequence[tuple[str, Words]], habit: float) -> list[flo
 
 def _own_phrases(question: str, text: Words) -> set[Words]:
     """The phrases of an answer that are not in its question; a text shorter than a phrase is one phrase."""
-    return (set(ngrams(text, PHRASE)) or ({text} if text else set())) - set(ngrams(words(question), PHRASE))
+    return (set(ngrams(text, PHRASE)) or ({text} if text else set())) - set(ngrams(split_words(question), PHRASE))
 
 
 def mean_of(values: Iterator[float | None]) -> float | None:

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from medloop.bootstrap import LEVEL, RESAMPLES
+from medloop.bootstrap import LEVEL, RESAMPLES, percentile_interval
 from medloop.contracts import Interval
 
 Floats = NDArray[np.float64]
@@ -82,8 +82,8 @@ def alpha_interval(table: RatingTable, level: Level, *, seed: int, name: str = "
     # Drawing units with replacement is drawing how often each pattern comes up.
     drawn = rng.multinomial(table.units, table.multiplicity / table.units, size=resamples).astype(np.float64)
     resampled = _alphas(table, level, drawn)
-    low, high = np.quantile(resampled[np.isfinite(resampled)], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(mean=value, low=float(low), high=float(high), n=table.units, level=LEVEL)
+    low, high = percentile_interval(resampled[np.isfinite(resampled)])
+    return Interval(mean=value, low=low, high=high, n=table.units, level=LEVEL)
 
 
 def _alphas(table: RatingTable, level: Level, multiplicity: Floats) -> Floats:
@@ -143,13 +143,3 @@ def fleiss_kappa(table: RatingTable) -> float | None:
     shares = (table.rows * table.multiplicity[:, None]).sum(axis=0) / table.ratings
     by_chance = float((shares**2).sum())
     return None if by_chance == 1 else (observed - by_chance) / (1 - by_chance)
-
-
-def wilson(hits: int, n: int, z: float = 1.959963984540054) -> Interval:
-    """A share with Wilson's interval (1927), which stays within 0 and 1 even for few cases."""
-    if n == 0:
-        return Interval(n=0, level=LEVEL)
-    share, z2 = hits / n, z * z
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = z * float(np.sqrt(share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    return Interval(mean=share, low=max(0.0, centre - half), high=min(1.0, centre + half), n=n, level=LEVEL)

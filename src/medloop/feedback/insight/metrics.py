@@ -14,6 +14,7 @@ from datetime import date, timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.bootstrap import share_interval
 from medloop.contracts import Interval, Trace, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
 from medloop.feedback.insight import agreement as statistics
@@ -146,8 +147,8 @@ def measure(
         preferences=totals.kinds["preference"], corrections=totals.kinds["correction"],
         per_day={day: dict(n) for day, n in sorted(totals.days.items())},
         stars={str(star): totals.stars[star] for star in STARS}, mean_stars=_mean_stars(totals.stars),
-        thumbs_up=statistics.wilson(totals.thumbs["up"], totals.thumbs.total()), critical=totals.critical,
-        first_shown_preferred=statistics.wilson(totals.chose_first[True], totals.chose_first.total()), agreement=agreement,
+        thumbs_up=share_interval(totals.thumbs["up"], totals.thumbs.total()), critical=totals.critical,
+        first_shown_preferred=share_interval(totals.chose_first[True], totals.chose_first.total()), agreement=agreement,
         raters=profiles, alerts=tuple(_alerts(config, totals, profiles, agreement, incidents)),
         without_unit=totals.without_unit, coverage=coverage, coverage_sample=sample, incidents_open=incidents.open,
         incidents_closed=incidents.closed, oldest_incident=incidents.oldest_open,
@@ -221,7 +222,7 @@ def _coverage(store: Store, config: MetricsConfig, strata_of: StrataOf, actor: s
             stratum = strata_of(trace.conversation.user_text)[0]
             total[stratum] += 1
             rated[stratum] += trace.trace_id in rated_ids
-    rows = (Coverage(stratum=name, traces=n, rated=statistics.wilson(rated[name], n)) for name, n in sorted(total.items()))
+    rows = (Coverage(stratum=name, traces=n, rated=share_interval(rated[name], n)) for name, n in sorted(total.items()))
     return tuple(rows), len(trace_ids)
 
 
@@ -248,7 +249,7 @@ def _alerts(
         alpha = result.alpha
         if alpha.mean is not None and alpha.high is not None and alpha.n >= 30 and alpha.high < 0.4:
             alerts.append(make_alert("agreement", "low_alpha", what=result.name, alpha=alpha.mean, high=alpha.high))
-    share = statistics.wilson(totals.chose_first[True], totals.chose_first.total())
+    share = share_interval(totals.chose_first[True], totals.chose_first.total())
     if share.mean is not None and share.low is not None and share.high is not None:
         if share.n >= 50 and not share.low <= 0.5 <= share.high:
             alerts.append(make_alert("position", "first_preferred", fraction=share.mean))

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from medloop.bootstrap import share_interval
 from medloop.contracts import Interval
 from medloop.contracts.base import Contract, Text, Timestamp
-from medloop.feedback.insight.agreement import cohen_kappa, wilson
+from medloop.feedback.insight.agreement import cohen_kappa
 from medloop.feedback.insight.drift import RUN_P, DriftDetector, RatingHabit, RecentRatings, run_probability
 from medloop.store.records.marks import FeedbackMark
 
@@ -119,7 +120,7 @@ def _profile(name: str, rater: _Rater, everybody: Counter[int]) -> RaterProfile:
         kappa_stars=cohen_kappa(rater.table_stars, "quadratic"), shared_stars=int(rater.table_stars.sum()),
         kappa_thumbs=cohen_kappa(rater.table_thumbs), shared_thumbs=int(rater.table_thumbs.sum()),
         kappa_choices=cohen_kappa(rater.table_choices), shared_choices=int(rater.table_choices.sum()),
-        first_shown_preferred=wilson(rater.chose_first[True], rater.chose_first.total()),
+        first_shown_preferred=share_interval(rater.chose_first[True], rater.chose_first.total()),
         drift=rater.alarm[0] if rater.alarm else None, drift_at=rater.alarm[1].timestamp if rater.alarm else None,
         drift_row=rater.alarm[1].row if rater.alarm else None, longest_run=habit.longest,
         straight_line=_is_straight(rater, everybody), median_gap_s=habit.median_gap_s,

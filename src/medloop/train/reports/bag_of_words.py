@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from medloop.bootstrap import Numbers
 from medloop.train.examples.pairs import Pair, split_by_prompt
-from medloop.train.reports.pair_metrics import Numbers
 
 WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 VOCABULARY = 20_000

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from medloop.bootstrap import Numbers
 from medloop.contracts import Message, ModelRef
 from medloop.errors import ConfigError, ResultError
 from medloop.models.classify import Classifier, Scoring, encode
 from medloop.models.generate import load_generator
 from medloop.settings import Settings
 from medloop.train.configs.reward_model_config import RewardModelConfig
-from medloop.train.reports.pair_metrics import Numbers
 
 MIN_STD = 1e-3  # the least standard deviation of reference logits
 Prompt = tuple[Message, ...]

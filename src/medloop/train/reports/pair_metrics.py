@@ -5,44 +5,26 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from medloop.bootstrap import RESAMPLES, Numbers, percentile_interval, resampled_means, spearman, wilson
 from medloop.train.examples.pairs import Pair
 
-Numbers = NDArray[np.float64]
-Z = 1.959964  # 95 %
 EQUAL = 0.10  # two answers are about equally long when they differ by at most this share of the longer answer
 BINS = 10
-RESAMPLES = 2000
 
 
 def accuracy(margins: Numbers) -> dict[str, float]:
     """Share of pairs in the right order, with its 95 % interval; a tie is half right."""
-    right = float((margins > 0).sum() + 0.5 * (margins == 0).sum())
+    right = float(_right(margins).sum())
     low, high = wilson(right, len(margins))
     return {"value": right / len(margins) if len(margins) else math.nan, "low": low, "high": high, "n": len(margins)}
-
-
-def wilson(right: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; unlike the plain one it is right near 0 and 1 and for small counts.
-
-    https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
-    """
-    if count == 0:
-        return 0.0, 1.0
-    share, scale = right / count, 1 + Z**2 / count
-    middle = (share + Z**2 / (2 * count)) / scale
-    half = Z / scale * math.sqrt(share * (1 - share) / count + Z**2 / (4 * count**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def accuracy_difference(first: Numbers, second: Numbers, seed: int) -> dict[str, float]:
     """How much more often the first is right than the second on the same pairs, with a 95 % bootstrap interval over pairs."""
     gaps = _right(first) - _right(second)
-    rng = np.random.default_rng(seed)
-    means = np.array([gaps[rng.integers(0, len(gaps), len(gaps))].mean() for _ in range(RESAMPLES)])
-    low, high = np.quantile(means, (0.025, 0.975))
-    return {"value": float(gaps.mean()), "low": float(low), "high": float(high)}
+    low, high = percentile_interval(resampled_means(gaps, seed=seed, name="accuracy_difference", resamples=RESAMPLES))
+    return {"value": float(gaps.mean()), "low": low, "high": high}
 
 
 def histogram(margins: Numbers, bars: int = 20) -> list[dict[str, float]]:
@@ -84,28 +66,13 @@ def length_bias(chosen: Numbers, rejected: Numbers, long_chosen: Numbers, long_r
     close = np.abs(differences) <= EQUAL * np.maximum(long_chosen, long_rejected)
     parts = {"shorter": ~close & (differences < 0), "longer": ~close & (differences > 0), "about equal": close}
     return {
-        "margin_and_difference": spearman(margins, differences),
-        "score_and_length": spearman(np.concatenate([chosen, rejected]), np.concatenate([long_chosen, long_rejected])),
+        "margin_and_difference": spearman(margins, differences) or 0.0,
+        "score_and_length": spearman(np.concatenate([chosen, rejected]), np.concatenate([long_chosen, long_rejected])) or 0.0,
         "longer_scored_higher": float((_right(margins * np.sign(differences)))[differences != 0].mean())
         if (differences != 0).any()
         else math.nan,
         "accuracy_where_chosen_is": {name: accuracy(margins[where]) for name, where in parts.items() if where.any()},
     }
-
-
-def spearman(a: Numbers, b: Numbers) -> float:
-    """Rank correlation; 0 where one of the two is constant."""
-    ranks = [_ranks(a), _ranks(b)]
-    if min(r.std() for r in ranks) == 0:
-        return 0.0
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-
-
-def _ranks(values: Numbers) -> Numbers:
-    """Ranks from 0; equal values share the mean of their ranks."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - counts + ends - 1) / 2.0)[place]
 
 
 def _right(margins: Numbers) -> Numbers:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from medloop.bootstrap import Numbers, percentile_interval, spearman
 from medloop.train.examples.pairs import Pair
 from medloop.train.examples.thumbs import Thumb
-from medloop.train.reports.pair_metrics import Numbers, accuracy, answer_lengths, length_bias, percent, spearman
+from medloop.train.reports.pair_metrics import accuracy, answer_lengths, length_bias, percent
 
 RESAMPLES = 1000
 DIGITS = 5  # rewards closer than that are equal: float32 sums differ with the batch that a row is in
@@ -56,8 +57,8 @@ def report_thumbs(thumbs: Sequence[Thumb], answers: AnswerLogprobs, beta: float,
         "margin": {"mean": float(up.mean() - down.mean()) if len(up) and len(down) else float("nan")},
         "rewards": {"chosen": float(up.mean()) if len(up) else 0.0, "rejected": float(down.mean()) if len(down) else 0.0},
         "length": {
-            "reward_and_length": spearman(rewards, lengths),
-            "label_and_length": spearman(liked.astype(np.float64), lengths),
+            "reward_and_length": spearman(rewards, lengths) or 0.0,
+            "label_and_length": spearman(liked.astype(np.float64), lengths) or 0.0,
         },
     }
 
@@ -102,5 +103,5 @@ def _auc_with_interval(values: Numbers, liked: NDArray[np.bool_], seed: int) -> 
     for _ in range(RESAMPLES):
         rows = np.concatenate([rng.choice(up, len(up)), rng.choice(down, len(down))])
         resampled.append(roc_auc(values[rows], liked[rows]))
-    low, high = np.quantile(resampled, (0.025, 0.975))
-    return {"value": roc_auc(values, liked), "low": float(low), "high": float(high)}
+    low, high = percentile_interval(np.array(resampled))
+    return {"value": roc_auc(values, liked), "low": low, "high": high}

@@ -15,10 +15,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from medloop.bootstrap import Numbers
 from medloop.train.examples.pairs import Pair
 from medloop.train.reports import pair_metrics
 from medloop.train.reports.bag_of_words import bag_of_words
-from medloop.train.reports.pair_metrics import Numbers, answer_lengths
+from medloop.train.reports.pair_metrics import answer_lengths
 
 BASELINES = {"longer": "longer answer", "shorter": "shorter answer", "bag_of_words": "bag of words"}
 
