@@ -26,7 +26,7 @@ from transformers import AutoModelForSequenceClassification
 
 from medloop.contracts import Contract, Message, ModelRef, TrainingCard
 from medloop.contracts.base import Hash, Text
-from medloop.errors import ModelError, ResultError
+from medloop.errors import ModelError
 from medloop.models import runtime
 from medloop.models.load import load_tokenizer, resolve
 from medloop.models.safety import check_folder, fingerprint, read_json
@@ -73,36 +73,22 @@ class Classifier:
     fresh: tuple[str, ...] = ()
 
     def logits(self, rows: Sequence[list[int]], *, batch_size: int = 32) -> list[float]:
-        """One logit per row, in order, whatever it is batched with; longest first, so a lack of memory shows at once."""
+        """One logit per row, in order, whatever it is batched with."""
         self.model.eval()
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-        logits = [0.0] * len(rows)
-        for start in range(0, len(order), batch_size):
-            batch = order[start : start + batch_size]
-            for i, logit in zip(batch, self._forward_or_halve([rows[i] for i in batch]), strict=True):
-                logits[i] = logit
-        return logits
+        advice = "Use a smaller reward model, or device cpu"
+        return runtime.compute_in_batches(
+            rows, self._forward, lambda row: -len(row), batch_size=batch_size, unit="answer", advice=advice
+        )
 
-    def _forward_or_halve(self, rows: list[list[int]]) -> list[float]:
-        try:
-            return _forward(self.model, rows, int(self.tokenizer.pad_token_id), self.device)
-        except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
-        if len(rows) == 1:
-            raise ResultError("There is not enough memory for a single answer", "Use a smaller reward model, or device cpu")
-        half = len(rows) // 2
-        return self._forward_or_halve(rows[:half]) + self._forward_or_halve(rows[half:])
-
-
-@torch.inference_mode()
-def _forward(model: Any, rows: list[list[int]], pad: int, device: torch.device) -> list[float]:
-    width = max(map(len, rows))
-    ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=device)  # (B, T)
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
-    # On a GPU the base may be bfloat16 under a float32 head, as in training.
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
-        logits = model(input_ids=ids, attention_mask=mask).logits  # (B, 1)
-    return [float(logit) for logit in logits[:, 0].float()]
+    @torch.inference_mode()
+    def _forward(self, rows: Sequence[list[int]]) -> list[float]:
+        width, pad = max(map(len, rows)), int(self.tokenizer.pad_token_id)
+        ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=self.device)  # (B, T)
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=self.device)
+        # On a GPU the base may be bfloat16 under a float32 head, as in training.
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
+            logits = self.model(input_ids=ids, attention_mask=mask).logits  # (B, 1)
+        return [float(logit) for logit in logits[:, 0].float()]
 
 
 def encode(tokenizer: Any, messages: Sequence[Message], answer: str, *, max_length: int) -> Encoded | None:

@@ -8,16 +8,19 @@ import math
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 import transformers
 
-from medloop.errors import ConfigError
+from medloop.errors import ConfigError, ResultError
 from medloop.settings import Settings
 
+T = TypeVar("T")
+R = TypeVar("R")
 CORES = torch.get_num_threads()  # what torch finds at its start: the cores that this process may use
 
 
@@ -80,3 +83,33 @@ def commit() -> str | None:
         return None
     done = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False, timeout=10)
     return done.stdout.strip() or None
+
+
+def compute_in_batches(
+    items: Sequence[T], compute: Callable[[Sequence[T]], list[R]], key: Callable[[T], Any], *, batch_size: int, unit: str,
+    advice: str, progress: Callable[[int, int], None] | None = None,
+) -> list[R]:  # fmt: skip
+    """One result for each item, in order. A batch that does not fit into memory is halved.
+
+    `key` sorts the items, the longest first: neighbours have like lengths, and a lack of memory shows at once.
+    """
+    order = sorted(range(len(items)), key=lambda index: key(items[index]))
+    results: dict[int, R] = {}
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
+        computed = _compute_or_halve([items[index] for index in batch], compute, unit, advice)
+        results.update(zip(batch, computed, strict=True))
+        if progress is not None:
+            progress(len(results), len(items))
+    return [results[index] for index in range(len(items))]
+
+
+def _compute_or_halve(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], unit: str, advice: str) -> list[R]:
+    try:
+        return compute(batch)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+    if len(batch) == 1:
+        raise ResultError(f"There is not enough memory for a single {unit}", advice)
+    half = len(batch) // 2
+    return _compute_or_halve(batch[:half], compute, unit, advice) + _compute_or_halve(batch[half:], compute, unit, advice)

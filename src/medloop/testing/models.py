@@ -71,12 +71,7 @@ def tiny_model(
     )
     config.vocab_size = len(tokenizer)
     config.bos_token_id, config.eos_token_id, config.pad_token_id = None, tokenizer.eos_token_id, tokenizer.pad_token_id
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return _save_random(AutoModelForCausalLM, config, tokenizer, folder, seed)
 
 
 def tiny_encoder(folder: Path, *, seed: int = 0, layers: int = 2, width: int = 32) -> Path:
@@ -97,9 +92,13 @@ def tiny_encoder(folder: Path, *, seed: int = 0, layers: int = 2, width: int = 3
         vocab_size=len(tokenizer), hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
         num_attention_heads=4, max_position_embeddings=512, pad_token_id=tokenizer.pad_token_id, initializer_range=0.2,
     )  # fmt: skip
+    return _save_random(AutoModel, config, tokenizer, folder, seed)
+
+
+def _save_random(kind: Any, config: Any, tokenizer: Any, folder: Path, seed: int) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = AutoModel.from_config(config)
+        model = kind.from_config(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -36,8 +36,14 @@ from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.examples import thumbs
 from medloop.train.examples.batch_order import LabelMixedSampler, LengthGroupedSampler
-from medloop.train.examples.encode_preferences import EncodedPreferences, encode_pairs, encode_thumbs, with_mismatched_answers
-from medloop.train.examples.pairs import count_contradictions, read_pairs, split_by_prompt
+from medloop.train.examples.encode_preferences import (
+    EncodedPreferences,
+    check_both_sides,
+    encode_pairs,
+    encode_thumbs,
+    with_mismatched_answers,
+)
+from medloop.train.examples.pairs import count_contradictions, preference_file, read_pairs, split_by_prompt
 from medloop.train.reports import preference_report
 from medloop.train.reports.preference_report import AnswerLogprobs
 from medloop.train.runs import estimate
@@ -105,8 +111,7 @@ def make_plan(config: DPOConfig | KTOConfig, settings: Settings, run: TrainingRu
     if not replace:
         run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
-    if (limit := estimate.positions(base)) < config.max_length:
-        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {limit} tokens", "Lower max_length")
+    estimate.check_length(base, config)
     train, test, contradictions, skipped = _sides(config, _file(config, settings), load_tokenizer(base))
     if isinstance(config, KTOConfig):
         order: LengthGroupedSampler = LabelMixedSampler(train.lengths, list(train.table["label"]), config.batch_size, config.seed)
@@ -185,19 +190,8 @@ def _start(config: DPOConfig | KTOConfig) -> ModelRef:
 
 
 def _file(config: DPOConfig | KTOConfig, settings: Settings) -> Path:
-    """The file to learn from; a name is looked up from here, then from the workspace."""
-    folder = settings.workspace.preferences
-    if config.data is not None:
-        path = settings.find(config.data)
-    elif isinstance(config, KTOConfig) and (folder / "thumbs.jsonl").is_file():
-        path = folder / "thumbs.jsonl"
-    else:
-        path = folder / "preferences.jsonl"
-    if not path.is_file():
-        raise InputError(
-            f"There is no file of preferences {path}", "Name one with --data, or build it from feedback: medloop data build"
-        )
-    return path
+    names = ("thumbs.jsonl", "preferences.jsonl") if isinstance(config, KTOConfig) else ("preferences.jsonl",)
+    return preference_file(config.data, settings, *names)
 
 
 def _sides(
@@ -216,12 +210,7 @@ def _sides(
         sides = tuple(encode_pairs(tokenizer, half, max_length=config.max_length) for half in halves)  # type: ignore[assignment]
         contradictions, skipped = count_contradictions(pairs), Counter()
     train, test = sides
-    if not train.items or not test.items:
-        raise InputError(
-            f"{path} leaves {len(train.items)} rows to train on and {len(test.items)} held out ({train.too_long + test.too_long} "
-            "too long)",
-            "Both sides need rows: add prompts, raise max_length or change test_share",
-        )
+    check_both_sides(path, train, test, "rows")
     for side, where in ((train, "to train on"), (test, "held out")):
         if isinstance(config, KTOConfig) and len(set(side.table["label"])) < 2:
             kind = "liked" if side.table["label"][0] else "not liked"

@@ -25,7 +25,7 @@ from transformers.pytorch_utils import Conv1D
 from trl import RewardConfig as TrlConfig
 
 from medloop.contracts import ModelRef, TrainingCard
-from medloop.errors import ConfigError, InputError, ResultError
+from medloop.errors import ResultError
 from medloop.models import runtime
 from medloop.models.classify import SCORING, Classifier, new_classifier
 from medloop.models.load import load_tokenizer, resolve
@@ -33,8 +33,8 @@ from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.reward_model_config import RewardModelConfig as RewardModelConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
-from medloop.train.examples.encode_preferences import EncodedPreferences, encode_reward_pairs
-from medloop.train.examples.pairs import Pair, count_contradictions, read_pairs, split_by_prompt
+from medloop.train.examples.encode_preferences import EncodedPreferences, check_both_sides, encode_reward_pairs
+from medloop.train.examples.pairs import Pair, count_contradictions, preference_file, read_pairs, split_by_prompt
 from medloop.train.reports import reward_report
 from medloop.train.reports.centre_scores import centre_scores, describe_scoring, parse_reference
 from medloop.train.reports.reward_report import ScoredPairs
@@ -68,7 +68,7 @@ class RewardPlan:
 
 def find_run(config: RewardModelConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
     """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
-    inputs = {"pairs": file_sha256(_file(config, settings))}
+    inputs = {"pairs": file_sha256(preference_file(config.data, settings, "preferences.jsonl"))}
     base = resolve(ModelRef(base=config.model), settings)
     if config.reference is not None:
         reference = resolve(parse_reference(config.reference), settings)
@@ -86,19 +86,13 @@ def make_plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *
     if not replace:
         run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
-    if (limit := estimate.positions(base)) < config.max_length:
-        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {limit} tokens", "Lower max_length")
-    path = _file(config, settings)
+    estimate.check_length(base, config)
+    path = preference_file(config.data, settings, "preferences.jsonl")
     pairs = read_pairs(path)
     sides = split_by_prompt(pairs, config.test_share, config.seed)
     tokenizer = load_tokenizer(base)
     train, test = (encode_reward_pairs(tokenizer, side, max_length=config.max_length) for side in sides)
-    if not train.items or not test.items:
-        raise InputError(
-            f"{path} leaves {len(train.items)} pairs to train on and {len(test.items)} held out"
-            f" ({len(pairs)} in all, {train.too_long + test.too_long} too long)",
-            "Both sides need pairs: add prompts, raise max_length or change test_share",
-        )
+    check_both_sides(path, train, test, "pairs")
     counts = count_steps(config, len(train.items), run, replace=replace)
     return RewardPlan(config, run, train, test, count_contradictions(pairs), *counts, replace)
 
@@ -153,19 +147,6 @@ def readme(report: dict[str, Any]) -> list[str]:
         f"{reward_report.verdict(report)} [report.md](report.md) has everything else.",
         "",
     ]
-
-
-def _file(config: RewardModelConfig, settings: Settings) -> Path:
-    """The file of pairs; a name is looked up from here, then from the workspace."""
-    if config.data is None:
-        path = settings.workspace.preferences / "preferences.jsonl"
-    else:
-        path = settings.find(config.data)
-    if not path.is_file():
-        raise InputError(
-            f"There is no file of pairs {path}", "Name one with --data, or build it from feedback: medloop data build"
-        )
-    return path
 
 
 def _fit(plan: RewardPlan, settings: Settings, callback: MetricsCallback) -> tuple[tuple[ResumableReward, Classifier], datetime]:

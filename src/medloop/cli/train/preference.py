@@ -21,7 +21,7 @@ from medloop.cli.train.options import (
     Seed,
     TestShare,
 )
-from medloop.cli.train.runner import announce_cost, report, train
+from medloop.cli.train.runner import announce_cost, held_out_accuracy, report, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
 from medloop.train.reports.preference_report import summary
@@ -116,9 +116,7 @@ def _announce(plan: PreferencePlan, cost: Cost) -> None:
 
 
 def _accuracy(card: TrainingCard) -> str:
-    metrics = card.metrics
-    interval = f"{metrics['test_accuracy_low']:.1%} to {metrics['test_accuracy_high']:.1%}"
-    return f"held-out accuracy 50.0% -> {metrics['test_accuracy']:.1%} ({interval}, {metrics['test_rows']:,.0f} rows)"
+    return held_out_accuracy(card, "rows", "50.0% -> ")
 
 
 def _say_report(folder: Path) -> None:

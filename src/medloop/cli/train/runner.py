@@ -94,6 +94,13 @@ def announce_cost(plan: Any, cost: Cost) -> None:
         ui.say(f"Only {cost.free / 1e9:.1f} GB are free; lower micro_batch_size or max_length.")
 
 
+def held_out_accuracy(card: TrainingCard, unit: str, before: str = "") -> str:
+    """`held-out accuracy 50.0% -> 62.5% (38.6% to 81.5%, 16 rows)`."""
+    metrics = card.metrics
+    interval = f"{metrics['test_accuracy_low']:.1%} to {metrics['test_accuracy_high']:.1%}"
+    return f"held-out accuracy {before}{metrics['test_accuracy']:.1%} ({interval}, {metrics[f'test_{unit}']:,.0f} {unit})"
+
+
 def report(trained: Trained, outcome: str) -> None:
     """What came out, and where it is."""
     target, card = trained.result.run.target, trained.result.card

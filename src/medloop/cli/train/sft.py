@@ -21,7 +21,7 @@ from medloop.cli.train.options import (
     Seed,
     TestShare,
 )
-from medloop.cli.train.runner import announce_cost, report, train
+from medloop.cli.train.runner import announce_cost, held_out_accuracy, report, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
 
@@ -115,9 +115,7 @@ def _losses(card: TrainingCard) -> str:
 
 
 def _accuracy(card: TrainingCard) -> str:
-    metrics = card.metrics
-    interval = f"{metrics['test_accuracy_low']:.1%} to {metrics['test_accuracy_high']:.1%}"
-    return f"held-out accuracy {metrics['test_accuracy']:.1%} ({interval}, {metrics['test_pairs']:,.0f} pairs)"
+    return held_out_accuracy(card, "pairs")
 
 
 def _say_report(folder: Path) -> None:

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from medloop.errors import ModelError, ResultError
+from medloop.errors import ModelError
 from medloop.models.rollout.agreement import check_agreement
 from medloop.models.rollout.cuda_graph import CudaGraphs
 from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, build_fast_decoder, position_ids, sample_tokens
+from medloop.models.runtime import compute_in_batches
 from medloop.models.template import end_ids
 
 OnRows = Callable[[int, int], None]  # rows done, rows in all
@@ -125,34 +126,19 @@ class Sampler:
         progress: OnRows | None = None,
     ) -> list[Rollout]:
         """One rollout per prompt, in order; temperature 0 is greedy. Prompts of like length are batched, equal ones read once."""
-        requests = requests_for(prompts, streams)
-        requests.sort(key=lambda request: (-len(request.prompt), tuple(request.prompt), request.index))
-        rollouts: dict[int, Rollout] = {}
-        for start in range(0, len(requests), batch_size):
-            batch = requests[start : start + batch_size]
-            rollouts.update(self._sample_or_halve(batch, max_new_tokens, temperature))
-            if progress is not None:
-                progress(len(rollouts), len(requests))
-        if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts.values()):
+        rollouts = compute_in_batches(
+            requests_for(prompts, streams), lambda batch: self._sample(batch, max_new_tokens, temperature),
+            lambda request: (-len(request.prompt), tuple(request.prompt)), batch_size=batch_size, unit="sample",
+            advice="Ask for fewer tokens, or use a smaller model", progress=progress,
+        )  # fmt: skip
+        if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts):
             raise ModelError(
                 "The model's output is not finite (NaN or infinity)", "Its weights are damaged or training diverged; use another"
             )
-        return [rollouts[index] for index in range(len(requests))]
-
-    def _sample_or_halve(self, batch: list[RolloutRequest], max_new_tokens: int, temperature: float) -> dict[int, Rollout]:
-        """Sample one batch; when memory runs out, its halves."""
-        try:
-            return self._sample(batch, max_new_tokens, temperature)
-        except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
-        if len(batch) == 1:
-            raise ResultError("There is not enough memory for a single sample", "Ask for fewer tokens, or use a smaller model")
-        half = len(batch) // 2
-        first = self._sample_or_halve(batch[:half], max_new_tokens, temperature)
-        return first | self._sample_or_halve(batch[half:], max_new_tokens, temperature)
+        return rollouts
 
     @torch.inference_mode()
-    def _sample(self, batch: list[RolloutRequest], max_new_tokens: int, temperature: float) -> dict[int, Rollout]:
+    def _sample(self, batch: Sequence[RolloutRequest], max_new_tokens: int, temperature: float) -> list[Rollout]:
         distinct = list(dict.fromkeys(tuple(request.prompt) for request in batch))
         places = {prompt: place for place, prompt in enumerate(distinct)}
         prompt_index = torch.tensor([places[tuple(request.prompt)] for request in batch], device=self.device)  # (B,)
@@ -168,7 +154,7 @@ class Sampler:
             tokens, logprobs = self._graphs.sample(input_ids, attention_mask, prompt_index, noise, temperature)
         else:
             tokens, logprobs = self._decode(input_ids, attention_mask, prompt_index, noise, temperature)
-        return dict(_rollouts(batch, tokens.cpu(), logprobs.cpu(), set(self.stop_ids.tolist())))
+        return _rollouts(batch, tokens.cpu(), logprobs.cpu(), set(self.stop_ids.tolist()))
 
     def _decode(
         self, input_ids: Tensor, attention_mask: Tensor, prompt_index: Tensor, noise: Tensor, temperature: float
@@ -282,11 +268,10 @@ def stop_ids(model: Any, tokenizer: Any) -> list[int]:
     return sorted({i for i in (*several, tokenizer.eos_token_id, end_ids(tokenizer)[-1]) if i is not None})
 
 
-def _rollouts(batch: list[RolloutRequest], tokens: Tensor, logprobs: Tensor, stop_ids: set[int]) -> list[tuple[int, Rollout]]:
+def _rollouts(batch: Sequence[RolloutRequest], tokens: Tensor, logprobs: Tensor, stop_ids: set[int]) -> list[Rollout]:
     rollouts = []
     for request, row, values in zip(batch, tokens.tolist(), logprobs.tolist(), strict=True):
         length = row.index(-1) if -1 in row else len(row)
         ended = row[length - 1] in stop_ids
-        rollout = Rollout(tuple(request.prompt), tuple(row[:length]), tuple(values[:length]), ended, request.stream)
-        rollouts.append((request.index, rollout))
+        rollouts.append(Rollout(tuple(request.prompt), tuple(row[:length]), tuple(values[:length]), ended, request.stream))
     return rollouts

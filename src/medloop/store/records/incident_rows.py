@@ -16,6 +16,7 @@ from medloop.contracts.base import iso_utc
 from medloop.errors import InputError
 from medloop.store.db import Store
 from medloop.store.records import crud
+from medloop.store.records.record_pages import last_row
 from medloop.store.tables import incidents, red_team_cases, users
 
 Step = Literal["proposed", "declined", "closed"]
@@ -121,10 +122,8 @@ def list_incidents(
     query = query.where(*which.conditions())
     with store.read() as conn:
         if after is not None:
-            row_id = conn.execute(select(incidents.c.id).where(incidents.c.incident_id == after)).scalar()
-            if row_id is None:
-                raise InputError("'after' names an unknown incident", "Pass the 'next' value of the previous page")
-            query = query.where(incidents.c.id < row_id if newest else incidents.c.id > row_id)
+            last = last_row(conn, select(incidents.c.id).where(incidents.c.incident_id == after), "incident")
+            query = query.where(incidents.c.id < last if newest else incidents.c.id > last)
         order = incidents.c.id.desc() if newest else incidents.c.id
         return [_summary(row) for row in conn.execute(query.order_by(order).limit(limit)).all()]
 

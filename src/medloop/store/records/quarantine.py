@@ -23,6 +23,7 @@ from medloop.store import audit, tables
 from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.store.records.audited_read import get_audited
+from medloop.store.records.record_pages import last_row
 from medloop.store.tables import audit_log, natural_id, quarantine
 
 State = Literal["waiting", "released", "refused"]
@@ -100,10 +101,8 @@ def page(
     query = select(quarantine).where(*_conditions(state, kind, not_by)).order_by(quarantine.c.id).limit(limit)
     with store.read() as conn:
         if after is not None:
-            row_id = conn.execute(select(quarantine.c.id).where(quarantine.c.record_id == after)).scalar()
-            if row_id is None:
-                raise InputError("'after' names an unknown record", "Pass the 'next' value of the previous page")
-            query = query.where(quarantine.c.id > row_id)
+            last = last_row(conn, select(quarantine.c.id).where(quarantine.c.record_id == after), "record")
+            query = query.where(quarantine.c.id > last)
         return [_held(row) for row in conn.execute(query).all()]
 
 

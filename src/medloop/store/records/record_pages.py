@@ -34,13 +34,20 @@ def page(
     query = _query(table, conditions, sender)
     with store.read() as conn:
         if after is not None:
-            row = conn.execute(_query(table, {}, sender).where(id_column(table) == after)).first()
-            if row is None:
-                raise InputError("'after' names an unknown record", "Pass the 'next' value of the previous page")
-            query = query.where(table.c.id < row.id if newest_first else table.c.id > row.id)
+            named = _query(table, {}, sender).where(id_column(table) == after)
+            last = last_row(conn, named.with_only_columns(table.c.id), "record")
+            query = query.where(table.c.id < last if newest_first else table.c.id > last)
         order = table.c.id.desc() if newest_first else table.c.id
         rows = conn.execute(query.order_by(order).limit(limit + 1)).all()
         return [_as_json(store, conn, table, row, texts) for row in rows[:limit]], len(rows) > limit
+
+
+def last_row(conn: Connection, query: Select[Any], noun: str) -> int:
+    """The row at which the page before ended; `query` finds its number."""
+    row_id = conn.execute(query).scalar()
+    if row_id is None:
+        raise InputError(f"'after' names an unknown {noun}", "Pass the 'next' value of the previous page")
+    return int(row_id)
 
 
 def get(store: Store, kind: type[Contract], record_id: str, *, sender: str | None, texts: bool) -> Json | None:

@@ -16,9 +16,11 @@ from safetensors import safe_open
 from transformers import AutoConfig
 
 from medloop.contracts import ModelRef
+from medloop.errors import ConfigError
 from medloop.models import runtime
 from medloop.models.load import resolve
 from medloop.settings import Settings
+from medloop.train.configs.run_config import EpochConfig
 
 EFFICIENCY = 0.35  # share of the bare matrix speed that a training step reached (docs/stages/train.md)
 CHECKPOINTS, MARGIN = 3, 1.2  # on the disk at once: two complete ones and one being written; with some margin
@@ -87,6 +89,12 @@ def positions(folder: Path) -> int:
     """How many tokens a model can read at once, by its configuration; practically unlimited when it does not say."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
     return int(getattr(config, "max_position_embeddings", None) or 1 << 20)
+
+
+def check_length(folder: Path, config: EpochConfig) -> None:
+    """Whether a model can read as many tokens at once as a run wants to give it."""
+    if (limit := positions(folder)) < config.max_length:
+        raise ConfigError(f"max_length is {config.max_length}, but {config.model} reads {limit} tokens", "Lower max_length")
 
 
 def seconds(shape: ModelShape, tokens: int, *, full: bool, device: torch.device) -> float:
