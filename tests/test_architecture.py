@@ -28,6 +28,7 @@ OPTIONAL = HEAVY | {
     "bitsandbytes",
     "fastapi",
     "gguf",
+    "huggingface_hub",
     "matplotlib",
     "psycopg",
     "safetensors",

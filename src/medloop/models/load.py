@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from medloop.contracts import ModelRef
 from medloop.errors import MissingExtraError, ModelError
-from medloop.models import minilm, runtime
+from medloop.models import minilm, runtime, smollm2
 from medloop.models.hub import fetch
 from medloop.models.safety import check_folder, fingerprint, read_json
 from medloop.settings import Settings
@@ -122,8 +122,6 @@ def _base_folder(name: str, settings: Settings) -> Path:
 
 def _embedded(name: str) -> Path:
     if name == "embedded:smollm2":
-        from medloop.models import smollm2
-
         return smollm2.folder()
     if name == "embedded:minilm":
         return minilm.folder()
