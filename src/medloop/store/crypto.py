@@ -13,6 +13,7 @@ import hmac
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,6 +127,15 @@ class DataKey:
         self.key_id = key_id
         self.raw = raw
         self._cipher = AESGCM(raw)
+
+    def encrypt_row(self, table: str, row_id: str, plain: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Columns of one row."""
+        cipher, key_id = self._cipher, self.key_id
+        return {column: seal(cipher, value, place(table, row_id, column, key_id)) for column, value in plain.items()}
+
+    def decrypt_row(self, table: str, row_id: str, sealed: Mapping[str, bytes | None]) -> dict[str, bytes]:
+        """Columns of one row, without the empty ones; IntegrityError names the column that does not fit its place."""
+        return {column: self.decrypt(blob, table, row_id, column) for column, blob in sealed.items() if blob is not None}
 
     def encrypt(self, plain: bytes, table: str, row_id: str, column: str) -> bytes:
         return seal(self._cipher, plain, place(table, row_id, column, self.key_id))

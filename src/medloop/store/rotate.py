@@ -139,7 +139,7 @@ def _reencrypt_batch(store: Store, conn: Connection, table: Table, after: int, b
     for row in conn.execute(stale).all():
         row_id = row._mapping[natural_id(table)]
         opened = decrypt_row(table, row, store.keys.reading(conn, row.key_id))
-        sealed = {name: key.encrypt(plain, table.name, row_id, name) for name, plain in opened.items()}
+        sealed = key.encrypt_row(table.name, row_id, opened)
         # An empty column stays empty, but every row of the batch must name the same columns.
         changes.append(
             {"row": row.id, "key": key.key_id, **{f"new_{name}": sealed.get(name) for name in encrypted_columns(table)}}

@@ -107,7 +107,8 @@ def sender(caller: Caller) -> submit.Sender:
 
 async def _store(request: Request, body: SubmissionBody, caller: Caller, key: str | None) -> Response:
     check_rate(request, caller)
-    stored = await writer_of(request).submit(submit.prepare_submission(store_of(request), body, sender(caller), key=key))
+    writer = writer_of(request)
+    stored = await writer.submit(submit.prepare_submission(writer.store, body, sender(caller), key=key))
     return JSONResponse(stored.answer, status_code=200 if stored.replayed else 201)
 
 

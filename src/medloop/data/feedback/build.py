@@ -111,11 +111,11 @@ def write_preferences(
             raise InputError(f"{store.name} gives no preference pairs ({_why_nothing(draft)})", "See: medloop data build")
         with erasing.erasure_lock(store, wait_s=WAIT_S):
             _check_none_erased(store, draft)
-            jsonl.write(output, (pair_line(draft.pool.row(index), draft.split_of(index)) for index in rows))
+            jsonl.write(output, (pair_line(draft.pool.row(index), split) for index, split in rows))
             with store.write() as conn:
                 lineage.add_records(conn, file_sha256(output), (name for row in jsonl.read(output) for name in _record_ids(row)))
                 lineage.flag_artifact(conn, file_sha256(output), "exported", str(output))
-        test = int(draft.test_mask[rows].sum())
+        test = sum(split == "test" for _, split in rows)
     return len(rows) - test, test
 
 

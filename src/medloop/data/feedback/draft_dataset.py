@@ -137,24 +137,21 @@ class DraftDataset:
         self.drops[kind, reason] += count
         self.dropped.append((kind, reason, tuple(record_ids)))
 
-    def split_of(self, index: int) -> str:
-        return "test" if self.test_mask[index] else "train"
-
-    def rows_of(self, kind: RowKind) -> list[int]:
-        return list(self.pool.of_kind(kind, self.keep_mask).tolist())
+    def rows_of(self, kind: RowKind) -> list[tuple[int, str]]:
+        """The rows of a kind in their order, each with its split."""
+        rows = self.pool.of_kind(kind, self.keep_mask)
+        return [(row, "test" if held_out else "train") for row, held_out in zip(rows.tolist(), self.test_mask[rows], strict=True)]
 
     def add(self, draft: RowDraft, cached: CachedScrubber) -> None:
         """Scrub a row and add it; one scrubber a row, so that a person has the same placeholder in prompt and answers."""
-        scrubber = Scrubber()
+        turns = draft.prompt.messages
         try:
-            messages = tuple(
-                message.model_copy(update={"content": cached.scrub(message.content, scrubber)})
-                for message in draft.prompt.messages
-            )
-            texts = tuple(cached.scrub(text, scrubber) for text in draft.texts)
+            scrubbed = cached.scrub((*(message.content for message in turns), *draft.texts), Scrubber())
         except Unscrubbable:  # the turns of a trace, which no record was checked for
             self.drop(draft.kind, "phi", draft.record_ids)
             return
+        messages = tuple(message.model_copy(update={"content": text}) for message, text in zip(turns, scrubbed, strict=False))
+        texts = tuple(scrubbed[len(turns) :])
         user_text = FeedbackPrompt(messages).user_text
         tags = {"language": detect_language(user_text), "strata": list(strata_of(user_text))}
         self.pool.add(FeedbackRow(draft.kind, messages, texts, draft.record_ids, tags | draft.metadata), draft.order)

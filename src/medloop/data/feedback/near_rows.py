@@ -117,7 +117,8 @@ class PromptComparison:
         clusters = Clusters(len(self._keys))
         first: dict[int, int] = {}
         for row, key in enumerate(self._keys.tolist()):
-            clusters.join(row, first.setdefault(key, row))
+            if (earlier := first.setdefault(key, row)) != row:
+                clusters.join(row, earlier)
         for row, others in near_pairs(self._own, self._vocabulary, self._nearness):
             for other in others.tolist():
                 clusters.join(row, other)

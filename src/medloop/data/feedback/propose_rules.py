@@ -71,14 +71,12 @@ class RuleProposals:
         return [_delta(key, rules) for key, rules in sorted(self._rules.items())]
 
     def _scrub(self, correction: ExpertAnswer) -> _ScrubbedCorrection | None:
-        scrubber = Scrubber()
-        texts = (correction.prompt.user_text, correction.original, correction.golden)
+        texts = (correction.prompt.user_text, correction.original, correction.golden, correction.reason)
         try:
-            question, original, golden = (self._scrubber.scrub(text, scrubber) for text in texts)
-            reason = None if correction.reason is None else self._scrubber.scrub(correction.reason, scrubber)
+            question, original, golden, *reason = self._scrubber.scrub((text for text in texts if text is not None), Scrubber())
         except Unscrubbable:
             return None
-        return _ScrubbedCorrection(question, original, golden, reason)
+        return _ScrubbedCorrection(question, original, golden, reason[0] if reason else None)
 
 
 def _delta(key: tuple[str, str], rules: Sequence[_ProposedRule]) -> CodebookDelta:

@@ -59,15 +59,16 @@ class CachedScrubber:
             if self._is_clean(text, scrubber):
                 continue
             result = scrubber.assess(text)
-            if result.quarantined and not (reviewed and result.cleaned):
+            quarantined = result.quarantined
+            if quarantined and not (reviewed and result.cleaned):
                 return result
-            if not result.spans and not result.quarantined and not scrubber.persons and "[" not in text:
+            if not result.spans and not quarantined and not scrubber.persons and "[" not in text:
                 self._clean.add(self._hash(text))
         return None
 
-    def scrub(self, text: str, scrubber: Scrubber) -> str:
-        """The text without identifiers; `scrubber` is the row's own. Raises Unscrubbable."""
-        return text if self._is_clean(text, scrubber) else scrubber.scrub(text)
+    def scrub(self, texts: Iterable[str], scrubber: Scrubber) -> list[str]:
+        """The texts of one row without identifiers, in order; `scrubber` is the row's own. Raises Unscrubbable."""
+        return [text if self._is_clean(text, scrubber) else scrubber.scrub(text) for text in texts]
 
     def _is_clean(self, text: str, scrubber: Scrubber) -> bool:
         return not scrubber.persons and self._hash(text) in self._clean
@@ -121,8 +122,7 @@ class _Checks:
     superseded: set[str]
     scrubber: CachedScrubber
 
-    def status(self, record: FeedbackRecord) -> Status:
-        record_id = crud.id_of(record)
+    def status(self, record: FeedbackRecord, record_id: str) -> Status:
         if record_id in self.erased:
             return "erased"
         if record_id in self.superseded:
@@ -135,17 +135,17 @@ class _Checks:
             return "refused" if "refused" in states else "quarantined"
         return "used" if all(text.strip() for text in _texts(record)) else "empty"
 
-    def doubt(self, record: FeedbackRecord, trace: Trace | None) -> tuple[FeedbackRecord | Trace, Assessment] | None:
-        """The record whose text is doubted, and why; the earlier turns of a prompt belong to its trace."""
+    def doubt(self, record: FeedbackRecord, record_id: str, trace: Trace | None) -> tuple[str, Contract, Assessment] | None:
+        """Id and record whose text is doubted, and why; the earlier turns of a prompt belong to its trace."""
         # Comments never enter a dataset; an expert's reason does, as the text of a rule.
         texts = (*_texts(record), (record.reason or "") if isinstance(record, Correction) else "")
-        if doubt := self.scrubber.doubt(texts, reviewed=crud.id_of(record) in self.quarantine):
-            return record, doubt
+        if doubt := self.scrubber.doubt(texts, reviewed=record_id in self.quarantine):
+            return record_id, record, doubt
         if trace is None:
             return None
         turns = [message.content for message in _prompt(record, trace).messages[:-1]]
         doubt = self.scrubber.doubt(turns, reviewed=trace.trace_id in self.quarantine)
-        return (trace, doubt) if doubt else None
+        return (trace.trace_id, trace, doubt) if doubt else None
 
 
 def select_records(
@@ -172,15 +172,16 @@ def _select_page(
     kind, usable, doubtful = KINDS[number], list[tuple[int, FeedbackRecord]](), dict[str, tuple[Contract, Assessment]]()
     traces = selection.traces.get(record.trace_id for _, record in page)
     for row, record in page:
-        status = checks.status(record)
-        if status == "used" and (doubt := checks.doubt(record, traces.get(record.trace_id or ""))):
-            doubtful.setdefault(crud.id_of(doubt[0]), doubt)
+        record_id = crud.id_of(record)
+        status = checks.status(record, record_id)
+        if status == "used" and (doubt := checks.doubt(record, record_id, traces.get(record.trace_id or ""))):
+            doubtful.setdefault(doubt[0], doubt[1:])
             status = "phi"
         selection.statuses[crud.TABLES[kind].name][status] += 1
         if status == "used":
             usable.append((row, record))
         if status in ("used", "superseded", "empty"):
-            selection.settled.setdefault(kind, []).append(crud.id_of(record))
+            selection.settled.setdefault(kind, []).append(record_id)
     if doubtful:
         with store.write() as conn:
             for name, (record_or_trace, result) in doubtful.items():

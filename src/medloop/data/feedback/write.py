@@ -112,8 +112,7 @@ def _lines_by_file(draft: DraftDataset, written: WrittenFiles, step: Step) -> di
     """Per file its lines, made as they are written."""
 
     def rows(kind: RowKind, only: str | None = None) -> Iterator[tuple[int, FeedbackRow, str]]:
-        for number, index in enumerate(draft.rows_of(kind), 1):
-            split = draft.split_of(index)
+        for number, (index, split) in enumerate(draft.rows_of(kind), 1):
             if only in (None, split):
                 row = draft.pool.row(index)
                 written.count(row, split)

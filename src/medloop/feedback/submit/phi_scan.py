@@ -36,14 +36,11 @@ class PhiScan:
     def __init__(self, records: Sequence[tuple[str, ...]]) -> None:
         self._long = [texts for texts in records if sum(map(len, texts)) > LONG]
         self._known: dict[tuple[str, ...], Doubt | None] = {}
-
-    @property
-    def prepare(self) -> Callable[[], None] | None:
-        """Scans the long texts; None when there are none."""
-        return self._scan_long if self._long else None
+        self.prepare: Callable[[], None] | None = self._scan_long if self._long else None
 
     def _scan_long(self) -> None:
         self._known = {texts: doubt_about(texts) for texts in self._long}
 
-    def doubt(self, texts: tuple[str, ...]) -> Doubt | None:
-        return self._known[texts] if texts in self._known else doubt_about(texts)
+    def doubts(self, records: Sequence[tuple[str, ...]]) -> list[Doubt | None]:
+        """The doubt about each record's texts."""
+        return [self._known[texts] if texts in self._known else doubt_about(texts) for texts in records]

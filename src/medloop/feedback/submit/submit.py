@@ -35,7 +35,7 @@ from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
 from medloop.store.records import crud, review_queue
 from medloop.store.records.write_request import Json, Lookup, LookupResults, NewRows, WriteRequest
-from medloop.store.tables import natural_id, quarantine
+from medloop.store.tables import quarantine
 
 CONTRACTS: dict[type[SubmissionBody], type[Contract]] = {
     FeedbackBody: Feedback,
@@ -154,11 +154,9 @@ class _RecordBuilder:
     def rows(self, body: SubmissionBody) -> NewRows:
         self.check_references(body)
         built = self.records(body)
-        scanned = zip(built, self.texts(body), strict=False)  # incidents and red-team cases only repeat texts
-        held = [row for record, texts in scanned if (row := self.quarantine_row(record, texts)) is not None]
-        ids: Json = {}
-        for record in built:  # of two incidents the first is named; both are in the list of incidents
-            ids.setdefault(natural_id(crud.TABLES[type(record)]), crud.id_of(record))
+        scanned = zip(built, self.scan.doubts(self.texts(body)), strict=False)  # incidents and red-team cases only repeat texts
+        held = [row for record, doubt in scanned if (row := self.quarantine_row(record, doubt)) is not None]
+        ids = crud.ids_by_name(built)  # of two incidents the first is named; both are in the list of incidents
         timestamp = iso_utc(built[0].timestamp)  # type: ignore[attr-defined]
         events = tuple(
             AuditEvent(
@@ -173,13 +171,13 @@ class _RecordBuilder:
         """The records that a body names exist, and what it supersedes is the sender's own."""
         if isinstance(body, TraceBody):
             return
-        if body.trace_id is not None and self.known.row(Lookup(Trace, body.trace_id)) is None:
+        if body.trace_id is not None and self.known.rows.get(Lookup(Trace, body.trace_id)) is None:
             raise InputError(NO_TRACE, "Log it first with POST /api/v1/traces")
         if isinstance(body, CorrectionBody) and body.feedback_id is not None:
-            if self.known.row(Lookup(Feedback, body.feedback_id)) is None:
+            if self.known.rows.get(Lookup(Feedback, body.feedback_id)) is None:
                 raise InputError("There is no feedback with this feedback_id", OWN_ID)
         if body.supersedes is not None:
-            before = self.known.row(Lookup(CONTRACTS[type(body)], body.supersedes))
+            before = self.known.rows.get(Lookup(CONTRACTS[type(body)], body.supersedes))
             if before is None or before.recorded_by != self.sender.user_id:
                 raise InputError("'supersedes' does not name an earlier record of yours of this kind", OWN_ID)
 
@@ -305,11 +303,10 @@ class _RecordBuilder:
             texts = [(*_given(rated.user_query, rated.agent_response), *texts[0])]
         return texts
 
-    def quarantine_row(self, record: Contract, texts: tuple[str, ...]) -> Json | None:
+    def quarantine_row(self, record: Contract, doubt: Doubt | None) -> Json | None:
         """The row that holds a record back. Feedback about an exchange in quarantine waits with it, because it repeats it."""
-        doubt = self.scan.doubt(texts)
         if doubt is None:
-            held = self.known.quarantined(getattr(record, "trace_id", None) or "") if not isinstance(record, Trace) else None
+            held = None if isinstance(record, Trace) else self.known.quarantined.get(getattr(record, "trace_id", None) or "")
             if held is None:
                 return None
             doubt = Doubt(held.doubt, tuple(held.reasons))

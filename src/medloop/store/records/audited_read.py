@@ -46,11 +46,11 @@ def reread(store: Store, kind: type[C], rows: Iterable[int]) -> dict[int, C]:
 
     Rows that were erased since are left out.
     """
-    table, records = crud.TABLES[kind], {}
+    table, records = crud.TABLES[kind], dict[int, C]()
     with store.read() as conn:
         for chunk in chunks(rows):
-            for row in conn.execute(select(table).where(table.c.id.in_(chunk))).all():
-                records[row.id] = crud.from_row(store, conn, kind, row)
+            stored = conn.execute(select(table).where(table.c.id.in_(chunk))).all()
+            records |= zip((row.id for row in stored), crud.from_rows(store, conn, kind, stored), strict=True)
     return records
 
 
@@ -73,8 +73,7 @@ class CitedTraces:
         with self._store.read() as conn:
             for chunk in chunks({trace_id for trace_id in trace_ids if trace_id}):
                 query = select(table).where(table.c.trace_id.in_(chunk), table.c.trace_id.not_in(erased))
-                for row in conn.execute(query).all():
-                    traces[row.trace_id] = crud.from_row(self._store, conn, Trace, row)
+                traces |= {trace.trace_id: trace for trace in crud.from_rows(self._store, conn, Trace, conn.execute(query).all())}
         return traces
 
 

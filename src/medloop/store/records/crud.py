@@ -56,7 +56,7 @@ def add_in(store: Store, conn: Connection, records: Iterable[Contract], *, actor
         if not new:
             continue
         insert_in(store, conn, new.values())
-        audit.append(conn, (added_event(record, actor) for record in new.values()))
+        audit.append(conn, added_events(new.values(), actor))
         count += len(new)
     return count
 
@@ -68,9 +68,19 @@ def insert_in(store: Store, conn: Connection, records: Iterable[Contract]) -> No
         conn.execute(insert(table), [_to_row(table, key, record) for record in same_kind])
 
 
-def added_event(record: Contract, actor: str) -> AuditEvent:
-    """The audit line of a new record."""
-    return AuditEvent(actor=actor, action=f"{TABLES[type(record)].name}.add", subject=id_of(record))
+def added_events(records: Iterable[Contract], actor: str) -> list[AuditEvent]:
+    """The audit lines of new records."""
+    return [
+        AuditEvent(actor=actor, action=f"{TABLES[type(record)].name}.add", subject=id_of(record)) for record in records
+    ]  # fmt: skip
+
+
+def ids_by_name(records: Iterable[Contract]) -> dict[str, str]:
+    """`{"feedback_id": "fb_…", "correction_id": "co_…"}`; of several records of one kind the first."""
+    ids: dict[str, str] = {}
+    for record in records:
+        ids.setdefault(tables.natural_id(TABLES[type(record)]), id_of(record))
+    return ids
 
 
 def id_of(record: Contract) -> str:
@@ -93,7 +103,8 @@ def page(
     if unprocessed:
         query = query.where(table.c.processed.is_(False))
     with store.read() as conn:
-        return [(row.id, from_row(store, conn, kind, row)) for row in conn.execute(query).all()]
+        rows = conn.execute(query).all()
+        return [(row.id, record) for row, record in zip(rows, from_rows(store, conn, kind, rows), strict=True)]
 
 
 def iterate(store: Store, kind: type[C], *, unprocessed: bool = False) -> Iterator[C]:
@@ -160,31 +171,44 @@ def _to_row(table: Table, key: DataKey, record: Contract) -> dict[str, Any]:
     values = record.model_dump(mode="json")
     row_id = values[tables.natural_id(table)]
     row: dict[str, Any] = {"key_id": key.key_id, "processed": False}
+    texts: dict[str, bytes] = {}
     encrypted, times = tables.encrypted_columns(table), tables.time_columns(table)
     for name, value in values.items():
         if name in encrypted:
-            row[name] = None if value is None else key.encrypt(canonical_json(value).encode(), table.name, row_id, name)
+            if value is None:
+                row[name] = None
+            else:
+                texts[name] = canonical_json(value).encode()
         else:
             row[name] = getattr(record, name) if name in times else value
             if isinstance(value, str) and "\0" in value:
                 raise InputError(f"{table.name}: {name} contains a NUL character", "Remove it")
+    row.update(key.encrypt_row(table.name, row_id, texts))
     return row
 
 
-def encrypt_columns(table: Table, key: DataKey, row_id: str, texts: Mapping[str, object]) -> dict[str, bytes]:
+def encrypt_columns(table: Table, key: DataKey, row_id: str, values: Mapping[str, object]) -> dict[str, bytes]:
     """Columns of one row, encrypted as `add` encrypts them."""
-    return {name: key.encrypt(canonical_json(text).encode(), table.name, row_id, name) for name, text in texts.items()}
+    return key.encrypt_row(table.name, row_id, {name: canonical_json(value).encode() for name, value in values.items()})
 
 
 def from_row(store: Store, conn: Connection, kind: type[C], row: Row[Any]) -> C:
     """The record of one whole row, its text decrypted."""
-    values = {name: value for name, value in row._mapping.items() if name not in _NOT_IN_RECORD}
-    texts = decrypt_row(TABLES[kind], row, store.keys.reading(conn, row.key_id))
-    return kind.model_validate(values | {name: json.loads(plain) for name, plain in texts.items()})
+    return from_rows(store, conn, kind, [row])[0]
+
+
+def from_rows(store: Store, conn: Connection, kind: type[C], rows: Sequence[Row[Any]]) -> list[C]:
+    """The records of whole rows, their text decrypted."""
+    keys = {key_id: store.keys.reading(conn, key_id) for key_id in {row.key_id for row in rows}}
+    records = []
+    for row in rows:
+        values = {name: value for name, value in row._mapping.items() if name not in _NOT_IN_RECORD}
+        texts = decrypt_row(TABLES[kind], row, keys[row.key_id])
+        records.append(kind.model_validate(values | {name: json.loads(plain) for name, plain in texts.items()}))
+    return records
 
 
 def decrypt_row(table: Table, row: Row[Any], key: DataKey) -> dict[str, bytes]:
     """The decrypted columns of one row; IntegrityError names a column that was changed or moved."""
-    row_id = row._mapping[tables.natural_id(table)]
     sealed = {name: row._mapping[name] for name in tables.encrypted_columns(table)}
-    return {name: key.decrypt(blob, table.name, row_id, name) for name, blob in sealed.items() if blob is not None}
+    return key.decrypt_row(table.name, row._mapping[tables.natural_id(table)], sealed)

@@ -41,8 +41,7 @@ from medloop.store.records.write_request import (
     StoreUnavailableError,
     WriteRequest,
     WriteResult,
-    find_rows,
-    quarantined_rows,
+    look_up,
 )
 from medloop.store.tables import id_column, idempotency_keys
 
@@ -196,8 +195,7 @@ class GroupCommitWriter:
             return
         try:
             with self.store.read() as conn:
-                rows = find_rows(conn, lookups)
-                self._build_with(batch, LookupResults(self.store, conn, rows, quarantined_rows(conn, rows)))
+                self._build_with(batch, look_up(self.store, conn, lookups))
         except MedloopError as error:
             for item in batch:
                 item.rows = item.rows or _for_sender(error)
@@ -281,7 +279,7 @@ class GroupCommitWriter:
 
 def _insert(store: Store, conn: Connection, fresh: Sequence[_Waiting]) -> None:
     built = [(item.request, item.rows) for item in fresh if isinstance(item.rows, NewRows)]
-    crud.insert_in(store, conn, (record for _, rows in built for record in rows.records))
+    crud.insert_in(store, conn, [record for _, rows in built for record in rows.records])
     plain_rows: dict[Table, list[Json]] = {}
     for request, rows in built:
         for table, row in rows.plain_rows:
@@ -294,11 +292,7 @@ def _insert(store: Store, conn: Connection, fresh: Sequence[_Waiting]) -> None:
         conn.execute(insert(table), values)
     audit.append(
         conn,
-        [
-            event
-            for request, rows in built
-            for event in (*(crud.added_event(record, request.caller) for record in rows.records), *rows.events)
-        ],
+        [event for request, rows in built for event in (*crud.added_events(rows.records, request.caller), *rows.events)],
     )
 
 

@@ -54,22 +54,18 @@ class Lookup:
 
 
 class LookupResults:
-    """The rows that the requests of a batch look up; each is decrypted only when needed, and once for the whole batch."""
+    """What the requests of a batch look up; a row is decrypted only when needed, and once for the whole batch.
+
+    `rows` are as stored, with `recorded_by` and the like readable; `quarantined` are, by record id, the quarantine rows of these
+    records that are not released.
+    """
 
     def __init__(self, store: Store, conn: Connection | None, rows: Mapping[Lookup, Any], quarantined: Mapping[str, Any]) -> None:
-        self._store, self._conn, self._rows, self._quarantined = store, conn, rows, quarantined
+        self._store, self._conn, self.rows, self.quarantined = store, conn, rows, quarantined
         self._records: dict[Lookup, Any] = {}
 
-    def row(self, lookup: Lookup) -> Any | None:
-        """The stored row, with plain columns such as `recorded_by`; None if there is none."""
-        return self._rows.get(lookup)
-
-    def quarantined(self, record_id: str) -> Any | None:
-        """The quarantine row of a record that was looked up and is not released; None if there is none."""
-        return self._quarantined.get(record_id)
-
     def record(self, kind: type[crud.C], lookup: Lookup) -> crud.C | None:
-        row = self.row(lookup)
+        row = self.rows.get(lookup)
         if row is None:
             return None
         assert self._conn is not None and lookup.kind is kind
@@ -97,7 +93,12 @@ class WriteResult:
     replayed: bool = False
 
 
-def find_rows(conn: Connection, lookups: set[Lookup]) -> dict[Lookup, Any]:
+def look_up(store: Store, conn: Connection, lookups: set[Lookup]) -> LookupResults:
+    rows = _find_rows(conn, lookups)
+    return LookupResults(store, conn, rows, _quarantined_rows(conn, rows))
+
+
+def _find_rows(conn: Connection, lookups: set[Lookup]) -> dict[Lookup, Any]:
     rows = {}
     for kind, column_name in {(lookup.kind, lookup.column) for lookup in lookups}:
         table = crud.TABLES[kind]
@@ -113,7 +114,6 @@ def find_rows(conn: Connection, lookups: set[Lookup]) -> dict[Lookup, Any]:
     return rows
 
 
-def quarantined_rows(conn: Connection, rows: Mapping[Lookup, Any]) -> dict[str, Any]:
-    """The quarantine rows of these records that are not released, by record id."""
+def _quarantined_rows(conn: Connection, rows: Mapping[Lookup, Any]) -> dict[str, Any]:
     ids = sorted({row._mapping[natural_id(crud.TABLES[lookup.kind])] for lookup, row in rows.items()})
     return {row.record_id: row for chunk in chunks(ids) for row in conn.execute(_QUARANTINED, {"ids": chunk})}
