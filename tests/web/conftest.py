@@ -107,8 +107,9 @@ def find_chromium() -> str | None:
     return os.environ.get("CHROMIUM") or next((path for name in names if (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
+    """A browser for one module: as long as Playwright's sync API is open, `asyncio.run` fails in this thread."""
     path = find_chromium()
     if path is None:
         pytest.skip("no Chromium found (chromium, chromium-browser, google-chrome in PATH, or the variable CHROMIUM)")
