@@ -21,7 +21,7 @@ REPORT = Kind("REPORT", lambda work: f"{work.request.config['n']} pages.", TaskR
 
 def file(settings, kind: Kind, monkeypatch, **config) -> str:
     monkeypatch.setitem(kinds.KINDS, kind.name, kind)
-    return submit_task(TaskRequest(stage=kind.name, actor="ann", config=config), settings, door="keyboard")
+    return submit_task(TaskRequest(stage=kind.name, actor="ann", config=config), settings, channel="keyboard")
 
 
 def test_every_stage_can_be_requested_and_is_a_kind():
@@ -58,9 +58,9 @@ def test_a_new_pool_is_one_entry_and_does_not_wait_for_the_others(settings, monk
 
 def test_only_the_doors_of_a_kind_may_submit_it(settings, monkeypatch):
     monkeypatch.setitem(kinds.KINDS, "REPORT", REPORT)
-    for stage, door in (("REPORT", "http"), ("ERASE", "keyboard"), ("BUILD", "trigger"), ("NONE", "http")):
+    for stage, channel in (("REPORT", "http"), ("ERASE", "keyboard"), ("BUILD", "trigger"), ("NONE", "http")):
         with pytest.raises(ConfigError, match=stage):
-            submit_task(TaskRequest(stage=stage, actor="ann"), settings, door=door)
+            submit_task(TaskRequest(stage=stage, actor="ann"), settings, channel=channel)
     assert queue.ids(settings, ("data",)) == []
 
 

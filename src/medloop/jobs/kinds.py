@@ -14,7 +14,7 @@ from medloop.jobs import tasks
 from medloop.jobs.tasks import Work
 from medloop.loop.train import STAGES
 
-Door = Literal["http", "keyboard", "trigger"]
+Channel = Literal["http", "keyboard", "trigger"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Kind:
     run: Callable[[Work], str]
     request: type[TrainRequest | TaskRequest]
     pool: Pool
-    filed_by: frozenset[Door]
+    filed_by: frozenset[Channel]
     cancellable: bool = True
     checkpointed: bool = True  # it continues where it was; otherwise it starts again
     urgent: bool = False  # comes before the others of its pool
@@ -58,8 +58,8 @@ def slots_of_pools(training: int) -> dict[str, int]:
 
 def _training(name: str) -> Kind:
     advice = "Lower micro_batch_size or max_new_tokens, or use a smaller model"
-    doors: frozenset[Door] = frozenset(("http", "keyboard", "trigger"))
-    return Kind(name, tasks.train, TrainRequest, TRAINING, doors, out_of_memory=advice)
+    channels: frozenset[Channel] = frozenset(("http", "keyboard", "trigger"))
+    return Kind(name, tasks.train, TrainRequest, TRAINING, channels, out_of_memory=advice)
 
 
 KINDS: dict[str, Kind] = {

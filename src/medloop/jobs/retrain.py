@@ -44,7 +44,7 @@ def file_jobs(
             job_id = _known(trigger, settings)
             if job_id is None:
                 prepare(trigger)
-                job_id = submit_training(_request(trigger), settings, door="trigger").job_id
+                job_id = submit_training(_request(trigger), settings, channel="trigger").job_id
             triggers.set_job(store, trigger.trigger_id, job_id, actor=actor)
             filed.append(Filed(trigger, job_id))
     return filed

@@ -14,7 +14,7 @@ from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
 from medloop.jobs import preflight, queue
 from medloop.jobs.job_row import JobRow, UnknownJobError
-from medloop.jobs.kinds import Door, Kind, kind_of
+from medloop.jobs.kinds import Channel, Kind, kind_of
 from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.settings import Settings
 
@@ -26,10 +26,10 @@ class Submitted:
 
 
 def submit_training(
-    request: TrainRequest, settings: Settings, *, door: Door = "keyboard", by: str = "", now: datetime | None = None
+    request: TrainRequest, settings: Settings, *, channel: Channel = "keyboard", by: str = "", now: datetime | None = None
 ) -> Submitted:
     """Queue a training job for the person `by`. What cannot work is refused with a sentence, and leaves nothing behind."""
-    kind = _kind(request.stage, door)
+    kind = _kind(request.stage, channel)
     checked = preflight.check(request, settings)
     row = _row(kind, now or utc_now(), by).model_copy(update={"needs_bytes": checked.needs_bytes})
     return Submitted(queue.put(request, row, settings, checked.objective), checked)
@@ -37,7 +37,7 @@ def submit_training(
 
 def submit_build(config: FeedbackConfig, settings: Settings, *, seed: int, actor: str) -> str:
     values = {"seed": seed, "settings": config.model_dump(mode="json")}
-    return submit_task(TaskRequest(stage="BUILD", actor=actor, config=values), settings, door="http")
+    return submit_task(TaskRequest(stage="BUILD", actor=actor, config=values), settings, channel="http")
 
 
 def submit_erasure(erasure: ErasureRequest, settings: Settings, *, actor: str, dry_run: bool) -> str:
@@ -46,12 +46,12 @@ def submit_erasure(erasure: ErasureRequest, settings: Settings, *, actor: str, d
         "reason": erasure.reason, "records": list(erasure.records), "keep_jobs": erasure.keep_jobs, "dry_run": dry_run,
         **({} if erasure.subject is None else {"subject": erasure.subject}),
     }  # fmt: skip
-    return submit_task(TaskRequest(stage="ERASE", actor=actor, config=values), settings, door="http")
+    return submit_task(TaskRequest(stage="ERASE", actor=actor, config=values), settings, channel="http")
 
 
-def submit_task(request: TaskRequest, settings: Settings, *, door: Door) -> str:
+def submit_task(request: TaskRequest, settings: Settings, *, channel: Channel) -> str:
     """Queue a job that does not train; an equal request that waits already is not queued twice."""
-    kind = _kind(request.stage, door)
+    kind = _kind(request.stage, channel)
     for row in queue.rows(settings, (kind.pool.name,)):
         with suppress(ValueError, OSError, UnknownJobError):  # another job that is damaged, or was removed meanwhile
             if row.state == "queued" and queue.task_of(queue.folder_of(row.job_id, settings)) == request:
@@ -59,11 +59,11 @@ def submit_task(request: TaskRequest, settings: Settings, *, door: Door) -> str:
     return queue.put(request, _row(kind, utc_now(), request.actor), settings)
 
 
-def _kind(name: str, door: Door) -> Kind:
+def _kind(name: str, channel: Channel) -> Kind:
     kind = kind_of(name)
-    if door not in kind.filed_by:
-        doors = ", ".join(sorted(kind.filed_by))
-        raise ConfigError(f"A job of the kind {name} cannot be submitted by {door}", f"Only by: {doors}")
+    if channel not in kind.filed_by:
+        channels = ", ".join(sorted(kind.filed_by))
+        raise ConfigError(f"A job of the kind {name} cannot be submitted by {channel}", f"It can be submitted by: {channels}")
     return kind
 
 

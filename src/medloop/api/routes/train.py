@@ -43,7 +43,7 @@ def submit(body: TrainRequest, request: Request, caller: Caller) -> Json:
     requests.check_remote(body, settings)
     try:
         with _place(request, caller):
-            submitted = submit_training(body, settings, door="http", by=caller.user_id)
+            submitted = submit_training(body, settings, channel="http", by=caller.user_id)
     except InvalidConfigError as error:  # field by field, like everything else in a body that does not fit
         problems = [{"loc": ("body", *field.split(".")), "msg": problem} for field, problem in error.problems]
         raise RequestValidationError(problems) from None

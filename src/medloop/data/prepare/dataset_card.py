@@ -23,7 +23,7 @@ WHY: dict[DropReason, str] = {
     "phi": "may still name somebody after scrubbing: held back for a person to look at, see below",
     "exact_duplicate": "the same words as another row",
     "near_duplicate": "nearly the same words as another row (question and answer together)",
-    "contaminated": "taken out of train: a near-copy of a held-out question",
+    "contaminated": "removed from train: a near-copy of a held-out question",
 }  # fmt: skip
 ABOUT: dict[Split, str] = {
     "train": "to learn from",

@@ -93,7 +93,7 @@ class Scrubber:
             first = spans if first is None else first
             if not spans:
                 if is_left_over(self._last.plain):
-                    raise Unscrubbable("a number or an address that could not be taken out")
+                    raise Unscrubbable("a number or an address that could not be removed")
                 return text, first
             text = self._replace(text, spans)
         raise Unscrubbable("a text that keeps changing while it is scrubbed")
@@ -143,4 +143,4 @@ def _doubts(text: PreparedText) -> Iterator[tuple[float, str]]:
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"
     if not text.plain.isascii() and _OTHER_SCRIPT.search(text.plain):
-        yield 0.9, "words in a script the scrubber has not learned"
+        yield 0.9, "words in a script that the scrubber does not know"

@@ -30,8 +30,8 @@ ShortText = Annotated[str, Query(max_length=200)]
 DOUBTS = {
     "a word that may be a name, a place or an organisation": "doubt_word",
     "characters that may be a Chinese name": "doubt_hanzi",
-    "words in a script the scrubber has not learned": "doubt_script",
-    "a number or an address that could not be taken out": "doubt_number",
+    "words in a script that the scrubber does not know": "doubt_script",
+    "a number or an address that could not be removed": "doubt_number",
     "characters that are not Unicode text": "doubt_unicode",
     "a text that keeps changing while it is scrubbed": "doubt_changing",
     UNSURE: "doubt_unsure",
