@@ -293,7 +293,7 @@ def test_an_incident_shows_its_conversation_to_clinicians_only_and_its_notes_to_
     assert api.annotator.get(path).status_code == 403
     reads = [
         row
-        for row in audit.page(api.app.state.store, action="rlhf_feedback.read")
+        for row in audit.page(api.app.state.store, audit.AuditFilter(action="rlhf_feedback.read"))
         if row["detail"]["purpose"] == "incident review"
     ]
     assert len(reads) == 1

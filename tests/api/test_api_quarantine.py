@@ -85,7 +85,9 @@ def test_a_single_record_has_its_texts_with_marks_and_is_audited(world, held, in
     spelt = next(text for text in record["texts"] if "幺" in text["text"])
     (mark,) = [mark for mark in spelt["marks"] if mark["what"] == "doubt"]
     assert "幺三八零零一三八零零零" in spelt["text"][mark["start"] : mark["end"]]
-    lines = [entry for entry in audit.page(store, actor=people["looker"].user_id) if entry["subject"] == held[index]]
+    lines = [
+        entry for entry in audit.page(store, audit.AuditFilter(actor=people["looker"].user_id)) if entry["subject"] == held[index]
+    ]
     assert [entry["action"].endswith(".read") for entry in lines] == [True]
 
 

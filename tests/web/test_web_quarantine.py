@@ -48,7 +48,7 @@ def hold(store):
 
 
 def lines_of(store, action: str) -> list[dict]:
-    return audit.page(store, action=action)
+    return audit.page(store, audit.AuditFilter(action=action))
 
 
 def decided(someone, page: str, decision: str, reason: str, follow: bool = True):

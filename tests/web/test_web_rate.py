@@ -282,7 +282,7 @@ def test_the_admin_lets_people_in_and_keeps_them_out(browse, store):
     admin.post(f"/web/users/{user.user_id}/disable")
     assert users.check_password(store, "dr.li", password) is None
     refused = admin.post(f"/web/users/{id_of(store, 'admin')}/disable")
-    assert refused.status_code == 403 and "You cannot disable your own account." in refused.text
+    assert refused.status_code == 403 and "You cannot change your own account here." in refused.text
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_an_admin_chooses_the_consent_default_and_each_change_is_audited(browse,
     assert ticked(page) == ["training"] and "Saved." in page and consent_default(store) == ("training",)
     admin.post("/web/settings", consent_training="yes")  # the same again is no change
     admin.post("/web/settings")
-    changes = [(row["subject"], row["detail"]) for row in audit.page(store, action="settings.change")]
+    changes = [(row["subject"], row["detail"]) for row in audit.page(store, audit.AuditFilter(action="settings.change"))]
     assert changes == [
         ("feedback.consent_default", {"old": "training", "new": "none"}),
         ("feedback.consent_default", {"old": "none", "new": "training"}),

@@ -110,8 +110,8 @@ async def _handle_medloop_error(request: Request, error: Exception) -> Response:
     code = next((code for kind, code in CODES if isinstance(error, kind)), None)
     if code is None:  # a problem of the workspace: its sentence names files, which are for the log
         log.error("%s %s: %s", request.method, request.url.path, error)
-    if _is_page(request):
-        return await _error_page(request, code or 500, error)
+    if is_page(request):
+        return await page_of_error(request, code or 500, error)
     if code is None:
         return error_response(500, "The workspace cannot be used as it is", "The server log tells its owner why")
     response = error_response(code, error.what, error.to_do)
@@ -122,8 +122,8 @@ async def _handle_medloop_error(request: Request, error: Exception) -> Response:
 
 async def _handle_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    if _is_page(request):
-        return await _error_page(request, 404)
+    if is_page(request):
+        return await page_of_error(request, 422)
     problems = error.errors()
     if problems[0].get("type") == "json_invalid":
         position = f" (at character {problems[0]['loc'][-1] + 1})" if isinstance(problems[0]["loc"][-1], int) else ""
@@ -147,22 +147,22 @@ def _problem(message: str) -> str:
 
 async def _handle_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if _is_page(request):
-        return await _error_page(request, error.status_code)
+    if is_page(request):
+        return await page_of_error(request, error.status_code)
     return error_response(error.status_code, *HTTP_ERRORS.get(error.status_code, ("The request was refused", "")))
 
 
 async def _handle_bug(request: Request, error: Exception) -> Response:
     log.error("%s", frames(error))
-    if _is_page(request):
-        return await _error_page(request, 500)
+    if is_page(request):
+        return await page_of_error(request, 500)
     return error_response(500, "medloop ran into an internal error", "The server log says where")
 
 
-def _is_page(request: Request) -> bool:
+def is_page(request: Request) -> bool:
     return request.url.path.startswith("/web") and request.app.state.error_page is not None
 
 
-async def _error_page(request: Request, code: int, error: MedloopError | None = None) -> Response:
+async def page_of_error(request: Request, code: int, error: MedloopError | None = None) -> Response:
     page: ErrorPage = request.app.state.error_page
     return await page(request, code, error)

@@ -24,6 +24,7 @@ OWN_ONLY = frozenset({"clinician", "annotator"})
 PLAIN_COOKIE, HOST_COOKIE = "medloop_session", "__Host-medloop_session"
 MAX_FIELDS = 200  # of a form
 NEW_KEY = "medloop api keys new NAME"
+WITHOUT_OWN_PASSWORD = frozenset({"/web/account", "/web/logout", "/web/alive"})  # for a session with a temporary password
 
 
 class UnauthenticatedError(MedloopError):
@@ -38,12 +39,20 @@ class WrongRoleError(ForbiddenError):
     """403: the route is for other roles."""
 
     def __init__(self, role: str, allowed: frozenset[str]) -> None:
-        self.role = role
+        self.role, self.allowed = role, sorted(allowed)
         super().__init__(f"Access denied: your role ({role}) cannot do this", f"Allowed roles: {', '.join(sorted(allowed))}")
 
 
 class FormExpiredError(ForbiddenError):
     """403: the form's CSRF token does not belong to this session."""
+
+
+class ForeignOriginError(ForbiddenError):
+    """403: a page of another origin sent the request (request_filter.py)."""
+
+
+class PasswordChangeError(ForbiddenError):
+    """403: the password of this session was set by an admin, and its user has not chosen their own yet."""
 
 
 class NotFoundError(MedloopError):
@@ -81,13 +90,15 @@ def allow(*roles: str, scope: str | None) -> Callable[[Request], Awaitable[Calle
         credential = await credential_of(request)
         if credential is None:
             raise _unauthenticated(request)
+        if credential.via == "session" and credential.user.must_change and request.url.path not in WITHOUT_OWN_PASSWORD:
+            raise PasswordChangeError("Choose your own password first", "Open /web/account")
         if credential.user.role not in policy.roles:
             raise WrongRoleError(credential.user.role, policy.roles)
         if scope is not None and scope not in credential.scopes:
             raise ForbiddenError(f"Your key lacks the scope '{scope}'", f"Create one that has it: {NEW_KEY} --scope {scope}")
         if credential.via == "session" and request.method not in READ_METHODS:
             await _check_csrf(request, credential.csrf)
-        return _caller(credential)
+        return caller_of(credential)
 
     check.policy = policy  # type: ignore[attr-defined]
     return check
@@ -142,7 +153,7 @@ async def _check_csrf(request: Request, expected: str) -> None:
         raise FormExpiredError("This form has expired", "Reload the page and send it again")
 
 
-def _caller(credential: Credential) -> Caller:
+def caller_of(credential: Credential) -> Caller:
     user = credential.user
     name = f"{credential.via}:{credential.id}"
     return Caller(user.user_id, user.name, user.role, credential.scopes, credential.via, name, credential.csrf)

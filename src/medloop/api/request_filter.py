@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from fastapi.responses import JSONResponse
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
 
-from medloop.api.errors import error_response
-from medloop.api.policy import READ_METHODS
+from medloop.api.errors import error_response, is_page, page_of_error
+from medloop.api.policy import READ_METHODS, ForeignOriginError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -29,6 +30,7 @@ PORT = re.compile(r"(?::[0-9]{1,5})?")
 BODY_S = 30.0  # a client that takes longer to send its body is only holding the connection open
 KiB = 1024
 BODY_LIMIT = 64 * KiB
+SHOWN_AS_PAGE = (403, 413)
 JSON, FORM, JSON_LINES = "application/json", "application/x-www-form-urlencoded", "application/x-ndjson"
 
 
@@ -82,7 +84,7 @@ class RequestFilter:
         rule = next(rule for rule in BODY_RULES if scope["path"].startswith(rule.prefix) or rule.prefix == "/")
         rejection = self._reject(scope, headers, rule, public)
         if rejection is not None:
-            await rejection(scope, receive, send)
+            await (await _as_page(scope, rejection))(scope, receive, send)
             return
         try:
             async with asyncio.timeout(BODY_S):
@@ -93,7 +95,7 @@ class RequestFilter:
             )
             return
         if body is None:
-            await _too_large(rule)(scope, receive, send)
+            await (await _as_page(scope, _too_large(rule)))(scope, receive, send)
             return
         await self.app(scope, _replay(body, receive), send)
 
@@ -116,6 +118,19 @@ class RequestFilter:
             expected = rule.content_types[0]
             return error_response(415, f"Unsupported Content-Type; send {expected}", f"Set the header 'Content-Type: {expected}'")
         return None
+
+
+async def _as_page(scope: Scope, response: JSONResponse) -> Response:
+    """On the web pages a refusal is a page too. It is made without the body, which was not checked."""
+    request = Request(scope, _replay(b"", _nothing_more))
+    if response.status_code not in SHOWN_AS_PAGE or not is_page(request):
+        return response
+    error = ForeignOriginError("Pages of other origins cannot call this server") if response.status_code == 403 else None
+    return await page_of_error(request, response.status_code, error)
+
+
+async def _nothing_more() -> MutableMapping[str, Any]:
+    return {"type": "http.disconnect"}
 
 
 @lru_cache(maxsize=256)

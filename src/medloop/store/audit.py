@@ -16,10 +16,11 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import Connection, bindparam, insert, make_url, select
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, make_url, select
 
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.errors import InputError, MedloopError, explain_os_errors
@@ -53,6 +54,9 @@ class Head:
         return canonical_json({"seq": self.seq, "hash": self.hash, "mac": self.mac}).ljust(HEAD_BYTES - 1) + "\n"
 
 
+ProblemKind = Literal["missing", "changed", "no_head", "no_key", "head_changed", "cut_off", "rewritten"]
+
+
 @dataclass(frozen=True)
 class AuditReport:
     """The result of `verify`: how many rows from the start are good, and the first problem, if any.
@@ -66,6 +70,7 @@ class AuditReport:
     problem: str | None = None
     bad_row: int | None = None
     chain_ok: bool = True
+    kind: ProblemKind | None = None  # of the problem, for those who say it in another language
 
     @property
     def ok(self) -> bool:
@@ -104,9 +109,9 @@ def verify(store: Store) -> AuditReport:
         with conn.execution_options(yield_per=1000).execute(query) as rows:
             for row in rows:
                 if row.seq != seq + 1:
-                    return _broken(seq, last, seq + 1, f"row {seq + 1} is missing (the next row is {row.seq})")
+                    return _broken("missing", seq, last, seq + 1, f"row {seq + 1} is missing (the next row is {row.seq})")
                 if row.hash != _hash(last, {name: value for name, value in row._mapping.items() if name != "hash"}):
-                    return _broken(seq, last, row.seq, f"row {row.seq} was changed, or does not follow row {seq}")
+                    return _broken("changed", seq, last, row.seq, f"row {row.seq} was changed, or does not follow row {seq}")
                 seq, last = row.seq, row.hash
                 if isinstance(stored_head, Head) and seq == stored_head.seq:
                     at_head = last
@@ -120,19 +125,53 @@ def show(store: Store, last: int) -> list[dict[str, Any]]:
     return [{**row._mapping, "detail": json.loads(row.detail)} for row in reversed(rows)]
 
 
-def page(
-    store: Store, *, before: int | None = None, action: str | None = None, actor: str | None = None, limit: int = 50
-) -> list[dict[str, Any]]:
-    """Rows newest first, older than row `before`; only those of one action or one actor, if named."""
-    query = select(audit_log).order_by(audit_log.c.seq.desc()).limit(limit)
+@dataclass(frozen=True)
+class AuditFilter:
+    """Which rows to show: by actor, by the start of the action (`users.` finds all of them) and of the object, by day (UTC)."""
+
+    action: str = ""
+    actor: str = ""
+    subject: str = ""
+    since: date | None = None
+    until: date | None = None  # this day is included
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        columns, conditions = audit_log.c, list[ColumnElement[bool]]()
+        if self.actor:
+            conditions.append(columns.actor == self.actor)
+        if self.action:
+            conditions.append(columns.action.startswith(self.action, autoescape=True))
+        if self.subject:
+            conditions.append(columns.subject.startswith(self.subject, autoescape=True))
+        if self.since is not None:  # times are stored as text, and every time of a day sorts behind the day itself
+            conditions.append(columns.timestamp >= self.since.isoformat())
+        if self.until is not None:
+            conditions.append(columns.timestamp < (self.until + timedelta(days=1)).isoformat())
+        return conditions
+
+
+def page(store: Store, which: AuditFilter = AuditFilter(), *, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+    """Rows newest first, older than row `before`."""
+    query = select(audit_log).where(*which.conditions()).order_by(audit_log.c.seq.desc()).limit(limit)
     if before is not None:
         query = query.where(audit_log.c.seq < before)
-    if action is not None:
-        query = query.where(audit_log.c.action == action)
-    if actor is not None:
-        query = query.where(audit_log.c.actor == actor)
     with store.read() as conn:
         return [{**row._mapping, "detail": json.loads(row.detail)} for row in conn.execute(query).all()]
+
+
+def pages(store: Store, which: AuditFilter = AuditFilter(), *, size: int = 1000) -> Iterator[list[dict[str, Any]]]:
+    """All rows that match, newest first, some at a time, so that memory stays bounded. Later rows are left out."""
+    rows = page(store, which, limit=size)
+    while rows:
+        yield rows
+        rows = page(store, which, before=rows[-1]["seq"], limit=size)
+
+
+def recent_actions(store: Store, last: int = 5000) -> list[str]:
+    """The actions in the newest rows, for a list of suggestions."""
+    newest = select(audit_log.c.action).order_by(audit_log.c.seq.desc()).limit(last).subquery()
+    with store.read() as conn:
+        return sorted(conn.execute(select(newest.c.action).distinct()).scalars())
 
 
 def start_new_head(store: Store, actor: str) -> None:
@@ -201,8 +240,8 @@ def keep_head(settings: Settings, head: Head) -> None:
         log.error("the audit head lags behind the log: %s", error)
 
 
-def _broken(rows: int, last: str, bad_row: int, problem: str) -> AuditReport:
-    return AuditReport(rows, last, problem=problem, bad_row=bad_row, chain_ok=False)
+def _broken(kind: ProblemKind, rows: int, last: str, bad_row: int, problem: str) -> AuditReport:
+    return AuditReport(rows, last, problem=problem, bad_row=bad_row, chain_ok=False, kind=kind)
 
 
 def _against_head(
@@ -212,17 +251,19 @@ def _against_head(
     if stored_head is None:
         if report.rows == 0:
             return report
-        return replace(report, problem=f"{path} is missing, so rows cut off the end would go unnoticed")
+        return replace(report, problem=f"{path} is missing, so rows cut off the end would go unnoticed", kind="no_head")
     if not store.keys.exists(conn, "audit"):
-        return replace(report, problem=f"the store no longer has the key that signs {path}")
+        return replace(report, problem=f"the store no longer has the key that signs {path}", kind="no_key")
     if isinstance(stored_head, str) or not _signed(store.keys.auditing(conn).raw, stored_head):
-        return replace(report, problem=f"{path} was changed")
+        return replace(report, problem=f"{path} was changed", kind="head_changed")
     seq = stored_head.seq
     report = replace(report, head_seq=seq)
     if seq > report.rows:
-        return replace(report, problem=f"rows {report.rows + 1} to {seq} were cut off the end", bad_row=report.rows + 1)
+        problem = f"rows {report.rows + 1} to {seq} were cut off the end"
+        return replace(report, problem=problem, bad_row=report.rows + 1, kind="cut_off")
     if at_head != stored_head.hash:
-        return replace(report, problem=f"rows up to {seq} were rewritten: their last hash differs from {path}", bad_row=seq)
+        problem = f"rows up to {seq} were rewritten: their last hash differs from {path}"
+        return replace(report, problem=problem, bad_row=seq, kind="rewritten")
     return report
 
 

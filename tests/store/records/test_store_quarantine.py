@@ -111,4 +111,6 @@ def test_the_command_line_keeps_the_reason_and_takes_none_that_is_not_on_the_lis
     assert run(app, [*home, "release", record_id, "--reason", "name"]).exit_code != 0
     assert "released by" in run(app, [*home, "release", record_id, "--reason", "medical_term"]).output
     with open_store(sqlite_settings) as store:
-        assert [row["detail"] for row in audit.page(store, action="quarantine.released")] == [{"reason": "medical_term"}]
+        assert [row["detail"] for row in audit.page(store, audit.AuditFilter(action="quarantine.released"))] == [
+            {"reason": "medical_term"}
+        ]

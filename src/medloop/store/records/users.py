@@ -50,6 +50,7 @@ class User:
     created: datetime
     disabled: bool
     has_password: bool
+    must_change: bool = False  # log in, then choose a new password before anything else
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,19 @@ def digest(text: str) -> str:
 # Users
 
 
-def add_user(store: Store, name: str, role: str, *, password: str | None = None, actor: str) -> User:
+def add_user(store: Store, name: str, role: str, *, password: str | None = None, actor: str, temporary: bool = False) -> User:
+    """Add somebody. A `temporary` password has to be changed at the first login."""
     if not NAME.fullmatch(name):
         raise InputError(f"'{name[:64]}' is not a valid user name", "Use letters, digits and . @ - _ (at most 64)")
     if role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
     password_hash = None if password is None else passwords.hash_password(_check_length(password))
-    user = User(uuid7(), name, role, utc_now(), False, password_hash is not None)
+    user = User(uuid7(), name, role, utc_now(), False, password_hash is not None, temporary)
     with store.write() as conn:
         if conn.execute(select(users.c.id).where(users.c.name == name)).first():
             raise InputError(f"There is already a user '{name}'", "Choose another name; 'medloop users list' shows all users")
         row = {"user_id": user.user_id, "name": name, "role": role, "created": user.created, "disabled": False}
-        conn.execute(insert(users).values(**row, password=password_hash))
+        conn.execute(insert(users).values(**row, password=password_hash, must_change=temporary))
         _note(conn, actor, "users.add", user.user_id, name=name, role=role)
     return user
 
@@ -127,10 +129,10 @@ def change_user(store: Store, user: User, *, actor: str, role: str | None = None
         _note(conn, actor, "users.change", user.user_id, name=user.name, **changes)
 
 
-def set_password(store: Store, user: User, password: str, *, actor: str) -> None:
+def set_password(store: Store, user: User, password: str, *, actor: str, temporary: bool = False) -> None:
     password_hash = passwords.hash_password(_check_length(password))
     with store.write() as conn:
-        conn.execute(update(users).where(users.c.user_id == user.user_id).values(password=password_hash))
+        conn.execute(update(users).where(users.c.user_id == user.user_id).values(password=password_hash, must_change=temporary))
         _end_sessions(conn, user.user_id)
         _note(conn, actor, "users.password", user.user_id, name=user.name)
 
@@ -259,14 +261,22 @@ def _note(conn: Connection, actor: str, action: str, subject: str, **detail: str
 
 
 def _user(row: Row[Any]) -> User:
-    return User(row.user_id, row.name, row.role, row.created, row.disabled, row.password is not None)
+    return User(row.user_id, row.name, row.role, row.created, row.disabled, row.password is not None, row.must_change)
 
 
 def _of_user() -> list[Any]:
-    columns = (users.c.user_id, users.c.name, users.c.role, users.c.created, users.c.disabled, users.c.password)
+    columns = (
+        users.c.user_id,
+        users.c.name,
+        users.c.role,
+        users.c.created,
+        users.c.disabled,
+        users.c.password,
+        users.c.must_change,
+    )
     return [column.label(f"user_{column.name}") for column in columns]
 
 
 def _user_of(row: Row[Any]) -> User:
     has = row.user_password is not None
-    return User(row.user_user_id, row.user_name, row.user_role, row.user_created, row.user_disabled, has)
+    return User(row.user_user_id, row.user_name, row.user_role, row.user_created, row.user_disabled, has, row.user_must_change)

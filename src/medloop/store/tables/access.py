@@ -13,6 +13,7 @@ users = new_table(
     Column("password", String),  # a slow hash with its parameters; none: keys only
     Column("created", UtcDateTime, nullable=False),
     Column("disabled", Boolean, nullable=False, server_default=false()),
+    Column("must_change", Boolean, nullable=False, server_default=false()),  # the password was chosen by somebody else
     CheckConstraint("role IN ('clinician', 'annotator', 'engineer', 'auditor', 'admin')", name="role"),
 )
 

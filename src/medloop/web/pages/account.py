@@ -13,8 +13,8 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 
 
 @router.get("/account")
-def account(request: Request, caller: Anyone) -> Response:
-    return show(request, caller, "account.html", errors={}, changed=False)
+def account(request: Request, caller: Anyone, first: bool = False) -> Response:
+    return show(request, caller, "account.html", errors={}, changed=False, first=first)
 
 
 @router.post("/account")
@@ -22,7 +22,7 @@ def change_password(request: Request, caller: Anyone, form: FormFields) -> Respo
     """Asks for the current password, within the same five attempts. All sessions end, and this browser gets a new one."""
     t, authenticator, new = translator_of(request), authenticator_of(request), form.get("new", "")
     if not authenticator.attempts.allowed(caller.name, address_of(request)):
-        return show(request, caller, "account.html", 429, errors={"now": t("login_wait")}, changed=False)
+        return show(request, caller, "account.html", 429, errors={"now": t("login_wait")}, changed=False, first=False)
     user = users.check_password(authenticator.store, caller.name, form.get("now", ""))
     errors = {} if user else {"now": t("password_wrong")}
     if not passwords.SHORTEST <= len(new) <= passwords.LONGEST:
@@ -30,7 +30,7 @@ def change_password(request: Request, caller: Anyone, form: FormFields) -> Respo
     elif new != form.get("again", ""):
         errors["again"] = t("password_differs")
     if user is None or errors:
-        return show(request, caller, "account.html", 422, errors=errors, changed=False)
+        return show(request, caller, "account.html", 422, errors=errors, changed=False, first=False)
     users.set_password(authenticator.store, user, new, actor=user.user_id)
     authenticator.forget()
-    return with_session(request, show(request, None, "account.html", errors={}, changed=True), user)
+    return with_session(request, show(request, None, "account.html", errors={}, changed=True, first=False), user)

@@ -1,7 +1,7 @@
 """The feedback dashboard: tiles, plots and tables from feedback/insight/metrics.py, alerts, and open incidents. Numbers only."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
@@ -17,8 +17,9 @@ from medloop.feedback.insight import alerts, plots
 from medloop.feedback.insight.alerts import Alert
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.review import queue
-from medloop.store.records import quarantine, users
+from medloop.store.records import quarantine
 from medloop.store.records.incident_rows import IncidentFilter, list_incidents
+from medloop.web.people import People
 from medloop.web.render import show, translator_of
 from medloop.web.words import Translator
 
@@ -57,13 +58,13 @@ def dashboard_page(request: Request, caller: MetricsReader, days: Annotated[int,
 
 def _show(request: Request, caller: Caller, days: int) -> Response:
     store, t, metrics = store_of(request), translator_of(request), _measured(request, days)
-    names = users.names(store)
-    context: dict[str, Any] = {"names": names, "spans": SPANS, "days": days}
+    who = People(store, t)
+    context: dict[str, Any] = {"who": who, "spans": SPANS, "days": days}
     context["incidents"] = list_incidents(store, IncidentFilter("open"), limit=MAX_INCIDENTS)
     waiting = sum(queue.stats(store).open_by_kind.values())
     context["tiles"] = _tiles(metrics, waiting, quarantine.count(store), t)
     context["figures"] = [figure for draw in (_volume, _stars, _agreement) if (figure := draw(metrics, t)) is not None]
-    context["alerts"] = _alerts(metrics.alerts, names, t) if caller.role in TOLD_NAMES else []  # they name people
+    context["alerts"] = _alerts(metrics.alerts, who, t) if caller.role in TOLD_NAMES else []  # they name people
     return show(request, caller, "dashboard.html", **context)
 
 
@@ -88,11 +89,11 @@ def _tiles(metrics: FeedbackMetrics, waiting: int, held: int, t: Translator) -> 
     ]
 
 
-def _alerts(raised: Sequence[Alert], names: Mapping[str, str], t: Translator) -> list[tuple[str, list[str]]]:
+def _alerts(raised: Sequence[Alert], who: People, t: Translator) -> list[tuple[str, list[str]]]:
     """The alerts as sentences, grouped by the person they are about; those about nobody come first."""
     by_person: dict[str, list[str]] = {}
     for alert in sorted(raised, key=lambda alert: alert.about is not None):
-        name = "" if alert.about is None else names.get(alert.about, alert.about)
+        name = "" if alert.about is None else who(alert.about)
         by_person.setdefault(name, []).append(alerts.sentence(alert, t.language))
     return list(by_person.items())
 

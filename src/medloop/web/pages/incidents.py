@@ -15,9 +15,10 @@ from medloop.api.routes.incidents import TEXT_READERS, IncidentCloser, IncidentR
 from medloop.contracts.dataset import Language
 from medloop.errors import InputError
 from medloop.feedback import incidents
-from medloop.store.records import incident_rows, users
+from medloop.store.records import incident_rows
 from medloop.store.records.incident_rows import CONFIRMERS, PROPOSERS, IncidentFilter, IncidentState, Step
 from medloop.web.lists import address, chosen, day_end, day_start
+from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 
 router = APIRouter(prefix="/web", include_in_schema=False)
@@ -44,7 +45,12 @@ def incidents_page(
     )  # fmt: skip
     more = address("/web/incidents", **fields, after=rows[PAGE_SIZE - 1].incident_id) if len(rows) > PAGE_SIZE else ""
     turned = address("/web/incidents", **{**fields, "order": "" if fields["order"] else "newest"})
-    context: dict[str, Any] = {"rows": rows[:PAGE_SIZE], "names": users.names(store), "more": more, "turned": turned}
+    context: dict[str, Any] = {
+        "rows": rows[:PAGE_SIZE],
+        "who": People(store, translator_of(request)),
+        "more": more,
+        "turned": turned,
+    }
     context |= {"states": STATES, "languages": LANGUAGES, "first": address("/web/incidents", **fields) if after else ""}
     context |= {"counts": incident_rows.count_incidents(store), **fields}
     return show(request, caller, "incidents.html", **context)
@@ -94,7 +100,7 @@ def _show(
     incident = incidents.get_incident(store, incident_id)
     reads = caller.role in TEXT_READERS
     texts = incidents.read_texts(store, incident, actor=caller.user_id) if reads else None
-    context: dict[str, Any] = {"incident": incident, "reads": reads, "texts": texts, "names": users.names(store)}
+    context: dict[str, Any] = {"incident": incident, "reads": reads, "texts": texts, "who": People(store, translator_of(request))}
     context["history"] = list(zip(incident.steps, notes_for(caller, incident), strict=True))
     context["others"] = incident_rows.may_confirm(store, incident)
     is_open, own = incident.state == "open", incident.proposed_by == caller.user_id

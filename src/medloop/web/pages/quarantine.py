@@ -17,8 +17,9 @@ from medloop.api.routes.quarantine import KIND, STATE, for_review, opened_for_re
 from medloop.feedback.review import quarantine_marks
 from medloop.feedback.review.quarantine_marks import UNSURE, QuarantineMark
 from medloop.store.db import Store
-from medloop.store.records import quarantine, users
+from medloop.store.records import quarantine
 from medloop.store.records.quarantine import REASONS, HeldTexts, State
+from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.words import Translator
 
@@ -118,7 +119,7 @@ def _show(request: Request, caller: Caller, opened: HeldTexts, code: int = 200, 
     context["doubts"] = [translated_doubt(reason, t) for reason in held.reasons]
     context["trace"] = quarantine.trace_to_decide_first(store, held)
     context["left"] = quarantine.count(store, not_by=caller.user_id)
-    context["who"] = next((user.name for user in users.list_users(store) if user.user_id == held.decided_by), held.decided_by)
+    context["who"] = People(store, t)(held.decided_by)
     return show(request, caller, "quarantine.html", code, **context, **_messages(messages))
 
 

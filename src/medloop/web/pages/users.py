@@ -1,8 +1,8 @@
-"""The users page: add people, disable and re-enable them."""
+"""The users page: add people, find them, give them a new password or another role, disable and re-enable them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from medloop.api.deps import authenticator_of, store_of
@@ -10,43 +10,69 @@ from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.errors import InputError
 from medloop.store import passwords
 from medloop.store.records import users
-from medloop.store.records.users import ROLES
+from medloop.store.records.users import ROLES, User
+from medloop.web.lists import address, chosen
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
 Admin = Annotated[Caller, Depends(allow("admin", scope="users"))]
+ShortText = Annotated[str, Query(max_length=64)]
+STATES = ("active", "disabled")
+SORTS = ("name", "role", "created")
+CHANGES = ("disable", "enable", "role", "password")
+PAGE_SIZE = 25
 
 
 @router.get("/users")
-def users_page(request: Request, caller: Admin) -> Response:
-    return _show(request, caller)
+def users_page(
+    request: Request, caller: Admin, q: ShortText = "", role: ShortText = "", state: ShortText = "", sort: ShortText = "",
+    page: Annotated[int, Query(ge=1, le=10_000)] = 1, done: ShortText = "", user: ShortText = "",
+) -> Response:  # fmt: skip
+    fields = {"q": q, "role": chosen(role, ROLES), "state": chosen(state, STATES), "sort": chosen(sort, SORTS, "name")}
+    names = users.names(store_of(request))
+    note = translator_of(request)(f"users_done_{done}", name=names[user]) if done in CHANGES[:-1] and user in names else ""
+    return _show(request, caller, fields=fields, page=page, note=note)
 
 
 @router.post("/users")
 def add_user(request: Request, caller: Admin, form: FormFields) -> Response:
-    """The new password is in this one response and nowhere else."""
+    """The new password is in this one response and nowhere else; it has to be changed at the first login."""
     name, role, password = form.get("name", "").strip(), form.get("role", ""), passwords.generate_password()
     try:
-        users.add_user(store_of(request), name, role, password=password, actor=caller.user_id)
+        users.add_user(store_of(request), name, role, password=password, actor=caller.user_id, temporary=True)
     except InputError:
         problem = _problem(name, role, translator_of(request))
-        return _show(request, caller, 422, problem=problem, name=name[:64], chosen=role)
-    return _show(request, caller, added=name, password=password)
+        return _show(request, caller, 422, problem=problem, name=name[:64], chosen_role=role)
+    return _show(request, caller, secret_of=name, password=password)
 
 
 @router.post("/users/{user_id}/{change}")
-def change_user(request: Request, caller: Admin, user_id: str, change: str) -> Response:
-    store = store_of(request)
+def change_user(request: Request, caller: Admin, user_id: str, change: str, form: FormFields) -> Response:
+    store, t = store_of(request), translator_of(request)
     user = next((user for user in users.list_users(store) if user.user_id == user_id), None)
-    if user is None or change not in ("disable", "enable"):
+    if user is None or change not in CHANGES:
         raise NotFoundError("There is no such user")
     if user_id == caller.user_id:
-        return _show(request, caller, 403, problem=translator_of(request)("users_not_self"))
-    users.change_user(store, user, disabled=change == "disable", actor=caller.user_id)
+        return _show(request, caller, 403, problem=t("users_not_self"))
+    if change == "password":
+        return _reset(request, caller, user)
+    role = form.get("role", "")
+    if change == "role" and role not in ROLES:
+        return _show(request, caller, 422, problem=t("users_bad_role"))
+    changes: dict[str, Any] = {"role": role} if change == "role" else {"disabled": change == "disable"}
+    users.change_user(store, user, actor=caller.user_id, **changes)
     authenticator_of(request).forget()
-    return redirect("/web/users")
+    return redirect(address("/web/users", done=change, user=user_id))
+
+
+def _reset(request: Request, caller: Caller, user: User) -> Response:
+    """A password that works for one login; all sessions of the user end. It is in this one response and nowhere else."""
+    password = passwords.generate_password()
+    users.set_password(store_of(request), user, password, actor=caller.user_id, temporary=True)
+    authenticator_of(request).forget()
+    return _show(request, caller, secret_of=user.name, password=password)
 
 
 def _problem(name: str, role: str, t: Translator) -> str:
@@ -57,9 +83,23 @@ def _problem(name: str, role: str, t: Translator) -> str:
 
 
 def _show(
-    request: Request, caller: Caller, code: int = 200, *,
-    problem: str = "", name: str = "", chosen: str = "", added: str = "", password: str = "",
+    request: Request, caller: Caller, code: int = 200, *, fields: dict[str, str] | None = None, page: int = 1, note: str = "",
+    problem: str = "", name: str = "", chosen_role: str = "", secret_of: str = "", password: str = "",
 ) -> Response:  # fmt: skip
+    fields = fields or {"q": "", "role": "", "state": "", "sort": "name"}
     people = users.list_users(store_of(request))
-    context = {"problem": problem, "name": name, "chosen": chosen, "added": added, "password": password}
-    return show(request, caller, "users.html", code, people=people, roles=ROLES, **context)
+    matching = [user for user in people if _matches(user, fields)]
+    matching.sort(key=lambda user: (getattr(user, fields["sort"]), user.name))
+    first = (page - 1) * PAGE_SIZE
+    more = address("/web/users", **fields, page=page + 1) if len(matching) > first + PAGE_SIZE else ""
+    context: dict[str, Any] = {"people": matching[first : first + PAGE_SIZE], "total": len(people), "fields": fields}
+    context |= {"more": more, "first": address("/web/users", **fields) if page > 1 else "", "roles": ROLES, "states": STATES}
+    context["sorted_by"] = {sort: address("/web/users", **{**fields, "sort": sort}) for sort in SORTS}
+    context |= {"note": note, "problem": problem, "name": name, "chosen_role": chosen_role}
+    return show(request, caller, "users.html", code, secret_of=secret_of, password=password, **context)
+
+
+def _matches(user: User, fields: dict[str, str]) -> bool:
+    if fields["q"].casefold() not in user.name.casefold() or fields["role"] not in ("", user.role):
+        return False
+    return fields["state"] in ("", "disabled" if user.disabled else "active")

@@ -1,0 +1,130 @@
+"""Users, the audit log and errors, as an admin, an auditor and a stranger meet them."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from web_world import BAD, PASSWORD, Browser, trace
+
+from medloop.api.limits import RateLimitError
+from medloop.store import audit
+from medloop.store.audit import AuditFilter
+from medloop.store.records import users
+
+
+def secret(page: str) -> str:
+    return re.search(r'<p class="secret">([^<]+)</p>', page)[1]
+
+
+def test_a_new_password_is_shown_once_and_changed_before_anything_else(browse, store):
+    admin, user = browse("admin"), users.get_user(store, "clinician")
+    someone = browse("clinician")
+    password = secret(admin.post(f"/web/users/{user.user_id}/password").text)
+    assert someone.get("/web/", follow_redirects=False).status_code == 303  # the old session ended
+    assert password not in admin.get("/web/users").text and "has not chosen a password yet" in admin.get("/web/users").text
+    client = browse(None).client
+    client.post("/web/login", data={"name": "clinician", "password": password})
+    for page in ("/web/", "/web/queue", "/web/incidents"):
+        assert client.get(page, follow_redirects=False).headers["location"] == "/web/account?first=true"
+    page = client.get("/web/account?first=true").text
+    assert "An admin set your password" in page
+    csrf = re.search(r'name="csrf" value="([^"]+)"', page)[1]
+    client.post("/web/account", data={"csrf": csrf, "now": password, "new": PASSWORD + "!", "again": PASSWORD + "!"})
+    assert client.get("/web/queue", follow_redirects=False).status_code == 200
+    assert not users.get_user(store, "clinician").must_change
+    assert "users.password" in [row["action"] for row in audit.page(store, AuditFilter(subject=user.user_id))]
+
+
+def test_a_role_is_changed_and_the_sessions_end(browse, store):
+    admin, user = browse("admin"), users.get_user(store, "other")
+    someone = browse("other")
+    page = admin.post(f"/web/users/{user.user_id}/role", role="auditor").text
+    assert "other has a new role" in page and users.get_user(store, "other").role == "auditor"
+    assert someone.get("/web/queue", follow_redirects=False).status_code == 303
+    admin.client.headers["Accept-Language"] = "zh"
+    refused = admin.post(f"/web/users/{user.user_id}/role", role="root")
+    assert refused.status_code == 422 and "请选择角色。" in refused.text
+    own = admin.post(f"/web/users/{users.get_user(store, 'admin').user_id}/role", role="auditor")
+    assert own.status_code == 403 and "您不能在此更改自己的账号" in own.text and users.get_user(store, "admin").role == "admin"
+
+
+def test_users_are_found_sorted_and_paged_by_the_address(browse, store):
+    for n in range(30):
+        users.add_user(store, f"nurse{n:02d}", "annotator", actor="test")
+    admin = browse("admin")
+
+    def listed(query: str) -> list[str]:
+        return re.findall(r'<td data-label="User name">([^<]+)</td>', admin.get(f"/web/users{query}").text)
+
+    assert len(listed("")) == 25 and listed("?page=2")[-1] == "other"
+    assert listed("?q=NURSE1") == [f"nurse1{n}" for n in range(10)]
+    assert listed("?role=auditor") == ["auditor"] and listed("?state=disabled") == []
+    assert listed("?sort=created")[0] == "clinician" and listed("?sort=name")[0] == "admin"
+    assert "No users match this filter." in admin.get("/web/users?q=zzz").text
+
+
+@pytest.fixture
+def logged(fill, browse, store) -> Browser:
+    """An auditor's browser, on a log with something in it."""
+    fill(trace(BAD))
+    users.add_user(store, "dr.li", "clinician", actor="user:root")
+    return browse("auditor")
+
+
+def actions(page: str) -> list[str]:
+    return re.findall(r'<td data-label="Action">([^<]+)</td>', page)
+
+
+def test_the_log_is_filtered_by_person_action_object_and_day(logged, store):
+    everything = len(audit.page(store, limit=1000))
+    assert set(actions(logged.get("/web/audit?action=users.").text)) == {"users.add"}
+    assert set(actions(logged.get("/web/audit?actor=auditor").text)) == {"sessions.login"}
+    page = logged.get("/web/audit?subject=dr.li").text
+    assert actions(page) == ["users.add"] and "root (command line)" in page and users.get_user(store, "dr.li").user_id not in page
+    assert len(actions(logged.get("/web/audit?since=2020-01-01").text)) == min(50, everything)
+    page = logged.get("/web/audit?until=2020-01-01").text
+    assert actions(page) == [] and "No entries match this filter." in page and 'value="2020-01-01"' in page
+
+
+def test_what_is_filtered_is_exported_and_the_export_is_audited(logged, store):
+    answered = logged.get("/web/audit/export?form=jsonl&action=users.add")
+    rows = [json.loads(line) for line in answered.text.splitlines()]
+    assert {row["action"] for row in rows} == {"users.add"} and rows[0]["subject_name"] == "dr.li" and "hash" in rows[0]
+    table = list(csv.DictReader(io.StringIO(logged.get("/web/audit/export?form=csv&action=users.add").text.lstrip("\ufeff"))))
+    assert [row["seq"] for row in table] == [str(row["seq"]) for row in rows]
+    noted = audit.page(store, AuditFilter(action="audit.export"))
+    assert [row["detail"] for row in noted] == [{"form": form, "action": "users.add"} for form in ("csv", "jsonl")]
+    assert logged.get("/web/audit/export?form=exe").status_code == 422
+
+
+def test_the_verdict_on_the_log_is_in_words_of_the_page(logged, store):
+    assert "The log is intact" in logged.get("/web/audit?check=true").text
+    with store.write() as conn:
+        conn.exec_driver_sql("UPDATE audit_log SET actor = 'nobody' WHERE seq = 2")
+    assert "Entry 2 was changed after it was written" in logged.get("/web/audit?check=true").text
+    page = logged.get("/web/audit?check=true", headers={"Accept-Language": "zh"}).text
+    assert "日志已损坏。第 2 条记录在写入后被更改或移动过。" in page
+
+
+def test_each_refusal_says_its_own_cause_in_the_language_of_the_page(browse, app, monkeypatch):
+    someone = browse("clinician")
+    someone.client.headers["Accept-Language"] = "zh"
+    role = someone.get("/web/audit")
+    assert role.status_code == 403 and "您的角色（临床医生）无权访问此页面。此页面仅供审计员使用。" in role.text
+    assert "/web/queue" in role.text  # the menu is there
+    wrong = browse("admin").get("/web/users?page=zero", headers={"Accept-Language": "zh"})
+    assert wrong.status_code == 422 and "此网址中有无效的值" in wrong.text
+    foreign = someone.client.post("/web/correct", data={"golden": "x"}, headers={"Origin": "https://evil.example"})
+    assert foreign.status_code == 403 and "该请求来自本站以外的地址" in foreign.text
+    huge = someone.client.post("/web/correct", data={"golden": "x" * 600_000})
+    assert huge.status_code == 413 and "提交的内容过大" in huge.text
+
+    def refuse(*_, **__):
+        raise RateLimitError(7)
+
+    monkeypatch.setattr(app.state.rate_limiter, "take", refuse)
+    fast = someone.post("/web/incidents/inc_1/propose", note="已加规则十二。")
+    assert fast.status_code == 429 and "请等待 7 秒后重试" in fast.text and "已加规则十二。" in fast.text
+    assert fast.headers["Retry-After"] == "7"
