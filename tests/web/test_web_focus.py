@@ -8,8 +8,10 @@ from web_world import BAD, GOOD, PASSWORD, QUESTION, item
 from medloop.contracts import Conversation, Feedback, Incident, Message, Preference, Trace
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback.review import queue
+from medloop.feedback.review.propose import Signals, propose
 from medloop.store import audit
 from medloop.store.records import crud, users
+from medloop.store.records.workspace_settings import set_consent_default
 
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 LONG = "\n\n".join(f"{n}. Measure your blood pressure twice, five minutes apart, and write it down." for n in range(1, 60))
@@ -181,16 +183,20 @@ def test_the_queue_by_language_and_words(visit, fill, store):
     assert searches and "fever" not in str(searches).lower()
 
 
-def test_consent_is_remembered_in_this_session_alone(browse):
+def test_consent_starts_as_the_workspace_has_it_and_is_remembered_in_this_session_alone(browse, store):
     someone, page = browse("clinician"), "/web/rate?own=true"
     ticked = re.compile(r'name="consent_(\w+)" value="yes" checked')
     assert not ticked.findall(someone.get(page).text)
+    set_consent_default(store, ("training",), actor="test")
+    assert ticked.findall(someone.get(page).text) == ["training"]
     someone.fill_in(page, question="q", answer="a", thumb="up", consent_evaluation="yes")
     assert ticked.findall(someone.get(page).text) == ["evaluation"]
     cookie = someone.client.cookies["medloop_consent"]
     later = browse("clinician")
     later.client.cookies.set("medloop_consent", cookie)
-    assert not ticked.findall(later.get(page).text)
+    assert ticked.findall(later.get(page).text) == ["training"]
+    someone.fill_in(page, question="q2", answer="a", thumb="up")
+    assert not ticked.findall(someone.get(page).text)  # none was a choice, too
 
 
 def test_the_whole_conversation_is_readable_with_passages_and_folded_reasoning(visit, fill):
@@ -223,8 +229,6 @@ def test_the_whole_conversation_is_readable_with_passages_and_folded_reasoning(v
 def test_passages_reach_the_queue_without_names(store, fill):
     told = Conversation(messages=(Message(role="user", content="May I?"), Message(role="assistant", content="No.")))
     crud.add(store, [Trace(session_id="s", agent_name="a", model_version="m", conversation=told, contexts=("Call +1 212 555 0142.",))], actor="t")  # fmt: skip
-    from medloop.feedback.review.propose import Signals, propose
-
     propose(store, Signals(strata_of=lambda text: ("routine",)), actor="test")
     handed = queue.next_item(store, "usr_1")
     assert handed is not None and len(handed.content.contexts) == 1 and "555" not in handed.content.contexts[0]

@@ -23,6 +23,7 @@ from medloop.feedback.review.queue import ANY_QUESTION, QuestionSearch
 from medloop.feedback.submit import submit
 from medloop.feedback.submit.bodies import CorrectionBody
 from medloop.store.records.review_queue import LapsedError, LeasedItem
+from medloop.store.records.workspace_settings import consent_default
 from medloop.store.records.write_request import KeyReusedError, WriteResult
 from medloop.web.guidelines import read_guidelines
 from medloop.web.render import redirect, show, translator_of
@@ -105,11 +106,14 @@ def open_form(request: Request, caller: Caller, kind: ReviewKind, fields: Mappin
 
 
 def new_form(request: Request, caller: Caller, target: ReviewTarget | None, hidden: Mapping[str, str]) -> ReviewForm:
-    """An empty form; for a record that is changed, with what it says. Consent is as this person gave it last in this session."""
+    """An empty form; for a record that is changed, with what it says. Consent is as this person gave it last in
+    this session, else as the workspace presets it."""
     hidden = {**(target.hidden if target else {}), **hidden}
     if target is not None and target.supersedes is not None:
         return ReviewForm(caller.csrf, new_key(), hidden, target.previous)
-    allowed = remembered_consent(request, caller) or ()
+    allowed: Sequence[str] | None = remembered_consent(request, caller)
+    if allowed is None:
+        allowed = consent_default(store_of(request))
     return ReviewForm(caller.csrf, new_key(), hidden, {f"consent_{purpose}": "yes" for purpose in allowed})
 
 

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 from medloop.api.policy import Caller, is_public
 from medloop.feedback.submit.bodies import MAX_TEXT, CorrectionBody, FeedbackBody, PreferenceBody
+from medloop.store.records.workspace_settings import FORM_PURPOSES
 from medloop.web.review.targets import ReviewTarget
 from medloop.web.words import Translator
 
 AXES = ("correctness", "safety", "completeness", "clarity", "empathy")
 FIELD_OF = {"user_query": "question", "agent_response": "answer", "prompt": "question", "original": "answer"}  # by body field
-PURPOSES = ("training", "evaluation")  # those that a form asks about
 CONSENT_COOKIE = "medloop_consent"
 KEY_LENGTH = 64  # the longest key that a form may bring back
 
@@ -100,7 +100,7 @@ def remembered_consent(request: Request, caller: Caller) -> list[str] | None:
     purposes, _, session = request.cookies.get(CONSENT_COOKIE, "").partition(".")
     if not hmac.compare_digest(session.encode(), _session_mark(caller).encode()):
         return None
-    return [purpose for purpose in PURPOSES if purpose in purposes.split("+")]
+    return [purpose for purpose in FORM_PURPOSES if purpose in purposes.split("+")]
 
 
 def remember_consent(request: Request, caller: Caller, response: Response, consent: Iterable[str]) -> None:
@@ -116,4 +116,4 @@ def _session_mark(caller: Caller) -> str:
 
 
 def consent_field(values: Mapping[str, str]) -> list[str]:
-    return [purpose for purpose in PURPOSES if values.get(f"consent_{purpose}") == "yes"]
+    return [purpose for purpose in FORM_PURPOSES if values.get(f"consent_{purpose}") == "yes"]
