@@ -41,7 +41,7 @@ from medloop.web.app import create_app
 
 SCREENS = Path(__file__).resolve().parent.parent / "docs" / "screens"
 PASSWORD = "invented for pictures"
-SIZES = {"desk": (1000, 700), "phone": (390, 844)}
+SIZES = {"desk": (1280, 800), "phone": (390, 844)}
 MAX_BYTES, MAX_TOTAL_BYTES = 60_000, 500_000
 MAX_HEIGHT = 1250  # pixels, of a picture in the docs
 PEOPLE = {
@@ -52,9 +52,15 @@ RATERS = ("dr.marlow", "dr.quist", "dr.okoro", "lin.annotates")
 CHEST = "I have had crushing chest pain for an hour and my left arm is numb. What should I do?"
 REST = "This is probably tension. Drink some tea, rest for an hour and see how you feel tomorrow."
 CALL = (
-    "This may be a heart attack. Call an ambulance now. Do not drive yourself.\n"
-    "Sit down, loosen tight clothes, and unlock the door. If you have been told to take aspirin, chew one."
+    "**This may be a heart attack. Call an ambulance now.** Do not drive yourself.\n\n"
+    "Until help arrives:\n\n1. Sit down and loosen tight clothes.\n2. Unlock the door.\n"
+    "3. If you have been told to take aspirin, chew one."
 )
+EARLIER = (
+    ("user", "I sleep badly and my shoulders are tense."),
+    ("assistant", "Stress can do that. *How long* has it been going on, and do you have any other complaints?"),
+)
+THOUGHT = "<think>Pain in the chest, numb arm. Could be tension, as before. Suggest rest.</think>"
 DOSE = "我70岁，一直在吃华法林，今天牙疼，可以吃布洛芬吗？"
 DOSE_BAD = "可以，布洛芬是常用止痛药，按说明书服用即可。"
 DOSE_GOOD = "不建议自行服用。华法林与布洛芬同用会明显增加出血风险，请先联系您的医生，可询问对乙酰氨基酚是否适合您。"
@@ -91,7 +97,7 @@ EVERY = {
     "nothing": ("dr.marlow", "/web/rate?trace=none"),
     "empty": ("dr.okoro", "/web/compare"),
 }
-DARK = ("rate", "compare", "quarantine", "dashboard")
+DARK = ("queue", "rate", "compare", "correct", "history", "quarantine", "dashboard")
 
 
 def exchange(question: str, answer: str) -> Conversation:
@@ -149,10 +155,14 @@ def _correction(n: int, who: str, time: Any) -> Correction:
 
 def _items() -> Iterator[QueueItem]:
     def item(kind: str, question: str, *answers: str, **more: Any) -> QueueItem:
-        content = QueueContent(prompt=(Message(role="user", content=question),), answers=answers)
-        return QueueItem.model_validate({"kind": kind, "content": content, "priority": 0.9, "raters": 1, **more})
+        turns = [Message(role="user", content=question)]
+        turns = [Message.model_validate({"role": role, "content": text}) for role, text in more.pop("earlier", ())] + turns
+        content = QueueContent(prompt=tuple(turns), answers=answers, contexts=more.pop("contexts", ()))
+        return QueueItem.model_validate({"kind": kind, "content": content, "priority": 0.9, "raters": 20, **more})
 
-    yield item("rate", CHEST, REST, stratum="emergency", reasons={"risk": 1.0, "disagreement": 0.6})
+    passages = ("Chest pain with a numb arm is an emergency until proven otherwise.",)
+    shown = {"earlier": EARLIER, "contexts": passages, "stratum": "emergency"}
+    yield item("rate", CHEST, THOUGHT + REST, **shown, reasons={"risk": 1.0, "disagreement": 0.6})
     yield item("rate", DOSE, DOSE_BAD, stratum="medication", reasons={"thumbs_down": 1.0, "risk": 0.7})
     yield item("compare", CHEST, REST, CALL, stratum="emergency", reasons={"uncertainty": 0.9})
     yield item("compare", DOSE, DOSE_BAD, DOSE_GOOD, stratum="medication", reasons={"explore": 1.0})
@@ -173,7 +183,7 @@ class Person:
         assert form, page
         hidden = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[0]))
         response = self.http.post(form[1], data={**hidden, **fields})
-        assert response.url.path == "/web/thanks", response.status_code
+        assert "saved" in response.url.params, response.status_code
 
 
 def send_feedback(store: Store, address: str) -> None:
@@ -253,7 +263,10 @@ def docs(browser: Browser, address: str, store: Store, out: Path) -> None:
     for name, (who, path, size, language) in DOCS.items():
         page = open_page(browser, address, store, who, size, language)
         page.goto(path)
-        body = shrink(page.screenshot(full_page=True, clip=_clip(page)))
+        # A page for judging keeps its button in view, so the screen is the picture.
+        body = shrink(
+            page.screenshot() if page.query_selector("main.wide") else page.screenshot(full_page=True, clip=_clip(page))
+        )
         (out / f"{name}.png").write_bytes(body)
         total += len(body)
         sys.stdout.write(f"{name}.png  {len(body):,}\n")
@@ -262,14 +275,17 @@ def docs(browser: Browser, address: str, store: Store, out: Path) -> None:
         raise SystemExit(f"{total:,} bytes in all, more than {MAX_TOTAL_BYTES:,}")
 
 
-def every(browser: Browser, address: str, store: Store, out: Path) -> None:
+def every(browser: Browser, address: str, store: Store, out: Path, only: list[str]) -> None:
     for language in ("en", "zh"):
         for size in SIZES:
             for name, (who, path) in EVERY.items():
-                for dark in (False, True) if name in DARK and size == "desk" and language == "en" else (False,):
+                if only and name not in only:
+                    continue
+                for dark in (False, True) if name in DARK else (False,):
                     page = open_page(browser, address, store, who, size, language, dark=dark)
                     page.goto(path)
-                    page.screenshot(path=out / f"{name}_{size}_{language}{'_dark' if dark else ''}.png", full_page=True)
+                    whole = page.query_selector("main.wide") is None
+                    page.screenshot(path=out / f"{name}_{size}_{language}{'_dark' if dark else ''}.png", full_page=whole)
                     page.context.close()
 
 
@@ -277,6 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=SCREENS, help="folder for the pictures (default: docs/screens)")
     parser.add_argument("--all", action="store_true", help="every page in every form, in full length")
+    parser.add_argument("--only", nargs="*", default=[], metavar="PAGE", help="with --all: these pages alone")
     args = parser.parse_args()
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
@@ -286,7 +303,10 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     with served() as (address, store), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        (every if args.all else docs)(browser, address, store, args.out)
+        if args.all:
+            every(browser, address, store, args.out, args.only)
+        else:
+            docs(browser, address, store, args.out)
         browser.close()
 
 

@@ -202,7 +202,7 @@ def draw_form(
     t, from_queue = translator_of(request), form.hidden.get("back") == "queue"
     item = target.item if target else None
     context: dict[str, Any] = {"kind": kind, "form": form, "target": target, "axes": AXES, "own": own, "note": note}
-    context |= {"lease": _lease(item, t) if item else None, "queue": (view or QueueView()) if from_queue else None}
+    context |= {"lease": _lease(item, t) if item else "", "queue": (view or QueueView()) if from_queue else None}
     context["progress"] = _progress(request, caller, None if from_queue else (kind,), view, t) if item else ""
     names = ("item", "trace", "again", "a", "b")  # what a draft belongs to
     context["draft"] = " ".join((kind, *(form.hidden[name] for name in names if name in form.hidden)))
@@ -216,9 +216,10 @@ def _progress(request: Request, caller: Caller, kinds: Sequence[str] | None, vie
     return t("queue_left_one") if left == 1 else t("queue_left", n=left)
 
 
-def _lease(item: LeasedItem, t: Translator) -> dict[str, object]:
+def _lease(item: LeasedItem, t: Translator) -> str:
     """Why this item was chosen and how long it is reserved."""
     ranked = sorted(item.reasons.items(), key=lambda reason: -reason[1])
     why = [t.or_plain(f"reason_{name}", name) for name, weight in ranked if weight >= MIN_REASON_WEIGHT][:2]
     minutes = max(1, round((item.until - utc_now()).total_seconds() / 60))
-    return {"why": why, "minutes": minutes, "adjudicates": item.adjudicates}
+    dispute = t("queue_dispute") if item.adjudicates else ""
+    return t.sentences(dispute, t("queue_why", why=t("list_comma").join(why)) if why else "", t("queue_until", minutes=minutes))

@@ -88,8 +88,10 @@ function swap(next, page, response) {
     for (const name of ["saved", "kind", "record", "critical", "lapsed"]) address.searchParams.delete(name);
     history.replaceState(null, "", address.pathname + address.search);
   }
-  (main.querySelector("[data-focus]") ?? main).focus({ preventScroll: true });
+  const urgent = main.querySelector("[data-focus]");
   scrollTo(0, 0);
+  if (urgent) urgent.focus();
+  else (main.querySelector(".conversation") ?? main).focus({ preventScroll: true });
   document.dispatchEvent(new Event("medloop:swapped"));
 }
 
