@@ -1,4 +1,4 @@
-"""Settings and the workspace: built by a door (CLI, HTTP, a test), never at import.
+"""Settings and the workspace: built by the command, the server or a test, never at import.
 
 Each setting has one name, a dotted path: `teacher.key` is `settings.teacher.key` in code, `teacher:` with `key:` below it in the
 workspace's `medloop.yaml`, `--set teacher.key=…` on the command line and `MEDLOOP_TEACHER__KEY` in the environment.

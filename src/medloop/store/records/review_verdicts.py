@@ -73,7 +73,7 @@ def _check_seat(conn: Connection, item: Row[Any], turn: Row[Any], now: datetime)
     n = conn.execute(select(func.count()).select_from(turns).where(others, has_seat)).scalar_one()
     expected_state = "disputed" if turn.adjudicates else "open"
     if turn.state != "held" or item.state != expected_state or n >= (1 if turn.adjudicates else item.raters):
-        raise LapsedError("Your time for this item is over and it went to somebody else", "Ask for the next one")
+        raise LapsedError("Your time for this item ran out, so it went to another reviewer", "Ask for the next one")
 
 
 def _check_record(conn: Connection, item: Row[Any], turn: Row[Any], record_id: str) -> None:
