@@ -119,7 +119,9 @@ def test_an_unknown_job_is_404_everywhere(client):
 def test_a_job_is_submitted_seen_listed_cancelled_and_resumed(client, settings):
     job = client.post("/api/train", json=GRPO).json()
     job_id = job["job_id"]
-    assert client.get(f"/api/train/status/{job_id}").json() == {k: job[k] for k in ("job_id", "stage", "state", "detail")}
+    assert client.get(f"/api/train/status/{job_id}").json() == {
+        k: job[k] for k in ("job_id", "stage", "state", "detail", "objective")
+    }
     assert client.post(f"/api/train/{job_id}/cancel").json()["state"] == "cancelled"
     assert client.post(f"/api/train/{job_id}/resume").json()["state"] == "queued"
     again = client.post(f"/api/train/{job_id}/resume")

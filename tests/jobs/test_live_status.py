@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from job_runs import submit, without_pictures
+from job_runs import submit
 from typer.testing import CliRunner
 
 from medloop.cli import app
@@ -28,7 +28,7 @@ def seen(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[list[dict
         reports.append(job_row.status_json(queue.status_of(job_id, settings)))
 
     monkeypatch.setattr(Lease, "report", recorded)
-    without_pictures()
+    monkeypatch.setattr("medloop.train.rl.result.draw_curves", lambda *_, **__: b"")
     ended = worker.work(job_id, settings)
     assert ended.state == "succeeded", ended.reason
     return reports, job_id

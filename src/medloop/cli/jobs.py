@@ -52,12 +52,12 @@ def submit(
         _check(request, settings)
         return
     submitted = submit_training(request, settings)
+    ui.say(f"{submitted.job_id} waits. It runs with: medloop jobs work, or while 'medloop api serve' runs.")
     checked = submitted.preflight
     if checked.objective is not None:
         ui.say(checked.objective.sentence())
     for warning in checked.warnings:
         ui.say(f"Note: {warning}")
-    ui.say(f"{submitted.job_id} waits. It runs with: medloop jobs work, or while 'medloop api serve' runs.")
 
 
 def _check(request: TrainRequest, settings: Settings) -> None:

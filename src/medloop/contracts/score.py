@@ -70,6 +70,9 @@ class Reward(Contract):
     reason: Text | None = None
 
 
+ABSENT = "absent"  # the version of a part that was not given
+
+
 class ObjectivePart(Contract):
     """One part of an objective. `weight` is negative for a penalty; where it is `dynamic`, it is the first one."""
 
@@ -89,8 +92,13 @@ class Objective(Contract):
     notes: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        parts = (f"{name} {part.weight:+.3g}{' (dynamic)' if part.dynamic else ''}" for name, part in self.parts.items())
-        return f"The reward is {', '.join(parts)}; version {self.version}."
+        """What is rewarded, in one line; a part that was not given is marked."""
+        marks = {
+            name: " (dynamic)" if part.dynamic else " (absent)" if part.version == ABSENT else ""
+            for name, part in self.parts.items()
+        }
+        parts = ", ".join(f"{name} {part.weight:+.3g}{marks[name]}" for name, part in self.parts.items())
+        return f"The reward is {parts}; version {self.version}."
 
 
 class ScoredAnswer(Contract):

@@ -21,13 +21,12 @@ from pydantic import Field, field_validator, model_validator
 
 from medloop.contracts import Component, Contract, Missing, Reward, Rule, Sample, Score, Scorer, canonical_json, sha256_id
 from medloop.contracts.base import Text, Unit
-from medloop.contracts.score import Objective, ObjectivePart
+from medloop.contracts.score import ABSENT, Objective, ObjectivePart
 from medloop.errors import ConfigError
 from medloop.reward.rules import load_rules
 
 EPS = 1e-4  # as in TRL: a group with equal scores has no spread to divide by
 AUTHOR = "reward:mix"
-ABSENT = "absent"  # the version of a part that was not given
 GivenParts = Mapping[str, Component]  # parts that are not rules (teacher, reward model, relevance), by name
 
 
@@ -104,14 +103,13 @@ class RewardMix:
 
     @property
     def objective(self) -> Objective:
-        """The parts with a weight, those that are absent included."""
+        """The parts with a weight; one that was not given has the version `absent`, and its weight goes to the others."""
         scorers = {**self.rules, **self.given}
         versions = {name: scorers[name].version if name in scorers else ABSENT for name in self.config.parts}
         weights = {name: part.weight for name, part in self.config.parts.items() if part.weight}
         notes = dict.fromkeys(note for part in self.given.values() for note in getattr(part, "notes", ()))
-        absent = [f"{name} was not given, so its weight goes to the other parts." for name in weights if name in self.absent]
         parts = {name: ObjectivePart(weight=weight, version=versions[name]) for name, weight in weights.items()}
-        return Objective(version=self.version, parts=parts, notes=(*notes, *absent))
+        return Objective(version=self.version, parts=parts, notes=tuple(notes))
 
     def score(self, samples: Sequence[Sample]) -> list[Reward]:
         scored = self._given_scores(samples)

@@ -14,8 +14,8 @@ from statistics import fmean
 
 from medloop.contracts import Contract, Missing, Reward, Sample, Score, ScoredAnswer, Scorer
 from medloop.contracts.base import Hash, Text
+from medloop.contracts.score import ABSENT
 from medloop.errors import ConfigError
-from medloop.reward.mix import ABSENT
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import Questions, read_samples
 
