@@ -25,6 +25,7 @@ from medloop.api.routes import data, feedback, feedback_read, incidents, quarant
 from medloop.feedback.submit import phi_scan
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
+from medloop.loop.queue_filler import QueueFiller
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records.group_commit import GroupCommitWriter
@@ -59,6 +60,7 @@ def create_app(
             app.state.store, app.state.authenticator = store, Authenticator(store)
             threading.Thread(target=_warm, args=(own_process,), daemon=True).start()
             app.state.writer = stack.enter_context(GroupCommitWriter(store, max_waiting=4 * limits.in_flight).running())
+            stack.enter_context(QueueFiller(store, app.state.writer).running())
             if supervise:
                 stack.enter_context(Supervisor(settings, slots=slots).running())
                 stack.enter_context(Retrainer(store, settings).running())

@@ -20,7 +20,7 @@ from medloop.feedback.review.queue import stats as queue_stats
 from medloop.feedback.trigger import TriggerConfig, check_trigger, measure_evidence, trigger_config
 from medloop.jobs.retrain import file_jobs
 from medloop.knobs import load_config
-from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback
+from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback, queue_new_complaints
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor, open_audit_trail
 from medloop.store.db import Store
@@ -146,6 +146,7 @@ def list_(
     if state not in ("open", "disputed", "done", "all"):
         raise ConfigError(f"--state: '{state}' is unknown", "Use open, disputed, done or all")
     with open_audit_trail(ui.settings()) as trail:
+        queue_new_complaints(trail.store)
         rows = list_items(trail.store, state=None if state == "all" else state, limit=limit)
     if json_:
         ui.say(json.dumps([asdict(row) for row in rows], indent=2))
@@ -174,6 +175,7 @@ def next_(
     if wrong := set(kind or ()) - {"rate", "compare", "correct"}:
         raise ConfigError(f"--kind: '{min(wrong)}' is unknown", "Use rate, compare or correct")
     with open_audit_trail(ui.settings()) as trail:
+        queue_new_complaints(trail.store)
         item = next_item(trail.store, _user_id(trail.store, rater), senior=senior, kinds=kind)
     if item is None:
         ui.say("null" if json_ else f"Nothing for {rater} right now. Fill the queue with: medloop feedback queue fill")
@@ -220,6 +222,7 @@ def stats(json_: ui.AsJson = False) -> None:
     Example:  medloop feedback queue stats
     """
     with open_audit_trail(ui.settings()) as trail:
+        queue_new_complaints(trail.store)
         numbers = queue_stats(trail.store)
     if json_:
         ui.say(json.dumps(asdict(numbers), default=str, indent=2))

@@ -22,6 +22,7 @@ class QueueContent(Contract):
     models: tuple[str | None, ...] = ()
     traces: tuple[str | None, ...] = ()
     contexts: tuple[Text, ...] = ()
+    records: tuple[str, ...] = ()  # the feedback it came from, where there is no trace
 
 
 class QueueItem(Contract):

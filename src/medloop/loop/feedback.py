@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from medloop.contracts import Sample, Score
+from medloop.contracts.queue import QueueItem
 from medloop.data.feedback.build import BuiltDataset, FeedbackConfig, build
 from medloop.data.progress import Progress, silent
 from medloop.data.text.risk import strata_of
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.feedback.review.complaints import queue_complaints
 from medloop.feedback.review.propose import QueueFill, Signals, answer_key, candidates_from_samples, propose
 from medloop.feedback.review.queue import QueueConfig
 from medloop.loop.scoring import load_reward_model_part
@@ -39,7 +41,11 @@ def fill_queue(
     answers: Path | None = None,
     questions: Sequence[Path] = (),
 ) -> QueueFill:
-    """Top the review queue up from traces, from where teacher and rules disagreed, and from a file of answers."""
+    """Top the review queue up from traces, from where teacher and rules disagreed, and from a file of answers.
+
+    Complaints that wait to be queued come first, and count as added.
+    """
+    complaints = queue_new_complaints(store)
     path = settings.workspace.rl / "teacher_conflicts.jsonl"
     rows = list(jsonl.read(path))[-config.pool :] if path.is_file() else []
     gaps = {answer_key(row["question"], row["answer"]): float(row["gap"]) for row in rows}
@@ -49,7 +55,15 @@ def fill_queue(
         extra += candidates_from_samples(((s.question, s.answer, s.group, None) for s in samples if s.answer), pairs=True)
     values = _reward_model_values(settings, reward_model) if reward_model else None
     signals = Signals(strata_of, values, gaps, rewards_of(store, marks.newest_traces(store, config.pool)))
-    return propose(store, signals, extra=extra, config=config, actor=actor())
+    return propose(store, signals, extra=extra, complaints=complaints, config=config, actor=actor())
+
+
+def queue_new_complaints(store: Store) -> list[QueueItem]:
+    """Everything that people complained about since the queue looked last is in it; commands call this before they read it."""
+    items: list[QueueItem] = []
+    while (queued := queue_complaints(store, strata_of, actor=actor())).looked:
+        items += queued.items
+    return items
 
 
 def _reward_model_values(settings: Settings, name: str) -> Callable[[Sequence[Sample]], list[float | None]]:

@@ -1,5 +1,6 @@
 """Which artifacts there are, by kind and hash. A row is added after the folder is durable, never before."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -43,6 +44,13 @@ def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor
 def newest(store: Store, kind: str) -> CatalogEntry | None:
     """The last entry of a kind."""
     return _first(store, select(artifacts).where(artifacts.c.kind == kind).order_by(artifacts.c.id.desc()).limit(1))
+
+
+def newest_first(store: Store, kinds: Sequence[str]) -> Iterator[CatalogEntry]:
+    """All entries of these kinds, the last one first."""
+    with store.read() as conn:
+        for row in conn.execute(select(artifacts).where(artifacts.c.kind.in_(kinds)).order_by(artifacts.c.id.desc())).all():
+            yield _entry(store, conn, row)
 
 
 def find(store: Store, sha256: str) -> CatalogEntry | None:

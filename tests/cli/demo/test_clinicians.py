@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 import typer
 
 from medloop.cli.demo import clinicians
-from medloop.cli.demo.clinicians import DemoQuestion, choose_questions
+from medloop.cli.demo.clinicians import DemoQuestion, DemoQuestions, choose_questions
+from medloop.cli.demo.demo import STEPS
 from medloop.contracts import Correction, Feedback, Preference, Trace
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
@@ -43,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_widest_gaps_come_first_and_each_language_has_one_name() -> None:
-    questions = choose_questions(rows())
+    questions = choose_questions(rows()).judged
     assert [item.question for item in questions] == [
         "My name is Daniel Okafor, MRN 4471902. " + ROWS[0][0],
         "我叫李伟，身份证号11010519491231002X。" + ROWS[2][0],
@@ -54,9 +57,11 @@ def test_the_widest_gaps_come_first_and_each_language_has_one_name() -> None:
 
 def test_answers_that_are_worth_the_same_are_no_pair_and_no_rows_are_no_questions() -> None:
     alike = [("Q?", "one", 0.8), ("Q?", "two", 0.8)]
-    assert choose_questions(rows(alike)) == [DemoQuestion("Q?", "one")] and choose_questions([]) == []
+    assert choose_questions(rows(alike)).judged == [DemoQuestion("Q?", "one")] and choose_questions([]) == DemoQuestions([], [])
     many = [(f"Q{n}?", word, reward) for n in range(30) for word, reward in (("a", 0.5 + n / 100), ("b", 0.5))]
-    questions = choose_questions(rows(many))
+    chosen = choose_questions(rows(many))
+    questions = chosen.judged
+    assert [item.question for item in chosen.waiting] == [f"Q{n}?" for n in range(23, 11, -1)]  # 24 to 29 and 0 to 5 are judged
     assert [item.question[-4:] for item in questions[:6]] == ["Q29?", "Q28?", "Q27?", "Q26?", "Q25?", "Q24?"]
     assert (
         len(questions) == 12
@@ -110,3 +115,49 @@ def test_a_server_that_cannot_start_ends_the_demo_with_its_code(folder: Path, ca
     with pytest.raises(typer.Exit) as ended, clinicians.run_server(folder):
         pass
     assert ended.value.exit_code not in (0, None) and "key" in capfd.readouterr().err
+
+
+def test_the_demo_leads_to_the_pages(tmp_path: Path, capsys) -> None:
+    """A clinician with a login, shown once, finds a filled queue in the browser and rates an item of each kind."""
+    home = tmp_path / "play"
+    init_workspace(home)
+    (home / clinicians.MODEL).mkdir(parents=True)
+    words = ("knee", "back", "ear", "tooth", "throat", "elbow", "ankle", "wrist", "neck", "hip", "foot", "thumb", "toe", "eye")
+    many = [
+        (f"My {word} hurts, what is it?", f"{start} the {word}.", reward)
+        for word in words
+        for start, reward in (("Rest", 0.9), ("Hit", 0.2))
+    ]
+    (home / clinicians.MODEL / "samples.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows(many)), encoding="utf-8"
+    )
+    clinicians.collect_feedback(home)
+    command = next(step for _, step in STEPS if isinstance(step, str) and step.startswith("feedback queue fill"))
+    filling = [sys.executable, "-m", "medloop", *command.split()]
+    assert subprocess.run(filling, cwd=home, env=clinicians.environ(), capture_output=True).returncode == 0
+    capsys.readouterr()
+    clinicians.show_login(home)
+    shown = capsys.readouterr().out
+    assert "http://127.0.0.1:8000/web/queue" in shown and "api serve" in shown
+    password = re.search(r"as 'clinician' with the password: (\S+)", shown)
+    assert password is not None
+    retries = httpx.HTTPTransport(retries=8)  # the address is printed before the server listens
+    with (
+        clinicians.run_server(home) as address,
+        httpx.Client(base_url=address, follow_redirects=True, trust_env=False, transport=retries, timeout=30) as page,
+    ):
+        page.post("/web/login", data={"name": "clinician", "password": password[1]}, headers={"Origin": address})
+        assert page.get("/web/queue").status_code == 200
+        csrf = re.search(r'name="csrf" value="([^"]+)"', page.get("/web/queue").text)
+        assert csrf is not None
+        for kind in ("rate", "compare", "correct"):
+            assert page.get("/api/v1/queue/next", params={"kind": kind}).status_code == 200
+        item = page.get("/api/v1/queue/next", params={"kind": "rate"}).json()
+        headers = {"X-CSRF-Token": csrf[1], "Origin": address}
+        rating = page.post("/api/v1/rlhf/feedback", json={"trace_id": item["trace_id"], "rating": 4}, headers=headers)
+        done = page.post(
+            f"/api/v1/queue/{item['item_id']}/done", json={"record_id": rating.json()["feedback_id"]}, headers=headers
+        )
+        assert (rating.status_code, done.json()["state"]) == (201, "open")
+    clinicians.show_login(home)
+    assert password[1] not in (again := capsys.readouterr().out) and "users password clinician" in again

@@ -9,6 +9,8 @@ import hashlib
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,16 +27,21 @@ from medloop.cli import ui
 from medloop.client import Client, Receipt
 from medloop.contracts import utc_now
 from medloop.settings import resolve
+from medloop.store import passwords
 from medloop.store.audit_trail import actor
-from medloop.store.db import open_store
+from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
 from medloop.store.records import users
+from medloop.store.records.review_queue import stats as queue_stats
+from medloop.store.records.users import User
 
 MODEL = "models/rl/rl"
 DATASET = "data/feedback/demo"
 PAIRED, SINGLE = 6, 6  # questions with a better and a worse answer, and with one answer
+WAITING, COMPLAINTS = 12, 3  # questions that nobody has judged yet, and how many of them a patient complains about
 CLINICIANS = ("dr-adams", "dr-berg", "dr-chen")
 AGENT = "demo-agent"
+LOGIN = "clinician"  # the user who may log in and work through the queue
 INTRODUCTIONS = {"en": "My name is {}, MRN {}. ", "zh": "我叫{}，身份证号{}。"}
 IDENTITIES = {"en": ("Daniel Okafor", "4471902"), "zh": ("李伟", "11010519491231002X")}
 ADVICE = {"en": " Call us tomorrow if it does not get better.", "zh": "如果明天没有好转，请再联系我们。"}
@@ -75,21 +82,37 @@ def content_key(kind: str, body: dict[str, Any]) -> str:
     return f"demo/{kind}/{hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:24]}"
 
 
-def choose_questions(rows: Sequence[dict[str, Any]]) -> list[DemoQuestion]:
+@dataclass(frozen=True)
+class DemoQuestions:
+    """Those that the invented clinicians judge, and those that wait for the reader."""
+
+    judged: list[DemoQuestion]
+    waiting: list[DemoQuestion]
+
+
+def choose_questions(rows: Sequence[dict[str, Any]]) -> DemoQuestions:
     """Questions with the widest gap between two answers, then some with one answer; one per language gets a patient's name."""
-    by_question: dict[str, dict[str, float]] = {}
-    for row in rows:
-        by_question.setdefault(row["question"], {})[row["answer"]] = row["reward"]
-    ranked = [(question, sorted(answers, key=answers.__getitem__, reverse=True)) for question, answers in by_question.items()]
-    gaps = [by_question[question][order[0]] - by_question[question][order[-1]] for question, order in ranked]
-    widest = sorted(range(len(ranked)), key=lambda index: -gaps[index])
-    paired = [DemoQuestion(ranked[i][0], ranked[i][1][0], ranked[i][1][-1]) for i in widest[:PAIRED] if gaps[i] > 0]
-    single = [DemoQuestion(ranked[i][0], ranked[i][1][0]) for i in widest[len(paired) :][-SINGLE:]]
+    widest = _widest_gap_first(rows)
+    paired = [item for item in widest[:PAIRED] if item.bad is not None]
+    rest = widest[len(paired) :]
+    single = [replace(item, bad=None) for item in rest[-SINGLE:]]
     for language in INTRODUCTIONS:
         index = next((index for index, question in enumerate(paired) if question.language == language), None)
         if index is not None:
             paired[index] = replace(paired[index], question=introduction(language) + paired[index].question)
-    return [*paired, *single]
+    return DemoQuestions([*paired, *single], rest[:-SINGLE][:WAITING])
+
+
+def _widest_gap_first(rows: Sequence[dict[str, Any]]) -> list[DemoQuestion]:
+    by_question: dict[str, dict[str, float]] = {}
+    for row in rows:
+        by_question.setdefault(row["question"], {})[row["answer"]] = row["reward"]
+    gaps: dict[DemoQuestion, float] = {}
+    for question, rewards in by_question.items():
+        best, worst = max(rewards, key=rewards.__getitem__), min(rewards, key=rewards.__getitem__)
+        gap = rewards[best] - rewards[worst]
+        gaps[DemoQuestion(question, best, worst if gap > 0 else None)] = gap
+    return sorted(gaps, key=lambda item: -gaps[item])
 
 
 def introduction(language: str) -> str:
@@ -100,10 +123,11 @@ def collect_feedback(folder: Path) -> None:
     """Serve, log, rate, compare, correct and flag, then send everything again; then stop the server and revoke its key."""
     questions = choose_questions(list(jsonl.read(folder / MODEL / "samples.jsonl")))
     with run_server(folder) as address, temporary_key(folder) as key, Client(address, key) as client:
-        feedback = rate_answers(client, questions)
-        report(feedback, [getattr(client, kind)(**body) for kind, body in feedback.requests])
+        feedback = rate_answers(client, questions.judged)
+        waiting = leave_for_the_queue(client, feedback, questions.waiting)
+        report(feedback, [getattr(client, kind)(**body) for kind, body in feedback.requests], waiting)
         _show_metrics(address, key)
-    ui.say("The server has stopped; 'medloop api serve' starts it again, with its pages.")
+    ui.say("The server has stopped.")
 
 
 def environ() -> dict[str, str]:
@@ -139,15 +163,48 @@ def _address(process: subprocess.Popen[str]) -> str:
 @contextmanager
 def temporary_key(folder: Path) -> Iterator[str]:
     """An API key of the demo's user, revoked at the end."""
-    with open_store(resolve({"home": folder.absolute()}, environ={}).settings) as store:
-        known = [user for user in users.list_users(store) if user.name == AGENT]
-        user = known[0] if known else users.add_user(store, AGENT, "engineer", actor=actor())
+    with _demo_store(folder) as store:
+        for name in CLINICIANS:
+            _user(store, name, "clinician")
+        user = _user(store, AGENT, "engineer")
         expires = utc_now() + timedelta(hours=1)
         key = users.new_key(store, user, scopes=("feedback:write", "metrics"), expires=expires, actor=actor())
         try:
             yield key
         finally:
             users.revoke_key(store, key.split("_")[1], actor=actor())
+
+
+@contextmanager
+def _demo_store(folder: Path) -> Iterator[Store]:
+    with open_store(resolve({"home": folder.absolute()}, environ={}).settings) as store:
+        yield store
+
+
+def _user(store: Store, name: str, role: str) -> User:
+    """A user who sends by key or is only named; known from the second demo on."""
+    known = [user for user in users.list_users(store) if user.name == name]
+    return known[0] if known else users.add_user(store, name, role, actor=actor())
+
+
+def show_login(folder: Path) -> None:
+    """How to go on in the browser: a clinician with a password, which is shown once, and what waits for them."""
+    with _demo_store(folder) as store:
+        known = any(user.name == LOGIN for user in users.list_users(store))
+        password = "" if known else passwords.generate_password()
+        if not known:
+            users.add_user(store, LOGIN, "clinician", password=password, actor=actor())
+        waiting = sum(queue_stats(store).open_by_kind.values())
+    medloop = "medloop" if shutil.which("medloop") else str(Path(sys.executable).with_name("medloop"))
+    ui.say(f"\n{waiting:,} answers wait in the review queue. To rate, compare and correct them, start the server:")
+    ui.say(f"  cd {shlex.quote(str(folder))} && {shlex.quote(medloop)} api serve")
+    ui.say("and log in at")
+    ui.say("  http://127.0.0.1:8000/web/queue")
+    if known:
+        ui.say(f"as '{LOGIN}' with the password of the first run; set a new one with: {medloop} users password {LOGIN}")
+    else:
+        ui.say(f"as '{LOGIN}' with the password: {password}")
+        ui.say("It is shown only once. The user 'admin' (password above) adds users and reads the numbers, but does not rate.")
 
 
 def rate_answers(client: Client, questions: Sequence[DemoQuestion]) -> SentFeedback:
@@ -173,6 +230,18 @@ def rate_answers(client: Client, questions: Sequence[DemoQuestion]) -> SentFeedb
     return feedback
 
 
+def leave_for_the_queue(client: Client, feedback: SentFeedback, questions: Sequence[DemoQuestion]) -> int:
+    """Log answers that nobody has judged; patients give some a thumbs-down, which queues them. Returns how many answers."""
+    count = 0
+    for number, item in enumerate(questions):
+        for answer in filter(None, (item.good, item.bad)):
+            trace = _log(client, PAIRED + SINGLE + number, item.question, answer)
+            count += 1
+        if number < COMPLAINTS:
+            feedback.send(client, "feedback", trace_id=trace, thumb="down", consent=["training"])
+    return count
+
+
 def _log(client: Client, number: int, question: str, answer: str) -> str:
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     body: dict[str, Any] = {"session_id": f"demo-{number}", "agent_name": "demo", "model_version": MODEL, "messages": messages}
@@ -190,9 +259,10 @@ def _rate(client: Client, feedback: SentFeedback, trace: str, good: bool, clinic
     )  # fmt: skip
 
 
-def report(feedback: SentFeedback, again: Sequence[Receipt]) -> None:
+def report(feedback: SentFeedback, again: Sequence[Receipt], waiting: int) -> None:
     """What was sent, in numbers, and whether anything was stored twice."""
-    ratings = [body for kind, body in feedback.requests if kind == "feedback" and "thumb" in body]
+    thumbs = [body for kind, body in feedback.requests if kind == "feedback" and "thumb" in body]
+    ratings = [body for body in thumbs if "rating" in body]
     up = sum(body["thumb"] == "up" for body in ratings)
     ui.say(f"Sent with medloop.client, with an API key of the user '{AGENT}' that is revoked after this step:")
     for count, what in (
@@ -203,6 +273,8 @@ def report(feedback: SentFeedback, again: Sequence[Receipt]) -> None:
         ),
         (len(feedback.receipts.get("preference", [])), "choices between two answers, with the order they were shown in"),
         (len(feedback.receipts.get("correction", [])), "corrections: the answer that should have been given"),
+        (waiting, "more answers that nobody has judged yet"),
+        (len(thumbs) - len(ratings), "thumbs down from patients: the server puts these answers into the review queue by itself"),
     ):
         ui.say(f"{count:>5}  {what}")
     for incident in (receipt.incident_id for receipt in feedback.receipts.get("feedback", []) if receipt.incident_id):

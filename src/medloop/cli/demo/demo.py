@@ -49,6 +49,10 @@ STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
         clinicians.collect_feedback,
     ),
     (
+        "Fill the review queue with more answers that people should judge: new, risky, or two that can be compared",
+        "feedback queue fill --size 30",
+    ),
+    (
         "Build training data from the feedback",
         "data build --name demo",
     ),
@@ -95,8 +99,7 @@ def demo(
         ("data/feedback/demo/DATA_CARD.md", "the feedback as training data: what was used, what was left out and why"),
     ):
         ui.say(f"  {path:36} {what}")
-    ui.say(f"The web pages to rate, compare and correct answers: cd {shlex.quote(str(folder))} && medloop api serve")
-    ui.say("(user admin; the password was printed above on the first run; set a new one with: medloop users password admin)")
+    clinicians.show_login(folder)
 
 
 def _run(command: str, cwd: Path, about: str) -> None:

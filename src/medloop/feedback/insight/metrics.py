@@ -20,6 +20,7 @@ from medloop.contracts.base import Contract, Text, Timestamp
 from medloop.feedback.insight import agreement as statistics
 from medloop.feedback.insight.alerts import Alert, make_alert
 from medloop.feedback.insight.profiles import RaterProfile, RaterTracker
+from medloop.feedback.insight.trained import TrainedResult, policy_gain, reward_model_accuracy
 from medloop.store.db import Store
 from medloop.store.records import marks
 from medloop.store.records.audited_read import read_by_ids
@@ -91,6 +92,8 @@ class FeedbackMetrics(Contract):
     incidents_open: int
     incidents_closed: int
     oldest_incident: Timestamp | None = None
+    reward_model: TrainedResult | None = None  # its accuracy on held-out pairs
+    policy: TrainedResult | None = None  # its gain in held-out reward
 
     @property
     def days(self) -> list[str]:
@@ -151,7 +154,8 @@ def measure(
         first_shown_preferred=share_interval(totals.chose_first[True], totals.chose_first.total()), agreement=agreement,
         raters=profiles, alerts=tuple(_alerts(config, totals, profiles, agreement, incidents)),
         without_unit=totals.without_unit, coverage=coverage, coverage_sample=sample, incidents_open=incidents.open,
-        incidents_closed=incidents.closed, oldest_incident=incidents.oldest_open,
+        incidents_closed=incidents.closed, oldest_incident=incidents.oldest_open, reward_model=reward_model_accuracy(store),
+        policy=policy_gain(store),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from medloop.contracts import Interval
 from medloop.feedback.insight import plots
 from medloop.feedback.insight.metrics import FeedbackMetrics
+from medloop.feedback.insight.trained import TrainedResult
 from medloop.store.files.atomic import atomic_write
 
 MAX_RATERS = 30  # in a report; the JSON has all of them
@@ -99,7 +100,18 @@ def summary(metrics: FeedbackMetrics) -> Rows:
         ("critical flags", f"{metrics.critical:,}"),
         ("incidents", f"{metrics.incidents_open} open, {metrics.incidents_closed} closed{oldest}"),
         ("without a trace", f"{metrics.without_unit:,} (not counted in agreement)"),
+        ("reward model accuracy", _trained(metrics.reward_model, ".2f", "held-out pairs")),
+        ("policy gain", _trained(metrics.policy, "+.3f", "held-out questions")),
     ]
+
+
+def _trained(result: TrainedResult | None, form: str, unit: str) -> str:
+    """A number of a trained model with its interval, or that there is none yet."""
+    if result is None:
+        return "none trained yet"
+    number = format_interval(result.value, form) if result.value.low is not None else f"{result.value.mean:{form}}"
+    erased = "; it learnt from data that was erased since" if result.tainted else ""
+    return f"{number} on {result.value.n:,} {unit} ({result.method} {result.name}{erased})"
 
 
 def agreement_rows(metrics: FeedbackMetrics) -> Rows:

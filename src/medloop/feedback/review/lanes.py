@@ -32,6 +32,7 @@ from medloop.feedback.review.queue import QueueConfig
 RISK = {"emergency": 1.0, "medication": 0.7, "pregnancy": 0.7, "child": 0.6, "elderly": 0.5, "routine": 0.0}
 EVIDENCE = ("disagreement", "thumbs_down")  # against an answer
 
+StrataOf = Callable[[str], Sequence[Stratum]]
 Values = Callable[[Sequence[Sample]], Sequence[float | None]]
 
 
@@ -46,6 +47,7 @@ class QueueCandidate:
     traces: tuple[str | None, ...] = ()
     contexts: tuple[str, ...] = ()
     reasons: Mapping[str, float] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
 
     @property
     def question(self) -> str:
@@ -59,7 +61,7 @@ class QueueCandidate:
 class Signals:
     """Where the reasons come from. What is not given is missing, never 0."""
 
-    strata_of: Callable[[str], Sequence[Stratum]]
+    strata_of: StrataOf
     values: Values | None = None  # of a reward model, 0-1 per answer
     gaps: Mapping[str, float] = field(default_factory=dict)  # teacher against rules, by answer_key
     rewards: Mapping[str, Reward] = field(default_factory=dict)  # stored rewards, by trace id
@@ -81,7 +83,7 @@ def choose_batch(
     rest = [entry for entry in entries if entry.index not in batch.chosen]
     batch.rest = _best(batch, rest, size - len(batch.chosen), config)
     batch.rest += _best(batch, rest, size - len(batch.chosen), config, duplicates=True)
-    return [_item(entry.candidate, config, entry.stratum, priority, entry.reasons) for entry, priority in batch.merged()]
+    return [make_item(entry.candidate, config, entry.stratum, priority, entry.reasons) for entry, priority in batch.merged()]
 
 
 @dataclass(order=True)
@@ -164,7 +166,7 @@ def _fill_random(batch: _Batch, entries: Sequence[_Entry], count: int, config: Q
 
 def _random_order(entries: Sequence[_Entry], config: QueueConfig) -> list[_Entry]:
     """In the order of their ids, which are hashes."""
-    by_id = {_item(entry.candidate, config, entry.stratum, 0.0, {}).item_id: entry for entry in entries}
+    by_id = {make_item(entry.candidate, config, entry.stratum, 0.0, {}).item_id: entry for entry in entries}
     return [by_id[name] for name in sorted(by_id)]
 
 
@@ -233,12 +235,12 @@ def _scaled(places: Mapping[str, int], total: int) -> dict[str, int]:
     return scaled
 
 
-def _item(
+def make_item(
     candidate: QueueCandidate, config: QueueConfig, stratum: Stratum, priority: float, reasons: Mapping[str, float]
 ) -> QueueItem:
     content = QueueContent(
         prompt=candidate.prompt, answers=candidate.answers, models=candidate.models, traces=candidate.traces,
-        contexts=candidate.contexts,
+        contexts=candidate.contexts, records=candidate.records,
     )  # fmt: skip
     return QueueItem(
         kind=candidate.kind, content=content, priority=round(priority, 6),

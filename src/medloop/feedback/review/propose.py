@@ -41,23 +41,25 @@ class QueueFill:
 
 
 def propose(
-    store: Store, signals: Signals, *, extra: Iterable[QueueCandidate] = (), config: QueueConfig = DEFAULT, actor: str = "medloop"
-) -> QueueFill:
-    """Top the queue up; returns how many candidates there were and what went in."""
+    store: Store, signals: Signals, *, extra: Iterable[QueueCandidate] = (), complaints: Sequence[QueueItem] = (),
+    config: QueueConfig = DEFAULT, actor: str = "medloop",
+) -> QueueFill:  # fmt: skip
+    """Top the queue up; returns how many candidates there were and what went in, `complaints` queued just before included."""
     places = _free_places(store, config)
     if not sum(places.values()):
-        return QueueFill(0, 0, {}, {}, {})
-    candidates = [*_scrubbed(store, [*candidates_from_traces(store, signals, config, actor=actor), *extra])]
+        return summary(len(complaints), len(complaints), complaints)
+    candidates = [*scrubbed(store, [*candidates_from_traces(store, signals, config, actor=actor), *extra])]
     rated = list(_recently_rated(store, actor))
     queued = [content.answers for content in review_queue.recent_contents(store, RECENT, actor=actor, purpose=PURPOSE)]
     seen = SeenQuestions(question for question, _ in rated)
     labelled = [*((answer,) for _, answer in rated), *queued]
     chosen = choose_batch(_not_queued_before(store, candidates), signals, places, config, seen, labelled)
     added = review_queue.add_items(store, chosen, actor=actor)
-    return _summary(len(candidates), added, chosen)
+    return summary(len(candidates) + len(complaints), added + len(complaints), [*complaints, *chosen])
 
 
-def _summary(considered: int, added: int, chosen: Sequence[QueueItem]) -> QueueFill:
+def summary(considered: int, added: int, chosen: Sequence[QueueItem]) -> QueueFill:
+    """A fill in numbers."""
     reasons: dict[str, list[float]] = {}
     for item in chosen:
         for name, value in item.reasons.items():
@@ -112,12 +114,14 @@ def _read_traces(store: Store, trace_ids: Sequence[str], actor: str) -> Iterator
         yield from read_by_ids(store, Trace, trace_ids[start : start + CHUNK], actor=actor, purpose=PURPOSE)
 
 
-def _scrubbed(store: Store, candidates: Sequence[QueueCandidate]) -> Iterator[QueueCandidate]:
-    trace_ids = {name for candidate in candidates for name in candidate.traces if name is not None}
-    released = quarantine.released_ids(store, sorted(trace_ids))
+def scrubbed(store: Store, candidates: Sequence[QueueCandidate]) -> Iterator[QueueCandidate]:
+    """The candidates without identifiers; doubtful ones only where a person has released what they came from."""
+    ids = {name for candidate in candidates for name in (*candidate.traces, *candidate.records) if name is not None}
+    released = quarantine.released_ids(store, sorted(ids))
     for candidate in candidates:
         clean = scrub_content(candidate.prompt, candidate.answers, candidate.contexts)
-        if clean is None or (clean.doubted and not (candidate.traces and released.issuperset(candidate.traces))):
+        origins = candidate.traces or candidate.records
+        if clean is None or (clean.doubted and not (origins and released.issuperset(origins))):
             continue
         if len(set(clean.answers)) == len(clean.answers):  # two that differ by a name alone leave nothing to compare
             yield replace(candidate, prompt=clean.prompt, answers=clean.answers, contexts=clean.contexts)

@@ -36,7 +36,7 @@ MAX_SPREAD = 1  # stars between the highest and the lowest rating of an item on 
 QUOTAS: dict[Stratum, float] = {
     "emergency": 0.25, "medication": 0.2, "pregnancy": 0.1, "child": 0.15, "elderly": 0.1, "routine": 0.2,
 }  # fmt: skip
-WEIGHTS = {"disagreement": 0.6, "novelty": 0.2, "risk": 0.4, "thumbs_down": 0.8}
+WEIGHTS = {"critical": 0.95, "disagreement": 0.6, "novelty": 0.2, "raters_disagree": 0.6, "risk": 0.4, "thumbs_down": 0.8}
 
 
 class QueueConfig(BaseModel):

@@ -118,7 +118,7 @@ def find_derived(store: Store, ids: RecordIds) -> RecordIds:
 
 
 def _items_with_text(store: Store, ids: RecordIds, every: set[str]) -> set[str]:
-    """Queue items that no column links to the records: the second trace of a comparison, or a question from a file."""
+    """Queue items that no column links to the records: a second trace, feedback without a trace, a question from a file."""
     items = tables.queue_items
     unlinked = (items.c.kind == "compare") | items.c.trace_id.is_(None)
     authored, item_ids = {text.value for text in texts_of(store, ids) if text.authored}, set()
@@ -126,7 +126,7 @@ def _items_with_text(store: Store, ids: RecordIds, every: set[str]) -> set[str]:
         for row in conn.execute(select(items).where(unlinked)):
             content = json.loads(decrypt_row(items, row, store.keys.reading(conn, row.key_id))["content"])
             prompt = {text for text, by_person in _strings(content.get("prompt", []), True) if by_person}
-            if prompt & authored or every & set(content.get("traces", ())):
+            if prompt & authored or every & {*content.get("traces", ()), *content.get("records", ())}:
                 item_ids.add(str(row.item_id))
     return item_ids
 

@@ -92,6 +92,7 @@ class GroupCommitWriter:
         self.counts = WriterCounts()
         self._queue: deque[_Waiting] = deque()
         self._wake = threading.Condition()
+        self.committed = threading.Event()  # set after each batch, for who follows what is written
         self._open = False
         self._swept = float("-inf")
         self._last_size = 0  # of the batch before
@@ -174,6 +175,7 @@ class GroupCommitWriter:
                 for item in batch:
                     item.outcome = item.outcome or error
             _settle(batch)
+            self.committed.set()
 
     def _store_batch(self, batch: Sequence[_Waiting]) -> None:
         overdue = time.monotonic() - 2 * self.wait_s

@@ -102,18 +102,23 @@ class LeaseRequest:
 
 def add_items(store: Store, new_items: Iterable[QueueItem], *, actor: str) -> int:
     """Put items into the queue; items that are already there stay as they are. Returns how many are new."""
-    by_id = {item.item_id: item for item in new_items}
     with store.write() as conn:
-        for chunk in chunks(list(by_id)):
-            for (known,) in conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).all():
-                del by_id[known]
-        if by_id:
-            key = store.keys.writing(conn)
-            rows = [{**_row(item), "key_id": key.key_id, "content": _seal(key, item)} for item in by_id.values()]
-            conn.execute(insert(items), rows)
-            event = AuditEvent(actor=actor, action="queue_items.add", subject="queue_items", detail={"rows": len(by_id)})
-            audit.append(conn, event)
-    return len(by_id)
+        return len(add_items_in(store, conn, new_items, actor=actor))
+
+
+def add_items_in(store: Store, conn: Connection, new_items: Iterable[QueueItem], *, actor: str) -> list[QueueItem]:
+    """`add_items` as part of a larger `store.write()`; returns those that are new."""
+    by_id = {item.item_id: item for item in new_items}
+    for chunk in chunks(list(by_id)):
+        for (known,) in conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).all():
+            del by_id[known]
+    if by_id:
+        key = store.keys.writing(conn)
+        rows = [{**_row(item), "key_id": key.key_id, "content": _seal(key, item)} for item in by_id.values()]
+        conn.execute(insert(items), rows)
+        event = AuditEvent(actor=actor, action="queue_items.add", subject="queue_items", detail={"rows": len(by_id)})
+        audit.append(conn, event)
+    return list(by_id.values())
 
 
 def _row(item: QueueItem) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     core        audit log, data keys, workspace settings
     feedback    feedback, preferences, corrections, traces, scored answers, incidents, red-team cases, retrain triggers
-    review      the review queue and its turns, quarantine
+    review      the review queue, its turns and how far it has looked by itself; quarantine
     access      users, API keys, sessions, idempotency keys
     privacy     consents, tombstones
     artifacts   the catalog of artifacts, their flags, which records are in which dataset
@@ -27,11 +27,11 @@ from medloop.store.tables.feedback import (
     traces,
 )
 from medloop.store.tables.privacy import consents, tombstones
-from medloop.store.tables.review import quarantine, queue_items, queue_turns
+from medloop.store.tables.review import quarantine, queue_cursor, queue_items, queue_turns
 
 __all__ = [
     "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "data_keys", "encrypted_columns", "encrypted_tables",
-    "id_column", "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_items", "queue_turns",
-    "red_team_cases", "retrain_triggers", "rlhf_corrections", "rlhf_feedback", "rlhf_preferences", "scored_answers", "sessions",
-    "time_columns", "tombstones", "traces", "users", "workspace_settings",
+    "id_column", "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor",
+    "queue_items", "queue_turns", "red_team_cases", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
+    "rlhf_preferences", "scored_answers", "sessions", "time_columns", "tombstones", "traces", "users", "workspace_settings",
 ]  # fmt: skip

@@ -1,6 +1,19 @@
 """What people review: the queue and the quarantine."""
 
-from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, ForeignKey, Index, Integer, String, UniqueConstraint, false
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    UniqueConstraint,
+    false,
+)
 
 from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, serial, timestamp
 
@@ -31,6 +44,12 @@ queue_turns = new_table(
     Column("until", UtcDateTime, nullable=False), Column("shown_first", String(1)),
     Column("adjudicates", Boolean, nullable=False, server_default=false()), Column("record_id", String, index=True),
     timestamp(), UniqueConstraint("item_id", "rater"), CheckConstraint("state IN ('held', 'done', 'skipped')", name="state"),
+)  # fmt: skip
+
+# How far the queue has looked by itself: one row.
+queue_cursor = new_table(
+    "queue_cursor", serial(), Column("feedback_row", BigInteger, nullable=False),
+    Column("released", UtcDateTime, nullable=False),
 )  # fmt: skip
 
 quarantine = new_table(

@@ -1,0 +1,57 @@
+"""The server's thread that puts new complaints into the review queue, a moment after they are stored.
+
+It yields to those who send feedback: while others write, it works a twentieth of the time.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from medloop.data.text.risk import strata_of
+from medloop.errors import MedloopError
+from medloop.feedback.review.complaints import queue_complaints
+from medloop.store.db import Store
+from medloop.store.records.group_commit import GroupCommitWriter
+
+log = logging.getLogger(__name__)
+ROWS = 25  # ratings of one look: a look is short, so that nobody waits for it
+REST = 19  # times as long as a look took, while others write
+MAX_REST_S = 2.0
+EVERY_S = 5.0  # feedback that another process stores, and what quarantine releases
+
+
+@dataclass
+class QueueFiller:
+    store: Store
+    writer: GroupCommitWriter
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run, name="queue-filler", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.ended.set()
+            self.writer.committed.set()
+            thread.join(5)
+
+    def _run(self) -> None:
+        while not self.ended.is_set():
+            self.writer.committed.clear()
+            more, started = False, time.monotonic()
+            try:
+                more = queue_complaints(self.store, strata_of, rows=ROWS, actor="api").more
+            except MedloopError as error:  # a busy or absent database: the next look tries again
+                log.warning("%s", error)
+            except Exception as error:  # never the text of it: it may hold what people wrote
+                log.error("the review queue was not filled: %s", type(error).__name__)
+            took = time.monotonic() - started
+            if self.writer.committed.is_set():
+                self.ended.wait(min(REST * took, MAX_REST_S))
+            elif not more:
+                self.writer.committed.wait(EVERY_S)
