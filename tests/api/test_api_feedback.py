@@ -72,12 +72,13 @@ def test_the_example_body_is_stored_and_read_back(api) -> None:
     body = {
         "session_id": "sess_xyz789", "agent_name": "prescription_agent", "user_query": "Prescribe treatment for hypertension",
         "agent_response": "I recommend starting with lisinopril 10mg...", "rating": 5, "feedback_type": "positive",
-        "clinician_id": 123, "comments": "Appropriate first-line treatment",
+        "clinician_id": 123, "comments": "Appropriate first-line treatment", "consent": ["training"],
     }  # fmt: skip
+    user = users.add_user(api.app.state.store, "123", "clinician", actor="test")
     response = api.engineer.post("/rlhf/feedback", body)
     assert response.status_code == 201 and set(response.json()) == {"feedback_id", "timestamp", "quarantined"}
     stored = crud.get(api.app.state.store, Feedback, response.json()["feedback_id"])
-    assert {name: getattr(stored, name) for name in body} == body | {"clinician_id": "123"}
+    assert {name: getattr(stored, name) for name in body} == body | {"clinician_id": user.user_id, "consent": ("training",)}
 
 
 def test_a_trace_then_thumbs_down_by_its_id(api) -> None:
@@ -104,7 +105,9 @@ def test_a_repeated_request_gets_its_first_answer(api) -> None:
     assert crud.count(api.app.state.store, Feedback) == 2
 
 
-@pytest.mark.parametrize("name", ["feedback_id", "timestamp", "recorded_by", "processed", "role", "__proto__", "lc", "score"])
+@pytest.mark.parametrize(
+    "name", ["feedback_type", "timestamp", "received", "recorded_by", "processed", "role", "__proto__", "lc", "score"]
+)
 def test_what_the_server_sets_cannot_be_sent(api, name: str) -> None:
     assert api.engineer.post("/rlhf/feedback", RATED | {name: "x"}).status_code == 422
 

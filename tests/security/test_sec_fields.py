@@ -175,6 +175,13 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+# Id and time of a record are its sender's to give; `received` and `recorded_by` stay the server's.
+SENDERS_OWN = {
+    "/api/v1/rlhf/feedback": {"feedback_id", "timestamp"}, "/api/v1/rlhf/preference": {"preference_id", "timestamp"},
+    "/api/v1/rlhf/correction": {"feedback_id", "timestamp"},
+}  # fmt: skip
+
+
 def check_fields(ask: Callable[[dict], Any]) -> list[str]:
     return [name for name, value in RESERVED.items() if ask({name: value}).status_code < 300]
 
@@ -182,7 +189,20 @@ def check_fields(ask: Callable[[dict], Any]) -> list[str]:
 @pytest.mark.parametrize("path", BODIES)
 def test_no_field_that_is_the_servers_is_taken_from_a_body(world: World, path: str) -> None:
     who, body = BODIES[path]
-    assert check_fields(lambda extra: world.send(who, "POST", path, json={**body, **extra})) == []
+    accepted = check_fields(lambda extra: world.send(who, "POST", path, json={**body, **extra}))
+    assert set(accepted) <= SENDERS_OWN.get(path, set())
+
+
+def test_a_given_id_neither_changes_nor_opens_the_record_of_another(world: World) -> None:
+    who, body = BODIES["/api/v1/rlhf/feedback"]
+    mine = {**body, "feedback_id": "fb_sec_given"}
+    assert world.send("engineer", "POST", "/api/v1/rlhf/feedback", json=mine).status_code == 201
+    for extra in ({}, {"thumb": "down"}, {"supersedes": "fb_sec_given", "feedback_id": "fb_sec_other"}):
+        refused = world.send(who, "POST", "/api/v1/rlhf/feedback", json={**mine, **extra})
+        assert refused.status_code == 422 and "q" not in refused.json().values()
+    with open_store(world.settings) as store:
+        stored = crud.get(store, Feedback, "fb_sec_given")
+        assert stored is not None and stored.thumb == "up" and crud.get(store, Feedback, "fb_sec_other") is None
 
 
 def test_forms_do_not_set_what_is_the_servers(world: World) -> None:

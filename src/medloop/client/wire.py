@@ -46,7 +46,8 @@ class TraceFields(TypedDict, total=False):
 
 class _Shared(TypedDict, total=False):
     trace_id: str | None
-    clinician_id: str | None
+    clinician_id: str | int | None
+    timestamp: str | None
     consent: Sequence[Purpose] | None
     subject: str | None
     supersedes: str | None
@@ -54,6 +55,7 @@ class _Shared(TypedDict, total=False):
 
 
 class FeedbackFields(_Shared, total=False):
+    feedback_id: str | None
     rating: int | None
     thumb: Thumb | None
     feedback_type: Literal["positive", "negative", "neutral"] | None
@@ -69,6 +71,7 @@ class FeedbackFields(_Shared, total=False):
 
 
 class PreferenceFields(_Shared, total=False):
+    preference_id: str | None
     prompt: Required[str]
     response_a: Required[str]
     response_b: Required[str]
@@ -108,7 +111,7 @@ class UnsentError(MedloopError):
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was stored. `repeated`: an earlier attempt had already stored it."""
+    """What was stored. `repeated`: it had been stored before. `note`: why it will not be trained on, and what to do."""
 
     id: str
     timestamp: str
@@ -116,6 +119,7 @@ class Receipt:
     correction_id: str | None = None
     incident_id: str | None = None
     repeated: bool = False
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,7 @@ class Retries:
         return Receipt(
             id=body[self.call.id_name], timestamp=body["timestamp"], quarantined=body["quarantined"],
             correction_id=body.get("correction_id"), incident_id=body.get("incident_id"), repeated=response.status_code == 200,
+            note=body.get("note"),
         )  # fmt: skip
 
     def failed(self, error: httpx.RequestError) -> None:

@@ -1,7 +1,8 @@
 """Feedback on answers: ratings, choices, corrections, and consent. Append-only.
 
 `subject` is the person the text is about (a keyed hash, never a name), for consent and erasure; `recorded_by` is the user or key
-that sent the record, set by the server and never read from a body.
+that sent the record, set by the server and never read from a body. `timestamp` is when somebody said it, `received` when the
+server got it: old feedback keeps its date.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class Consent(Contract):
 
 
 class Feedback(Contract):
-    """One person's rating of one answer (table `rlhf_feedback`)."""
+    """One person's rating of one answer (table `rlhf_feedback`). Without question and answer it counts only in the numbers."""
 
     feedback_id: Text = Field(default_factory=lambda: f"fb_{uuid7()}")
     session_id: Text
     agent_name: Text
-    user_query: Text
-    agent_response: Text
+    user_query: str = ""
+    agent_response: str = ""
     rating: Stars | None = None
     thumb: Literal["up", "down"] | None = None
     feedback_type: FeedbackType | None = None
@@ -53,6 +54,7 @@ class Feedback(Contract):
     subject: Text | None = None
     recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
+    received: Timestamp = Field(default_factory=utc_now)
 
     @model_validator(mode="after")
     def _says_something(self) -> Feedback:
@@ -84,6 +86,7 @@ class Preference(Contract):
     subject: Text | None = None
     recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
+    received: Timestamp = Field(default_factory=utc_now)
 
 
 class Correction(Contract):
@@ -102,6 +105,7 @@ class Correction(Contract):
     subject: Text | None = None
     recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
+    received: Timestamp = Field(default_factory=utc_now)
 
 
 class IncidentStep(Contract):

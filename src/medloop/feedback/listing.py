@@ -31,8 +31,8 @@ class RecordFilter(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    since: AwareDatetime | None = Field(None, description="Recorded at or after this time.")
-    until: AwareDatetime | None = Field(None, description="Recorded before this time.")
+    since: AwareDatetime | None = Field(None, description="Said at or after this time.")
+    until: AwareDatetime | None = Field(None, description="Said before this time.")
     processed: bool | None = Field(None, description="Whether a training set has used it.")
     trace_id: Id | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from medloop.feedback.submit.phi_scan import Doubt
 from medloop.feedback.submit.submit import Sender, feedback_type_of, fingerprint, prepare_submission
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.records import crud
+from medloop.store.records import crud, users
 from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.quarantine import decide
 from medloop.store.tables import quarantine
@@ -64,10 +65,11 @@ def test_a_session_alone_stands_for_its_newest_trace_for_programs_only(store: St
     body = FeedbackBody(session_id="sess", rating=5)
     record = crud.get(store, Feedback, send(body, PROGRAM)["feedback_id"])
     assert (record.trace_id, record.agent_response) == (trace, "Drink tea.")
-    with pytest.raises(InputError, match="trace_id"):
-        send(body, CLINICIAN)
     with pytest.raises(InputError, match="no trace"):
         send(FeedbackBody(session_id="never", rating=5), PROGRAM)
+    own = send(FeedbackBody(session_id="sess", agent_name="triage", rating=5), CLINICIAN)
+    record = crud.get(store, Feedback, own["feedback_id"])  # a session id can be guessed: it opens no text for a person
+    assert (record.trace_id, record.user_query, record.agent_response) == (None, "", "") and "trace_id" in own["note"]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,35 @@ def test_supersedes_names_an_own_record_of_the_same_kind(store: Store, send) -> 
 def test_a_person_speaks_for_nobody_else(store: Store, send) -> None:
     with pytest.raises(InputError, match="somebody else"):
         send(FeedbackBody(**WHOLE, rating=4, clinician_id="usr_7"), CLINICIAN)
-    record = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, rating=4, clinician_id=123), PROGRAM)["feedback_id"])
-    assert (record.clinician_id, record.recorded_by) == ("123", "usr_2")
+    with pytest.raises(InputError, match=r"no such user.*medloop users add"):
+        send(FeedbackBody(**WHOLE, rating=4, clinician_id=123), PROGRAM)
+    user = users.add_user(store, "123", "clinician", actor="t")
+    for given in (123, "123", user.user_id):  # by name or by id
+        record = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, rating=4, clinician_id=given), PROGRAM)["feedback_id"])
+        assert (record.clinician_id, record.recorded_by) == (user.user_id, "usr_2")
+
+
+def test_a_given_id_is_stored_once_and_never_changed(store: Store, send) -> None:
+    body = {**WHOLE, "feedback_id": "fb_old_1", "timestamp": "2024-05-01T08:00:00Z", "rating": 4}
+    first, again = send(FeedbackBody(**body)), send(FeedbackBody(**body))
+    assert first == again and crud.count(store, Feedback) == 1
+    for other in ({"rating": 1}, {"timestamp": "2024-05-02T08:00:00Z"}, {"comments": "new"}):
+        with pytest.raises(InputError, match="other content"):
+            send(FeedbackBody(**body | other))
+    with pytest.raises(InputError, match="other content"):
+        send(FeedbackBody(**body), Sender("usr_9"))
+    with pytest.raises(InputError, match="another record"):
+        send(PreferenceBody(preference_id="fb_old_1", prompt="p", response_a="a", response_b="b", preferred="a"))
+
+
+def test_equal_ids_in_one_batch_are_one_record(store: Store) -> None:
+    """Two at once: the writer sees both before either is stored."""
+    body = FeedbackBody(**WHOLE, feedback_id="fb_twice", rating=4)
+    with GroupCommitWriter(store).running() as writer, ThreadPoolExecutor(8) as pool:
+        asks = [prepare_submission(store, body, CLINICIAN) for _ in range(8)]
+        results = list(pool.map(writer.submit_and_wait, asks))
+    assert [result.replayed for result in results].count(False) == 1 and crud.count(store, Feedback) == 1
+    assert {result.answer["feedback_id"] for result in results} == {"fb_twice"}
 
 
 def test_the_critical_flag_opens_an_incident_and_adds_a_red_team_case(store: Store, send, trace: str) -> None:
@@ -205,7 +234,9 @@ def test_the_type_follows_from_what_was_said(values: dict, kind: str | None) -> 
     [
         {"trace_id": "t"}, {"thumb": "up"}, {"trace_id": "t", "rating": 6}, {"trace_id": "t", "rating": True}, {"trace_id": "t", "rating": "5"},
         {"trace_id": "t", "thumb": "sideways"}, {"trace_id": "t", "thumb": "up", "comment": "misspelt"}, {"trace_id": "", "thumb": "up"},
-        {"trace_id": "t", "thumb": "up", "feedback_id": "fb_1"}, {"trace_id": "t", "thumb": "up", "timestamp": "2020-01-01T00:00:00Z"},
+        {"trace_id": "t", "thumb": "up", "feedback_id": ""}, {"trace_id": "t", "thumb": "up", "timestamp": "yesterday"},
+        {"trace_id": "t", "thumb": "up", "timestamp": "1999-12-31T23:59:59Z"}, {"trace_id": "t", "thumb": "up", "timestamp": "2199-01-01T00:00:00Z"},
+        {"trace_id": "t", "thumb": "up", "received": "2026-01-01T00:00:00Z"},
         {"trace_id": "t", "thumb": "up", "recorded_by": "usr_9"}, {"trace_id": "t", "thumb": "up", "processed": True},
         {"trace_id": "t", "thumb": "up", "consent": ["sale"]}, {"trace_id": "t", "thumb": "up", "user_query": "q"},
         {"trace_id": "t", "thumb": "up", "comments": "x" * 20_001}, {"trace_id": "a\0b", "thumb": "up"},

@@ -31,7 +31,7 @@ Key = Annotated[
 
 
 class StoredOut(BaseModel):
-    """What was stored. The server assigns the ids. `quarantined`: held back from training until somebody has reviewed it."""
+    """What was stored. `quarantined`: held back from training until somebody has reviewed it. `note`: why it will not be used."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -47,6 +47,7 @@ class StoredOut(BaseModel):
     correction_id: str | None = None
     incident_id: str | None = None
     case_id: str | None = None
+    note: str | None = Field(None, description="Why the record will not be trained on, and how to change that.")
 
 
 class ErrorOut(BaseModel):

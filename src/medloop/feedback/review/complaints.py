@@ -118,6 +118,7 @@ def _from_records(store: Store, feedback_ids: Sequence[str], actor: str) -> list
             reasons={"thumbs_down": 1.0, **({"critical": 1.0} if record.critical else {})},
         )
         for record in (read_by_ids(store, Feedback, ids, actor=actor, purpose=PURPOSE) if ids else ())
+        if record.user_query and record.agent_response  # a rating of a session alone has nothing to show
     ]  # fmt: skip
 
 

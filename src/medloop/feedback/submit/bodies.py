@@ -1,22 +1,26 @@
-"""The request bodies: the records of contracts/feedback.py without what the server sets itself (id, time, sender).
+"""The request bodies: the records of contracts/feedback.py without what the server sets itself (who sent it, and when it came).
 
 With a `trace_id` the trace fills what is left out: session, agent, model, question and answer; for a program a `session_id` alone
-does the same with the newest trace of that session. Lengths are bounded here, whole bodies by the guard. Unknown fields are
-refused, so that a misspelt `comment` is an error and does not get lost.
+does the same with the newest trace of that session. A rating of a session without a trace is stored without question and answer.
+Id and time of a record may be given, so that old feedback keeps both. Lengths are bounded here, whole bodies by the guard.
+Unknown fields are refused, so that a misspelt `comment` is an error and does not get lost.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from medloop.contracts.base import Hash, Unit
+from medloop.contracts.base import Hash, Unit, utc_now
 from medloop.contracts.chat import Role
 from medloop.contracts.feedback import ChoiceOutcome, FeedbackType, Purpose, Side
 
 MAX_TEXT = 20_000  # characters of one text
 MAX_AXES = 20
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # feedback on an assistant is not older
+CLOCK_SKEW = timedelta(minutes=5)
 
 
 def _as_text(value: object) -> object:
@@ -28,6 +32,15 @@ def _no_repeats(value: object) -> object:
     return list(dict.fromkeys(value)) if isinstance(value, list) and all(isinstance(item, str) for item in value) else value
 
 
+def _plausible(value: datetime) -> datetime:
+    value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if value < EARLIEST:
+        raise ValueError(f"this time is before {EARLIEST:%Y}; send when the feedback was given, for example 2026-02-03T12:00:00Z")
+    if value > utc_now() + CLOCK_SKEW:
+        raise ValueError("this time is in the future; send when the feedback was given, or leave it out")
+    return value
+
+
 Id = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 BodyText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 ClinicianId = Annotated[Id, BeforeValidator(_as_text, json_schema_input_type=str | int)]
@@ -36,6 +49,7 @@ Sides = Annotated[tuple[Side, ...], BeforeValidator(_no_repeats), Field(max_leng
 Axis = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Stars = Annotated[int, Field(ge=1, le=5, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
+GivenTime = Annotated[datetime, AfterValidator(_plausible)]
 
 
 class StrictBody(BaseModel):
@@ -45,7 +59,12 @@ class StrictBody(BaseModel):
 class _RatingBody(StrictBody):
     """What every kind of record may carry."""
 
-    clinician_id: ClinicianId | None = Field(None, description="Who judged, when a program passes it on; otherwise the caller.")
+    clinician_id: ClinicianId | None = Field(
+        None, description="Who judged, when a program passes it on: name or id of a user; otherwise the caller."
+    )
+    timestamp: GivenTime | None = Field(
+        None, description="When it was said, if not just now; UTC without a zone. `received` keeps when the server got it."
+    )
     consent: Purposes = Field((), description="What the record may be used for; nothing by default.")
     trace_id: Id | None = Field(None, description="The logged exchange this is about.")
     supersedes: Id | None = Field(None, description="Your earlier record of the same kind that this one replaces.")
@@ -60,13 +79,15 @@ class FeedbackBody(_RatingBody):
             "examples": [
                 {"trace_id": "0199c0de-0000-7000-8000-000000000001", "thumb": "down", "comments": "Misses the red flag."},
                 {
+                    "feedback_id": "fb_2026_0001",
+                    "timestamp": "2026-02-03T12:00:00Z",
                     "session_id": "sess_xyz789",
                     "agent_name": "prescription_agent",
                     "user_query": "Prescribe treatment for hypertension",
                     "agent_response": "I recommend starting with lisinopril 10mg...",
                     "rating": 5,
                     "feedback_type": "positive",
-                    "clinician_id": 123,
+                    "clinician_id": "dr.li",
                     "comments": "Appropriate first-line treatment",
                     "axes": {"safety": 5, "clarity": 4},
                     "consent": ["training"],
@@ -75,6 +96,7 @@ class FeedbackBody(_RatingBody):
         }
     )
 
+    feedback_id: Id | None = Field(None, description="Your id of this record; sent again, it is stored once.")
     session_id: Id | None = None
     agent_name: Id | None = None
     user_query: BodyText | None = None
@@ -121,6 +143,7 @@ class PreferenceBody(_RatingBody):
         }
     )
 
+    preference_id: Id | None = Field(None, description="Your id of this record; sent again, it is stored once.")
     prompt: BodyText
     response_a: BodyText
     response_b: BodyText

@@ -3,9 +3,10 @@
     submission = prepare_submission(store, body, Sender("usr_1"), key="4f2c…")    # body: one of bodies.py
     stored = await writer.submit(submission)                                     # stored.answer: {"feedback_id": …, …}
 
-Unknown trace ids are refused. Nothing is refused for its text: one that may name somebody is stored (encrypted, as all are)
-with a row in `quarantine`, and no dataset uses it before a person has reviewed it. A critical flag opens an incident and adds
-a red-team case in the same transaction. A record is never changed: `supersedes` names an earlier one of the same sender.
+Unknown trace ids and users are refused. Nothing is refused for its text: one that may name somebody is stored (encrypted, as all
+are) with a row in `quarantine`, and no dataset uses it before a person has reviewed it. A critical flag opens an incident and
+adds a red-team case in the same transaction. A record is never changed: `supersedes` names an earlier one of the sender. An id
+that the sender gives is stored once: the same record again gets its answer again, another one under that id is refused.
 """
 
 import hashlib
@@ -33,9 +34,9 @@ from medloop.feedback.submit.phi_scan import Doubt, PhiScan
 from medloop.lexicon.language import detect_language
 from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
-from medloop.store.records import crud, review_queue
+from medloop.store.records import crud, review_queue, users
 from medloop.store.records.write_request import Json, Lookup, LookupResults, NewRows, WriteRequest
-from medloop.store.tables import quarantine
+from medloop.store.tables import natural_id, quarantine
 
 CONTRACTS: dict[type[SubmissionBody], type[Contract]] = {
     FeedbackBody: Feedback,
@@ -43,10 +44,20 @@ CONTRACTS: dict[type[SubmissionBody], type[Contract]] = {
     CorrectionBody: Correction,
     TraceBody: Trace,
 }
+RESERVED = ("cor_", "inc_", "case_", "qi_", "sub_")  # ids of other things
 RatingBody = FeedbackBody | PreferenceBody | CorrectionBody
 NO_TRACE = "There is no trace with this trace_id"
 FROM_QUEUE = "Rate only what the queue shows you"
 OWN_ID = "Send the id that you received for it"
+ADD_USER = "Send the name or the id of a user; add one with: medloop users add NAME --role clinician --no-password"
+NOT_USED = (
+    "This record has no consent to training, so nothing will be trained on it; it counts only in the numbers. "
+    'To change that, send it again with "consent": ["training"] and "supersedes": "{}".'
+)
+NO_EXCHANGE = (
+    "Question and answer of this session are not known, so this rating counts only in the numbers. "
+    "To change that, name the trace_id, or send user_query and agent_response."
+)
 
 
 @dataclass(frozen=True)
@@ -60,13 +71,14 @@ class Sender:
 
 def prepare_submission(store: Store, body: SubmissionBody, sender: Sender, *, key: str | None = None) -> WriteRequest:
     """The submission of one body. What only the store knows (does the trace exist?) is checked when the rows are built."""
-    _check_sender(store, body, sender)
+    clinician = _check_sender(store, body, sender)
+    _check_given_id(store, body)
     scan = PhiScan(list(_sent_texts(body)))
 
     def build(known: LookupResults) -> NewRows:
-        return _RecordBuilder(store, sender, known, scan).rows(body)
+        return _RecordBuilder(store, sender, clinician, known, scan).rows(body)
 
-    return WriteRequest(sender.user_id, build, key, fingerprint(body), _lookups(body), scan.prepare)
+    return WriteRequest(sender.user_id, build, key, fingerprint(body), _lookups(body, sender), scan.prepare)
 
 
 def fingerprint(body: SubmissionBody) -> str:
@@ -80,35 +92,63 @@ def feedback_type_of(body: FeedbackBody) -> FeedbackType | None:
     return body.feedback_type or stored_type(polarity(thumb=body.thumb, stars=body.rating, critical=body.critical))
 
 
-def _check_sender(store: Store, body: SubmissionBody, sender: Sender) -> None:
+def _check_sender(store: Store, body: SubmissionBody, sender: Sender) -> str | None:
+    """Who judged, as a user's id; None where a program names nobody."""
     if isinstance(body, TraceBody):
-        return
-    if body.clinician_id not in (None, sender.user_id) and not sender.speaks_for_others:
-        raise InputError("clinician_id names somebody else", "Leave it out: you are stored as the author of what you send")
-    if _by_session(body) and not sender.speaks_for_others:  # session ids can be guessed; a trace's text is not for everybody
-        raise InputError("Name the trace_id, or send user_query and agent_response", "Only programs may send a session_id alone")
+        return None
     if sender.by_queue and body.trace_id is not None and not review_queue.was_shown(store, body.trace_id, sender.user_id):
         raise InputError(NO_TRACE, FROM_QUEUE)
+    if body.clinician_id is None:
+        return None if sender.speaks_for_others else sender.user_id
+    user_id = sender.user_id if body.clinician_id == sender.user_id else users.find_user_id(store, body.clinician_id)
+    if user_id != sender.user_id and not sender.speaks_for_others:
+        raise InputError("clinician_id names somebody else", "Leave it out: you are stored as the author of what you send")
+    if user_id is None:
+        raise InputError("clinician_id names nobody: there is no such user", ADD_USER)
+    return user_id
+
+
+def _check_given_id(store: Store, body: SubmissionBody) -> None:
+    """One id is one record: not that of another kind, and not one that was erased."""
+    given = _given_id(body)
+    if given is not None and (given.startswith(RESERVED) or crud.is_taken(store, given, but=CONTRACTS[type(body)])):
+        raise InputError(f"This {_id_name(body)} belongs to another record, or to one that was erased", "Send another id")
+
+
+def _given_id(body: SubmissionBody) -> str | None:
+    if isinstance(body, FeedbackBody):
+        return body.feedback_id
+    return body.preference_id if isinstance(body, PreferenceBody) else None
+
+
+def _id_name(body: SubmissionBody) -> str:
+    return natural_id(crud.TABLES[CONTRACTS[type(body)]])
 
 
 def _by_session(body: RatingBody) -> bool:
+    """Whether only the session says what was rated."""
     return isinstance(body, FeedbackBody) and body.trace_id is None and body.user_query is None
 
 
-def _lookups(body: SubmissionBody) -> tuple[Lookup, ...]:
-    """The records that a body names."""
+def _lookups(body: SubmissionBody, sender: Sender) -> tuple[Lookup, ...]:
+    """The records that a body names, and the one that has its id already."""
     if isinstance(body, TraceBody):
         return ()
+    given = _given_id(body)
+    same = Lookup(CONTRACTS[type(body)], given) if given is not None else None
     rated = Lookup(Feedback, body.feedback_id) if isinstance(body, CorrectionBody) and body.feedback_id is not None else None
     replaced = Lookup(CONTRACTS[type(body)], body.supersedes) if body.supersedes is not None else None
-    return tuple(lookup for lookup in (_trace_lookup(body), rated, replaced) if lookup is not None)
+    return tuple(lookup for lookup in (_trace_lookup(body, sender), rated, replaced, same) if lookup is not None)
 
 
-def _trace_lookup(body: RatingBody) -> Lookup | None:
-    """The trace that fills what a body leaves out: the one it names, or the newest of its session."""
+def _trace_lookup(body: RatingBody, sender: Sender) -> Lookup | None:
+    """The trace that fills what a body leaves out: the one it names, or for a program the newest of its session.
+
+    Session ids can be guessed, and a trace's text is not for everybody: for a person the session alone opens nothing.
+    """
     if body.trace_id is not None:
         return Lookup(Trace, body.trace_id)
-    if isinstance(body, FeedbackBody) and body.session_id is not None and _by_session(body):
+    if isinstance(body, FeedbackBody) and body.session_id is not None and _by_session(body) and sender.speaks_for_others:
         return Lookup(Trace, body.session_id, "session_id")
     return None
 
@@ -142,18 +182,31 @@ def _given(*texts: str | None) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
 
+def _note(record: Contract) -> Json:
+    """What the sender should know: that the record will not be trained on, and how to change that."""
+    notes = []
+    if isinstance(record, Feedback | Preference | Correction) and "training" not in record.consent:
+        notes.append(NOT_USED.format(crud.id_of(record)))
+    if isinstance(record, Feedback) and not record.user_query:
+        notes.append(NO_EXCHANGE)
+    return {"note": " ".join(notes)} if notes else {}
+
+
 @dataclass(frozen=True)
 class _RecordBuilder:
     """Makes the rows of one body, with the records it names at hand."""
 
     store: Store
     sender: Sender
+    clinician: str | None  # who judged, as a user's id
     known: LookupResults
     scan: PhiScan
 
     def rows(self, body: SubmissionBody) -> NewRows:
         self.check_references(body)
         built = self.records(body)
+        if (repeated := self.repeated(body, built[0])) is not None:
+            return repeated
         scanned = zip(built, self.scan.doubts(self.texts(body)), strict=False)  # incidents and red-team cases only repeat texts
         held = [row for record, doubt in scanned if (row := self.quarantine_row(record, doubt)) is not None]
         ids = crud.ids_by_name(built)  # of two incidents the first is named; both are in the list of incidents
@@ -164,8 +217,25 @@ class _RecordBuilder:
             )
             for row in held
         )
-        answer = {**ids, "timestamp": timestamp, "quarantined": bool(held)}
+        answer = {**ids, "timestamp": timestamp, "quarantined": bool(held), **_note(built[0])}
         return NewRows(answer, tuple(built), tuple((quarantine, row) for row in held), events)
+
+    def repeated(self, body: SubmissionBody, record: Contract) -> NewRows | None:
+        """The answer for a record that is stored already under the id that its sender gave it; None if it is new."""
+        given = _given_id(body)
+        stored = None if given is None else self.known.record(type(record), Lookup(type(record), given))
+        if stored is None:
+            return None
+        not_sent = {"received"} if isinstance(body, RatingBody) and body.timestamp is not None else {"received", "timestamp"}
+        if stored.model_dump(exclude=not_sent) != record.model_dump(exclude=not_sent):
+            raise InputError(
+                f"This {_id_name(body)} is taken by a record with other content",
+                "Records are never changed: send a new id, and name the old one in 'supersedes' if it is yours",
+            )
+        timestamp = iso_utc(stored.timestamp)  # type: ignore[attr-defined]
+        held = self.known.quarantined(crud.id_of(stored)) is not None
+        answer = {_id_name(body): crud.id_of(stored), "timestamp": timestamp, "quarantined": held, **_note(stored)}
+        return NewRows(answer, known=True)
 
     def check_references(self, body: SubmissionBody) -> None:
         """The records that a body names exist, and what it supersedes is the sender's own."""
@@ -187,7 +257,7 @@ class _RecordBuilder:
             return [self.trace(body)]
         if isinstance(body, PreferenceBody):
             own = {"prompt", "response_a", "response_b", "preferred", "critical", "shown_first", "comments", "axes"}
-            values = body.model_dump(include=own | {"session_id", "model_a", "model_b"})
+            values = body.model_dump(include=own | {"preference_id", "session_id", "model_a", "model_b"}, exclude_none=True)
             preference = Preference.model_validate(self.shared_values(body) | values)
             return [preference, *self.incidents(preference)]
         if isinstance(body, CorrectionBody):
@@ -210,11 +280,11 @@ class _RecordBuilder:
             if body.user_query is None:
                 question, answer = self.exchange(trace)
                 values |= {"user_query": question, "agent_response": answer, "trace_id": trace.trace_id}
-        elif body.user_query is None:
-            raise InputError(
-                "This session has no trace", "Log it with POST /api/v1/traces, or send user_query and agent_response"
-            )
-        own = ("session_id", "agent_name", "model_version", "user_query", "agent_response")
+        elif body.agent_name is None:
+            raise InputError("This session has no trace", "Send agent_name too, or log the exchange with POST /api/v1/traces")
+        elif body.golden is not None and body.user_query is None:
+            raise InputError("A golden answer needs its question", "Name the trace_id, or send user_query and agent_response")
+        own = ("feedback_id", "session_id", "agent_name", "model_version", "user_query", "agent_response")
         values |= {name: value for name in own if (value := getattr(body, name)) is not None}
         values |= {name: getattr(body, name) for name in ("rating", "thumb", "axes", "critical", "comments")}
         kind = feedback_type_of(body) or ("negative" if body.golden is not None else None)
@@ -233,18 +303,20 @@ class _RecordBuilder:
         return [Correction.model_validate(self.shared_values(body) | texts | links)]
 
     def incidents(self, record: Feedback | Preference) -> list[Contract]:
-        """An incident and a red-team case for each answer that was flagged."""
+        """An incident and a red-team case for each answer that was flagged; no case where the question is not known."""
         opened: list[Contract] = []
         for question, answer, model in flagged_answers(record):
             incident = Incident(
                 record_id=crud.id_of(record), model_version=model, opened_by=self.sender.user_id,
                 language=detect_language(question),
             )  # fmt: skip
-            case = RedTeamCase(
-                record_id=crud.id_of(record), incident_id=incident.incident_id, prompt=question, answer=answer,
-                reason=record.comments,
-            )  # fmt: skip
-            opened += [incident, case]
+            opened.append(incident)
+            if question:
+                case = RedTeamCase(
+                    record_id=crud.id_of(record), incident_id=incident.incident_id, prompt=question, answer=answer,
+                    reason=record.comments,
+                )  # fmt: skip
+                opened.append(case)
         return opened
 
     def corrected_exchange(self, body: CorrectionBody) -> Json:
@@ -260,6 +332,8 @@ class _RecordBuilder:
             rated.recorded_by != self.sender.user_id
         ):  # else a correction would copy somebody else's text into the sender's records
             raise InputError("This feedback is not yours", "Send prompt and original, or the trace_id")
+        if not rated.user_query:
+            raise InputError("Your rating has no question and answer to correct", "Send prompt and original, or the trace_id")
         return {"prompt": rated.user_query, "original": rated.agent_response}
 
     def rated(self, body: CorrectionBody) -> Feedback:
@@ -269,7 +343,7 @@ class _RecordBuilder:
         return feedback
 
     def named_trace(self, body: RatingBody) -> Trace | None:
-        lookup = _trace_lookup(body)
+        lookup = _trace_lookup(body, self.sender)
         return None if lookup is None else self.known.record(Trace, lookup)
 
     def exchange(self, trace: Trace) -> tuple[str, str]:
@@ -286,10 +360,11 @@ class _RecordBuilder:
 
     def shared_values(self, body: RatingBody) -> Json:
         """The fields that ratings, choices and corrections have in common."""
+        now = utc_now()
         return {
-            "clinician_id": body.clinician_id or (None if self.sender.speaks_for_others else self.sender.user_id),
-            "consent": body.consent, "trace_id": body.trace_id, "supersedes": body.supersedes,
-            "subject": self.subject_hash(body.subject), "recorded_by": self.sender.user_id,
+            "clinician_id": self.clinician, "timestamp": body.timestamp or now, "received": now, "consent": body.consent,
+            "trace_id": body.trace_id, "supersedes": body.supersedes, "subject": self.subject_hash(body.subject),
+            "recorded_by": self.sender.user_id,
         }  # fmt: skip
 
     def subject_hash(self, subject: str | None) -> str | None:

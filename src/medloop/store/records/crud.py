@@ -94,6 +94,16 @@ def get(store: Store, kind: type[C], record_id: str) -> C | None:
         return None if row is None else from_row(store, conn, kind, row)
 
 
+def is_taken(store: Store, record_id: str, *, but: type[Contract]) -> bool:
+    """Whether a record of another kind has this id, or an erased one had it."""
+    others = [tables.id_column(TABLES[kind]) for kind in (Feedback, Preference, Correction, Trace) if kind is not but]
+    with store.read() as conn:
+        for column in (*others, tables.tombstones.c.record_id):
+            if conn.execute(select(column).where(column == record_id)).first() is not None:
+                return True
+    return False
+
+
 def page(
     store: Store, kind: type[C], *, after: int = 0, limit: int = PAGE_SIZE, unprocessed: bool = False
 ) -> list[tuple[int, C]]:

@@ -220,6 +220,7 @@ class GroupCommitWriter:
                 _fail(batch, error)
                 return
             for item in batch:
+                self._build([item])  # it may refer to one that was stored just before it
                 self._write([item])
 
     def _write_with_retries(self, batch: Sequence[_Waiting]) -> None:
@@ -258,7 +259,7 @@ class GroupCommitWriter:
                 item.outcome = item.rows
             else:
                 assert item.rows is not None
-                item.outcome = WriteResult(item.rows.answer)
+                item.outcome = WriteResult(item.rows.answer, replayed=item.rows.known)
                 fresh.append(item)
                 if request.idempotency_key is not None:
                     answers[name] = (request.fingerprint, item.rows.answer)

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from medloop.contracts import AuditEvent, utc_now, uuid7
 from medloop.errors import InputError
@@ -40,6 +41,7 @@ NAME = re.compile(r"[^\W_][\w.@-]{0,63}")
 IDLE, LONGEST = timedelta(minutes=30), timedelta(hours=12)  # of a session
 MARK_USED_EVERY = timedelta(minutes=10)  # `last_used` is updated at most this often per key
 SLIDE_EVERY = timedelta(minutes=1)  # the end of a session is moved at most this often
+_KNOWN_IDS: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()  # asked with every rating that names a clinician
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,19 @@ def get_user(store: Store, name: str) -> User:
     if row is None:
         raise InputError(f"There is no user '{name[:64]}'", "'medloop users list' shows all users")
     return _user(row)
+
+
+def find_user_id(store: Store, id_or_name: str) -> str | None:
+    """The id of the user who has this id or this name; None if nobody has. Users are never deleted, so an answer stays true."""
+    known = _KNOWN_IDS.setdefault(store, {})
+    if id_or_name not in known:
+        with store.read() as conn:
+            named = or_(users.c.user_id == id_or_name, users.c.name == id_or_name)
+            ids = list(conn.execute(select(users.c.user_id).where(named)).scalars())
+        if not ids:
+            return None
+        known[id_or_name] = id_or_name if id_or_name in ids else ids[0]
+    return known[id_or_name]
 
 
 def change_user(store: Store, user: User, *, actor: str, role: str | None = None, disabled: bool | None = None) -> None:

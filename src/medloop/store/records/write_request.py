@@ -41,6 +41,7 @@ class NewRows:
     records: tuple[Contract, ...] = ()
     plain_rows: tuple[tuple[Table, Json], ...] = ()  # rows without encrypted columns
     events: tuple[AuditEvent, ...] = ()  # in addition to the audit line of each record
+    known: bool = False  # an earlier request has stored it: there is nothing to add
     update: Callable[[Connection], None] | None = None  # a change to existing rows, in the same transaction
 
 

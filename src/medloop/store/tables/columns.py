@@ -67,6 +67,11 @@ def timestamp() -> Column[datetime]:
     return Column("timestamp", UtcDateTime, nullable=False, server_default=func.now())
 
 
+def received() -> Column[datetime]:
+    """When the server got a record whose `timestamp` its sender may set."""
+    return Column("received", UtcDateTime, nullable=False, server_default=func.now())
+
+
 def processed() -> Column[bool]:
     return Column("processed", Boolean, nullable=False, server_default=false(), index=True)
 

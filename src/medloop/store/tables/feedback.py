@@ -2,7 +2,7 @@
 
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Integer, String, false
 
-from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, sender, serial, timestamp
+from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, received, sender, serial, timestamp
 
 rlhf_feedback = new_table(
     "rlhf_feedback", serial(), Column("feedback_id", String, nullable=False, unique=True),
@@ -11,8 +11,9 @@ rlhf_feedback = new_table(
     Column("feedback_type", String), Column("axes", JSON, nullable=False),
     Column("critical", Boolean, nullable=False, server_default=false()), Column("clinician_id", String, index=True),
     encrypted("comments", nullable=True), Column("consent", JSON, nullable=False), Column("model_version", String),
-    Column("trace_id", String, index=True), Column("supersedes", String), *sender(), timestamp(), processed(), key_id(),
-    CheckConstraint("rating >= 1 AND rating <= 5", name="rating"), CheckConstraint("thumb IN ('up', 'down')", name="thumb"),
+    Column("trace_id", String, index=True), Column("supersedes", String), *sender(), timestamp(), received(), processed(),
+    key_id(), CheckConstraint("rating >= 1 AND rating <= 5", name="rating"),
+    CheckConstraint("thumb IN ('up', 'down')", name="thumb"),
     CheckConstraint("feedback_type IN ('positive', 'negative', 'neutral')", name="feedback_type"),
 )  # fmt: skip
 
@@ -23,7 +24,7 @@ rlhf_preferences = new_table(
     Column("shown_first", String(1)), Column("clinician_id", String, index=True), encrypted("comments", nullable=True),
     Column("consent", JSON, nullable=False), Column("trace_id", String, index=True), Column("supersedes", String),
     Column("session_id", String, index=True), Column("model_a", String), Column("model_b", String),
-    Column("axes", JSON, nullable=False), *sender(), timestamp(), processed(), key_id(),
+    Column("axes", JSON, nullable=False), *sender(), timestamp(), received(), processed(), key_id(),
     CheckConstraint("preferred IN ('a', 'b', 'tie', 'both_bad')", name="preferred"),
     CheckConstraint("shown_first IN ('a', 'b')", name="shown_first"),
 )  # fmt: skip
@@ -32,7 +33,8 @@ rlhf_corrections = new_table(
     "rlhf_corrections", serial(), Column("correction_id", String, nullable=False, unique=True),
     Column("feedback_id", String, index=True), Column("trace_id", String, index=True), encrypted("prompt"),
     encrypted("original"), encrypted("golden"), encrypted("reason", nullable=True), Column("clinician_id", String, index=True),
-    Column("consent", JSON, nullable=False), Column("supersedes", String), *sender(), timestamp(), processed(), key_id(),
+    Column("consent", JSON, nullable=False), Column("supersedes", String), *sender(), timestamp(), received(), processed(),
+    key_id(),
 )  # fmt: skip
 
 traces = new_table(

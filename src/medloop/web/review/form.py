@@ -58,7 +58,7 @@ def exchange_fields(values: Mapping[str, str], target: ReviewTarget | None) -> d
         return {"trace_id": target.trace_id, "supersedes": target.supersedes}
     return {
         "session_id": target.session_id or target.item_id, "agent_name": target.agent_name or "review queue",
-        "user_query": target.question, "agent_response": target.answers[0], "model_version": target.models[0],
+        "user_query": target.question or None, "agent_response": target.answers[0] or None, "model_version": target.models[0],
         "supersedes": target.supersedes,
     }  # fmt: skip
 
