@@ -70,6 +70,9 @@ class FeedbackSettings(Section):
     retrain_every: int = Field(
         1000, ge=0, description="New usable feedback records after which retraining is proposed; 0: never."
     )
+    retrain_days: int = Field(
+        7, ge=0, description="Days after which fewer new usable records (at least 50) are a reason to retrain, too; 0: never."
+    )
 
 
 class JobSettings(Section):

@@ -118,3 +118,13 @@ def test_a_record_without_consent_says_that_it_will_not_be_used_and_how_to_chang
     assert second.status_code == 201 and "note" not in second.json()
     stored = served.call("123", "GET", f"/preference/{second.json()['preference_id']}").json()
     assert {name: stored[name] for name in CHOICE} == CHOICE and stored["consent"] == ["training"]
+
+
+def test_the_trigger_shows_how_many_records_count_and_how_many_wait_for_consent(served: Served) -> None:
+    before = served.call("program", "GET", "/trigger").json()
+    served.call("123", "POST", "/preference", CHOICE)
+    served.call("123", "POST", "/preference", {**CHOICE, "consent": ["training"]})
+    after = served.call("program", "GET", "/trigger").json()
+    assert (after["usable"] - before["usable"], after["waiting_for_consent"] - before["waiting_for_consent"]) == (1, 1)
+    assert after["words"].startswith(f"{after['usable']} of 1,000 new usable records") and after["last_trigger"] is None
+    assert served.call("123", "GET", "/trigger").status_code == 403

@@ -115,7 +115,8 @@ def test_trigger_dry_then_filed_with_data_built_from_the_feedback(store: Store, 
     crud.add(
         store, [Preference.model_validate({**pair, "preferred": "a", "consent": ("training",)}) for pair in pairs], actor="t"
     )
-    assert "No reason yet" in medloop("trigger")
+    crud.add(store, [thumb("t1", "ann", up=True)], actor="t")  # without consent
+    assert "No reason yet" in (shown := medloop("trigger")) and "1 wait for consent" in shown
     assert "dry run" in medloop("trigger", "--every", "10", "--dry-run")
     assert "retrain-1" in medloop("trigger", "--every", "10")
     assert "Submitted train_" in medloop("trigger", "--every", "10", "--submit")

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from queue_desk import chose
 
-from medloop.contracts import Consent, Feedback, Interval
+from medloop.contracts import Consent, Correction, Feedback, Interval, utc_now
+from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
-from medloop.feedback.trigger import TriggerConfig, TriggerEvidence, check_trigger, trigger_if_due
+from medloop.feedback.trigger import RecordCounts, TriggerConfig, TriggerEvidence, check_trigger, trigger_if_due
 from medloop.jobs import queue as jobs
 from medloop.jobs.retrain import Retrainer, file_jobs
+from medloop.loop.feedback import build_from_feedback
 from medloop.settings import FeedbackSettings, Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import consents, crud, quarantine, triggers
@@ -50,7 +53,7 @@ def test_all_three_kinds_of_records_count(store: Store) -> None:
     add(store, 9)
     chose(store, "ann", "a", "a")  # without consent to training
     assert trigger_if_due(store, config=TEN) is None
-    assert check_trigger(store, TEN).usable == 9
+    assert check_trigger(store, TEN).records == RecordCounts(usable=9, waiting_for_consent=1)
 
 
 def test_only_usable_records_count(sqlite_settings: Settings) -> None:
@@ -66,7 +69,8 @@ def test_only_usable_records_count(sqlite_settings: Settings) -> None:
         with store.write() as conn:
             quarantine.hold(conn, held.feedback_id, "rlhf_feedback", doubt=1.0, reasons=["name"], actor="t")
         check = check_trigger(store, TEN)
-    assert (check.rows, check.usable, check.trigger) == (10, 1, None)
+    assert (check.rows, check.trigger) == (10, None)
+    assert check.records == RecordCounts(usable=1, waiting_for_consent=7, quarantined=1)
 
 
 def test_critical_flags_are_reason_enough(store: Store) -> None:
@@ -132,12 +136,12 @@ def test_a_trigger_becomes_one_job_named_after_it(sqlite_settings: Settings, mon
         add(store, 10)
         trigger_if_due(store, config=TEN)
         with monkeypatch.context() as patch:  # killed after the job was filed, before it was noted
-            patch.setattr(triggers, "set_job", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(triggers, "set_jobs", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 file_jobs(store, sqlite_settings, actor="t")
         (filed,) = file_jobs(store, sqlite_settings, actor="t")
         assert file_jobs(store, sqlite_settings, actor="t") == []
-        assert [entry.job_id for entry in triggers.list_triggers(store)] == [filed.job_id]
+        assert [entry.jobs for entry in triggers.list_triggers(store)] == [(filed.job_id,)]
     assert jobs.ids(sqlite_settings) == [filed.job_id]
     request = jobs.request_of(jobs.folder_of(filed.job_id, sqlite_settings))
     assert request.stage == "REWARD" and request.config["name"] == "retrain-1"
@@ -149,9 +153,40 @@ def test_a_job_that_cannot_be_filed_leaves_the_trigger_waiting(sqlite_settings: 
         trigger_if_due(store, config=TEN)
         with pytest.raises(ConfigError):  # there are no pairs to train on
             file_jobs(store, sqlite_settings, actor="t")
-        assert [entry.job_id for entry in triggers.list_triggers(store, without_job=True)] == [None]
+        assert [entry.jobs for entry in triggers.list_triggers(store, without_job=True)] == [()]
         (filed,) = file_jobs(store, sqlite_settings, actor="t", prepare=lambda trigger: pairs(sqlite_settings))
         assert filed.job_id in jobs.ids(sqlite_settings)
+
+
+def test_the_job_of_a_trigger_runs_sft_as_well(sqlite_settings: Settings) -> None:
+    """On what experts wrote and people liked; the reward model keeps the trigger's own name."""
+    with open_store(sqlite_settings) as store:
+        for n in range(10):
+            fixed = Correction(prompt=f"My knee {n} hurts.", original="Run.", golden=f"Rest knee {n}.", consent=("training",))
+            crud.add(store, [fixed], actor="test")
+        trigger_if_due(store, config=TEN)
+
+        def prepare(_: object) -> None:
+            build_from_feedback(store, FeedbackConfig(), seed=7, actor="t")
+
+        filed = file_jobs(store, sqlite_settings, actor="t", prepare=prepare)
+        assert triggers.newest_trigger(store).jobs == tuple(job.job_id for job in filed)
+    asked = [jobs.request_of(jobs.folder_of(job.job_id, sqlite_settings)) for job in filed]
+    assert [(request.stage, request.config["name"]) for request in asked] == [("REWARD", "retrain-1"), ("SFT", "retrain-1-sft")]
+    assert (sqlite_settings.home / asked[1].config["data"]).read_text().count("Rest knee") >= 5
+
+
+def test_after_a_week_fewer_records_are_enough(sqlite_settings: Settings) -> None:
+    week = TriggerConfig(days=7, least=5)
+    with open_store(sqlite_settings) as store:
+        add(store, 5, received=utc_now() - timedelta(days=6))
+        assert trigger_if_due(store, config=week) is None
+        assert trigger_if_due(store, config=TriggerConfig(days=5, least=6)) is None  # too few
+        assert trigger_if_due(store, config=TriggerConfig(days=0, least=5)) is None  # never
+        trigger = trigger_if_due(store, config=TriggerConfig(days=5, least=5))
+        assert trigger is not None and (trigger.reason, trigger.records) == ("schedule", 5)
+        add(store, 5)
+        assert trigger_if_due(store, config=TriggerConfig(days=5, least=5)) is None  # the last trigger is new
 
 
 class Child:
@@ -187,7 +222,7 @@ def test_beside_the_api_each_reason_is_filed_once_and_a_failure_after_a_rest(sql
         time.sleep(0.25)
         watch.poll()
         assert len(started) == 2
-        triggers.set_job(store, "retrain-1", "job", actor="t")
+        triggers.set_jobs(store, "retrain-1", ["job"], actor="t")
         started[1].code = 0
         watch.poll()
         assert len(started) == 2 and watch.failed == 0
@@ -201,8 +236,8 @@ def test_the_process_that_files_builds_the_data_and_leaves_a_job(sqlite_settings
             crud.add(store, [vote_on], actor="test")
         with Retrainer(store, settings, every_s=0.05).running():
             deadline = time.monotonic() + 120
-            while not (stored := triggers.list_triggers(store)) or stored[0].job_id is None:
+            while not (stored := triggers.list_triggers(store)) or not stored[0].jobs:
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
-    assert stored[0].job_id in jobs.ids(settings) and stored[0].reason == "volume"
+    assert set(stored[0].jobs) <= set(jobs.ids(settings)) and stored[0].reason == "volume"
     assert (settings.home / "data/preferences/preferences.jsonl").is_file()

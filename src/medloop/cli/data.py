@@ -10,6 +10,7 @@ from medloop.cli import ui
 from medloop.contracts import DatasetCard, Source
 from medloop.contracts.dataset import Split
 from medloop.data.export import export as export_split
+from medloop.data.export import export_feedback
 from medloop.data.feedback.build import FeedbackConfig, write_preferences
 from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, quarantine_file, read_card
 from medloop.data.prepare.prepare import prepare as prepare_data
@@ -166,13 +167,23 @@ def export(
     to: Annotated[Literal["sharegpt", "alpaca"], typer.Option(help="Format of the rows.")],
     output: Annotated[Path, typer.Option(metavar="FILE", help="JSONL file to write.")],
     split: Annotated[Split, typer.Option(help="Split to export.")] = "train",
+    feedback: Annotated[
+        str, typer.Option(metavar="NAME", help="Export the answers of this dataset of 'data build' instead of the prepared data.")
+    ] = "",
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite the file if it exists.")] = False,
 ) -> None:
     """Write a split as ShareGPT or Alpaca rows for other tools; importing it again gives the same conversations.
 
     Example:  medloop data export --to sharegpt --split train --output train_sharegpt.jsonl
+    Example:  medloop data export --feedback week46 --to alpaca --output liked_and_corrected.jsonl
     """
-    rows = export_split(ui.settings().workspace, split=split, to=to, output=output, replace=replace)
+    settings, output = ui.settings(), output.expanduser().absolute()
+    if feedback:
+        with open_audit_trail(settings) as trail:
+            rows = export_feedback(trail.store, feedback, split=split, to=to, output=output, replace=replace)
+            trail.record("data.export", output, rows=rows, dataset=feedback)
+    else:
+        rows = export_split(settings.workspace, split=split, to=to, output=output, replace=replace)
     ui.say(f"{rows:,} rows in {ui.shown(output.absolute())}")
 
 
@@ -182,7 +193,10 @@ def build(
     seed: Annotated[int | None, typer.Option(help="Random seed of the split (default: the setting 'seed').")] = None,
     test_share: Annotated[float | None, typer.Option(help="Share of the questions to hold out (default: 0.2).")] = None,
     liked_answers: Annotated[
-        bool | None, typer.Option("--liked-answers", help="Also train on answers that most raters liked.")
+        bool | None,
+        typer.Option(
+            "--liked-answers/--no-liked-answers", help="Keep answers that most raters liked for SFT (default: keep them)."
+        ),
     ] = None,
     config: ui.ConfigFile = None,
     set_: ui.SetPairs = None,
@@ -192,7 +206,7 @@ def build(
     It uses the newest version of each record that allows training, with personal identifiers removed. The same records give
     the same files, byte for byte.
 
-    Example:  medloop data build --name week46 --liked-answers
+    Example:  medloop data build --name week46
     """
     settings = ui.settings()
     flags = {"name": name, "test_share": test_share, "liked_answers": liked_answers}

@@ -243,32 +243,35 @@ def trigger(
         int | None,
         typer.Option(help="New usable records that are a reason (default: the setting feedback.retrain_every)."),
     ] = None,
-    stage: Annotated[str | None, typer.Option(help="Stage to train (default: REWARD).")] = None,
+    stage: Annotated[
+        list[str] | None, typer.Option(help="Stage to train, one job each; may be repeated (default: REWARD and SFT).")
+    ] = None,
     submit: Annotated[
-        bool, typer.Option("--submit", help="Build the data and submit a job for each trigger that has none.")
+        bool, typer.Option("--submit", help="Build the data and submit the jobs of each trigger that has none.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen; write nothing.")] = False,
     config: ui.ConfigFile = None,
     set_: ui.SetPairs = None,
     json_: ui.AsJson = False,
 ) -> None:
-    """Check for a reason to retrain: new records, critical flags, drifting raters, falling agreement.
+    """Check for a reason to retrain: new records, critical flags, the schedule, drifting raters, falling agreement.
 
     Example:  medloop feedback trigger --every 1000 --submit
     """
     if submit and dry_run:
         raise ConfigError("--submit and --dry-run exclude each other", "Leave one of them out")
     settings = ui.settings()
-    usual = {"every": trigger_config(settings).every}
+    usual = trigger_config(settings).model_dump(include={"every", "days"})
     chosen: TriggerConfig = load_config(
-        TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stage": stage}, defaults=usual
+        TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stages": stage or None}, defaults=usual
     )
     with open_audit_trail(settings) as trail:
         check = check_trigger(trail.store, chosen, evidence=measure_evidence(trail.store), actor=actor(), write=not dry_run)
-        submitted = _submit_jobs(settings, trail.store) if submit else []
+        submitted, skipped = _submit_jobs(settings, trail.store) if submit else ([], [])
     if json_:
         trigger_id = check.trigger.trigger_id if check.trigger else None
-        values = {"reason": check.reason, "words": check.words, "usable": check.usable, "trigger": trigger_id, "jobs": submitted}
+        values = {"reason": check.reason, "words": check.words, **asdict(check.records), "trigger": trigger_id}
+        values |= {"jobs": submitted, "skipped": skipped}
         ui.say(json.dumps(values, indent=2))
         return
     if check.reason is None:
@@ -276,16 +279,25 @@ def trigger(
     else:
         where = f" ({check.trigger.trigger_id})" if check.trigger else " (dry run: nothing was written)"
         ui.say(f"Reason to retrain: {check.reason}, {check.words}{where}.")
+    records = check.records
+    ui.say(
+        f"New records: {records.usable:,} count, {records.waiting_for_consent:,} wait for consent,"
+        f" {records.quarantined:,} are in quarantine."
+    )
+    for sentence in skipped:
+        ui.say(sentence)
     for name in submitted:
         ui.say(f"Submitted {name}; it runs with 'medloop jobs work' or the API.")
     if check.trigger and not submit:
         ui.say("Submit the job with: medloop feedback trigger --submit")
 
 
-def _submit_jobs(settings: Settings, store: Store) -> list[str]:
-    """One job for each waiting trigger, on data built now."""
+def _submit_jobs(settings: Settings, store: Store) -> tuple[list[str], list[str]]:
+    """The jobs of each waiting trigger, on data built now; and why a stage was left out."""
+    skipped: list[str] = []
 
     def prepare(_: object) -> None:
         build_from_feedback(store, FeedbackConfig(), seed=settings.seed, actor=actor())
 
-    return [f"{job.job_id} for {job.trigger.trigger_id}" for job in file_jobs(store, settings, actor=actor(), prepare=prepare)]
+    filed = file_jobs(store, settings, actor=actor(), prepare=prepare, on_skip=skipped.append)
+    return [f"{job.job_id} for {job.trigger.trigger_id}" for job in filed], skipped

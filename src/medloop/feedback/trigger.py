@@ -7,15 +7,17 @@ A trigger is stored with its evidence before a job is submitted, and it covers a
 whoever checks and however often. `jobs/retrain.py` turns triggers into jobs.
 
 Usable records are those that training may use: with consent of the record and of the person it is about, not superseded, and not
-held back in quarantine.
+held back in quarantine. The others are counted too, so that one sees what waits for consent.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from medloop.contracts import Interval, TrainRequest
+from medloop.contracts import Interval, TrainRequest, utc_now
 from medloop.contracts.job import StageName
 from medloop.feedback.insight.metrics import MetricsConfig, drifted_since, measure, measure_agreement
 from medloop.privacy.consent import Register
@@ -24,7 +26,7 @@ from medloop.store.db import Store
 from medloop.store.records import marks, triggers
 from medloop.store.records.triggers import NewRecords, Trigger
 
-Reason = Literal["volume", "critical", "drift", "agreement"]
+Reason = Literal["volume", "critical", "schedule", "drift", "agreement"]
 
 
 class TriggerConfig(BaseModel):
@@ -36,9 +38,13 @@ class TriggerConfig(BaseModel):
     critical: int = Field(3, ge=1, description="New critical flags that trigger training.")
     drifting: int = Field(2, ge=1, description="Raters with a new drift alarm that trigger training.")
     agreement_fall: float = Field(0.15, gt=0, le=2, description="Fall of alpha since the last trigger that triggers training.")
-    stage: StageName = Field("REWARD", description="What the job trains: REWARD, DPO, KTO, SFT, PPO, GRPO or IRS.")
-    model: str | None = Field(None, description="Base model of the job; empty means the workspace's.")
-    config: dict[str, Any] = Field(default_factory=dict, description="Settings of the stage.")
+    days: int = Field(7, ge=0, description="Days since the last trigger after which fewer records are enough; 0: never.")
+    least: int = Field(50, ge=1, description="New usable records that are enough after so many days.")
+    stages: tuple[StageName, ...] = Field(
+        ("REWARD", "SFT"), min_length=1, description="What is trained, one job each: REWARD, SFT, DPO, KTO, PPO, GRPO or IRS."
+    )
+    model: str | None = Field(None, description="Base model of the jobs; empty means the workspace's.")
+    config: dict[str, Any] = Field(default_factory=dict, description="Settings of the stages.")
 
 
 DEFAULT = TriggerConfig()
@@ -54,10 +60,19 @@ class TriggerEvidence:
 
 
 @dataclass(frozen=True)
-class TriggerCheck:
-    """The result of a check: new usable records, and the trigger if there was a reason for one."""
+class RecordCounts:
+    """The new records, each in one place; superseded ones in none."""
 
-    usable: int
+    usable: int = 0
+    waiting_for_consent: int = 0
+    quarantined: int = 0
+
+
+@dataclass(frozen=True)
+class TriggerCheck:
+    """The result of a check: which new records count and which do not, and the trigger if there was a reason for one."""
+
+    records: RecordCounts
     rows: int
     critical: int
     trigger: Trigger | None
@@ -79,16 +94,16 @@ def measure_evidence(store: Store) -> TriggerEvidence:
 
 def trigger_config(settings: Settings) -> TriggerConfig:
     """The workspace's settings; `feedback.retrain_every` 0 leaves only the other reasons."""
-    return TriggerConfig(every=settings.feedback.retrain_every or NEVER)
+    return TriggerConfig(every=settings.feedback.retrain_every or NEVER, days=settings.feedback.retrain_days)
 
 
 def trigger_if_due(
     store: Store, settings: Settings | None = None, *, config: TriggerConfig | None = None, actor: str = "medloop"
 ) -> Trigger | None:
-    """The new trigger, if the number of records or critical flags is a reason for one."""
+    """The new trigger, if the number of records, critical flags or the time that has passed is a reason for one."""
     config = config or trigger_config(settings or store.settings)
     new = triggers.new_records(store)
-    if new.rows < config.every and new.critical < config.critical:
+    if new.rows < config.every and new.critical < config.critical and not _long_ago(new, new.rows, config):
         return None
     return _check(store, new, config, TriggerEvidence(), actor=actor, write=True).trigger
 
@@ -104,23 +119,31 @@ def check_trigger(
 def _check(
     store: Store, new: NewRecords, config: TriggerConfig, evidence: TriggerEvidence, *, actor: str, write: bool
 ) -> TriggerCheck:  # fmt: skip
-    usable = count_usable(store, new)
-    reason, words = _reason(usable, new, config, evidence)
+    records = count_records(store, new)
+    reason, words = _reason(records.usable, new, config, evidence)
     trigger = None
     if reason is not None and write:
-        request = TrainRequest(
-            stage=config.stage, model_id=config.model, config=config.config
-        )  # the job will have the trigger's name
-        details = _details(usable, new, evidence, words) | {"request": request.model_dump(mode="json", exclude_none=True)}
-        trigger = triggers.add_trigger(store, new, reason, details, usable, actor=actor)
-    return TriggerCheck(usable, new.rows, new.critical, trigger, reason, words)
+        requests = [TrainRequest(stage=stage, model_id=config.model, config=config.config) for stage in config.stages]
+        asked = [request.model_dump(mode="json", exclude_none=True) for request in requests]  # jobs get the trigger's name
+        details = _details(records, new, evidence, words) | {"requests": asked}
+        trigger = triggers.add_trigger(store, new, reason, details, records.usable, actor=actor)
+    return TriggerCheck(records, new.rows, new.critical, trigger, reason, words)
 
 
-def count_usable(store: Store, new: NewRecords) -> int:
-    """New records that training may use; reads no text."""
+def count_records(store: Store, new: NewRecords) -> RecordCounts:
+    """New records that training may use, and those that it may not yet; reads no text."""
     held, register = triggers.held_back_ids(store), Register.of(store)
-    records = marks.iterate_marks(store, after=new.seen)
-    return sum(mark.record_id not in held and register.covers(mark, "training") for mark in records)
+    counts: Counter[str] = Counter()
+    for mark in marks.iterate_marks(store, after=new.seen):
+        consented = register.covers(mark, "training")
+        counts["waiting_for_consent" if not consented else "quarantined" if mark.record_id in held else "usable"] += 1
+    return RecordCounts(**counts)
+
+
+def _long_ago(new: NewRecords, records: int, config: TriggerConfig) -> bool:
+    """Whether the schedule is a reason: so many days since the last trigger, and enough records to be worth it."""
+    due = new.waiting_since is not None and utc_now() - new.waiting_since >= timedelta(days=config.days)
+    return bool(config.days) and records >= config.least and due
 
 
 def _reason(usable: int, new: NewRecords, config: TriggerConfig, evidence: TriggerEvidence) -> tuple[Reason | None, str]:
@@ -129,6 +152,8 @@ def _reason(usable: int, new: NewRecords, config: TriggerConfig, evidence: Trigg
         return "critical", f"{new.critical} new critical flags (threshold {config.critical})"
     if usable >= config.every:
         return "volume", f"{usable:,} new usable records (threshold {config.every:,})"
+    if _long_ago(new, usable, config):
+        return "schedule", f"{usable:,} new usable records after {config.days} days"
     if len(evidence.drifting) >= config.drifting:
         return "drift", f"{len(evidence.drifting)} raters have drifted (threshold {config.drifting})"
     for name, before, after in evidence.agreement:
@@ -144,9 +169,9 @@ def _fell(before: Interval, after: Interval, by: float) -> bool:
     return before.mean - after.mean >= by and after.high < before.mean
 
 
-def _details(usable: int, new: NewRecords, evidence: TriggerEvidence, words: str) -> dict[str, Any]:
+def _details(records: RecordCounts, new: NewRecords, evidence: TriggerEvidence, words: str) -> dict[str, Any]:
     alphas = {name: {"before": b.mean, "after": a.mean, "units": a.n} for name, b, a in evidence.agreement}
     return {
-        "words": words, "usable": usable, "new_rows": new.rows, "critical": new.critical,
+        "words": words, **asdict(records), "new_rows": new.rows, "critical": new.critical,
         "drifting": len(evidence.drifting), "agreement": alphas,
     }  # fmt: skip

@@ -1,6 +1,7 @@
-"""Triggers become jobs: each one exactly one job, whoever files it and however often. The API polls for them.
+"""Triggers become jobs: one for each stage that a trigger names, whoever files it and however often. The API polls for them.
 
-The job is named after its trigger, so a filing that was killed between the job and the note of it finds its own job again.
+A job is named after its trigger, so a filing that was killed between the job and the note of it finds its own job again. SFT
+trains on the experts' and the liked answers of the feedback, the other stages on what the build has put where they look.
 """
 
 import logging
@@ -11,9 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from medloop.contracts import TrainRequest
-from medloop.errors import MedloopError
+from medloop.data.feedback.build import FeedbackConfig
+from medloop.data.feedback.write import ANSWERS
+from medloop.errors import ConfigError, MedloopError
 from medloop.feedback.trigger import trigger_if_due
 from medloop.jobs import queue
 from medloop.jobs.job_row import UnknownJobError
@@ -35,32 +39,74 @@ class Filed:
 
 
 def file_jobs(
-    store: Store, settings: Settings, *, actor: str, prepare: Callable[[Trigger], object] = lambda trigger: None
-) -> list[Filed]:
-    """File a job for each trigger that has none yet; `prepare` makes the data the job reads, before it is filed."""
-    filed = []
+    store: Store, settings: Settings, *, actor: str, prepare: Callable[[Trigger], object] = lambda trigger: None,
+    on_skip: Callable[[str], object] = log.warning,
+) -> list[Filed]:  # fmt: skip
+    """File the jobs of each trigger that has none yet; `prepare` makes the data they read, before they are filed.
+
+    A stage that has nothing to train on is left out, and `on_skip` gets the sentence; if that is true of all, it is an error.
+    """
+    filed: list[Filed] = []
     with triggers.filing_lock(store):
         for trigger in triggers.list_triggers(store, without_job=True):
-            job_id = _known(trigger, settings)
-            if job_id is None:
-                prepare(trigger)
-                job_id = submit_training(_request(trigger), settings, channel="trigger").job_id
-            triggers.set_job(store, trigger.trigger_id, job_id, actor=actor)
-            filed.append(Filed(trigger, job_id))
+            jobs = _file(trigger, settings, prepare, on_skip)
+            triggers.set_jobs(store, trigger.trigger_id, jobs, actor=actor)
+            filed += [Filed(trigger, job_id) for job_id in jobs]
     return filed
 
 
-def _request(trigger: Trigger) -> TrainRequest:
-    request = TrainRequest.model_validate(trigger.evidence["request"])
-    return request.model_copy(update={"config": {**request.config, "name": trigger.trigger_id}})
+def _file(
+    trigger: Trigger, settings: Settings, prepare: Callable[[Trigger], object], on_skip: Callable[[str], object]
+) -> list[str]:
+    requests = _requests(trigger)
+    known = {request.stage: _known(request, settings) for request in requests}
+    if None in known.values():
+        prepare(trigger)
+    jobs, problems = [], list[ConfigError]()
+    for request in requests:
+        try:
+            jobs.append(known[request.stage] or _submit(request, settings))
+        except ConfigError as error:
+            problems.append(error)
+    if not jobs:
+        raise problems[0]
+    for problem in problems:
+        on_skip(f"{trigger.trigger_id}: one stage is left out. {problem}")
+    return jobs
 
 
-def _known(trigger: Trigger, settings: Settings) -> str | None:
-    """The job that was filed for this trigger before its id was noted."""
-    request = _request(trigger)
+def _submit(request: TrainRequest, settings: Settings) -> str:
+    if request.stage == "SFT":
+        if not _has_rows(settings.home / request.config["data"]):
+            raise ConfigError("There are no answers of experts and no liked ones for SFT yet", "Collect some, with consent")
+        if not _has_rows(settings.home / request.config["dev_data"]):
+            request = request.model_copy(update={"config": {**request.config, "dev_data": None}})
+    return submit_training(request, settings, channel="trigger").job_id
+
+
+def _has_rows(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _requests(trigger: Trigger) -> list[TrainRequest]:
+    """The first stage has the trigger's name; the others have their own behind it, because results share folders."""
+    requests = [TrainRequest.model_validate(request) for request in trigger.evidence["requests"]]
+    return [_named(request, trigger.trigger_id, first=request is requests[0]) for request in requests]
+
+
+def _named(request: TrainRequest, trigger_id: str, *, first: bool) -> TrainRequest:
+    name = trigger_id if first else f"{trigger_id}-{request.stage.lower()}"
+    folder = f"data/feedback/{FeedbackConfig().name}"
+    data = {"data": f"{folder}/{ANSWERS['train']}", "dev_data": f"{folder}/{ANSWERS['test']}"} if request.stage == "SFT" else {}
+    return request.model_copy(update={"config": {**data, **request.config, "name": name}})
+
+
+def _known(request: TrainRequest, settings: Settings) -> str | None:
+    """The job that was filed for this request before its id was noted."""
     for job_id in queue.ids(settings, ("train",)):
         try:
-            if queue.request_of(queue.folder_of(job_id, settings)) == request:
+            filed = queue.request_of(queue.folder_of(job_id, settings))
+            if (filed.stage, filed.config.get("name")) == (request.stage, request.config["name"]):
                 return job_id
         except UnknownJobError:
             continue

@@ -19,7 +19,7 @@ from medloop.privacy.consent import subject_of
 from medloop.store import audit
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
-from medloop.store.files.artifacts import verify_artifact
+from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.store.records import crud, lineage, quarantine
 from medloop.testing.feedback import PARTS, make_correction, make_preference, make_question, make_thumb
 from medloop.testing.records import make_record as prepared
@@ -76,15 +76,17 @@ def test_a_direct_vote_beats_what_ratings_say(store: Store) -> None:
     assert "contradiction" in {row["reason"] for row in rows["dropped"]}
 
 
-def test_golden_answers_become_sft_rows_and_liked_ones_on_request(store: Store) -> None:
+def test_golden_answers_become_sft_rows_and_liked_ones_with_consent_without_a_flag(store: Store) -> None:
     given = [make_correction(n, "bad", f"Golden advice number {n}: keep the {PARTS[n]} warm.") for n in range(4)]
     given.append(make_thumb(7, "A liked answer about gentle stretching.", True))
-    rows = built(store, given)
+    given.append(make_thumb(8, "A liked answer about swimming, without consent.", True, consent=()))
+    rows = built(store, given, liked_answers=False)
     answers = [Record.model_validate(row) for row in rows["sft_train"] + rows["sft_test"]]
     assert len(answers) == 4 and all(row.reviewed and row.meta["records"] for row in answers)
     assert rows["sft_train"] and rows["sft_test"]
-    more = built(store, liked_answers=True)
-    assert len(more["sft_train"] + more["sft_test"]) == 5
+    more = built(store)
+    kept = {Record.model_validate(row).conversation.answer for row in more["sft_train"] + more["sft_test"]}
+    assert kept == {row.conversation.answer for row in answers} | {"A liked answer about gentle stretching."}
 
 
 def test_only_the_newest_version_counts(store: Store) -> None:
@@ -242,12 +244,12 @@ def test_critical_questions_become_red_team_and_are_measured_not_learnt(store: S
         make_thumb(2, "rest", True),
         make_thumb(3, "ice", True),
     ]
-    rows = built(store, given)
+    rows = built(store, given, liked_answers=False)
     assert [row["conversation"]["messages"][-1]["role"] for row in rows["red_team"]] == ["user"]
     assert (
         [row["meta"]["split"] for row in rows["red_team"]] == ["test"] and rows["sft_train"] == [] and len(rows["sft_test"]) == 1
     )
-    learnt = built(store, hold_out_critical=False, test_share=0.0)
+    learnt = built(store, hold_out_critical=False, test_share=0.0, liked_answers=False)
     assert len(learnt["sft_train"]) == 1
 
 
@@ -381,6 +383,28 @@ def test_the_experts_answers_can_be_imported_and_prepared_like_any_other_source(
             for row in jsonl.read(path)]  # fmt: skip
     assert {row.conversation.answer for row in rows} == {f"Golden advice {n}: keep the {PARTS[n]} warm." for n in range(12)}
     assert all(row.origin.source == "experts" and row.reviewed for row in rows)
+
+
+@pytest.mark.parametrize("to", ["sharegpt", "alpaca"])
+def test_a_feedback_dataset_is_exported_and_comes_back_through_import(sqlite_settings, to: str) -> None:
+    home = sqlite_settings.home
+    given = [make_correction(n, f"Run {n} miles.", f"Golden advice {n}: keep the {PARTS[n]} warm.") for n in range(11)]
+    with open_store(sqlite_settings) as store:
+        crud.add(store, [*given, make_thumb(11, "A liked answer about gentle stretching.", True)], actor="t")
+    run(home, "data", "build", "--name", "week1", "--test-share", "0")
+    out = home.parent / f"{to}.jsonl"
+    run(home, "data", "export", "--feedback", "week1", "--to", to, "--output", out)
+    before = {row["record_id"] for row in jsonl.read(home / "data/feedback/week1/sft_train.jsonl")}
+    run(home, "data", "import", out, "--name", "back")
+    run(home, "data", "prepare", "--no-scrub", "--gold", "0", "--red", "0", "--dev", "0", "--test", "0")
+    assert {row["record_id"] for row in jsonl.read(home / "data/processed/train.jsonl")} == before and len(before) == 12
+    with open_store(sqlite_settings) as store:  # an erasure has to name the file
+        assert set(lineage.records_of(store, file_sha256(out))) >= {correction.correction_id for correction in given}
+        assert ("exported", str(out)) in lineage.flags_of(store, file_sha256(out))
+    with pytest.raises(MedloopError, match="already exists"):
+        run(home, "data", "export", "--feedback", "week1", "--to", to, "--output", out)
+    with pytest.raises(MedloopError, match="no feedback dataset"):
+        run(home, "data", "export", "--feedback", "../week1", "--to", to, "--output", home / "x.jsonl")
 
 
 @pytest.mark.parametrize(("words", "message"), [

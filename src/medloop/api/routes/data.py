@@ -44,7 +44,7 @@ Person = Annotated[
 class BuildBody(FeedbackConfig):
     """The settings of 'medloop data build'; all have defaults."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "week46", "liked_answers": True}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "week46", "liked_answers": False}]})
 
     seed: int | None = Field(None, ge=0, le=2**31, description="Seed of the split; the workspace's seed by default.")
 

@@ -1,8 +1,9 @@
-"""`/api/v1/queue`: the review queue for front ends other than the web pages, and the metrics of the feedback.
+"""`/api/v1/queue`: the review queue for front ends other than the web pages; metrics of the feedback and the retrain trigger.
 
 Take an item, send the rating to `/api/v1/rlhf/...` as usual, then name the id of that record as the verdict on the item.
 """
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
@@ -15,6 +16,8 @@ from medloop.contracts import utc_now
 from medloop.contracts.queue import QueueContent
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.review import queue
+from medloop.feedback.trigger import check_trigger, trigger_config
+from medloop.store.records.triggers import newest_trigger
 
 router = APIRouter(prefix="/api/v1", tags=["queue"])
 
@@ -61,6 +64,20 @@ class QueueStatsOut(BaseModel):
     oldest_open: datetime | None
 
 
+class TriggerOut(BaseModel):
+    """Whether there is a reason to retrain now. `usable` records count; nothing may be trained on the others yet."""
+
+    reason: Literal["volume", "critical", "schedule"] | None
+    words: str = Field(examples=["412 of 1,000 new usable records, 0 of 3 critical flags"])
+    usable: int
+    waiting_for_consent: int
+    quarantined: int
+    critical: int
+    last_trigger: str | None = Field(examples=["retrain-2"])
+    last_time: datetime | None
+    last_jobs: tuple[str, ...] = ()
+
+
 @router.get("/queue/next", response_model=LeasedItemOut, responses={204: {"description": "No item for you right now."}})
 def next_item(
     request: Request, caller: Rater, kind: Annotated[Literal["rate", "compare", "correct"] | None, Query()] = None
@@ -97,3 +114,18 @@ def stats(request: Request, caller: QueueViewer) -> QueueStatsOut:
 def metrics(request: Request, caller: MetricsReader, days: Annotated[int, Query(ge=1, le=3650)] = 90) -> FeedbackMetrics:
     """Volume, ratings, agreement, raters and alerts of the last days. No text is decrypted for it."""
     return measure(store_of(request), MetricsConfig(since=utc_now() - timedelta(days=days), traces=0))
+
+
+@router.get("/rlhf/trigger")
+def trigger(request: Request, caller: MetricsReader) -> TriggerOut:
+    """How many new records count for the next training, how many wait for consent, and the last trigger. Starts nothing."""
+    store = store_of(request)
+    check = check_trigger(store, trigger_config(store.settings), write=False)
+    last = newest_trigger(store)
+    return TriggerOut.model_validate(
+        {
+            "reason": check.reason, "words": check.words, **asdict(check.records), "critical": check.critical,
+            "last_trigger": last and last.trigger_id, "last_time": last and last.timestamp,
+            "last_jobs": last.jobs if last else (),
+        }
+    )  # fmt: skip

@@ -49,9 +49,7 @@ class FeedbackConfig(BaseModel):
 
     name: str = Field("feedback", pattern=RUN_NAME, description="Name of the dataset, under data/feedback.")
     test_share: float = Field(0.2, ge=0, le=0.5, description="Share of questions to hold out; near-copies stay together.")
-    liked_answers: bool = Field(
-        False, description="Also learn from answers that most raters liked, not only from experts' answers."
-    )
+    liked_answers: bool = Field(True, description="Learn from answers that most raters liked as well as from experts' answers.")
     max_pairs: int = Field(8, ge=1, le=10_000_000, description="Most preference pairs for one question.")
     text_threshold: float = Field(0.8, gt=0.5, le=1, description="Jaccard similarity from which two answers are near-copies.")
     question_threshold: float = Field(0.75, gt=0.5, le=1, description="Share of words from which two questions are near-copies.")

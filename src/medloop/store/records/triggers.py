@@ -1,9 +1,9 @@
-"""Retrain triggers: what was new, why it was enough, and which job trained on it. Each trigger is stored once.
+"""Retrain triggers: what was new, why it was enough, and which jobs trained on it. Each trigger is stored once.
 
 A trigger's evidence has the newest row number of each table. The next trigger counts from there, so no record counts twice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +25,7 @@ class Trigger:
     reason: str
     evidence: dict[str, Any]
     records: int
-    job_id: str | None
+    jobs: tuple[str, ...]
     timestamp: datetime
 
 
@@ -37,6 +37,7 @@ class NewRecords:
     seen: dict[Kind, int]
     newest: dict[Kind, int]
     critical: int
+    waiting_since: datetime | None = None  # the last trigger, else the first record
 
     @property
     def rows(self) -> int:
@@ -59,7 +60,13 @@ def _news(conn: Connection) -> NewRecords:
     # An erasure can remove the newest rows. Row numbers are never reused, so no new row is missed.
     newest = {kind: max(n, seen[kind]) for kind, n in newest.items()}
     critical = sum(int(conn.execute(query).scalar_one()) for query in (flagged, compared))
-    return NewRecords(None if last is None else _trigger(last), seen, newest, critical)
+    since = _first_received(conn) if last is None else last.timestamp
+    return NewRecords(None if last is None else _trigger(last), seen, newest, critical, since)
+
+
+def _first_received(conn: Connection) -> datetime | None:
+    firsts = (conn.execute(select(table.c.received).order_by(table.c.id).limit(1)).scalar() for table in TABLES.values())
+    return min((first for first in firsts if first is not None), default=None)
 
 
 def held_back_ids(store: Store) -> set[str]:
@@ -88,15 +95,20 @@ def add_trigger(
 def list_triggers(store: Store, *, without_job: bool = False) -> list[Trigger]:
     query = select(retrain_triggers).order_by(retrain_triggers.c.id)
     with store.read() as conn:
-        rows = conn.execute(query.where(retrain_triggers.c.job_id.is_(None)) if without_job else query).all()
+        rows = conn.execute(query.where(retrain_triggers.c.jobs.is_(None)) if without_job else query).all()
     return [_trigger(row) for row in rows]
 
 
-def set_job(store: Store, trigger_id: str, job_id: str, *, actor: str) -> None:
+def set_jobs(store: Store, trigger_id: str, job_ids: Sequence[str], *, actor: str) -> None:
     with store.write() as conn:
         mine = retrain_triggers.c.trigger_id == trigger_id
-        conn.execute(update(retrain_triggers).where(mine, retrain_triggers.c.job_id.is_(None)).values(job_id=job_id))
-        audit.append(conn, AuditEvent(actor=actor, action="retrain_triggers.job", subject=trigger_id, detail={"job": job_id}))
+        conn.execute(update(retrain_triggers).where(mine, retrain_triggers.c.jobs.is_(None)).values(jobs=list(job_ids)))
+        detail: dict[str, str | int | float | bool] = {"jobs": ", ".join(job_ids)}
+        audit.append(conn, AuditEvent(actor=actor, action="retrain_triggers.job", subject=trigger_id, detail=detail))
+
+
+def newest_trigger(store: Store) -> Trigger | None:
+    return new_records(store).since
 
 
 @contextmanager
@@ -109,4 +121,4 @@ def filing_lock(store: Store) -> Iterator[None]:
 
 
 def _trigger(row: Row[Any]) -> Trigger:
-    return Trigger(row.trigger_id, row.reason, row.evidence, row.records, row.job_id, row.timestamp)
+    return Trigger(row.trigger_id, row.reason, row.evidence, row.records, tuple(row.jobs or ()), row.timestamp)

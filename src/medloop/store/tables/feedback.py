@@ -69,5 +69,5 @@ red_team_cases = new_table(
 retrain_triggers = new_table(
     "retrain_triggers", serial(), Column("trigger_id", String, nullable=False, unique=True),
     Column("reason", String, nullable=False), Column("evidence", JSON, nullable=False),
-    Column("records", Integer, nullable=False), Column("job_id", String), timestamp(),
+    Column("records", Integer, nullable=False), Column("jobs", JSON(none_as_null=True)), timestamp(),
 )  # fmt: skip
