@@ -156,7 +156,7 @@ def test_what_is_mine_is_nothing_to_others(world):
     assert replaced.status_code == 422
 
 
-@pytest.mark.parametrize("name", ["recorded_by", "role", "feedback_id", "__proto__", "constructor", "lc", "user_id", "processed"])
+@pytest.mark.parametrize("name", ["recorded_by", "role", "received", "__proto__", "constructor", "lc", "user_id", "processed"])
 def test_nobody_becomes_somebody_else_by_a_field_in_a_body(world, name):
     client, keys, settings = world
     body = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "thumb": "up", name: "admin"}

@@ -207,6 +207,7 @@ def test_a_given_id_neither_changes_nor_opens_the_record_of_another(world: World
 
 def test_forms_do_not_set_what_is_the_servers(world: World) -> None:
     form = {"question": "q", "answer": "a", "thumb": "up", **{name: str(value) for name, value in RESERVED.items()}}
+    form["feedback_id"] = "fb_of_a_form"
     world.send("clinician", "POST", "/web/rate", data=form)
     world.send(
         "admin", "POST", "/web/users", data={"name": "newcomer", **{n: str(v) for n, v in RESERVED.items()}, "role": "annotator"}
@@ -215,7 +216,7 @@ def test_forms_do_not_set_what_is_the_servers(world: World) -> None:
         roles = {user.name: user.role for user in users.list_users(store)}
         known = {user.user_id for user in users.list_users(store)} | {None}
         assert {feedback.recorded_by for feedback in crud.iterate(store, Feedback)} <= known
-        assert not {feedback.feedback_id for feedback in crud.iterate(store, Feedback)} & {"fb_mine"}
+        assert not {feedback.feedback_id for feedback in crud.iterate(store, Feedback)} & {"fb_of_a_form"}
     assert roles["clinician"] == "clinician" and roles["newcomer"] == "annotator"
 
 

@@ -54,7 +54,7 @@ class Feedback(Contract):
     subject: Text | None = None
     recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
-    received: Timestamp = Field(default_factory=utc_now)
+    received: Timestamp | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Feedback:
@@ -86,7 +86,7 @@ class Preference(Contract):
     subject: Text | None = None
     recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
-    received: Timestamp = Field(default_factory=utc_now)
+    received: Timestamp | None = None
 
 
 class Correction(Contract):
@@ -105,7 +105,7 @@ class Correction(Contract):
     subject: Text | None = None
     recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
-    received: Timestamp = Field(default_factory=utc_now)
+    received: Timestamp | None = None
 
 
 class IncidentStep(Contract):

@@ -65,7 +65,8 @@ def _news(conn: Connection) -> NewRecords:
 
 
 def _first_received(conn: Connection) -> datetime | None:
-    firsts = (conn.execute(select(table.c.received).order_by(table.c.id).limit(1)).scalar() for table in TABLES.values())
+    times = ((table, func.coalesce(table.c.received, table.c.timestamp)) for table in TABLES.values())
+    firsts = (conn.execute(select(time).order_by(table.c.id).limit(1)).scalar() for table, time in times)
     return min((first for first in firsts if first is not None), default=None)
 
 

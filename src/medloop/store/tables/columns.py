@@ -68,8 +68,8 @@ def timestamp() -> Column[datetime]:
 
 
 def received() -> Column[datetime]:
-    """When the server got a record whose `timestamp` its sender may set."""
-    return Column("received", UtcDateTime, nullable=False, server_default=func.now())
+    """When the server got a record whose `timestamp` its sender may set; empty for records that no server received."""
+    return Column("received", UtcDateTime)
 
 
 def processed() -> Column[bool]:
