@@ -101,7 +101,7 @@ def _from_traces(store: Store, asked: dict[str, _Ask], actor: str) -> list[Queue
     return [
         QueueCandidate(
             prompt=trace.conversation.prompt, answers=(answer,), kind=asked[trace.trace_id].kind, models=(trace.model_version,),
-            traces=(trace.trace_id,), reasons=asked[trace.trace_id].reasons,
+            traces=(trace.trace_id,), contexts=trace.contexts, reasons=asked[trace.trace_id].reasons,
         )
         for trace in traces
         if (answer := trace.conversation.answer) is not None and answer.strip()
