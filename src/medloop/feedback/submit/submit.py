@@ -233,7 +233,7 @@ class _RecordBuilder:
                 "Records are never changed: send a new id, and name the old one in 'supersedes' if it is yours",
             )
         timestamp = iso_utc(stored.timestamp)  # type: ignore[attr-defined]
-        held = self.known.quarantined(crud.id_of(stored)) is not None
+        held = crud.id_of(stored) in self.known.quarantined
         answer = {_id_name(body): crud.id_of(stored), "timestamp": timestamp, "quarantined": held, **_note(stored)}
         return NewRows(answer, known=True)
 
