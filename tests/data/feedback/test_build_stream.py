@@ -164,16 +164,16 @@ def test_a_text_found_clean_is_looked_over_again_only_after_a_name(monkeypatch: 
     assert cleaner.doubt([text], reviewed=False) is None
     scrubbed: list[str] = []
     monkeypatch.setattr(Scrubber, "scrub", lambda self, text: scrubbed.append(text) or text)
-    assert cleaner.scrub(text, Scrubber()) == text and scrubbed == []
-    assert cleaner.scrub(text, Scrubber(persons={"Rest": "[NAME_1]"})) == text and scrubbed == [text]
-    assert cleaner.scrub("Never seen before.", Scrubber()) and scrubbed[1:] == ["Never seen before."]
+    assert cleaner.scrub([text], Scrubber()) == [text] and scrubbed == []
+    assert cleaner.scrub([text], Scrubber(persons={"Rest": "[NAME_1]"})) == [text] and scrubbed == [text]
+    assert cleaner.scrub(["Never seen before."], Scrubber()) and scrubbed[1:] == ["Never seen before."]
 
 
 @pytest.mark.parametrize("text", ["患者王芳，手机13800138000", "Please ring 13800138000 today.", "See [NAME_1] about it."])
 def test_a_text_with_anything_in_it_is_never_taken_for_clean(text: str) -> None:
     cleaner, ours, theirs = CachedScrubber(), Scrubber(), Scrubber()
     cleaner.doubt([text, text], reviewed=False)
-    assert cleaner.scrub(text, ours) == theirs.scrub(text)
+    assert cleaner.scrub([text], ours) == [theirs.scrub(text)]
     assert ours.counts == theirs.counts  # placeholders that a text brings along keep their numbers
 
 
