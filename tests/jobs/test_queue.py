@@ -277,9 +277,15 @@ def cli(settings, *args: str):
     return CliRunner().invoke(app, ["--home", str(settings.home), "--set", f"model={settings.model}", "jobs", *args])
 
 
+def queued_id(output: str) -> str:
+    match = re.search(r"^(train_\S+) waits\.", output, re.MULTILINE)
+    assert match is not None, output
+    return match[1]
+
+
 def test_the_commands_tell_the_story_of_a_job(settings):
     result = cli(settings, "submit", "grpo", "--set", "steps=3")
-    job_id = result.output.split()[0]
+    job_id = queued_id(result.output)
     assert result.exit_code == 0 and row(settings, job_id).state == "queued"
     assert queue.request_of(queue.folder_of(job_id, settings)).config == {"steps": 3}
     assert job_id in cli(settings, "list").output and "queued" in cli(settings, "status", job_id).output
@@ -307,7 +313,7 @@ def test_a_job_without_its_worker_says_so(settings):
 def test_a_file_with_the_body_of_a_request_can_be_submitted(settings, tmp_path):
     (tmp_path / "r.json").write_text('{"stage": "IRS", "model_id": "embedded:tiny", "n_iterations": 1, "n_questions": 8}')
     result = cli(settings, "submit", str(tmp_path / "r.json"))
-    request = queue.request_of(queue.folder_of(result.output.split()[0], settings))
+    request = queue.request_of(queue.folder_of(queued_id(result.output), settings))
     config = requests.config_values(request, "x", settings)
     assert (config["n_iterations"], config["n_questions"], config["load_in_4bit"]) == (1, 8, False)
     (tmp_path / "r.json").write_text('{"stage": "IRS", "n_iterations": 0}')

@@ -286,6 +286,7 @@ def test_what_was_made_of_it_in_other_tables_goes_and_an_incident_stays_without_
             "priority": 1.0,
             "reasons": [],
             "stratum": "routine",
+            "language": "en",
             "raters": 1,
             "state": "open",
             "key_id": key.key_id,
