@@ -91,9 +91,9 @@ def test_planted_near_copies_of_gold_questions_never_reach_train(desk: Desk, see
     assert dropped and all(drop["matched"] in held_out for drop in dropped)
 
 
-@pytest.mark.parametrize("removal_works", [True, False])
+@pytest.mark.parametrize("index_works", [True, False])
 def test_a_held_out_question_hidden_in_a_later_turn_is_found(
-    desk: Desk, removal_works: bool, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, index_works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.import_rows("own", questions(300))
     desk.run("prepare", "--gold", "30")
@@ -106,19 +106,24 @@ def test_a_held_out_question_hidden_in_a_later_turn_is_found(
         {"role": "assistant", "content": "好"},
     ]
     desk.import_rows("talk", [{"messages": hidden}])
-    if not removal_works:
-        monkeypatch.setattr(stage, "find_copies", lambda *_: {})
-    assert desk.run("prepare", "--gold", "30", "--dev", "0", "--test", "0").code == (0 if removal_works else 10)
-    if removal_works:
-        assert [drop["reason"] for drop in desk.records("dropped.jsonl") if drop["source"] == "talk"] == ["contaminated"]
+    if not index_works:
+        monkeypatch.setattr(stage, "find_copies", lambda *_: {})  # the check must not rely on it
+    assert desk.run("prepare", "--gold", "30", "--dev", "0", "--test", "0").code == 0
+    assert [drop["reason"] for drop in desk.records("dropped.jsonl") if drop["source"] == "talk"] == ["contaminated"]
+    decontamination = stage.read_card(desk).decontamination
+    assert (decontamination["checks"], decontamination["removed_by_checks"]) == ((1, 0) if index_works else (2, 1))
 
 
-def test_a_leak_stops_the_run_and_the_old_data_stay(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leak_that_removal_does_not_mend_stops_the_run_and_the_old_data_stay(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = questions(300)
     desk.import_rows("own", rows)
     desk.run("prepare", "--gold", "30")
     before = {file: (desk.processed / file).read_bytes() for file in WRITTEN}
-    monkeypatch.setattr(stage, "find_copies", lambda *_: {})  # the removal is broken: the check must not rely on it
+    monkeypatch.setattr(stage, "find_copies", lambda *_: {})  # both removals are broken: the check must not rely on them
+    monkeypatch.setattr(stage, "_without_copies", lambda folder, built, check: built)
+    monkeypatch.setattr(stage, "MAX_CHECKS", 2)
     gold = {question_of(record) for record in desk.records("gold_set.jsonl")}
     desk.import_rows(
         "planted",
@@ -126,7 +131,7 @@ def test_a_leak_stops_the_run_and_the_old_data_stay(desk: Desk, monkeypatch: pyt
     )
     ran = desk.run("prepare", "--gold", "30")
     assert ran.code == 10
-    assert "near-copies of held-out records were still in the train set" in ran.error
+    assert "near-copies of held-out records were still in the train set after 2 checks" in ran.error
     assert {file: (desk.processed / file).read_bytes() for file in WRITTEN} == before
     assert [path.name for path in desk.processed.parent.iterdir() if path.name.startswith(".processed")] == []
 

@@ -96,7 +96,7 @@ def test_a_run_that_fails_leaves_data_and_side_file_as_they_were(filled: Desk, m
     filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
     before = everything(filled), side_file(filled).read_bytes()
     filled.import_rows("b", [{"question": DOUBTFUL, "answer": "Rest."}] * 3)
-    monkeypatch.setattr(stage, "verify_files", lambda *args: 1 / 0)
+    monkeypatch.setattr(stage, "check_files", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
     assert (everything(filled), side_file(filled).read_bytes()) == before

@@ -176,12 +176,16 @@ in `data/processed.quarantine.jsonl`, which only its owner can read. What the sc
 def _checks(card: DatasetCard) -> str:
     checked = card.decontamination
     removed = sum(counts.get("contaminated", 0) for counts in card.drops.values())
+    late, checks = checked["removed_by_checks"], checked["checks"]
+    more = f" Before the last check, {_many(late, 'more row')} had been found this way and had gone out as well." if late else ""
     return f"""## Held-out questions are not in train
 
-{_many(removed, "row")} went out of train as near-copies of a dev, test, gold or red-team question. Then the finished files
+{_many(removed - late, "row")} went out of train as near-copies of a dev, test, gold or red-team question. Then the finished files
 were read again, and each of the {checked["held_out_questions"]:,} held-out questions was held against each of the
-{checked["train_questions"]:,} questions and single messages in train: **{checked["left"]} left**. A near-copy differs in
-punctuation, spaces, numbers, word order, greetings or a few words. A translation or a free rewording is not found."""
+{checked["train_questions"]:,} questions and single messages in train: **{checked["left"]} left**
+after {_many(checks, "check")}.{more}
+A near-copy differs in punctuation, spaces, numbers, word order, greetings or a few words. A translation or a free rewording is
+not found."""
 
 
 def _made(card: DatasetCard) -> str:

@@ -1,12 +1,16 @@
 """Train must not repeat what is held out. Copies are removed here and searched for again in the finished files.
 
 `find_copies` uses an index and says which held-out row a train row repeats; the caller removes those rows.
-`verify_files` does not rely on it: it reads the written files and compares every held-out question with every question in
+`check_files` does not rely on it: it reads the written files and compares every held-out question with every question in
 train, and every whole text by new MinHash signatures. The two share only the definition of a near-copy.
+
+MinHash misses about one near-duplicate text in a thousand, so another set of permutations may find a pair that the first
+did not. The caller removes what a check finds and checks again, each time with new permutations, until nothing is left.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from medloop.contracts import Conversation, FileEntry, Record
 from medloop.contracts.dataset import Split
 from medloop.data.prepare.collect import RecordTable, opening, whole_text
 from medloop.data.progress import Progress, Step
-from medloop.data.text.dedupe import Signatures, Signer, first_like, shared_buckets
+from medloop.data.text.dedupe import Signatures, Signer, rows_like, shared_buckets
 from medloop.data.text.near import (
     Floats,
     Indexes,
@@ -28,9 +32,9 @@ from medloop.data.text.near import (
     Vocabulary,
 )
 from medloop.data.text.shingles import Hashes, is_single, question_features, question_marks, text_marks, text_shingles
-from medloop.errors import ResultError
 
-VERIFY_SEED, VERIFY_PERMUTATIONS = 2, 64  # not the permutations that detected the duplicates
+CHECK_PERMUTATIONS = 64
+FIRST_CHECK_SEED = 2  # not the permutations that detected the duplicates; each further check takes the next seed
 
 
 def find_copies(
@@ -53,47 +57,59 @@ def find_copies(
     return copies
 
 
-def verify_files(
+@dataclass(frozen=True)
+class RemainingCopies:
+    """What a check of the finished files compared, and the train records it found to be copies, each with its match."""
+
+    copies: list[tuple[Record, Record, Split]]  # in train, held out, and where
+    train_rows: set[int]
+    train_questions: int
+    held_out_questions: int
+
+
+def check_files(
     folder: Path,
     files: Mapping[Split, FileEntry],
     vocabulary: Vocabulary,
     nearness: Nearness,
     text_threshold: float,
+    seed: int,
     progress: Progress,
-) -> dict[str, int]:
-    """How much was compared; ResultError when a near-copy of a held-out row is left in train."""
+) -> RemainingCopies:
+    """Near-copies of held-out records that are still in the train file."""
     with progress("Reading the finished files again", sum(entry.rows for entry in files.values())) as step:
-        known = _Side([folder / files["train"].path], step, turns=True)
-        unseen = _Side([folder / entry.path for split, entry in files.items() if split != "train"], step, turns=False)
-    left = _left_by_key(known, unseen)
-    left += _left_by_question(
-        MeasuredQuestions(known.questions, vocabulary, nearness),
-        MeasuredQuestions(unseen.questions, vocabulary, nearness),
-        progress,
-    )
-    left += _left_by_text(known, unseen, text_threshold)
-    if left:
-        raise ResultError(
-            f"{left} near-copies of held-out records were still in the train set, so nothing was written",
-            "This should not happen: please report it; meanwhile another --seed may help",
-        )
-    return {"train_questions": len(known.questions), "held_out_questions": len(unseen.questions), "left": 0}
+        known = _Side(folder, {"train": files["train"]}, step, seed, turns=True)
+        unseen = _Side(folder, {split: entry for split, entry in files.items() if split != "train"}, step, seed, turns=False)
+    copies = {
+        **_left_by_text(known, unseen, text_threshold),
+        **_left_by_question(
+            MeasuredQuestions(known.questions, vocabulary, nearness),
+            MeasuredQuestions(unseen.questions, vocabulary, nearness),
+            known.owners,
+            progress,
+        ),
+        **_left_by_key(known, unseen),
+    }
+    pairs = [(known.record(row), unseen.record(match), unseen.places[match][0]) for row, match in sorted(copies.items())]
+    return RemainingCopies(pairs, set(copies), len(known.questions), len(unseen.questions))
 
 
 class _Side:
     """What a set of finished files holds, read back from disk: openings, and with `turns` the single turns as well."""
 
-    def __init__(self, paths: Sequence[Path], step: Step, *, turns: bool) -> None:
-        self._questions, self._turns, self._signer = QuestionFeaturesBuilder(), turns, Signer(VERIFY_SEED, VERIFY_PERMUTATIONS)
-        self._question_keys, self._text_keys, self._signatures = array("Q"), array("Q"), array("I")
-        self.places: list[tuple[Path, int]] = []
-        for path in paths:
+    def __init__(self, folder: Path, files: Mapping[Split, FileEntry], step: Step, seed: int, *, turns: bool) -> None:
+        self._questions, self._turns, self._signer = QuestionFeaturesBuilder(), turns, Signer(seed, CHECK_PERMUTATIONS)
+        self._paths = {split: folder / entry.path for split, entry in files.items()}
+        self._signatures, self._owners = array("I"), array("q")
+        self.question_keys, self.text_keys = array("Q"), array("Q")
+        self.places: list[tuple[Split, int]] = []
+        for split, path in self._paths.items():
             with path.open("rb") as file:
                 offset = 0
                 for line in file:
                     step(1)
                     self._add(Record.model_validate_json(line).conversation)
-                    self.places.append((path, offset))
+                    self.places.append((split, offset))
                     offset += len(line)
 
     def _add(self, talk: Conversation) -> None:
@@ -101,8 +117,9 @@ class _Side:
         text_key, shingles = text_marks(whole_text(talk))
         for question in (features, *(turn_features(talk) if self._turns else ())):
             self._questions.add(question)
-        self._question_keys.append(question_key)
-        self._text_keys.append(text_key)
+            self._owners.append(len(self.places))
+        self.question_keys.append(question_key)
+        self.text_keys.append(text_key)
         self._signatures.frombytes(self._signer.sign(shingles).tobytes())
 
     @property
@@ -110,28 +127,36 @@ class _Side:
         return self._questions.questions()
 
     @property
-    def keys(self) -> tuple[set[int], set[int]]:
-        return set(self._question_keys), set(self._text_keys)
+    def owners(self) -> Indexes:
+        """The row of each question."""
+        return np.frombuffer(self._owners, dtype=np.int64)
 
     @property
     def signatures(self) -> Signatures:
-        return np.frombuffer(self._signatures, dtype=np.uint32).reshape(-1, VERIFY_PERMUTATIONS)
+        return np.frombuffer(self._signatures, dtype=np.uint32).reshape(-1, CHECK_PERMUTATIONS)
+
+    def record(self, row: int) -> Record:
+        split, offset = self.places[row]
+        with self._paths[split].open("rb") as file:
+            file.seek(offset)
+            return Record.model_validate_json(file.readline())
 
     def shingles(self, row: int) -> Hashes:
-        path, offset = self.places[row]
-        with path.open("rb") as file:
-            file.seek(offset)
-            return text_shingles(whole_text(Record.model_validate_json(file.readline()).conversation))
+        return text_shingles(whole_text(self.record(row).conversation))
 
 
-def _left_by_key(known: _Side, unseen: _Side) -> int:
-    return sum(len(mine & theirs) for mine, theirs in zip(known.keys, unseen.keys, strict=True))
+def _left_by_key(known: _Side, unseen: _Side) -> dict[int, int]:
+    copies: dict[int, int] = {}
+    for mine, theirs in ((known.question_keys, unseen.question_keys), (known.text_keys, unseen.text_keys)):
+        rows = {key: row for row, key in enumerate(theirs)}
+        copies |= {row: rows[key] for row, key in enumerate(mine) if key in rows}
+    return copies
 
 
-def _left_by_question(known: MeasuredQuestions, unseen: MeasuredQuestions, progress: Progress) -> int:
+def _left_by_question(known: MeasuredQuestions, unseen: MeasuredQuestions, owners: Indexes, progress: Progress) -> dict[int, int]:
     """Every held-out opening against every train unit, by shared weight; then the definition for those that share enough."""
     postings = _Postings(known.questions)
-    near, left = known.nearness, 0
+    near, copies = known.nearness, dict[int, int]()
     with progress("Verifying the finished files", len(unseen.questions)) as step:
         for row in range(len(unseen.questions)):
             step(1)
@@ -140,8 +165,8 @@ def _left_by_question(known: MeasuredQuestions, unseen: MeasuredQuestions, progr
             similarity = postings.shared(features, weights) / np.minimum(known.sums[1], unseen.sums[1, row])
             words = postings.shared(features[single], weights[single]) / np.minimum(known.sums[3], unseen.sums[3, row])
             likely = np.flatnonzero((similarity >= near.both_when_words - 1e-6) | (words >= near.words - 1e-6))
-            left += int(known.near(unseen, row, likely).sum())
-    return left
+            copies.update(dict.fromkeys(owners[likely[known.near(unseen, row, likely)]].tolist(), row))
+    return copies
 
 
 class _Postings:
@@ -163,20 +188,21 @@ class _Postings:
         return np.bincount(rows, np.repeat(weights[present], counts), minlength=self._size).astype(np.float64)
 
 
-def _left_by_text(known: _Side, unseen: _Side, threshold: float) -> int:
+def _left_by_text(known: _Side, unseen: _Side, threshold: float) -> dict[int, int]:
     border = len(known.places)
     signatures = np.concatenate((known.signatures, unseen.signatures))
     inside: dict[int, list[int]] = {}
     mine, theirs = lru_cache(2_048)(unseen.shingles), lru_cache(2_048)(known.shingles)
-    left = 0
+    copies: dict[int, int] = {}
     for row, ids in shared_buckets(signatures, np.arange(len(signatures)), threshold).items():  # train rows come first
         if row < border:
             for bucket in ids:
                 inside.setdefault(bucket, []).append(row)
         else:
             others = [other for bucket in ids for other in inside.get(bucket, ())]
-            left += first_like(row, others, signatures, lambda index: mine(index - border), theirs, threshold) is not None
-    return left
+            rows = rows_like(row, others, signatures, lambda index: mine(index - border), theirs, threshold)
+            copies.update(dict.fromkeys(rows, row - border))
+    return copies
 
 
 def _same_key(rows: RecordTable, train: Indexes, held_out: Indexes) -> dict[int, int]:

@@ -1,6 +1,6 @@
 """`medloop data prepare`: sources in, one finished dataset out, all files at once or none.
 
-    collect -> scrub -> drop duplicates -> cluster near-copies -> split -> decontaminate -> write -> verify -> describe
+    collect -> scrub -> drop duplicates -> cluster near-copies -> split -> decontaminate -> write -> check -> describe
 
 The same sources, seed and configuration give the same bytes. Texts are spooled to disk; memory holds about two kilobytes
 per row.
@@ -9,9 +9,9 @@ per row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from medloop.contracts import DatasetCard, FileEntry, Source
 from medloop.contracts.dataset import SPLIT_FILES, DropReason, Language, Split, Stratum
 from medloop.data.prepare.collect import LANGUAGES, Drop, RecordTable, collect_records, whole_text
 from medloop.data.prepare.dataset_card import CardFacts, make_card, render_card
-from medloop.data.prepare.decontaminate import find_copies, verify_files
+from medloop.data.prepare.decontaminate import FIRST_CHECK_SEED, RemainingCopies, check_files, find_copies
 from medloop.data.prepare.scrub_sources import SourceScrubber
 from medloop.data.prepare.split import SPLITS, TRAIN, Population, Sizes, assign, strata_in
 from medloop.data.prepare.spool import Spool
@@ -32,7 +32,7 @@ from medloop.data.text.clean import CleanLimits
 from medloop.data.text.dedupe import Signatures, exact_duplicates, near_duplicates
 from medloop.data.text.near import Clusters, Indexes, Nearness, Vocabulary, near_pairs
 from medloop.data.text.shingles import Hashes, text_shingles
-from medloop.errors import InputError
+from medloop.errors import InputError, ResultError
 from medloop.settings import Workspace
 from medloop.store.files.artifacts import file_sha256, new_artifact, sweep
 from medloop.store.files.atomic import atomic_open
@@ -40,6 +40,7 @@ from medloop.store.files.jsonl import write
 
 CARD, READABLE, DROPPED = "card.json", "DATA_CARD.md", "dropped.jsonl"
 MIN_ROWS = 10
+MAX_CHECKS = 20  # each finds about a thousandth of what the one before left, so real data need one or two
 Repeats = dict[int, tuple[DropReason, int]]  # a dropped row: why, and the row it repeats
 
 
@@ -113,12 +114,8 @@ def prepare(
     sweep(workspace.processed.parent)
     with new_artifact(workspace.processed, replace=True) as folder, _scrubbing(workspace, config) as scrub:
         built = _build(folder, sources, workspace.raw, config, scrub, seed, progress)
-        if not built.files["train"].rows:
-            raise InputError(
-                "Nothing would be left to train on: the questions are too much alike to hold some out",
-                "Add other questions, or hold out less (--dev, --test, --gold, --red)",
-            )
-        checked = verify_files(folder, built.files, built.vocabulary, config.nearness, config.text_threshold, progress)
+        built, checked = _remove_remaining(folder, built, config, progress)
+        write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in built.drops))
         facts = CardFacts(
             config.model_dump(), seed, sources, built.files, built.cells, built.kept, built.drops, checked,
             None if scrub is None else scrub.counts(),
@@ -167,7 +164,7 @@ def _build(
     folder: Path, sources: Sequence[Source], raw: Path, config: PrepareConfig, scrub: SourceScrubber | None, seed: int,
     progress: Progress,
 ) -> PreparedFiles:  # fmt: skip
-    """Write the five split files and `dropped.jsonl`."""
+    """Write the five split files."""
     with Spool(folder) as spool:
         rows, signatures, drops = collect_records(
             sources, raw, spool, limits=config.limits, scrub=scrub, seed=seed, progress=progress
@@ -178,10 +175,61 @@ def _build(
         vocabulary = Vocabulary(rows.questions)
         outcome = _sort_out(rows, repeats, vocabulary, config, progress)
         files = _write_splits(folder, rows, outcome)
-        drops = sorted([*drops, *_dropped(rows, outcome, sources)], key=lambda drop: (drop.source, drop.line))
-    write(folder / DROPPED, ({k: v for k, v in vars(drop).items() if v is not None} for drop in drops))
+        drops = _in_order([*drops, *_dropped(rows, outcome, sources)])
     rows_per_source = Counter(sources[number].name for number in rows.source[outcome.kept])
     return PreparedFiles(files, _cells(rows, outcome), rows_per_source, drops, vocabulary)
+
+
+def _remove_remaining(
+    folder: Path, built: PreparedFiles, config: PrepareConfig, progress: Progress
+) -> tuple[PreparedFiles, dict[str, int]]:
+    """Check the finished files and remove from train what the check finds, until a check finds nothing."""
+    removed = 0
+    for number in range(MAX_CHECKS):
+        if not built.files["train"].rows:
+            raise InputError(
+                "Nothing would be left to train on: the questions are too much alike to hold some out",
+                "Add other questions, or hold out less (--dev, --test, --gold, --red)",
+            )
+        check = check_files(
+            folder, built.files, built.vocabulary, config.nearness, config.text_threshold, FIRST_CHECK_SEED + number, progress
+        )  # fmt: skip
+        if not check.copies:
+            counts = {"train_questions": check.train_questions, "held_out_questions": check.held_out_questions}
+            return built, {**counts, "checks": number + 1, "removed_by_checks": removed, "left": 0}
+        built = _without_copies(folder, built, check)
+        removed += len(check.copies)
+    raise ResultError(
+        f"{len(check.copies)} near-copies of held-out records were still in the train set after {MAX_CHECKS} checks, "
+        "so nothing was written",
+        "This is a bug in medloop: please report it",
+    )
+
+
+def _without_copies(folder: Path, built: PreparedFiles, check: RemainingCopies) -> PreparedFiles:
+    """The train file without the copies that a check found, and the counts that go with it."""
+    train = _without_rows(folder / built.files["train"].path, check.train_rows)
+    drops = [
+        Drop(copy.origin.source, copy.origin.line, "contaminated", copy.record_id, match.record_id, split)
+        for copy, match, split in check.copies
+    ]
+    cells = Counter[tuple[Split, Language, Stratum]](("train", copy.language, copy.stratum) for copy, _, _ in check.copies)
+    kept = Counter(copy.origin.source for copy, _, _ in check.copies)
+    return replace(
+        built, files={**built.files, "train": train}, cells=built.cells - cells, kept=built.kept - kept,
+        drops=_in_order([*built.drops, *drops]),
+    )  # fmt: skip
+
+
+def _without_rows(path: Path, rows: Container[int]) -> FileEntry:
+    """Rewrite a file without these rows."""
+    lines = [line for row, line in enumerate(path.read_bytes().splitlines(keepends=True)) if row not in rows]
+    path.write_bytes(b"".join(lines))
+    return FileEntry(path=path.name, rows=len(lines), sha256=file_sha256(path))
+
+
+def _in_order(drops: Iterable[Drop]) -> list[Drop]:
+    return sorted(drops, key=lambda drop: (drop.source, drop.line))
 
 
 def _check_enough(rows: RecordTable, drops: Sequence[Drop]) -> None:

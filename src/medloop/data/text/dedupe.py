@@ -6,7 +6,7 @@ pair at the threshold is missed less than once in ten thousand. MinHash only pro
 similarity of the two texts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -60,9 +60,8 @@ def near_duplicates(
     with progress("Looking for near-duplicates", len(buckets)) as step:
         for row, ids in buckets.items():
             step(1)
-            match = first_like(
-                row, [other for index in ids for other in kept_rows.get(index, ())], signatures, cached, cached, threshold
-            )
+            others = [other for index in ids for other in kept_rows.get(index, ())]
+            match = next(rows_like(row, others, signatures, cached, cached, threshold), None)
             if match is not None:
                 repeats[row] = match
             else:
@@ -71,15 +70,13 @@ def near_duplicates(
     return repeats
 
 
-def first_like(
+def rows_like(
     row: int, others: list[int], signatures: Signatures, mine: ShinglesOf, theirs: ShinglesOf, threshold: float
-) -> int | None:
-    """The first of `others` that reaches the threshold: the signatures say which are worth a look, the shingles decide."""
-    if not others:
-        return None
+) -> Iterator[int]:
+    """Those of `others` that reach the threshold: the signatures say which are worth a look, the shingles decide."""
     rows = np.unique(np.array(others, dtype=np.int64))
     likely = (signatures[rows] == signatures[row]).mean(axis=1) >= threshold - DOUBT
-    return next((other for other in rows[likely].tolist() if jaccard(theirs(other), mine(row)) >= threshold), None)
+    return (other for other in rows[likely].tolist() if jaccard(theirs(other), mine(row)) >= threshold)
 
 
 def shared_buckets(signatures: Signatures, order: Indexes, threshold: float) -> dict[int, list[int]]:
