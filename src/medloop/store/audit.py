@@ -20,7 +20,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, bindparam, insert, make_url, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, make_url, select
 
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.errors import InputError, MedloopError, explain_os_errors
@@ -165,6 +165,17 @@ def pages(store: Store, which: AuditFilter = AuditFilter(), *, size: int = 1000)
     while rows:
         yield rows
         rows = page(store, which, before=rows[-1]["seq"], limit=size)
+
+
+def counts_since_login(store: Store, user_id: str) -> dict[str, int]:
+    """How often each action happened since the login before the current one of this user; empty at their first login."""
+    log_in = select(audit_log.c.seq).where(audit_log.c.actor == user_id, audit_log.c.action == "sessions.login")
+    with store.read() as conn:
+        before = conn.execute(log_in.order_by(audit_log.c.seq.desc()).limit(1).offset(1)).scalar()
+        if before is None:
+            return {}
+        query = select(audit_log.c.action, func.count()).where(audit_log.c.seq > before).group_by(audit_log.c.action)
+        return {action: int(count) for action, count in conn.execute(query).all()}
 
 
 def recent_actions(store: Store, last: int = 5000) -> list[str]:

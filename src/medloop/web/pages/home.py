@@ -1,12 +1,45 @@
-"""The home page: what somebody of this role can do."""
+"""The home page: what to do first in this role, what has changed since the last visit, and all pages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from medloop.api.deps import store_of
+from medloop.api.policy import Caller
+from medloop.feedback.review import queue
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.records import incident_rows, quarantine
+from medloop.web.lists import address
 from medloop.web.pages.login import Anyone
-from medloop.web.render import redirect, show
+from medloop.web.render import MENU, redirect, show, translator_of
+from medloop.web.words import Translator
 
 router = APIRouter(include_in_schema=False)
+
+RECORDS = ("rlhf_feedback.add", "rlhf_preferences.add", "rlhf_corrections.add")
+# What a role is told about since its last visit: the text, the actions that are counted, the roles.
+NEWS = (
+    ("news_settings", ("settings.change",), ("clinician", "annotator", "engineer", "auditor", "admin")),
+    ("news_incidents", ("incidents.add",), MENU["incidents"]),
+    ("news_closed", ("incidents.close",), MENU["incidents"]),
+    ("news_records", RECORDS, MENU["dashboard"]),
+    ("news_artifacts", ("artifacts.add",), MENU["dashboard"]),
+    ("news_users", ("users.add", "users.change"), ("auditor", "admin")),
+    ("news_refused", ("sessions.refused",), ("auditor", "admin")),
+    ("news_reads", ("rlhf_feedback.read", "traces.read"), ("auditor",)),
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to do; `urgent` ones are about safety."""
+
+    text: str
+    link: str
+    urgent: bool = False
 
 
 @router.get("/")
@@ -16,4 +49,27 @@ def root() -> Response:
 
 @router.get("/web/")
 def home(request: Request, caller: Anyone) -> Response:
-    return show(request, caller, "home.html")
+    store, t = store_of(request), translator_of(request)
+    return show(request, caller, "home.html", tasks=list(_tasks(store, caller, t)), news=_news(store, caller, t))
+
+
+def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
+    """What waits for this person, the most urgent first."""
+    if caller.role in MENU["incidents"]:
+        counts = incident_rows.count_incidents(store)
+        if counts.proposed and caller.role == "clinician":
+            yield Task(t("task_confirm", n=counts.proposed), address("/web/incidents", state="proposed"), urgent=True)
+        if counts.open:
+            yield Task(t("task_incidents", n=counts.open), "/web/incidents", urgent=True)
+    if caller.role in MENU["queue"] and (waiting := sum(queue.stats(store).open_by_kind.values())):
+        yield Task(t("task_queue", n=waiting), "/web/queue")
+    if caller.role in MENU["quarantine"] and (held := quarantine.count(store, not_by=caller.user_id)):
+        yield Task(t("task_quarantine", n=held), "/web/quarantine")
+    if caller.role == "engineer" and (held := quarantine.count(store)):
+        yield Task(t("task_held", n=held), "/web/dashboard")
+
+
+def _news(store: Store, caller: Caller, t: Translator) -> list[str]:
+    counts = audit.counts_since_login(store, caller.user_id)
+    numbered = ((key, sum(counts.get(action, 0) for action in actions)) for key, actions, roles in NEWS if caller.role in roles)
+    return [t(key, n=f"{n:,}") for key, n in numbered if n]
