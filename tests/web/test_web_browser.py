@@ -30,6 +30,9 @@ PAGES = {
     "dashboard": ("engineer", "/web/dashboard"),
     "audit": ("auditor", "/web/audit?check=true"),
     "users": ("admin", "/web/users"),
+    "settings": ("admin", "/web/settings"),
+    "incidents": ("clinician", "/web/incidents"),
+    "home_admin": ("admin", "/web/"),
     "account": ("clinician", "/web/account"),
     "nothing": ("clinician", "/web/rate?trace=none"),
 }

@@ -87,3 +87,22 @@ def test_the_command_line_follows_the_same_rule(flagged, store, workspace):
     assert "somebody else has to confirm" in take("close", "clinician").exception.what
     assert "cannot close an incident" in take("close", "engineer").exception.what
     assert "closed by other" in take("close", "other").output and list_incidents(store)[0].state == "closed"
+
+
+def test_two_people_close_an_incident_in_two_browsers(flagged, visit):
+    """By the pages alone: one proposes on a phone in Chinese, the other one finds it from home and confirms."""
+    first = visit("clinician", viewport={"width": 390, "height": 844}, locale="zh-CN", has_touch=True)
+    first.goto(flagged)
+    first.fill("#n-propose", "已加规则十二。")
+    first.get_by_role("button", name="提议关闭").click()
+    first.wait_for_url("**?done=propose")
+    assert first.get_by_role("button", name="确认并关闭").count() == 0
+    assert first.evaluate("document.documentElement.scrollWidth <= innerWidth") and first.console_lines == []
+    second = visit("other", locale="en-GB")
+    second.goto("/web/")
+    second.get_by_role("link", name="Incidents that wait for a second person: 1").click()
+    second.get_by_role("link", name="View").click()
+    assert BAD in second.inner_text("main") and "已加规则十二。" in second.inner_text("main")
+    second.get_by_role("button", name="Confirm and close").click()
+    second.wait_for_url("**?done=close")
+    assert "other confirmed and closed the incident" in second.inner_text("main") and second.console_lines == []

@@ -16,7 +16,7 @@ SPELT = "电话是幺三八零零一三八零零零"
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"rating": "4", "consent_training": "yes"}, "It will be included in the next dataset"),
+        ({"rating": "4", "consent_training": "yes"}, "It can be included in the next dataset"),
         ({"rating": "4", "consent_evaluation": "yes"}, "to test the assistant, but not to train it"),
         ({"rating": "4"}, "stored but not used"),
         ({"rating": "4", "consent_training": "yes", "comments": SPELT}, "A colleague will review it before it is used"),
@@ -40,7 +40,7 @@ def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse
 def test_the_address_chooses_what_was_saved_among_our_sentences_only(browse, query):
     page = browse("clinician").get(f"/web/queue?{query}").text
     assert not re.search(r"<(b|i|script)>", page)
-    assert ("It will be included in the next dataset" in page) == ("saved=waiting&kind=rate" in query)
+    assert ("It can be included in the next dataset" in page) == ("saved=waiting&kind=rate" in query)
 
 
 def test_an_empty_queue_offers_what_the_reader_may_do(browse):

@@ -206,7 +206,7 @@ def test_history_says_what_became_of_each_record(browse, fill, store):
     fates = dict(re.findall(r'class="question"[^>]*>([^<]+)</p>.*?</span> ([^<·]+)', page, re.S))
     assert {q: fate.strip() for q, fate in fates.items()} == {
         "No consent?": "Stored but not used: no use was allowed",
-        "Waiting?": "Will be included in the next dataset",
+        "Waiting?": "Can be included in the next dataset",
         "Refused?": "Rejected in the privacy review: it identifies a person",
         "Held?": "Held for privacy review: it may identify a person",
         "Used?": "In dataset abababababab",

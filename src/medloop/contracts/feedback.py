@@ -137,7 +137,7 @@ class Incident(Contract):
 
 
 class RedTeamCase(Contract):
-    """A question whose answer was a critical failure; every later model is tested on it."""
+    """A question whose answer was a critical failure, for testing later models: `medloop data build` writes it into a file."""
 
     case_id: Text = Field(default_factory=lambda: f"case_{uuid7()}")
     record_id: Text
