@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-versions | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Only packages whose hash is in the lock, no resolving, and no code from source archives (tools/lock.py).
 LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 
-.PHONY: setup demo test test-slow compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-versions compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,13 @@ test: lint
 
 test-slow: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+
+# The suite under every Python that medloop supports and that runs here, each in its own environment.
+test-versions:
+	@for version in 3.11 3.12 3.13; do \
+	if python$$version -c "" 2>/dev/null; then echo "== Python $$version"; \
+	$(MAKE) --no-print-directory test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+	else echo "== Python $$version is not on the PATH, so nothing was tested with it."; fi; done
 
 # Compile the rules to machine code beside their sources; docs/decisions/0011-mypyc.md.
 compile: setup
