@@ -1,6 +1,7 @@
 """The config of a command from a YAML file, `--set a.b=c` pairs and flags; one error names every problem in plain words."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -30,9 +31,43 @@ def load_config(
         _put(values, kind, name, _value(name, text))
     values.update({name: value for name, value in flags.items() if value is not None})
     try:
-        return kind.model_validate(values)
+        return validated(kind, values)
     except ValidationError as error:
         raise ConfigError("; ".join(_explain(error, kind))) from None
+
+
+def validated(kind: type[M], values: Mapping[str, Any]) -> M:
+    """`kind` of these values; where one of a few words is allowed, it may be written in upper or lower case."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        if (spelled := respelled(values, error)) is None:
+            raise
+        return kind.model_validate(spelled)
+
+
+def respelled(values: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
+    """A copy of `values` with its words in the case that the model knows; None if no such word was the problem."""
+    copy: dict[str, Any] = TypeAdapter(Any).dump_python(dict(values))
+    changed = False
+    for problem in error.errors(include_url=False):
+        if problem["type"] in ("literal_error", "enum") and isinstance(problem["input"], str):
+            allowed = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
+            same = [word for word in allowed if word.casefold() == problem["input"].casefold()]
+            changed = bool(same and _replace(copy, problem["loc"], same[0])) or changed
+    return copy if changed else None
+
+
+def _replace(values: Any, path: Sequence[int | str], value: str) -> bool:
+    """Whether the value at `path` could be set; a path through a union or an object is left alone."""
+    for step in path[:-1]:
+        try:
+            values = values[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    if isinstance(values, dict | list):
+        values[path[-1]] = value  # type: ignore[index]
+    return isinstance(values, dict | list)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -134,6 +169,12 @@ _TYPES = {
     "datetime": "a date and time", "list": "a list", "tuple": "a list", "set": "a list",
     "dict": "a mapping of names to values", "model": "a mapping of names to values",
 }  # fmt: skip
+
+
+def problem_list(error: ValidationError, whole: str) -> str:
+    """Fields and what is wrong with them, without their content, which may be patient text; `whole` names the value itself."""
+    problems = error.errors(include_input=False, include_url=False)
+    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or whole}: {problem_text(problem)}" for problem in problems)
 
 
 def problem_text(problem: ErrorDetails) -> str:

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from medloop.errors import ConfigError
-from medloop.knobs import did_you_mean, problem_text, read_yaml
+from medloop.knobs import did_you_mean, problem_text, read_yaml, validated
 
 CONFIG_NAME = "medloop.yaml"
 ENV_PREFIX = "MEDLOOP_"
@@ -237,7 +237,7 @@ def resolve(
         for name in given.keys() & FIELDS.keys():
             values[name], origins[name] = given[name], layer
     try:
-        settings = Settings.model_validate(_nested(values))
+        settings = validated(Settings, _nested(values))
     except ValidationError as error:
         problems += [_wrong(problem, origins) for problem in error.errors()]
     if problems:

@@ -12,7 +12,8 @@ import pytest
 
 from medloop.contracts import ModelRef
 from medloop.errors import ModelError
-from medloop.models.load import load, resolve
+from medloop.models.find import resolve
+from medloop.models.load import load
 
 COMMIT = "a" * 40
 

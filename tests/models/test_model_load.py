@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from medloop.contracts import Message, ModelRef, TrainingCard, utc_now
 from medloop.errors import ConfigError, IntegrityError, MissingExtraError, ModelError
 from medloop.models import require_packages, runtime
+from medloop.models.find import resolve
 from medloop.models.generate import load_generator
-from medloop.models.load import load, resolve
+from medloop.models.load import load
 from medloop.store.files.artifacts import new_artifact
 from medloop.testing.models import tiny_encoder, tiny_model
 

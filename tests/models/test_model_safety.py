@@ -10,7 +10,8 @@ import pytest
 
 from medloop.contracts import ModelRef
 from medloop.errors import ModelError
-from medloop.models.load import load, resolve
+from medloop.models.find import resolve
+from medloop.models.load import load
 from medloop.models.safety import check_folder, fingerprint
 
 

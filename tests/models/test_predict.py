@@ -156,7 +156,7 @@ def test_the_command_answers_and_counts(base: Path, questions: Path, tmp_path: P
     ("words", "code", "message"),
     [
         (("--model", "no/such/folder"), 4, "neither a folder nor a hub id"),
-        (("--adapter", "nobody"), 4, "no adapter folder nobody"),
+        (("--adapter", "nobody"), 4, "no adapter 'nobody'"),
         (("--temperature", "-1"), 2, "'--temperature': must be at least 0"),
         (("--max-new-tokens", "0"), 2, "'--max-new-tokens': must be at least 1"),
     ],

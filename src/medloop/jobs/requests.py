@@ -16,7 +16,9 @@ from pydantic_core import ErrorDetails
 
 from medloop.contracts import IRSConfig, TrainRequest
 from medloop.errors import ConfigError
+from medloop.knobs import did_you_mean, problem_text, validated
 from medloop.loop.train import STAGES
+from medloop.models.find import adapters_named
 from medloop.reward.dynamic import DwConfig
 from medloop.settings import Settings
 
@@ -67,7 +69,7 @@ def check_config(request: TrainRequest, settings: Settings) -> None:
     """All problems at once (InvalidConfigError), each with its field as the request names it."""
     values = config_values(request, "job", settings)
     model = STAGES[request.stage].config
-    problems = [(_field(request, problem["loc"]), _words(problem)) for problem in _validate(model, values)]
+    problems = [(_field(request, problem["loc"]), _words(problem, model)) for problem in _validate(model, values)]
     if isinstance(values.get("dw_config"), dict):
         problems += _check_dynamic_weights(_field(request, ("dw_config",)), values["dw_config"])
     if problems:
@@ -77,7 +79,7 @@ def check_config(request: TrainRequest, settings: Settings) -> None:
 
 def _validate(model: type[BaseModel], values: dict[str, Any]) -> list[ErrorDetails]:
     try:
-        model.model_validate(values)
+        validated(model, values)
     except ValidationError as error:
         return error.errors(include_input=False, include_url=False)
     return []
@@ -85,7 +87,7 @@ def _validate(model: type[BaseModel], values: dict[str, Any]) -> list[ErrorDetai
 
 def _check_dynamic_weights(field: str, values: dict[str, Any]) -> list[tuple[str, str]]:
     """The dynamic weights of IRS, by the model that will hold them."""
-    problems = [(_path(field, problem["loc"]), _words(problem)) for problem in _validate(DwConfig, values)]
+    problems = [(_path(field, problem["loc"]), _words(problem, DwConfig)) for problem in _validate(DwConfig, values)]
     weights = values.get("initial_weights")
     if not problems and isinstance(weights, dict) and set(weights) != DYNAMIC_REWARDS:
         problems = [(f"{field}.initial_weights", f"name the weights of {', '.join(sorted(DYNAMIC_REWARDS))}")]
@@ -110,11 +112,12 @@ def _path(field: str, loc: tuple[int | str, ...]) -> str:
     return ".".join([field, *(part if part.isprintable() else "?" for part in parts)])
 
 
-def _words(problem: ErrorDetails) -> str:
+def _words(problem: ErrorDetails, model: type[BaseModel]) -> str:
+    """What is wrong, without the value."""
+    guess = did_you_mean(str(problem["loc"][-1]), model.model_fields) if problem["loc"] else ""
     if problem["type"] == "extra_forbidden":
-        return "there is no such setting"
-    message = problem["msg"].removeprefix("Value error, ")
-    return message[:1].lower() + message[1:200]
+        return "there is no such setting" + (f"; did you mean {guess}?" if guess else "")
+    return problem_text(problem)[:200]
 
 
 def check_remote(request: TrainRequest, settings: Settings) -> None:
@@ -150,10 +153,10 @@ def _check_inside(field: str, text: str) -> None:
 
 def input_paths(request: TrainRequest, settings: Settings) -> list[Path]:
     """Files and folders of the workspace that a job reads: those of its stage, and everything that its config names."""
-    home, models = settings.home, settings.workspace.models
+    home = settings.home
     names = [request.model_id or settings.model, *_texts(request.config)]
     # An adapter may be called by its name alone. An empty text, or one that is the whole workspace, names nothing in it.
-    places = [place for name in names if Path(name).parts for place in (workspace_path(name, settings), models / "lora" / name)]
+    places = [p for name in names if Path(name).parts for p in (workspace_path(name, settings), *adapters_named(name, settings))]
     named = [path.resolve() for path in places if os.path.exists(path) and not home.is_relative_to(path)]
     return [(home / STAGES[request.stage].data.reads).resolve(), *named]
 

@@ -24,6 +24,7 @@ from medloop.evaluate.report import REFERENCE
 from medloop.evaluate.side_by_side import Evaluation, ModelAnswers, label_files, label_models, predictions_path, side_by_side
 from medloop.lexicon.language import detect_language
 from medloop.models import require_packages
+from medloop.models.find import resolve_chat_model
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
 from medloop.reward.rules import load_rules
 from medloop.settings import Settings
@@ -36,11 +37,14 @@ OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Calla
 def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | None], Callable[[], Generate]]:
     """A model's identity by hash, and how to load it; it is loaded only when an answer is missing."""
     require_packages()
-    from medloop.models.generate import load_generator  # torch
-    from medloop.models.load import resolve as find_model  # torch
+    model = resolve_chat_model(ref, settings)
 
-    model = find_model(ref, settings)
-    return {"base": model.sha256, "adapter": model.adapter_sha256}, lambda: load_generator(ref, settings)
+    def load() -> Generate:
+        from medloop.models.generate import load_generator  # torch
+
+        return load_generator(ref, settings)
+
+    return {"base": model.sha256, "adapter": model.adapter_sha256}, load
 
 
 def evaluate_models(

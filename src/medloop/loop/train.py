@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import BaseModel
-
 from medloop.contracts import Objective, TrainingCard
 from medloop.contracts.job import StageName
 from medloop.loop.evaluation import rl_audit
@@ -31,7 +29,9 @@ from medloop.store.audit_trail import open_audit_trail
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.configs.reward_model_config import RewardModelConfig
 from medloop.train.configs.rl_config import GRPOConfig, IRSRunConfig, PPOConfig, RLConfig
+from medloop.train.configs.run_config import RunConfig
 from medloop.train.configs.sft_config import SFTConfig
+from medloop.train.runs.inputs import check_inputs
 from medloop.train.runs.progress import OnProgress, ignore_progress
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ class Stage:
     """A training method. `load` imports torch and makes the trainer for a config."""
 
     name: StageName
-    config: type[BaseModel]
+    config: type[RunConfig]
     load: Callable[[Any, Settings], Trainer]
     data: StageData
     models: str  # the result lies under models/<this>/NAME
     catalog_kind: str
 
-    def kind_of(self, config: BaseModel) -> str:
+    def kind_of(self, config: RunConfig) -> str:
         """The catalog's word for the result: an adapter, unless all weights are trained."""
         return "model" if self.catalog_kind == "adapter" and getattr(config, "full", False) else self.catalog_kind
 
@@ -111,11 +111,11 @@ def _load_preference(config: DPOConfig | KTOConfig, settings: Settings) -> Train
 
 def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     """RL methods are handed their reward, and the panel that looks for a hacked one."""
+    scorer = _scorer(config, settings)  # first: what is wrong with the reward's files is told before torch is imported
     from medloop.train import grpo, irs, ppo  # torch
     from medloop.train.rl.cost import cost
     from medloop.train.rl.plan import find_run, make_plan
 
-    scorer = _scorer(config, settings)
     find = partial(find_run, scorer=scorer)
     plan = partial(make_plan, scorer=scorer, audit=rl_audit(config.seed), plot_weights=_plot_weights)
     return Trainer(find, plan, cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
@@ -183,7 +183,7 @@ class TrainingResult:
 
 
 def prepare_stage(
-    stage: Stage, config: BaseModel, settings: Settings, *, folder: Path | None = None, replace: bool = False,
+    stage: Stage, config: RunConfig, settings: Settings, *, folder: Path | None = None, replace: bool = False,
     guard: Callable[[], object] = lambda: None,
 ) -> PreparedRun:  # fmt: skip
     """Check models and data and plan the run; nothing is written. `folder` is that of a job; without it the run has its own.
@@ -192,6 +192,7 @@ def prepare_stage(
     the run over; it is asked before every write.
     """
     require_packages("trl", "datasets", "matplotlib")
+    check_inputs(config, settings)
     trainer = stage.load(config, settings)
     run = dataclasses.replace(trainer.find(config, settings, folder=folder), guard=guard)
     card = None if replace else run.finished()
@@ -199,7 +200,7 @@ def prepare_stage(
 
 
 def run_stage(
-    stage: Stage, config: BaseModel, settings: Settings, *, folder: Path | None = None, replace: bool = False,
+    stage: Stage, config: RunConfig, settings: Settings, *, folder: Path | None = None, replace: bool = False,
     guard: Callable[[], object] = lambda: None, on_plan: OnPlan = lambda plan, cost: None,
     on_progress: OnProgress = ignore_progress, should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingResult:  # fmt: skip

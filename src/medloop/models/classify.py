@@ -28,7 +28,8 @@ from medloop.contracts import Contract, Message, ModelRef, TrainingCard
 from medloop.contracts.base import Hash, Text
 from medloop.errors import ModelError
 from medloop.models import runtime
-from medloop.models.load import load_tokenizer, resolve
+from medloop.models.find import resolve
+from medloop.models.load import load_tokenizer
 from medloop.models.safety import check_folder, fingerprint, read_json
 from medloop.models.template import end_ids, neutralise, render_prompt, shorter, tokenise
 from medloop.settings import Settings

@@ -23,7 +23,8 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 from medloop.contracts import ModelRef
 from medloop.errors import ModelError
 from medloop.models import runtime
-from medloop.models.load import ResolvedModel, load_tokenizer, load_weights, resolve
+from medloop.models.find import ResolvedModel, resolve
+from medloop.models.load import load_tokenizer, load_weights
 from medloop.models.safety import POOLING, read_json
 from medloop.settings import Settings
 

@@ -1,6 +1,5 @@
 """From a name to a model in memory: `embedded:tiny`, `embedded:smollm2`, a folder, a hub id, each with a LoRA adapter or not.
 
-    resolve(ModelRef(base="embedded:tiny"), settings)            -> where it lies, checked, with its fingerprint
     load(ModelRef(base="base/", adapter="models/lora/sft"), settings)   -> model and tokenizer
 
 Code from a model folder is never run (`trust_remote_code` is always off) and weights are safetensors only: see safety.py.
@@ -9,9 +8,7 @@ A model whose weights are incomplete is refused; transformers would fill the gap
 
 import importlib.util
 import logging
-import re
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +18,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from medloop.contracts import ModelRef
 from medloop.errors import MissingExtraError, ModelError
-from medloop.models import minilm, runtime, smollm2
-from medloop.models.hub import fetch
-from medloop.models.safety import check_folder, fingerprint, read_json
+from medloop.models import runtime
+from medloop.models.find import resolve_chat_model
 from medloop.settings import Settings
-from medloop.store.files.artifacts import verify_artifact
-
-EMBEDDED = ("embedded:tiny", "embedded:smollm2", "embedded:minilm")
-HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?(@[\w./-]+)?")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ResolvedModel:
-    """A model that may be opened: its folder passed every check. `sha256` covers the files that decide its behaviour."""
-
-    name: str
-    folder: Path
-    sha256: str
-    adapter: Path | None = None
-    adapter_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,27 +35,11 @@ class Loaded:
     adapter_sha256: str | None = None
 
 
-def resolve(ref: ModelRef, settings: Settings) -> ResolvedModel:
-    """Find a model and its adapter and check both; nothing is opened by a framework yet."""
-    folder = _base_folder(ref.base, settings)
-    if (folder / "adapter_config.json").exists():
-        raise ModelError(
-            f"{ref.base} is a LoRA adapter, not a model", "Give it as the adapter, with the base model it was trained on"
-        )
-    for needed in ("config.json", "tokenizer_config.json"):
-        if not (folder / needed).is_file():
-            raise ModelError(
-                f"{ref.base} has no {needed}, so it is not a model folder", "Name a folder in the Hugging Face layout"
-            )
-    adapter = None if ref.adapter is None else _adapter_folder(ref.adapter, settings)
-    return ResolvedModel(ref.label, folder, fingerprint(folder), adapter, None if adapter is None else fingerprint(adapter))
-
-
 def load(ref: ModelRef, settings: Settings, *, trainable: bool = False, load_in_4bit: bool = False) -> Loaded:
     """The model in memory: eval mode, float32 on a CPU, bfloat16 on a GPU (float32 there too when all weights train)."""
     runtime.keep_quiet()
     runtime.set_threads(settings)
-    resolved, device = resolve(ref, settings), runtime.device_of(settings)
+    resolved, device = resolve_chat_model(ref, settings), runtime.device_of(settings)
     tokenizer = load_tokenizer(resolved.folder)
     model = _load_base(resolved.folder, device, runtime.number_type(device, trainable=trainable), load_in_4bit)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
@@ -99,57 +64,6 @@ def load_tokenizer(folder: Path) -> Any:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-def _base_folder(name: str, settings: Settings) -> Path:
-    if name.startswith("embedded:"):
-        return _embedded(name)
-    given = Path(name).expanduser()
-    for path in (given, settings.home / given):
-        if path.is_dir():
-            _verify_if_ours(path)
-            check_folder(path)
-            return path
-    if given.exists():
-        raise ModelError(f"{name} is a file, but a model is a folder", "Name the folder that contains it")
-    if not HUB_ID.fullmatch(name):
-        raise ModelError(
-            f"There is no model {name}: it is neither a folder nor a hub id", f"Known by name: {', '.join(EMBEDDED)}"
-        )
-
-    return fetch(name, offline=settings.offline)
-
-
-def _embedded(name: str) -> Path:
-    if name == "embedded:smollm2":
-        return smollm2.folder()
-    if name == "embedded:minilm":
-        return minilm.folder()
-    folder = Path(str(files("medloop") / "assets" / name.removeprefix("embedded:")))
-    if name not in EMBEDDED or not folder.is_dir():
-        raise ModelError(f"There is no {name} in this installation", f"Known: {', '.join(EMBEDDED)}")
-    check_folder(folder)
-    return folder
-
-
-def _adapter_folder(name: str, settings: Settings) -> Path:
-    """A folder, or the name of an adapter in the workspace (`sft` means models/lora/sft)."""
-    given = Path(name).expanduser()
-    path = next((p for p in (given, settings.home / given, settings.workspace.models / "lora" / given) if p.is_dir()), None)
-    if path is None:
-        raise ModelError(f"There is no adapter folder {name}", "Train one with: medloop train sft, or check the path")
-    _verify_if_ours(path)
-    check_folder(path)
-    for needed in ("adapter_config.json", "adapter_model.safetensors"):
-        if not (path / needed).is_file():
-            raise ModelError(f"{name} has no {needed}, so it is not a LoRA adapter", "Name the folder that contains it")
-    return path
-
-
-def _verify_if_ours(path: Path) -> None:
-    """A folder that medloop wrote must be unchanged; other folders have no manifest to compare with."""
-    if (path / "MANIFEST.json").is_file():
-        verify_artifact(path)
 
 
 def _load_base(folder: Path, device: torch.device, dtype: torch.dtype, load_in_4bit: bool) -> Any:
@@ -180,19 +94,8 @@ def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple
         ) from error
     missing = {*info["missing_keys"], *(str(key[0]) for key in info["mismatched_keys"])}
     if gaps := sorted(name for name in missing if not name.startswith(may_lack)):
-        raise _incomplete(kind, folder, gaps)
+        raise ModelError(f"The weights in {folder} lack {len(gaps)} tensors, for example {gaps[0]}", "Fetch the model again")
     return model
-
-
-def _incomplete(kind: Any, folder: Path, gaps: list[str]) -> ModelError:
-    """An encoder lacks the head that generates text; other folders lack part of their weights."""
-    architectures = read_json(folder / "config.json").get("architectures") or []
-    if kind is AutoModelForCausalLM and architectures and not any("LM" in name for name in architectures):
-        return ModelError(
-            f"{folder} holds {architectures[0]}, an encoder, which cannot generate text",
-            "Name a causal language model; an encoder can be the base of a reward model",
-        )
-    return ModelError(f"The weights in {folder} lack {len(gaps)} tensors, for example {gaps[0]}", "Fetch the model again")
 
 
 def _four_bit(dtype: torch.dtype) -> Any:

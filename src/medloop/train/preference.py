@@ -29,7 +29,8 @@ from medloop.contracts import ModelRef, TrainingCard
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
-from medloop.models.load import Loaded, load, load_tokenizer, resolve
+from medloop.models.find import resolve
+from medloop.models.load import Loaded, load, load_tokenizer
 from medloop.models.safety import read_json
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
@@ -43,11 +44,12 @@ from medloop.train.examples.encode_preferences import (
     encode_thumbs,
     with_mismatched_answers,
 )
-from medloop.train.examples.pairs import count_contradictions, preference_file, read_pairs, split_by_prompt
+from medloop.train.examples.pairs import count_contradictions, read_pairs, split_by_prompt
 from medloop.train.reports import preference_report
 from medloop.train.reports.preference_report import AnswerLogprobs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.inputs import preference_file
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
 from medloop.train.runs.run import TrainingRun
@@ -90,7 +92,7 @@ class PreferencePlan:
 
 def find_run(config: DPOConfig | KTOConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
     """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
-    inputs = {"preference": file_sha256(_file(config, settings))}
+    inputs = {"preference": file_sha256(preference_file(config, settings))}
     models = resolve(_start(config), settings)
     values: dict[str, Any] = config.model_dump()
     if models.adapter is not None and models.adapter_sha256 is not None:
@@ -112,7 +114,7 @@ def make_plan(config: DPOConfig | KTOConfig, settings: Settings, run: TrainingRu
         run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
     estimate.check_length(base, config)
-    train, test, contradictions, skipped = _sides(config, _file(config, settings), load_tokenizer(base))
+    train, test, contradictions, skipped = _sides(config, preference_file(config, settings), load_tokenizer(base))
     if isinstance(config, KTOConfig):
         order: LengthGroupedSampler = LabelMixedSampler(train.lengths, list(train.table["label"]), config.batch_size, config.seed)
     else:
@@ -187,11 +189,6 @@ def readme(card: TrainingCard, report: dict[str, Any]) -> list[str]:
 
 def _start(config: DPOConfig | KTOConfig) -> ModelRef:
     return ModelRef(base=config.model, adapter=config.adapter)
-
-
-def _file(config: DPOConfig | KTOConfig, settings: Settings) -> Path:
-    names = ("thumbs.jsonl", "preferences.jsonl") if isinstance(config, KTOConfig) else ("preferences.jsonl",)
-    return preference_file(config.data, settings, *names)
 
 
 def _sides(

@@ -28,18 +28,20 @@ from medloop.contracts import ModelRef, TrainingCard
 from medloop.errors import ResultError
 from medloop.models import runtime
 from medloop.models.classify import SCORING, Classifier, new_classifier
-from medloop.models.load import load_tokenizer, resolve
+from medloop.models.find import parse_model, resolve
+from medloop.models.load import load_tokenizer
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.reward_model_config import RewardModelConfig as RewardModelConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
 from medloop.train.examples.encode_preferences import EncodedPreferences, check_both_sides, encode_reward_pairs
-from medloop.train.examples.pairs import Pair, count_contradictions, preference_file, read_pairs, split_by_prompt
+from medloop.train.examples.pairs import Pair, count_contradictions, read_pairs, split_by_prompt
 from medloop.train.reports import reward_report
-from medloop.train.reports.centre_scores import centre_scores, describe_scoring, parse_reference
+from medloop.train.reports.centre_scores import centre_scores, describe_scoring
 from medloop.train.reports.reward_report import ScoredPairs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.inputs import preference_file
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
 from medloop.train.runs.run import TrainingRun
@@ -68,10 +70,10 @@ class RewardPlan:
 
 def find_run(config: RewardModelConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
     """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
-    inputs = {"pairs": file_sha256(preference_file(config.data, settings, "preferences.jsonl"))}
+    inputs = {"pairs": file_sha256(preference_file(config, settings))}
     base = resolve(ModelRef(base=config.model), settings)
     if config.reference is not None:
-        reference = resolve(parse_reference(config.reference), settings)
+        reference = resolve(parse_model("reference", config.reference), settings)
         inputs["reference"] = reference.sha256
         if reference.adapter_sha256 is not None:
             inputs["reference adapter"] = reference.adapter_sha256
@@ -87,7 +89,7 @@ def make_plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *
         run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
     estimate.check_length(base, config)
-    path = preference_file(config.data, settings, "preferences.jsonl")
+    path = preference_file(config, settings)
     pairs = read_pairs(path)
     sides = split_by_prompt(pairs, config.test_share, config.seed)
     tokenizer = load_tokenizer(base)

@@ -18,11 +18,10 @@ from typing import Any
 from trl import SFTConfig as TrlConfig
 
 from medloop.contracts import ModelRef, TrainingCard
-from medloop.contracts.dataset import SPLIT_FILES
-from medloop.errors import InputError
 from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
-from medloop.models.load import Loaded, load, load_tokenizer, resolve
+from medloop.models.find import resolve
+from medloop.models.load import Loaded, load, load_tokenizer
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import file_sha256, verify_if_sealed
@@ -31,6 +30,7 @@ from medloop.train.examples.batch_order import LengthGroupedSampler
 from medloop.train.examples.sft_examples import SFTExamples, encode_file
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.inputs import sft_files
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
 from medloop.train.runs.run import TrainingRun
@@ -58,7 +58,7 @@ def find_run(config: SFTConfig, settings: Settings, *, folder: Path | None = Non
     if config.data is None:
         verify_if_sealed(settings.workspace.processed)
     target = settings.workspace.models / ("full" if config.full else "lora") / config.name
-    inputs = {role: file_sha256(path) for role, path in _files(config, settings).items()}
+    inputs = {role: file_sha256(path) for role, path in sft_files(config, settings).items()}
     base = resolve(ModelRef(base=config.model), settings)
     identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
     return TrainingRun(folder or settings.workspace.jobs / f"train_sft-{config.name}", target, identity)
@@ -69,7 +69,7 @@ def make_plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replac
     runtime.keep_quiet()
     if not replace:
         run.check_unfinished()
-    files, tokenizer = _files(config, settings), load_tokenizer(resolve(ModelRef(base=config.model), settings).folder)
+    files, tokenizer = sft_files(config, settings), load_tokenizer(resolve(ModelRef(base=config.model), settings).folder)
     train = encode_file(tokenizer, files["train"], max_length=config.max_length)
     score = "dev" in files and config.dev_rows > 0
     dev = encode_file(tokenizer, files["dev"], max_length=config.max_length, limit=config.dev_rows) if score else None
@@ -101,18 +101,6 @@ def run(
         publish(plan.run.target, trainer.model, trainer.processing_class, card, plan.run.metrics)
         plan.run.end()
     return card
-
-
-def _files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
-    """Training and dev file; a name is looked up from here, then from the workspace."""
-    processed = settings.workspace.processed
-    train = settings.find(config.data) if config.data else processed / SPLIT_FILES["train"]
-    if not train.is_file():
-        raise InputError(f"There is no training file {train}", "Make it with: medloop data prepare, or name one with --data")
-    if config.dev_data:
-        return {"train": train, "dev": settings.find(config.dev_data)}
-    dev = processed / SPLIT_FILES["dev"]
-    return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
 
 
 def _fit(plan: SFTPlan, settings: Settings, callback: MetricsCallback) -> tuple[ResumableSFT, datetime]:

@@ -17,7 +17,8 @@ from peft import get_peft_model
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError, ResultError
 from medloop.models.adapter import fresh_lora
-from medloop.models.load import load, resolve
+from medloop.models.find import resolve
+from medloop.models.load import load
 from medloop.models.rollout import served
 from medloop.models.rollout.sampler import Sampler, stop_ids, stream_seed
 from medloop.models.rollout.served import ServedSampler

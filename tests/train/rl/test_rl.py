@@ -17,7 +17,7 @@ from medloop.errors import ConfigError, InputError, ResultError
 from medloop.knobs import load_config, read_yaml
 from medloop.loop.evaluation import rl_audit
 from medloop.loop.scoring import reward_scorer
-from medloop.models.load import resolve
+from medloop.models.find import resolve
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.fakes import FakeScorer
 from medloop.testing.rollout_server import RolloutServer

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from medloop.contracts import Conversation, Message
 from medloop.errors import InputError
-from medloop.settings import Settings
+from medloop.knobs import problem_list
 from medloop.store.files import jsonl
 
 PROMPTS = ("prompt", "question", "messages")
@@ -57,18 +57,6 @@ def first_question(prompt: Sequence[Message]) -> str:
     """The first question in lower case, without extra spaces: conversations that share it stay on one side of a split."""
     first = next(message.content for message in prompt if message.role == "user")
     return " ".join(first.lower().split())
-
-
-def preference_file(data: str | None, settings: Settings, *names: str) -> Path:
-    """The file to learn from: `data`, looked up from here, then from the workspace; else the first of `names` that exists."""
-    built = [settings.workspace.preferences / name for name in names]
-    candidates = built if data is None else [settings.find(data)]
-    for path in candidates:
-        if path.is_file():
-            return path
-    raise InputError(
-        f"There is no file of preferences {candidates[-1]}", "Name one with --data, or build it from feedback: medloop data build"
-    )
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -162,8 +150,7 @@ def parse_prompt(row: dict[str, Any]) -> tuple[Message, ...]:
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         turns = Conversation.model_validate({"messages": messages}).messages
     except ValidationError as error:
-        problems = (f"{'.'.join(map(str, p['loc'])) or 'prompt'}: {p['msg'].lower()}" for p in error.errors(include_input=False))
-        raise InvalidPreference("; ".join(problems)) from None
+        raise InvalidPreference(problem_list(error, "prompt")) from None
     if turns[-1].role != "user":
         raise InvalidPreference("the prompt does not end with a message of the user")
     return turns

@@ -5,14 +5,14 @@ and rejected alike, and `scoring.json` says so.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from medloop.bootstrap import Numbers
-from medloop.contracts import Message, ModelRef
-from medloop.errors import ConfigError, ResultError
+from medloop.contracts import Message
+from medloop.errors import ResultError
 from medloop.models.classify import Classifier, Scoring, encode
+from medloop.models.find import parse_model
 from medloop.models.generate import load_generator
 from medloop.settings import Settings
 from medloop.train.configs.reward_model_config import RewardModelConfig
@@ -41,21 +41,13 @@ def describe_scoring(scoring: Scoring) -> str:
     return f"{scoring.reference}: {scoring.samples:,} answers, mean {scoring.mean:+.3f}, standard deviation {scoring.std:.3f}"
 
 
-def parse_reference(spec: str) -> ModelRef:
-    """`BASE` or `BASE+ADAPTER`; an existing folder with a plus sign in its name is a BASE."""
-    base, plus, adapter = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.partition("+")
-    if not base or (plus and not adapter):
-        raise ConfigError(f"reference is {spec}, which is not BASE or BASE+ADAPTER", "Example: embedded:tiny+models/lora/sft")
-    return ModelRef(base=base, adapter=adapter or None)
-
-
 def _reference_answers(
     trained: Classifier, reference: str, config: RewardModelConfig, settings: Settings, prompts: Sequence[Prompt]
 ) -> list[list[int]]:
     """The reference's answers as the classifier reads them; those that do not fit are left out."""
     distinct = list(dict.fromkeys(prompts))
     repeated = [distinct[index % len(distinct)] for index in range(config.reference_samples)]
-    generate = load_generator(parse_reference(reference), settings)
+    generate = load_generator(parse_model("reference", reference), settings)
     answers = generate(repeated, max_new_tokens=config.reference_tokens, temperature=1.0, seed=config.seed)
     usable = [(p, a.text) for p, a in zip(repeated, answers, strict=True) if a.finish_reason != "error" and a.text.strip()]
     encoded = [encode(trained.tokenizer, prompt, text, max_length=config.max_length) for prompt, text in usable]

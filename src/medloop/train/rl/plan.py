@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Objective, Scorer
-from medloop.contracts.dataset import SPLIT_FILES
-from medloop.errors import InputError
 from medloop.models import runtime
-from medloop.models.load import load_tokenizer, resolve
+from medloop.models.find import resolve
+from medloop.models.load import load_tokenizer
 from medloop.settings import Settings
-from medloop.store.files.artifacts import file_sha256, verify_if_sealed
+from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.rl.experience import NO_CONTEXTS, ContextCounts, RLPrompt, read_prompts
 from medloop.train.rl.samples import Answers
+from medloop.train.runs.inputs import prompt_files
 from medloop.train.runs.run import TrainingRun
 
 # Answers to the held-out prompts before training and now -> what looks like a hacked reward, in plain words.
@@ -76,26 +76,6 @@ def objective_of(scorer: Scorer) -> Objective | None:
     """What the scorer rewards; None for one that does not say."""
     objective = getattr(scorer, "objective", None)
     return objective if isinstance(objective, Objective) else None
-
-
-def prompt_files(config: RLConfig, settings: Settings) -> dict[str, Path]:
-    """The files of prompts by role; a relative name is looked up from here, then from the workspace."""
-    prompts = settings.find(config.prompts) if config.prompts else settings.workspace.rl / "training_prompts.jsonl"
-    if not prompts.is_file():
-        raise InputError(
-            f"There is no file of questions {prompts}", "Make it with: medloop data prompts, or name one with --prompts"
-        )
-    files = {"prompts": prompts}
-    if config.held_out_n:
-        held_out = settings.find(config.held_out) if config.held_out else settings.workspace.processed / SPLIT_FILES["dev"]
-        if not held_out.is_file():
-            raise InputError(
-                f"There is no file of held-out questions {held_out}", "Name one with --held-out, or set held_out_n=0"
-            )
-        if config.held_out is None:
-            verify_if_sealed(settings.workspace.processed)
-        files["held_out"] = held_out
-    return files
 
 
 def make_plan(

@@ -18,7 +18,7 @@ from transformers import AutoConfig
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError
 from medloop.models import runtime
-from medloop.models.load import resolve
+from medloop.models.find import resolve
 from medloop.settings import Settings
 from medloop.train.configs.run_config import EpochConfig
 

@@ -1,6 +1,7 @@
 """README.md of a trained model: how to use it, what went in, and its numbers under names that people read. No torch."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from medloop.contracts import TrainingCard
@@ -88,7 +89,8 @@ def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
         f"{kind} for `{card.base}`, trained by `medloop train {card.method}` on {card.finished:%Y-%m-%d}.",
         "",
         "```",
-        _usage(card, "/".join(target.parts[-3:])),
+        *_evaluation(card, target),
+        f"medloop {usage(card, target, _from_workspace(target))}",
         "```",
         "",
         *about,
@@ -103,14 +105,33 @@ def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
         "",
         "`card.json` has every setting and version, `metrics.jsonl` one line per step, `MANIFEST.json` the hash of each file.",
         "",
-        "Not a medical device. Evaluate it before anybody relies on it (`medloop eval`).",
+        "Not a medical device. Evaluate it before anybody relies on it.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _usage(card: TrainingCard, folder: str) -> str:
-    """The command that uses the result, from the workspace."""
+def usage(card: TrainingCard, target: Path, shown: Callable[[Path], str]) -> str:
+    """The command that uses the result, without `medloop`; `shown` writes a path as it is typed there."""
+    home, name = target.parents[2], shlex.quote(shown(target))
+    files = [home / "data/processed/test.jsonl", *(Path(str(card.config[k])) for k in ("data", "prompts") if card.config.get(k))]
+    questions = next((shlex.quote(shown(home / path)) for path in files if (home / path).is_file()), "QUESTIONS.jsonl")
+    base = shlex.quote(card.base)
     if card.method == "reward":
-        return f"medloop reward score answers.jsonl --config reward.yaml --with model={folder}"
-    model = f"--model {folder}" if card.config.get("full") else f"--model {card.base} --adapter {folder}"
-    return f"medloop predict questions.jsonl --output answers.jsonl {model}"
+        return f"reward score {questions} --set parts.model.weight=0.5 --set parts.model.given=true --with model={name}"
+    model = f"--model {name}" if card.config.get("full") else f"--model {base} --adapter {name}"
+    return f"predict {questions} --output answers.jsonl {model}"
+
+
+def _evaluation(card: TrainingCard, target: Path) -> list[str]:
+    """The command that compares the result with its base; a reward model is not compared so."""
+    if card.method == "reward":
+        return []
+    folder = _from_workspace(target)(target)
+    result = folder if card.config.get("full") else f"{card.base}+{folder}"
+    return [f"medloop eval --model {shlex.quote(card.base)} --model {shlex.quote(result)}"]
+
+
+def _from_workspace(target: Path) -> Callable[[Path], str]:
+    """Paths as they are typed in the workspace, which is three folders above a result."""
+    home = target.parents[2]
+    return lambda path: str(path.relative_to(home)) if path.is_relative_to(home) else str(path)

@@ -1,0 +1,85 @@
+"""The files that a run reads, and the models it starts from. No torch, so that a missing one is told at once.
+
+A name is looked up from here, then from the workspace; without a name the file is where the stage before it puts it.
+"""
+
+from pathlib import Path
+
+from medloop.contracts import ModelRef
+from medloop.contracts.dataset import SPLIT_FILES
+from medloop.errors import InputError
+from medloop.models.find import parse_model, resolve, resolve_chat_model
+from medloop.settings import Settings
+from medloop.store.files.artifacts import verify_if_sealed
+from medloop.train.configs.preference_config import KTOConfig, PreferenceConfig
+from medloop.train.configs.reward_model_config import RewardModelConfig
+from medloop.train.configs.rl_config import RLConfig
+from medloop.train.configs.run_config import RunConfig
+from medloop.train.configs.sft_config import SFTConfig
+
+
+def check_inputs(config: RunConfig, settings: Settings) -> None:
+    """Raise the error of the first model or file that is missing or of the wrong kind."""
+    match config:
+        case RLConfig():
+            resolve_chat_model(config.ref, settings)
+            prompt_files(config, settings)
+        case PreferenceConfig():
+            resolve_chat_model(ModelRef(base=config.model, adapter=config.adapter), settings)
+            preference_file(config, settings)
+        case RewardModelConfig():
+            resolve(ModelRef(base=config.model), settings)
+            if config.reference is not None:
+                resolve_chat_model(parse_model("reference", config.reference), settings)
+            preference_file(config, settings)
+        case SFTConfig():
+            resolve_chat_model(ModelRef(base=config.model), settings)
+            sft_files(config, settings)
+
+
+def sft_files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
+    """The training file, and the dev file if there is one."""
+    processed = settings.workspace.processed
+    train = settings.find(config.data) if config.data else processed / SPLIT_FILES["train"]
+    if not train.is_file():
+        raise InputError(f"There is no training file {train}", "Make it with: medloop data prepare, or name one with --data")
+    if config.dev_data:
+        return {"train": train, "dev": settings.find(config.dev_data)}
+    dev = processed / SPLIT_FILES["dev"]
+    return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
+
+
+def preference_file(config: PreferenceConfig | RewardModelConfig, settings: Settings) -> Path:
+    """The file of pairs; for KTO the thumbs, where there are some."""
+    folder = settings.workspace.preferences
+    if config.data is not None:
+        path = settings.find(config.data)
+    elif isinstance(config, KTOConfig) and (folder / "thumbs.jsonl").is_file():
+        path = folder / "thumbs.jsonl"
+    else:
+        path = folder / "preferences.jsonl"
+    if not path.is_file():
+        raise InputError(
+            f"There is no file of preferences {path}", "Name one with --data, or build it from feedback: medloop data build"
+        )
+    return path
+
+
+def prompt_files(config: RLConfig, settings: Settings) -> dict[str, Path]:
+    """The files of prompts by role; a relative name is looked up from here, then from the workspace."""
+    prompts = settings.find(config.prompts) if config.prompts else settings.workspace.rl / "training_prompts.jsonl"
+    if not prompts.is_file():
+        raise InputError(
+            f"There is no file of questions {prompts}", "Make it with: medloop data prompts, or name one with --prompts"
+        )
+    files = {"prompts": prompts}
+    if config.held_out_n:
+        held_out = settings.find(config.held_out) if config.held_out else settings.workspace.processed / SPLIT_FILES["dev"]
+        if not held_out.is_file():
+            raise InputError(
+                f"There is no file of held-out questions {held_out}", "Name one with --held-out, or set held_out_n=0"
+            )
+        if config.held_out is None:
+            verify_if_sealed(settings.workspace.processed)
+        files["held_out"] = held_out
+    return files
