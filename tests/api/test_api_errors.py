@@ -30,7 +30,7 @@ def test_the_place_counts_characters_over_lines():
 
 def test_allowed_values_are_quoted_as_they_are(client):
     listed = client.get("/api/v1/rlhf/feedback", params={"order": "Newest"})
-    assert listed.json()["fields"] == [{"field": "order", "problem": "Input should be 'newest' or 'oldest'"}]
+    assert listed.json()["fields"] == [{"field": "order", "problem": "must be 'newest' or 'oldest'"}]
 
 
 def test_a_missing_and_a_wrong_key_are_told_apart_and_nothing_more(stranger, settings, key):

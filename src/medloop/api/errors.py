@@ -18,6 +18,7 @@ from medloop.api.policy import ForbiddenError, NotFoundError, UnauthenticatedErr
 from medloop.errors import BusyError, ConfigError, InputError, MedloopError, ModelError, NoSpaceError
 from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
+from medloop.knobs import problem_text
 from medloop.store.records.incident_rows import (
     AlreadyClosedError,
     AlreadyProposedError,
@@ -129,7 +130,7 @@ async def _handle_invalid_request(request: Request, error: Exception) -> Respons
         position = f" (at character {problems[0]['loc'][-1] + 1})" if isinstance(problems[0]["loc"][-1], int) else ""
         message = f"The body is not valid JSON{position}"
         return error_response(422, message, "Send one JSON object", fields=[{"field": "body", "problem": f"{message}."}])
-    fields = [{"field": _field(problem["loc"]), "problem": _problem(problem["msg"])} for problem in problems]
+    fields = [{"field": _field(problem["loc"]), "problem": problem_text(problem)} for problem in problems]
     names = ", ".join(dict.fromkeys(field["field"] for field in fields))
     return error_response(422, f"The request has invalid fields: {names}", "Compare it with /api/openapi.json", fields=fields)
 
@@ -138,11 +139,6 @@ def _field(loc: tuple[int | str, ...]) -> str:
     """`irs_config.n_iterations`. A name that the caller made up is shortened, and nothing else of theirs is repeated."""
     parts = [str(part)[:64] for part in loc if part not in ("body", "query", "path")]
     return ".".join(part if part.isprintable() else "?" for part in parts) or "body"
-
-
-def _problem(message: str) -> str:
-    """The message as it is, because it quotes allowed values; without pydantic's prefix."""
-    return str(message).removeprefix("Value error, ")
 
 
 async def _handle_http_error(request: Request, error: Exception) -> Response:

@@ -10,6 +10,7 @@ is looked for in the request. Routes with other parameters are served by FastAPI
 """
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -18,6 +19,8 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+
+from medloop.knobs import respelled
 
 KEY = re.compile(r"[\x21-\x7e]{1,200}")
 PARAMETERS = ["body", "request", "caller", "key"]
@@ -45,7 +48,7 @@ class JsonRoute(APIRoute):
                 raise RequestValidationError([problem])
             content = await request.body()
             try:
-                body = model.model_validate_json(content)
+                body = _validated(model, content)
             except ValidationError as error:
                 raise _invalid(error, content) from None
             response: Response = await endpoint(body=body, request=request, caller=caller, key=key)
@@ -54,8 +57,20 @@ class JsonRoute(APIRoute):
         return handle
 
 
+def _validated(model: type[BaseModel], content: bytes) -> BaseModel:
+    """The body; where one of a few words is allowed, it may be written in upper or lower case."""
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        if not any(problem["type"] == "literal_error" for problem in error.errors(include_url=False)):
+            raise
+        if (spelled := respelled(json.loads(content), error)) is None:
+            raise
+        return model.model_validate_json(json.dumps(spelled))
+
+
 def _invalid(error: ValidationError, content: bytes) -> RequestValidationError:
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    problems = error.errors(include_url=False, include_input=False)
     if problems[0]["type"] == "json_invalid" and (place := PLACE.search(problems[0]["msg"])):
         return RequestValidationError([{**problems[0], "loc": ("body", _character(content, int(place[1]), int(place[2])))}])
     return RequestValidationError([{**problem, "loc": ("body", *problem["loc"])} for problem in problems])

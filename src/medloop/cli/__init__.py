@@ -38,6 +38,7 @@ COMMANDS = {
     "users": ("users", "Add, disable and manage users."), "db": ("store", "Upgrade and check the database."),
     "keys": ("store", "List and rotate the encryption keys."), "audit": ("store", "Show and verify the audit log."),
     "embedded": ("embedded", "The built-in model: its corpus, its recipe, sample answers."),
+    "completion": ("completion", "Complete commands and options with TAB in bash, zsh or fish."),
 }  # fmt: skip
 
 
@@ -52,6 +53,7 @@ class _Commands(dict[str, Any]):
             loaded = typer.Typer(rich_markup_mode=None)
             importlib.import_module(f"medloop.cli.{COMMANDS[name][0]}").register(loaded)
             self.update(typer.main.get_group(loaded).commands)
+            _accept_either_case(super().__getitem__(name))
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -62,6 +64,15 @@ class _Commands(dict[str, Any]):
 
     def values(self) -> Any:
         return [self[name] for name in self]
+
+
+def _accept_either_case(command: Any) -> None:
+    """Where one of a few words is allowed, `--role Clinician` is as good as `--role clinician`."""
+    for param in command.params:
+        if descriptor := getattr(param, "type_descriptor", None):
+            descriptor.parameter_info.case_sensitive = False
+    for inner in getattr(command, "commands", {}).values():
+        _accept_either_case(inner)
 
 
 class _LazyGroup(typer.core.TyperGroup):

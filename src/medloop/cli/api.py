@@ -63,6 +63,7 @@ def _listen(port: int) -> socket.socket:
     try:
         listener.bind(("127.0.0.1", port))
     except OSError:
+        listener.close()
         raise ConfigError(f"Port {port} is in use", "Choose another one with --port") from None
     return listener
 
@@ -95,4 +96,6 @@ def _first_admin(settings: Settings) -> None:
         password = passwords.generate_password()
         users.add_user(store, "admin", "admin", password=password, actor=actor())
     ui.say(f"Log in on the page below as 'admin' with the password: {password}")
-    ui.say("It is shown only once. Add users: medloop users add NAME --role ROLE. API keys: medloop api keys new NAME.")
+    ui.say("It is shown only once.")
+    ui.next_step("users add NAME --role ROLE", "Add users:")
+    ui.next_step("api keys new NAME", "Give them API keys:")

@@ -56,7 +56,7 @@ def withdraw(
 
 
 @consent_app.command("show")
-def show(subject: Subject) -> None:
+def show(subject: Subject, json_: ui.AsJson = False) -> None:
     """Show a person's consents, oldest first, and what counts now.
 
     Example:  medloop consent show 4711
@@ -64,6 +64,10 @@ def show(subject: Subject) -> None:
     with open_store(ui.settings()) as store:
         name = subject_of(store, subject)
         entries = consents.list_consents(store, name)
+    if json_:
+        granted = {purpose: entry.granted for purpose, entry in standing(entries).items()}
+        ui.say_json({"subject": name, "consents": entries, "now": granted})
+        return
     ui.say(f"{name}: {f'{len(entries)} on file' if entries else 'nothing on file'}")
     for entry in entries:
         word = "granted" if entry.granted else "withdrawn"

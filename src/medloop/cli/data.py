@@ -1,5 +1,6 @@
 """`medloop data`: import files, prepare them for training, build datasets from feedback."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,10 @@ from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, quaranti
 from medloop.data.prepare.prepare import prepare as prepare_data
 from medloop.data.prepare.split import SPLITS
 from medloop.data.prompts import PROMPTS, make_prompts
-from medloop.data.sources.import_files import ImportOptions, import_files, list_sources
+from medloop.data.sources.import_files import ImportOptions, import_files, list_sources, remove_source
+from medloop.data.sources.preview import Preview
+from medloop.data.sources.preview import preview as preview_file
+from medloop.data.sources.text import encoding_name
 from medloop.knobs import load_config, split_pairs
 from medloop.loop.feedback import build_from_feedback
 from medloop.store.audit_trail import actor, open_audit_trail
@@ -29,6 +33,18 @@ def register(app: typer.Typer) -> None:
     app.add_typer(data_app, name="data")
 
 
+Format = Annotated[
+    Literal["auto", "jsonl", "csv", "parquet"], typer.Option(help="File format; auto looks at the name and the first bytes.")
+]
+Encoding = Annotated[
+    Literal["auto", "utf-8", "gb18030", "latin-1"],
+    typer.Option(help="Text encoding; auto recognizes UTF-8, UTF-16 and GB18030."),
+]
+Mapping = Annotated[
+    list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from this column; may be repeated.")
+]
+
+
 @data_app.command("import")
 def import_(
     files: Annotated[
@@ -38,15 +54,9 @@ def import_(
         str | None, typer.Option(help="Name of the source; with several files, a prefix. Default: the name of the file.")
     ] = None,
     licence: Annotated[str, typer.Option(help="Licence of the data, for the data card.")] = "unknown",
-    format: Annotated[
-        Literal["auto", "jsonl", "csv", "parquet"], typer.Option(help="File format; auto looks at the name and the first bytes.")
-    ] = "auto",
-    encoding: Annotated[
-        Literal["auto", "utf-8", "gb18030"], typer.Option(help="Text encoding; auto recognizes UTF-8, UTF-16 and GB18030.")
-    ] = "auto",
-    map_: Annotated[
-        list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from this column; may be repeated.")
-    ] = None,
+    format: Format = "auto",
+    encoding: Encoding = "auto",
+    map_: Mapping = None,
     on_error: Annotated[
         Literal["stop", "skip"], typer.Option(help="Whether a bad line stops the import, or is skipped and listed.")
     ] = "stop",
@@ -70,29 +80,87 @@ def import_(
             continue
         skipped = f", {source.rejected_rows:,} skipped (listed in rejected.jsonl)" if source.rejected_rows else ""
         ui.say(f"{source.name}: {outcome}, {source.rows:,} rows{skipped} ({_read_as(source)}, licence {source.licence}).")
+    ui.next_step("data prepare")
 
 
-def _read_as(source: Source) -> str:
-    return f"{source.format}, {source.encoding.removesuffix('-sig')}, {source.shape}"
+def _read_as(source: Source | Preview) -> str:
+    return f"{source.format}, {encoding_name(source.encoding)}, {source.shape}"
+
+
+@data_app.command("preview")
+def preview(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSONL, JSON array, CSV, TSV or Parquet; may be gzipped.")],
+    n: Annotated[int, typer.Option("--n", min=0, help="Number of conversations to show.")] = 3,
+    format: Format = "auto",
+    encoding: Encoding = "auto",
+    map_: Mapping = None,
+    json_: ui.AsJson = False,
+) -> None:
+    """Show what an import of a file would read: shape, columns, languages, problems, first rows. Writes nothing.
+
+    Example:  medloop data preview visits.csv --map question=title
+    """
+    options = ImportOptions(format=format, encoding=encoding, mapping=split_pairs("--map", map_ or ()))
+    seen = preview_file(file, options, count=n)
+    if json_:
+        ui.say_json(seen)
+        return
+    ui.say(f"{file}: {seen.rows:,} rows can be read, {seen.problems:,} cannot ({_read_as(seen)}).")
+    columns = ", ".join(field if field == name else f"{field} from {name}" for field, name in seen.columns.items())
+    ui.say(f"Columns: {columns}" + (f"; not read: {', '.join(map(ui.printable, seen.ignored))}" if seen.ignored else ""))
+    ui.say(f"Languages: {_shares(dict(seen.languages), sum(seen.languages.values())) or 'none'}")
+    for line, problem in seen.named_problems:
+        ui.say(f"  line {line}: {problem}")
+    for number, turns in enumerate(seen.examples, 1):
+        ui.say(f"\n{number}.")
+        for role, text in turns:
+            words = " ".join(text.split())
+            ui.say(f"  {role}: {ui.printable(words if len(words) <= 300 else words[:299] + '…')}")
+    ui.say()
+    skip = " --on-error skip" if seen.problems else ""
+    given = "".join(f" --map {shlex.quote(pair)}" for pair in map_ or ())
+    given += f" --encoding {encoding}" if encoding != "auto" else ""
+    ui.next_step(f"data import {shlex.quote(str(file))}{given}{skip}")
+
+
+@data_app.command("remove")
+def remove(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Name of the source, from 'medloop data list'.")],
+    force: Annotated[bool, typer.Option("--force", help="Also when the prepared data was made from it.")] = False,
+) -> None:
+    """Remove an imported source from the workspace; the prepared data stays as it is. The audit log records it.
+
+    Example:  medloop data remove visits
+    """
+    settings = ui.settings()
+    with open_audit_trail(settings) as trail:
+        removed = remove_source(settings.workspace, source, force=force)
+        trail.record("data.remove", settings.workspace.raw / source, sha256=removed.sha256, rows=removed.rows, force=force)
+    ui.say(f"{source} is removed ({removed.rows:,} rows).")
 
 
 @data_app.command("list")
-def list_() -> None:
+def list_(json_: ui.AsJson = False) -> None:
     """Show the imported sources and the prepared files.
 
     Example:  medloop data list
     """
     workspace = ui.settings().workspace
     sources = list_sources(workspace.raw)
+    if json_:
+        prepared = read_card(workspace) if (workspace.processed / CARD).is_file() else None
+        ui.say_json({"sources": sources, "prepared": prepared and {"id": prepared.content_id(), "files": prepared.files}})
+        return
     if not sources:
-        ui.say("No sources yet. Import some with: medloop data import FILE --name NAME")
+        ui.next_step("data import FILE --name NAME", "No sources yet. Import some with:")
         return
     rows = [(s.name, f"{s.rows:,}", f"{s.rejected_rows:,}", s.sha256[7:19], s.licence, _read_as(s)) for s in sources]
     ui.table(("source", "rows", "rejected", "sha256", "licence", "read as"), rows)
     if (workspace.processed / CARD).is_file():
         card = read_card(workspace)
         files = ", ".join(f"{split} {card.files[split].rows:,}" for split in SPLITS)
-        ui.say(f"\nPrepared ({card.content_id()[:19]}): {files}. See: medloop data card")
+        ui.say(f"\nPrepared ({card.content_id()[:19]}): {files}.")
+        ui.next_step("data card", "Read its card:")
 
 
 @data_app.command("prepare")
@@ -131,6 +199,7 @@ def prepare(
     ui.say(f"{dropped:>9,}  dropped ({removed:,} of them near-copies of held-out questions; 0 left in train)")
     _say_scrubbed(card)
     ui.say(f"Read the card: {ui.shown(settings.workspace.processed / 'DATA_CARD.md')}")
+    ui.next_step("train sft")
 
 
 def _say_scrubbed(card: DatasetCard) -> None:
@@ -160,6 +229,7 @@ def prompts(
     strata = ", ".join(f"{name} {count:,}" for name, count in card["strata"].items())
     ui.say(f"{n:,} prompts, {card['high_risk_share']:.0%} high-risk ({card['red_team']:,} red-team): {strata}.")
     ui.say(f"Written to {ui.shown(settings.workspace.rl / PROMPTS)}")
+    ui.next_step("train irs --adapter NAME", "Next, with the adapter to start from:")
 
 
 @data_app.command("export")
@@ -220,7 +290,7 @@ def build(
     seen = sum(sum(fates.values()) for fates in built.card.records.values())
     ui.say(f"From {used:,} of {seen:,} records, {built.new_records:,} of them new.")
     if built.quarantined:
-        ui.say(f"{built.quarantined:,} records may identify a person and wait for review: medloop quarantine list")
+        ui.next_step("quarantine list", f"{built.quarantined:,} records may identify a person and wait for review:")
     if built.foreign_rows:
         ui.say(f"{built.foreign_rows:,} rows from other sources stay in data/preferences.")
     ui.say(f"Dataset {built.sha256[:19]}…  Read the card: {ui.shown(built.folder / 'DATA_CARD.md')}")

@@ -1,5 +1,6 @@
 """`medloop embedded`: the built-in model, its corpus and how to rebuild it."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -39,6 +40,7 @@ def corpus(
         for row in generate(rows, seed=seed, part=part, language=None if language == "both" else language):
             file.write(canonical_json(row).encode() + b"\n")
     ui.say(f"{rows} conversations in {ui.shown(output)} (synthetic, Apache-2.0).")
+    ui.next_step(f"data import {shlex.quote(ui.shown(output))} --licence Apache-2.0")
 
 
 @embedded_app.command("pairs")
@@ -55,7 +57,7 @@ def pairs(
     """
     count = jsonl.write(output, generate_pairs(n, seed=seed, language=None if language == "both" else language, noise=noise))
     ui.say(f"{count:,} pairs in {ui.shown(output)} (synthetic, Apache-2.0).")
-    ui.say(f"Next: medloop train reward --data {ui.shown(output)}")
+    ui.next_step(f"train reward --data {shlex.quote(ui.shown(output))}")
 
 
 @embedded_app.command("build")
@@ -83,13 +85,13 @@ def build(
             report=lambda step, steps, loss: bar.update(step, steps, f"loss {loss:.3f}"),
         )  # fmt: skip
     ui.say(f"{card.total_parameters:,} parameters, loss {card.metrics['loss']:.3f}, in {ui.shown(output)}.")
-    ui.say(f"Try it: medloop embedded sample --model {ui.shown(output)}")
+    ui.next_step(f"embedded sample --model {shlex.quote(ui.shown(output))}", "Try it:")
 
 
 @embedded_app.command("sample")
 def sample(
     model: Annotated[str, typer.Option(help="Model: embedded:NAME, a folder, or a hub id.")] = "embedded:tiny",
-    adapter: Annotated[Path | None, typer.Option(help="Folder of a LoRA adapter for it.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="LoRA adapter for it: its name in the workspace, or a folder.")] = None,
     n: Annotated[int, typer.Option(min=1, max=1000, help="Number of questions, half in each language.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the questions.")] = 3,
     temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.")] = 0.0,
@@ -102,7 +104,7 @@ def sample(
     settings = ui.resolved(must_exist=False).settings
     from medloop.models.generate import load_generator  # torch
 
-    generate_answers = load_generator(ModelRef(base=model, adapter=str(adapter) if adapter else None), settings)
+    generate_answers = load_generator(ModelRef(base=model, adapter=adapter), settings)
     samples = sample_answers(generate_answers, n=n, seed=seed, temperature=temperature)
     for item in samples:
         ui.say(f"Q: {item.question}\nA: {item.answer}\n")

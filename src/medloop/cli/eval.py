@@ -12,8 +12,10 @@ from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
 from medloop.evaluate.report import cell
 from medloop.evaluate.side_by_side import file_name
 from medloop.loop.evaluation import evaluate_models
+from medloop.models.find import parse_model
 from medloop.settings import Settings
 from medloop.store.audit_trail import open_audit_trail
+from medloop.store.files.atomic import require_writable
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +27,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="BASE[+ADAPTER]",
-            help="Model, with an adapter folder if it has one; may be repeated. The first is the baseline.",
+            help="Model, with the name or folder of an adapter if it has one; may be repeated. The first is the baseline.",
         ),
     ] = None,
     predictions: Annotated[
@@ -51,7 +53,7 @@ def evaluate(
 
     Answers are stored: a second run with the same model and settings only generates what is missing.
 
-    Example:  medloop eval --model embedded:tiny --model embedded:tiny+models/lora/sft --split gold --split red
+    Example:  medloop eval --model embedded:tiny --model embedded:tiny+sft --split gold --split red
     """
     settings = ui.settings()
     if not model and not predictions:
@@ -60,8 +62,9 @@ def evaluate(
         splits=tuple(dict.fromkeys(split or DEFAULT_SPLITS)), n=n, max_new_tokens=max_new_tokens, temperature=temperature,
         batch_size=batch_size, seed=settings.seed,
     )  # fmt: skip
-    models, files = [_model(spec) for spec in model or ()], predictions or []
+    models, files = [parse_model("--model", spec) for spec in model or ()], predictions or []
     title, markdown = _where(settings, name, output, models, files)
+    require_writable(markdown)
     with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
         done = evaluate_models(
             settings, models=models, predictions=files, rules=tuple(rule or ("chain", "emergency", "risk")), config=config,
@@ -70,16 +73,6 @@ def evaluate(
         trail.record("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
     ui.say(f"Report: {ui.shown(done.markdown)} (and {done.json.name})")
-
-
-def _model(spec: str) -> ModelRef:
-    """`BASE+ADAPTER`; an existing folder with a plus sign in its name is a base."""
-    base, plus, adapter = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.rpartition("+")
-    if not plus:
-        base, adapter = spec, ""
-    if not base or (plus and not adapter):
-        raise ConfigError(f"--model: '{spec}' is not BASE or BASE+ADAPTER_DIR", "Example: --model embedded:tiny+models/lora/sft")
-    return ModelRef(base=base, adapter=adapter or None)
 
 
 def _where(settings: Settings, name: str, output: Path | None, models: list[ModelRef], files: list[Path]) -> tuple[str, Path]:

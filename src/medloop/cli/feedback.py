@@ -178,7 +178,10 @@ def next_(
         queue_new_complaints(trail.store)
         item = next_item(trail.store, _user_id(trail.store, rater), senior=senior, kinds=kind)
     if item is None:
-        ui.say("null" if json_ else f"Nothing for {rater} right now. Fill the queue with: medloop feedback queue fill")
+        if json_:
+            ui.say("null")
+        else:
+            ui.next_step("feedback queue fill", f"Nothing for {rater} right now. Fill the queue with:")
         return
     _show_item(item, json_)
 
@@ -287,9 +290,11 @@ def trigger(
     for sentence in skipped:
         ui.say(sentence)
     for name in submitted:
-        ui.say(f"Submitted {name}; it runs with 'medloop jobs work' or the API.")
+        ui.say(f"Submitted {name}; it runs while the API serves.")
+    if submitted:
+        ui.next_step("jobs work", "Run it without the API:")
     if check.trigger and not submit:
-        ui.say("Submit the job with: medloop feedback trigger --submit")
+        ui.next_step("feedback trigger --submit", "Submit the job with:")
 
 
 def _submit_jobs(settings: Settings, store: Store) -> tuple[list[str], list[str]]:

@@ -18,7 +18,7 @@ from medloop.jobs import job_row, preflight, queue, requests
 from medloop.jobs.submit import submit_training
 from medloop.jobs.supervisor import Supervisor
 from medloop.jobs.worker import work as work_on
-from medloop.knobs import load_config, read_yaml, split_pairs
+from medloop.knobs import load_config, problem_list, read_yaml, split_pairs
 from medloop.loop.train import STAGES, prepare_stage
 from medloop.settings import Settings
 
@@ -52,12 +52,13 @@ def submit(
         _check(request, settings)
         return
     submitted = submit_training(request, settings)
-    ui.say(f"{submitted.job_id} waits. It runs with: medloop jobs work, or while 'medloop api serve' runs.")
+    ui.say(f"{submitted.job_id} waits. It runs while the API serves.")
     checked = submitted.preflight
     if checked.objective is not None:
         ui.say(checked.objective.sentence())
     for warning in checked.warnings:
         ui.say(f"Note: {warning}")
+    ui.next_step("jobs work", "Run it without the API:")
 
 
 def _check(request: TrainRequest, settings: Settings) -> None:
@@ -77,8 +78,7 @@ def _request(stage: str, model: str | None, file: Path | None, pairs: list[str])
         try:
             return TrainRequest.from_json(text)
         except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg'].lower()}" for p in error.errors(include_input=False))
-            raise ConfigError(f"{stage}: {problems}", "docs/stages/jobs.md has an example") from None
+            raise ConfigError(f"{stage}: {problem_list(error, 'request')}", "docs/stages/jobs.md has an example") from None
     values = {**(read_yaml(file) if file else {})}
     values.update({name: yaml.safe_load(text) for name, text in split_pairs("--set", pairs).items()})
     try:
@@ -91,18 +91,22 @@ def _request(stage: str, model: str | None, file: Path | None, pairs: list[str])
 def list_jobs(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of jobs to show, newest first.")] = 20,
     after: Annotated[str | None, typer.Option(metavar="JOB_ID", help="Only jobs older than this one.")] = None,
+    json_: ui.AsJson = False,
 ) -> None:
     """List all jobs, newest first.
 
     Example:  medloop jobs list
     """
     page = queue.page(ui.settings(), limit=limit, after=after)
+    if json_:
+        ui.say_json({"jobs": [job_row.status_json(job) for job in page.jobs], "after": page.after})
+        return
     if not page.jobs:
-        ui.say("There are no jobs. Submit one with: medloop jobs submit STAGE")
+        ui.next_step("jobs submit STAGE", "There are no jobs. Submit one with:")
         return
     ui.table(("job", "stage", "state", "iteration", "phase", "reward"), (_cells(job)[:-1] for job in page.jobs))
     if page.after:
-        ui.say(f"More with: medloop jobs list --after {page.after}")
+        ui.next_step(f"jobs list --after {page.after}", "More with:")
 
 
 def _cells(job: JobStatus) -> list[str]:
@@ -121,7 +125,7 @@ def status(job_id: JobId, json_: ui.AsJson = False) -> None:
     """
     job = queue.status_of(job_id, ui.settings())
     if json_:
-        ui.say(json.dumps(job_row.status_json(job), ensure_ascii=False, indent=2))
+        ui.say_json(job_row.status_json(job))
         return
     _, stage, state, count, phase, reward, message = _cells(job)
     ui.say(f"{job_id}: {stage}, {state}" + (f", iteration {count}" if count else "") + (f", {phase}" if phase else "") + ".")
@@ -166,7 +170,7 @@ def resume(job_id: JobId) -> None:
     Example:  medloop jobs resume train_20260203T120000Z
     """
     queue.resume(job_id, ui.settings())
-    ui.say(f"{job_id} waits again. It runs with: medloop jobs work")
+    ui.next_step("jobs work", f"{job_id} waits again. Run it with:")
 
 
 @jobs_app.command("work")

@@ -9,6 +9,8 @@ import typer
 from medloop.cli import ui
 from medloop.contracts import ModelRef
 from medloop.models import require_packages
+from medloop.models.find import resolve_chat_model
+from medloop.store.files.atomic import require_writable
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +27,7 @@ def predict(
     model: Annotated[
         str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (default: the setting 'model').")
     ] = None,
-    adapter: Annotated[str | None, typer.Option(help="LoRA adapter: a folder, or its name under models/lora.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="LoRA adapter: its name in the workspace, or a folder.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature; 0 is greedy.")] = 0.0,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
     batch_size: Annotated[int, typer.Option(min=1, help="Questions answered together; changes the speed, not the answers.")] = 16,
@@ -38,11 +40,13 @@ def predict(
     """
     require_packages()
     settings = ui.settings()
+    ref, began = ModelRef(base=model or settings.model, adapter=adapter), time.monotonic()
+    resolve_chat_model(ref, settings)
+    require_writable(output)
     from medloop.models.predict import Sampling  # torch, so after everything that may be wrong with the settings
     from medloop.models.predict import predict as answer_file
 
     sampling = Sampling(temperature=temperature, max_new_tokens=max_new_tokens, seed=settings.seed if seed is None else seed)
-    ref, began = ModelRef(base=model or settings.model, adapter=adapter), time.monotonic()
     with ui.progress("Answering") as bar:
         done = answer_file(source, output, ref, sampling, settings, batch_size=batch_size, replace=replace, progress=bar.update)
     seconds = time.monotonic() - began

@@ -61,6 +61,7 @@ def scrub(
 def check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines (.jsonl) or plain text; - reads stdin.")],
     field: Annotated[list[str] | None, _FIELD] = None,
+    json_: ui.AsJson = False,
 ) -> None:
     """Count the identifiers and doubtful rows in a file. Changes nothing and prints none of its text.
 
@@ -69,7 +70,10 @@ def check(
     counts = ScrubCounts()
     for row in _read(file)[0]:
         counts.add(scrub_row(row, field or []))
-    _say(counts, True, None, err=False)
+    if json_:
+        ui.say_json({name: getattr(counts, name) for name in ("rows", "changed", "quarantined", "kinds", "reasons")})
+    else:
+        _say(counts, True, None, err=False)
 
 
 def _must_be_new(*paths: Path) -> None:
@@ -80,7 +84,7 @@ def _must_be_new(*paths: Path) -> None:
 
 def _read(source: str) -> tuple[Iterator[Mapping[str, Any]], bool]:
     """The rows, and whether they are one plain text."""
-    if source.endswith(".jsonl"):
+    if source.endswith((".jsonl", ".jsonl.gz")):
         return (row for _, row in numbered(Path(source))), False
     try:
         if source == "-":

@@ -26,6 +26,7 @@ def list_(
     state: Annotated[
         Literal["waiting", "released", "refused", "all"], typer.Option(help="Show only the records in this state.")
     ] = "waiting",
+    json_: ui.AsJson = False,
 ) -> None:
     """List the held records with the reasons, without any text.
 
@@ -33,6 +34,9 @@ def list_(
     """
     with open_store(ui.settings()) as store:
         records = quarantine.list_held(store, None if state == "all" else state)
+    if json_:
+        ui.say_json(records)
+        return
     if not records:
         ui.say("No records are waiting." if state == "waiting" else "No records.")
     for record in records:

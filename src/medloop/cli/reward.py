@@ -17,7 +17,8 @@ from medloop.reward.rulebook import reward_formula, rulebook
 from medloop.reward.score_file import FileSummary
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files.answer_lines import Questions, read_samples
-from medloop.store.files.atomic import atomic_write
+from medloop.store.files.artifacts import is_sealed
+from medloop.store.files.atomic import atomic_write, require_writable
 
 MixFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Parts and weights of the reward, as in configs/reward.yaml.")]
 With = Annotated[
@@ -49,7 +50,10 @@ def score(
     with_: With = None,
     store: Annotated[bool, typer.Option("--store", help="Also store the rewards in the database, encrypted.")] = False,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File for the scores (default: NAME_scores.jsonl beside the input).")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File for the scores (default: NAME_scores.jsonl beside it; for a dataset in data/rl)."
+        ),
     ] = None,
 ) -> None:
     """Score a file of answers: prints a summary, writes the value, reason and evidence of every part.
@@ -60,7 +64,9 @@ def score(
     Example:  medloop reward score answers.jsonl --config configs/reward.yaml --with teacher --output scores.jsonl
     """
     settings, mix = ui.settings(), _config(config, set_)
-    target = (output or file.parent / f"{file.stem}_scores.jsonl").expanduser().absolute()
+    beside = settings.workspace.rl if is_sealed(file.parent) else file.parent
+    target = (output or beside / f"{file.stem}_scores.jsonl").expanduser().absolute()
+    require_writable(target)
     given = given_parts(settings, split_pairs("--with", with_ or (), bare=True))
     with open_audit_trail(settings) as trail, ui.progress("Scoring") as bar:
         summary, conflicts = score_answers(
@@ -105,6 +111,7 @@ def rules(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File for the page (default: data/rl/reward_rules.md).")
     ] = None,
+    json_: ui.AsJson = False,
 ) -> None:
     """List the parts of the reward with their weights and versions, and write a page that defines them.
 
@@ -118,6 +125,10 @@ def rules(
         rule = mix.rules.get(name) or mix.given.get(name)
         penalty = rule.penalty if rule else part.weight < 0
         rows.append((name, f"{part.weight:+g}", "low" if penalty else "high", rule.version if rule else "declared absent"))
+    if json_:
+        parts = [{"part": row[0], "weight": float(row[1]), "good_is": row[2], "version": row[3]} for row in rows]
+        ui.say_json({"version": mix.version, "parts": parts})
+        return
     ui.table(("part", "weight", "good is", "version"), rows)
     ui.say(f"R = {reward_formula(mix)}   (version {mix.version})")
     ui.say(f"Definitions: {ui.shown(target)}")

@@ -22,6 +22,7 @@ def weights(
         bool, typer.Option("--demo", help="Instead of a file: simulate a stagnating reward, with and without normalised slopes.")
     ] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="With --demo: settings, as in configs/dw.yaml.")] = None,
+    json_: ui.AsJson = False,
 ) -> None:
     """Show dynamic weights round by round: the mean of each reward, and its weight in the next round.
 
@@ -37,6 +38,9 @@ def weights(
         states = simulate(load_config(DynamicConfig, file=config, flags={}).weights)
     if plot is not None:
         plot_histories(states, plot.expanduser().absolute())
+    if json_:
+        ui.say_json(states)
+        return
     for title, state in states.items():
         _show(title, state)
     if plot is not None:

@@ -44,7 +44,7 @@ def upgrade() -> None:
 
 
 @db_app.command("check")
-def check() -> None:
+def check(json_: ui.AsJson = False) -> None:
     """Check the database file and decrypt every stored text. Exit code 6 if anything is damaged.
 
     Example:  medloop db check
@@ -52,24 +52,31 @@ def check() -> None:
     with open_store(ui.settings()) as store:
         report = check_store(store)
         name = store.name
-    ui.say(f"{name}, schema {report.schema}")
-    for table, rows in sorted(report.rows.items()):
-        ui.say(f"  {table:<18}{rows:>10,} rows")
+    if json_:
+        ui.say_json({"store": name, **vars(report)})
+    else:
+        ui.say(f"{name}, schema {report.schema}")
+        for table, rows in sorted(report.rows.items()):
+            ui.say(f"  {table:<18}{rows:>10,} rows")
     if report.problems:
-        for problem in report.problems:
+        for problem in report.problems if not json_ else ():
             ui.say(f"  damaged: {problem}")
         raise IntegrityError(f"{name} has {len(report.problems)} problem(s), see above", "Restore what is damaged from a backup")
-    ui.say("No damage found.")
+    if not json_:
+        ui.say("No damage found.")
 
 
 @keys_app.command("show")
-def show_keys() -> None:
+def show_keys(json_: ui.AsJson = False) -> None:
     """List the keys by id, with the number of rows that each one decrypts.
 
     Example:  medloop keys show
     """
     with open_store(ui.settings()) as store:
         master, keys = list_keys(store)
+    if json_:
+        ui.say_json({"master": {"id": master.id, "origin": master.origin}, "keys": keys})
+        return
     ui.say(f"Master key {master.id}, from {master.origin}")
     rows = [(k.key_id, k.purpose, f"{k.created:%Y-%m-%d %H:%M:%S}Z", f"{k.rows:,}", "yes" if k.in_use else "") for k in keys]
     ui.table(("key", "for", "created", "rows", "new rows"), rows)
@@ -121,6 +128,7 @@ def verify_audit(
             "--new-head", help="Accept the log as it is: for a database that is new to this workspace or was restored on purpose."
         ),
     ] = False,
+    json_: ui.AsJson = False,
 ) -> None:
     """Verify the hash chain of the audit log. Exit code 6 if a row was changed, removed or moved.
 
@@ -137,6 +145,9 @@ def verify_audit(
             to_do += "; if this database is new to this workspace, or was restored on purpose, accept it with --new-head"
         raise IntegrityError(f"The audit log is damaged: {report.problem}; intact rows before it: {report.rows:,}", to_do)
     lag = report.rows - (report.head_seq or 0)
+    if json_:
+        ui.say_json({"rows": report.rows, "newest_hash": report.last_hash, "head_lags_by": lag})
+        return
     ui.say(f"The audit log is intact: {report.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
     ui.say(f"Newest hash {report.last_hash}")
 

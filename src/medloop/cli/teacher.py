@@ -14,6 +14,7 @@ from medloop.knobs import load_config
 from medloop.settings import Settings
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files import jsonl
+from medloop.store.files.atomic import require_writable
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import NULL_CEILING, JudgeRun, TeacherFiles, judge_all, require_key, score_rows
 from medloop.teacher.judge_items import read_judge_items
@@ -54,6 +55,7 @@ def judge(
     key, files = settings.teacher.key.get_secret_value(), TeacherFiles.of(settings.workspace)
     items = read_judge_items(file, questions=questions or (), limit=n)
     target = output or settings.workspace.rl / f"teacher_scores_{file.stem}.jsonl"
+    require_writable(target)
     with open_audit_trail(settings) as trail:
         with ui.progress("Judging") as bar:
             run = judge_all(items, chosen, key=key, files=files, progress=bar.update)
@@ -87,6 +89,7 @@ def review(
     key, files = settings.teacher.key.get_secret_value(), TeacherFiles.of(settings.workspace)
     records = _records(settings, split or ["gold", "red"], n)
     target = output or settings.workspace.reports / "teacher/review.md"
+    require_writable(target)
     with open_audit_trail(settings) as trail:
         with ui.progress("Judging") as bar:
             done = review_records(records, chosen, key=key, files=files, report=target, progress=bar.update)
@@ -133,6 +136,7 @@ def usage(
     output: Annotated[
         Path | None, typer.Option(help="Table to write (default: logs/deepseek_teacher/teacher_usage.csv).")
     ] = None,
+    json_: ui.AsJson = False,
 ) -> None:
     """Show what the teacher cost, by day, model and template, and write the table.
 
@@ -141,6 +145,9 @@ def usage(
     folder = ui.settings().workspace.logs / "deepseek_teacher"
     lines = totals(folder)
     path = write_table(folder, output)
+    if json_:
+        ui.say_json(lines)
+        return
     cells = [
         (
             line.day, line.model, f"{line.requests:,}", f"{line.failed:,}", f"{line.prompt_tokens:,}", f"{line.cached_tokens:,}",
@@ -178,7 +185,8 @@ def _report(run: JudgeRun) -> None:
         ui.say(f"The run stopped early ({run.degraded}). Answers without a judgement have no score.")
     if run.new_fingerprints:
         changed = ", ".join(sorted(set(run.new_fingerprints)))
-        ui.say(f"The teacher's version changed to {changed}. Run 'medloop teacher probe', then add it to 'fingerprints'.")
+        ui.say(f"The teacher's version changed to {changed}. Probe it, then add it to the setting 'fingerprints'.")
+        ui.next_step("teacher probe")
 
 
 def _raise_if_poor(run: JudgeRun, config: TeacherConfig) -> None:

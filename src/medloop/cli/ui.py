@@ -1,5 +1,7 @@
 """What the commands share: the settings behind the global flags, plain printing, one progress bar, one table."""
 
+import json
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -58,6 +61,17 @@ def console() -> Console:
 
 def say(text: str = "") -> None:
     typer.echo(text)
+
+
+def say_json(value: Any) -> None:
+    """Values, records or dataclasses as JSON; what the text form of a command shows, for programs."""
+    say(json.dumps(to_jsonable_python(value), ensure_ascii=False, indent=2))
+
+
+def next_step(command: str, lead: str = "Next:") -> None:
+    """The one place that prints a command to run next; tests/cli/test_next_steps.py runs them all."""
+    home = f"--home {shlex.quote(str(_flags['home']))} " if "home" in _flags else ""
+    say(f"{lead} medloop {home}{command}")
 
 
 def shown(path: Path) -> str:

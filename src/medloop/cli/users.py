@@ -43,15 +43,18 @@ def add(
 
 
 @users_app.command("list")
-def list_() -> None:
+def list_(json_: ui.AsJson = False) -> None:
     """List all users.
 
     Example:  medloop users list
     """
     with open_store(ui.settings()) as store:
         known = users.list_users(store)
+    if json_:
+        ui.say_json(known)
+        return
     if not known:
-        ui.say("No users yet. Add one: medloop users add NAME --role ROLE")
+        ui.next_step("users add NAME --role ROLE", "No users yet. Add one:")
         return
     rows = []
     for user in known:
@@ -117,15 +120,18 @@ def new(
 
 
 @keys_app.command("list")
-def list_keys() -> None:
+def list_keys(json_: ui.AsJson = False) -> None:
     """List all API keys by id; the keys themselves are not stored.
 
     Example:  medloop api keys list
     """
     with open_store(ui.settings()) as store:
         keys = users.list_keys(store)
+    if json_:
+        ui.say_json([{**vars(key), "state": _state(key)} for key in keys])
+        return
     if not keys:
-        ui.say("No keys yet. Create one: medloop api keys new NAME")
+        ui.next_step("api keys new NAME", "No keys yet. Create one:")
         return
     rows = []
     for key in keys:

@@ -1,6 +1,6 @@
 """`medloop init` and `medloop config`: create a workspace, show its settings."""
 
-import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -27,12 +27,12 @@ def init(
     """
     is_new = init_workspace(folder, ui.given_flags())
     ui.say(f"Workspace {ui.shown(folder.absolute())} is ready ({'new' if is_new else 'it existed, nothing changed'}).")
-    ui.say(f"Next: cd {ui.shown(folder.absolute())} && medloop data import FILE --name NAME")
+    ui.next_step("data import FILE --name NAME", f"Next: cd {shlex.quote(ui.shown(folder.absolute()))} &&")
 
 
 @config_app.command("show")
 def show(
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json_: ui.AsJson = False,
 ) -> None:
     """Print every setting with its value and where the value comes from; secrets are masked.
 
@@ -45,6 +45,6 @@ def show(
         text = "" if value is None else "********" if is_secret(name) and value else str(value)
         rows.append({"name": name, "value": text, "from": resolved.origins[name], "about": field.description or ""})
     if json_:
-        ui.say(json.dumps(rows, ensure_ascii=False, indent=2))
+        ui.say_json(rows)
         return
     ui.table(("setting", "value", "from", "about"), [tuple(row.values()) for row in rows])

@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 Model = Annotated[str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting 'model').")]
-Adapter = Annotated[str | None, typer.Option(help="Adapter to start from; also the reference (default: the base model).")]
+Adapter = Annotated[
+    str | None, typer.Option(help="Name or folder of the adapter to start from; also the reference (default: the base).")
+]
 Pairs = Annotated[str | None, typer.Option(metavar="FILE", help="File of pairs (default: data/preferences/preferences.jsonl).")]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the data (default: 1).")]
 BatchSize = Annotated[int | None, typer.Option(help="Examples per step (default: 16).")]

@@ -21,7 +21,7 @@ from medloop.cli.train.options import (
     Seed,
     TestShare,
 )
-from medloop.cli.train.runner import announce_cost, held_out_accuracy, report, train
+from medloop.cli.train.runner import announce_cost, held_out_accuracy, report, say_next, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
 from medloop.train.reports.preference_report import summary
@@ -90,9 +90,7 @@ def _train(stage: str, flags: dict[str, Any], file: Path | None, pairs: list[str
     if trained is not None:
         report(trained, _accuracy(trained.result.card))
         _say_report(trained.result.run.target)
-        settings = trained.result.plan.config
-        use = f"--model {settings.model} --adapter {settings.name}"
-        ui.say(f"Next: medloop predict QUESTIONS.jsonl --output ANSWERS.jsonl {use}")
+        say_next(trained)
 
 
 def _announce(plan: PreferencePlan, cost: Cost) -> None:

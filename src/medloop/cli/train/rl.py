@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,7 +140,7 @@ def _report(trained: Trained) -> None:
     if alarms := int(metrics.get("alarms", 0)):
         ui.say(f"The reward-hacking panel raised {alarms} alarms: read report.html before you continue.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, curves.png, rewards.csv, card.json.")
-    ui.say(f"Next: medloop eval --model {card.base}+{target} --split gold --split red")
+    ui.next_step(f"eval --model {shlex.quote(card.base)} --model {shlex.quote(f'{card.base}+{target}')} --split gold --split red")
 
 
 def _gain(card: TrainingCard) -> str:

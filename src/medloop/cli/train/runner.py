@@ -16,6 +16,7 @@ from medloop.cli import ui
 from medloop.contracts import TrainingCard
 from medloop.knobs import load_config
 from medloop.loop.train import STAGES, TrainingResult, run_stage
+from medloop.train.runs.model_card import usage
 from medloop.train.runs.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ def report(trained: Trained, outcome: str) -> None:
     ui.say(f"Trained in {trained.seconds:.0f} s: {outcome}.")
     files = "card.json, README.md, metrics.jsonl" + (", report.md" if (target / "report.md").is_file() else "")
     ui.say(f"{ui.shown(target)}: {card.trainable_parameters:,} trained parameters, {files}.")
+
+
+def say_next(trained: Trained) -> None:
+    """The command that uses the result; README.md beside the weights has the same one."""
+    ui.next_step(usage(trained.result.card, trained.result.run.target, shown=ui.shown))
 
 
 @contextmanager

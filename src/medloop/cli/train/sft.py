@@ -21,7 +21,7 @@ from medloop.cli.train.options import (
     Seed,
     TestShare,
 )
-from medloop.cli.train.runner import announce_cost, held_out_accuracy, report, train
+from medloop.cli.train.runner import announce_cost, held_out_accuracy, report, say_next, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.contracts import TrainingCard
 
@@ -50,9 +50,7 @@ def train_sft(
     trained = train("SFT", flags, config, set_, replace=replace, announce=_announce_sft, outcome=_losses)
     if trained is not None:
         report(trained, _losses(trained.result.card))
-        settings, target = trained.result.plan.config, ui.shown(trained.result.run.target)
-        use = f"--model {target}" if settings.full else f"--model {settings.model} --adapter {settings.name}"
-        ui.say(f"Next: medloop predict QUESTIONS.jsonl --output ANSWERS.jsonl {use}")
+        say_next(trained)
 
 
 def train_reward(
@@ -84,6 +82,7 @@ def train_reward(
     if trained is not None:
         report(trained, _accuracy(trained.result.card))
         _say_report(trained.result.run.target)
+        say_next(trained)
 
 
 def _announce_sft(plan: SFTPlan, cost: Cost) -> None:

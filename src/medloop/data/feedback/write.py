@@ -66,7 +66,7 @@ REASONS = {
 FILE_PURPOSES = {
     "preferences.jsonl": "pairs, for `medloop train reward` and `dpo`",
     "thumbs.jsonl": "liked or not, for `medloop train kto`",
-    "sft_train.jsonl": "answers to learn, for `medloop train sft --data`",
+    "sft_train.jsonl": "answers to learn, for `medloop train sft --data FILE`",
     "sft_test.jsonl": "the same, held out, for `--dev-data` and evaluation",
     "rules.jsonl": "proposals for the codebook, with their evidence",
     "red_team.jsonl": "questions whose answer was flagged as a critical failure",

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from medloop.contracts import Source, utc_now
+from medloop.contracts import DatasetCard, Source, utc_now
 from medloop.data.sources import SourceRow, detect_encoding, detect_format, read_rows, shapes
 from medloop.errors import ConfigError, InputError, StoreError
-from medloop.store.files.artifacts import file_sha256, new_artifact, sweep, verify_artifact
+from medloop.settings import Workspace
+from medloop.store.files.artifacts import file_sha256, new_artifact, remove_artifact, sweep, verify_artifact
 from medloop.store.files.jsonl import write
 
 SOURCE = "source.json"
@@ -78,12 +79,11 @@ def examine(path: Path, raw: Path, *, name: str, options: ImportOptions) -> Exam
     """Read a file to its end; InputError names the file and line of the first problem, unless problems are skipped."""
     if path.name in (SOURCE, REJECTED, "MANIFEST.json"):
         raise InputError(f"{path}: medloop uses this file name itself", "Rename the file")
-    format = detect_format(path, options.format)
-    encoding = "binary" if format == "parquet" else detect_encoding(path, options.encoding)
+    format, encoding = how_to_read(path, options)
     digest = file_sha256(path)
-    shape, columns = _find_shape(path, format, encoding, options.mapping or {})
+    shape, columns = find_shape(path, format, encoding, options.mapping or {})
     good, rejected = 0, []
-    for row in _judged(read_rows(path, format, encoding), shape, columns):
+    for row, _ in fitted_rows(path, format, encoding, shape, columns):
         if not row.problem:
             good += 1
         elif options.skip_errors:
@@ -119,23 +119,46 @@ def read_source(raw: Path, name: str) -> Source:
     return Source.from_json((folder / SOURCE).read_text(encoding="utf-8"))
 
 
+def remove_source(workspace: Workspace, name: str, *, force: bool = False) -> Source:
+    """Remove an imported source from the disk. One that the prepared data was made from is kept, unless `force`."""
+    source = read_source(workspace.raw, name)
+    card = workspace.processed / "card.json"
+    used = DatasetCard.from_json(card.read_text(encoding="utf-8")).sources if card.is_file() else ()
+    if not force and any(used_source.name == name for used_source in used):
+        raise StoreError(
+            f"The prepared data was made from '{name}'",
+            "Prepare the data without it first (medloop data prepare --source NAME), or remove it all the same with --force",
+        )
+    remove_artifact(workspace.raw / name)
+    return source
+
+
 def source_file(raw: Path, source: Source) -> Path:
     return raw / source.name / Path(source.path).name
 
 
-def _judged(rows: Iterator[SourceRow], shape: str, columns: Mapping[str, str]) -> Iterator[SourceRow]:
-    """The same rows, with a problem where they do not fit the shape."""
-    for row in rows:
+def how_to_read(path: Path, options: ImportOptions) -> tuple[str, str]:
+    """Format and encoding of a file."""
+    format = detect_format(path, options.format)
+    return format, "binary" if format == "parquet" else detect_encoding(path, options.encoding)
+
+
+def fitted_rows(
+    path: Path, format: str, encoding: str, shape: str, columns: Mapping[str, str]
+) -> Iterator[tuple[SourceRow, list[shapes.Turn]]]:
+    """Every row with its turns; a row that does not fit the shape has a problem and no turns."""
+    for row in read_rows(path, format, encoding):
+        turns: list[shapes.Turn] = []
         if not row.problem:
             try:
-                shapes.turns_of(row.values, shape, columns)
+                turns = shapes.turns_of(row.values, shape, columns)
                 shapes.passages_of(row.values, columns)
             except shapes.ShapeProblem as problem:
                 row = SourceRow(row.line, problem=str(problem))
-        yield row
+        yield row, turns
 
 
-def _find_shape(path: Path, format: str, encoding: str, mapping: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def find_shape(path: Path, format: str, encoding: str, mapping: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     columns: list[str] = []
     seen = False
     for row, _ in zip(read_rows(path, format, encoding), range(PEEK), strict=False):
@@ -150,6 +173,9 @@ def _find_shape(path: Path, format: str, encoding: str, mapping: Mapping[str, st
     if not columns:
         row = next(read_rows(path, format, encoding))
         raise InputError.at(path, row.line, row.problem, "Check the file's --format and --encoding")
+    if absent := [name for name in mapping.values() if name not in columns]:
+        field = next(field for field, name in mapping.items() if name == absent[0])
+        raise InputError(f"--map {field}={absent[0]}: {path} has no column '{absent[0]}'", f"Its columns are: {_named(columns)}")
     known = "; ".join(f"{shape.name} ({' + '.join(shape.needs)})" for shape in shapes.SHAPES.values())
     what = f"{path}: no known shape fits its columns ({_named(columns)})"
     raise InputError(what, f"Known: {known}. Or name columns, for example --map question=COLUMN --map answer=COLUMN")

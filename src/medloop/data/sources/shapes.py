@@ -21,6 +21,7 @@ from typing import Any
 
 from medloop.contracts import Conversation, Record
 from medloop.errors import ConfigError
+from medloop.knobs import did_you_mean
 
 Turn = tuple[str, str]  # role (user, assistant, system) and content, uncleaned
 
@@ -90,7 +91,9 @@ def check_mapping(mapping: Mapping[str, str]) -> None:
     known = sorted({field for shape in SHAPES.values() for field in shape.fields})
     for field in mapping:
         if field not in known:
-            raise ConfigError(f"--map {field}={mapping[field]}: there is no field '{field}'", f"Fields: {', '.join(known)}")
+            guess = did_you_mean(field, known)
+            hint = f"Did you mean {guess}? " if guess else ""
+            raise ConfigError(f"--map {field}={mapping[field]}: there is no field '{field}'", f"{hint}Fields: {', '.join(known)}")
 
 
 def turns_of(values: Mapping[str, Any], shape: str, columns: Mapping[str, str]) -> list[Turn]:

@@ -19,6 +19,8 @@ from medloop.store.files.jsonl import open_bytes
 MAX_LINE = 64 * 2**20  # bytes; a longer line is no record but a file without line ends
 BLOCK = 2**18  # bytes read at once where lines do not matter
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]+")
+CODECS = {"utf-8": "utf-8-sig", "latin-1": "cp1252"}  # what is called Latin-1 nearly always has Windows' quotes and dashes
 _CUT = re.compile(rb'[\n",]')
 
 
@@ -37,19 +39,30 @@ def first_bytes(path: Path, count: int = 64) -> bytes:
 
 
 def detect_encoding(path: Path, requested: str = "auto") -> str:
-    """`utf-8-sig` (UTF-8 with or without its mark), `utf-16` or `gb18030`."""
+    """`utf-8-sig` (UTF-8 with or without its mark), `utf-16` or `gb18030`; Western text is read only if it is requested."""
     with open_bytes(path) as file:
         head = file.read(2)
         if head in _UTF16:
             return "utf-16"
         if requested != "auto":
-            return "utf-8-sig" if requested == "utf-8" else requested
-        fits, fails = 0, 0
+            return CODECS.get(requested, requested)
+        fits, fails, single = 0, 0, 0
         for piece in _pieces(file, head):
             if not piece.isascii():
                 ok = _decodes(piece)
-                fits, fails = fits + ok, fails + (not ok)
+                fits, fails, single = fits + ok, fails + (not ok), single + (not ok and _has_single_bytes(piece))
+    if fails > fits and 2 * single > fails:
+        raise InputError(
+            f"{path} is not UTF-8; it looks like Latin-1 (Windows-1252)",
+            "Save it as UTF-8, or have it read as it is: --encoding latin-1",
+        )
     return "gb18030" if fails > fits else "utf-8-sig"
+
+
+def _has_single_bytes(piece: bytes) -> bool:
+    """Whether most characters beyond ASCII are single bytes, as in Latin-1; in GB18030 they come in pairs."""
+    runs = [len(run) for run in _BEYOND_ASCII.findall(piece)]
+    return 2 * sum(length % 2 for length in runs) > len(runs)
 
 
 def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str | None]]:
@@ -67,7 +80,12 @@ def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str | None]]:
 
 def bad_bytes(encoding: str) -> str:
     """The reason for a line that `text_lines` could not decode."""
-    return f"has bytes that are not {encoding.removesuffix('-sig').upper()}"
+    return f"has bytes that are not {encoding_name(encoding).upper()}"
+
+
+def encoding_name(codec: str) -> str:
+    """An encoding as `--encoding` names it."""
+    return next((name for name, known in CODECS.items() if known == codec), codec)
 
 
 def text_blocks(path: Path, encoding: str) -> Iterator[str]:

@@ -5,7 +5,9 @@ Markdown, and guarded against formulas in CSV. Labels are in Chinese and English
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from medloop.contracts import InspectedSample, Missing, Score
@@ -170,8 +172,9 @@ def form_csv(samples: Sequence[InspectedSample]) -> str:
     return to_csv(FORM_COLUMNS, rows)
 
 
-def form_markdown(name: str, samples: Sequence[InspectedSample]) -> str:
+def form_markdown(name: str, samples: Sequence[InspectedSample], form: Path) -> str:
     """form.md: the same form to read or print, with instructions."""
+    place = "/".join(form.parts[-4:]) if form.parts[-4:-2] == ("reports", "inspect") else str(form)  # as typed in the workspace
     boxes = "  ".join(f"☐ {verdict} {zh}" for verdict, zh in VERDICTS.items())
     columns = [
         ("verdict", ", ".join(f"{verdict} ({zh})" for verdict, zh in VERDICTS.items())),
@@ -187,7 +190,7 @@ def form_markdown(name: str, samples: Sequence[InspectedSample]) -> str:
         markdown_table(["列 column", "填写内容 what to write"], columns), "",
         "您的结论将用于训练和评测；请勿填写患者的姓名或号码。",
         "Your verdict is used for training and evaluation. Do not write names or numbers of patients.", "",
-        f"`medloop inspect --import form.csv` · {len(samples)} answers",
+        f"`medloop inspect --import {shlex.quote(place)}` · {len(samples)} answers",
     ]  # fmt: skip
     for answer in samples:
         lines += ["", f"## {answer.id}", ""]

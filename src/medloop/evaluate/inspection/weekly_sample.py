@@ -222,7 +222,7 @@ def write_reports(folder: Path, name: str, samples: Sequence[InspectedSample], g
     atomic_write(folder / "report.md", sample_report.markdown(name, samples, groups))
     atomic_write(folder / "report.html", sample_report.html(name, samples, groups))
     atomic_write(folder / "samples.csv", sample_report.samples_csv(samples))
-    atomic_write(folder / "form.md", sample_report.form_markdown(name, samples))
+    atomic_write(folder / "form.md", sample_report.form_markdown(name, samples, form))
     if not form_kept:
         atomic_write(form, sample_report.form_csv(samples))
     return form_kept

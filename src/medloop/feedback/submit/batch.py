@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from medloop.errors import InputError, MedloopError, NoSpaceError
 from medloop.feedback.submit.bodies import BODY_OF_KIND, SubmissionBody
 from medloop.feedback.submit.submit import Sender, prepare_submission
+from medloop.knobs import problem_text
 from medloop.store.db import Store
 from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.write_request import OverloadedError
@@ -83,10 +84,9 @@ def _parse_line(number: int, line: bytes) -> ImportLine:
 def _explain(error: ValidationError) -> str:
     """The fields and what is wrong with them; no value of the sender is repeated."""
     problems = []
-    for problem in error.errors(include_url=False, include_context=False, include_input=False)[:5]:
+    for problem in error.errors(include_url=False, include_input=False)[:5]:
         field = ".".join(str(part)[:64] for part in problem["loc"]) or "body"
-        message = problem["msg"].removeprefix("Value error, ")
-        problems.append(f"{field if field.isprintable() else '?'}: {message}")
+        problems.append(f"{field if field.isprintable() else '?'}: {problem_text(problem)}")
     return "; ".join(problems)
 
 

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from medloop.contracts import Conversation, Message, Sample
 from medloop.errors import InputError
+from medloop.knobs import problem_list
 from medloop.store.files import jsonl
 
 IDS = ("id", "record_id", "prompt_id")
@@ -90,7 +91,7 @@ def read_conversations(path: Path) -> Iterator[ConversationLine]:
         try:
             conversation = _conversation(row)
         except ValidationError as error:
-            raise InputError.at(path, number, _explain(error), "Repair or remove that line") from None
+            raise InputError.at(path, number, problem_list(error, "messages"), "Repair or remove that line") from None
         except ValueError as error:
             raise InputError.at(path, number, str(error), "Repair or remove that line") from None
         yield ConversationLine(number, _ids(row), conversation, passages_of(row), _strata(row))
@@ -205,8 +206,3 @@ def _answer(row: dict[str, Any]) -> str | None:
     if text is None and (row.get("answer") is not None or row.get("text") is not None):
         raise ValueError("the answer must be text")
     return text
-
-
-def _explain(error: ValidationError) -> str:
-    problems = error.errors(include_input=False)
-    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'messages'}: {problem['msg'].lower()}" for problem in problems)

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -113,9 +114,14 @@ def verify_artifact(path: Path) -> Manifest:
     return manifest
 
 
+def is_sealed(path: Path) -> bool:
+    """Whether a folder is an artifact: nothing may be added to it."""
+    return (path / MANIFEST).is_file()
+
+
 def verify_if_sealed(path: Path) -> None:
     """Check a folder that has a manifest; a folder made by hand has none and is accepted as it is."""
-    if (path / MANIFEST).is_file():
+    if is_sealed(path):
         verify_artifact(path)
 
 
@@ -148,6 +154,17 @@ def sweep(folder: Path) -> list[Path]:
                 _settle(folder / target)
         leftovers = [folder / name for name in sorted(os.listdir(folder)) if _TEMP_NAME.fullmatch(name)]
     return [path for path in leftovers if remove_abandoned(path)]
+
+
+def remove_artifact(path: Path) -> None:
+    """Remove a folder: gone at once for readers; what a kill leaves of it is removed by the next `sweep`."""
+    with explain_os_errors(path, writing=True):
+        with _swap_lock(path.parent):
+            _settle(path)
+            trash = path.with_name(f".{path.name}{TEMP_MARK}replaced-{secrets.token_hex(6)}")
+            os.rename(path, trash)
+            fsync_folder(path.parent)
+        shutil.rmtree(trash)
 
 
 def folder_sha256(path: Path) -> str:

@@ -75,6 +75,17 @@ def atomic_open(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
             file.close()
 
 
+def require_writable(path: Path) -> None:
+    """Raise now what writing `path` would raise at the end of a long run; nothing is left behind."""
+    folder = next(parent for parent in path.absolute().parents if parent.is_dir())
+    with explain_os_errors(path, writing=True):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        temp, fd = claim_temp(folder / path.name, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(fd)
+        temp.unlink()
+
+
 def _mode_of(path: Path) -> int:
     """The mode of an existing file, so that a private file stays private when it is replaced; the usual mode for a new file."""
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666

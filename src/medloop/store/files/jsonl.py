@@ -22,11 +22,22 @@ from pydantic import ValidationError
 
 from medloop.contracts import Contract, canonical_json
 from medloop.errors import InputError, explain_os_errors
+from medloop.knobs import problem_list
 from medloop.store.files.atomic import atomic_open, fsync_folder, make_folder
 from medloop.store.files.lock import locked_file
 
 Row = Mapping[str, Any] | Contract
 C = TypeVar("C", bound=Contract)
+
+GZIP = b"\x1f\x8b"
+_AS_CSV = "Open it, save the sheet as 'CSV UTF-8', and name that file"
+# First bytes of files that people hand in although they are not text.
+NOT_TEXT = {
+    b"PK\x03\x04": ("an Excel workbook or another zip archive", f"{_AS_CSV}; unpack an archive first"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel workbook (.xls)", _AS_CSV),
+    b"\x89PNG": ("a picture", "Name a file of text"), b"\xff\xd8\xff": ("a picture", "Name a file of text"),
+    b"%PDF": ("a PDF document", "Name a file of text: JSON lines or CSV"),
+}  # fmt: skip
 
 APPEND_WAIT_S = 30.0  # an append holds the file for milliseconds
 
@@ -81,11 +92,11 @@ def read(path: Path, kind: type[C] | None = None, *, skipped: list[int] | None =
             if last and (not raw.endswith(b"\n") or b"\0" in raw):
                 return  # torn: never acknowledged
             if skipped is None:
-                raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
+                raise InputError.at(path, number, str(problem), problem.to_do) from None
             skipped.append(number)
         except ValidationError as error:
             if skipped is None:
-                raise InputError.at(path, number, _explain(error), "Repair or remove that line") from None
+                raise InputError.at(path, number, problem_list(error, "record"), "Repair or remove that line") from None
             skipped.append(number)
 
 
@@ -95,7 +106,7 @@ def numbered(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             yield number, _parse(raw)
         except _Broken as problem:
-            raise InputError.at(path, number, str(problem), "Repair or remove that line") from None
+            raise InputError.at(path, number, str(problem), problem.to_do) from None
 
 
 @contextmanager
@@ -104,16 +115,25 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     with explain_os_errors(path):
         raw = path.open("rb")
     with raw:
-        zipped = raw.read(2) == b"\x1f\x8b"
+        head = raw.read(8)
         raw.seek(0)
+        for start, (what, to_do) in NOT_TEXT.items():
+            if head.startswith(start):
+                raise InputError(f"{path} is {what}, not text", to_do)
         try:
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if head.startswith(GZIP) else raw
         except (EOFError, gzip.BadGzipFile, zlib.error):
             raise InputError(f"{path} is a damaged gzip file", "Copy or download it again") from None
 
 
 class _Broken(Exception):
-    """Why a line is not a JSON object; never quotes the line."""
+    """Why a line is not a JSON object, and what to do; never quotes the line."""
+
+    to_do = "Repair or remove that line"
+
+
+class _NotUtf8(_Broken):
+    to_do = "Save the file as UTF-8, or bring it in with 'medloop data import', which reads other encodings"
 
 
 def _line(row: Row) -> bytes:
@@ -144,7 +164,7 @@ def _parse(raw: bytes) -> dict[str, Any]:
     try:
         value = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
     except UnicodeDecodeError:
-        raise _Broken("not UTF-8") from None
+        raise _NotUtf8("not UTF-8") from None
     except (ValueError, RecursionError):
         raise _Broken("not valid JSON") from None
     if not isinstance(value, dict):
@@ -154,12 +174,6 @@ def _parse(raw: bytes) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(name)
-
-
-def _explain(error: ValidationError) -> str:
-    """The fields and what is wrong with them, without their content, which may be patient text."""
-    problems = (f"{'.'.join(map(str, p['loc'])) or 'record'}: {p['msg'].lower()}" for p in error.errors(include_input=False))
-    return "; ".join(problems)
 
 
 def _mend(file: BinaryIO) -> bytes:
