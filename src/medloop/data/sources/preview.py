@@ -7,7 +7,7 @@ from pathlib import Path
 
 from medloop.data.sources import shapes
 from medloop.data.sources.import_files import ImportOptions, find_shape, fitted_rows, how_to_read
-from medloop.data.text.language import detect_language
+from medloop.lexicon.language import detect_language
 
 LANGUAGE_ROWS = 500  # rows whose language is detected
 PROBLEMS = 10  # problems that are named
