@@ -52,7 +52,7 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
                 "--model",
                 "+x",
             ),
-            "is not BASE or BASE+ADAPTER_DIR",
+            "is not BASE or BASE+ADAPTER",
             2,
         ),
     ],
