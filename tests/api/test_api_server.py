@@ -172,6 +172,11 @@ def test_the_contract_of_the_training_api_on_a_running_server(server, home):
         status["objective"]["version"] == json.loads((folder / "config.json").read_text())["identity"]["config"]["reward_version"]
     )
     _check_gold([json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()])
+    result = home / "models/rl" / job_id
+    assert (result / "weights.png").read_bytes()[:4] == b"\x89PNG" and "Weights of the reward" in (
+        result / "report.html"
+    ).read_text()
+    assert answer["objective"]["version"] in (result / "README.md").read_text()
     assert {"config.json", "metrics.jsonl", "samples.jsonl", "train.log", "checkpoints"} <= {p.name for p in folder.iterdir()}
     assert (folder / "checkpoints/iter_1/adapter_model.safetensors").is_file() and (folder / "checkpoints/final").is_dir()
     assert [job["job_id"] for job in server.client.get("/api/train").json()["jobs"]][:2] == [job_id, response.json()["job_id"]]

@@ -3,6 +3,7 @@
 Jinja2 escapes everything, and an undefined name in a template is an error.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from medloop.api.policy import Caller, read_form
 from medloop.web.markdown import render_markdown, split_reasoning
@@ -42,6 +44,17 @@ class Viewer:
     @property
     def menu(self) -> list[str]:
         return [name for name, roles in MENU.items() if self.role in roles]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot with a caption, and the same numbers as a table (figure.html)."""
+
+    title: str
+    plot: Markup
+    caption: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
 
 
 @cache

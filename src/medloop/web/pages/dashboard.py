@@ -20,7 +20,7 @@ from medloop.feedback.review import queue
 from medloop.store.records import quarantine
 from medloop.store.records.incident_rows import IncidentFilter, list_incidents
 from medloop.web.people import People
-from medloop.web.render import show, translator_of
+from medloop.web.render import Figure, show, translator_of
 from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
@@ -38,17 +38,6 @@ class Tile:
     name: str
     value: str
     bad: bool = False
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A plot with a caption, and the same numbers as a table."""
-
-    title: str
-    plot: Markup
-    caption: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
 
 
 @router.get("/dashboard")

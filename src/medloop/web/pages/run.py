@@ -1,7 +1,6 @@
 """Training runs: alarms first, then where a run is, its reward, and how its weights moved. Read-only, and numbers only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -13,7 +12,7 @@ from medloop.api.policy import Caller, allow
 from medloop.feedback.insight import plots
 from medloop.jobs import queue
 from medloop.jobs.job_row import unknown
-from medloop.web.render import show, translator_of
+from medloop.web.render import Figure, show, translator_of
 from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
@@ -23,30 +22,19 @@ MAX_RUNS = 20
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Trend:
-    """Lines over the iterations of a run, and the same numbers as a table."""
-
-    title: str
-    caption: str
-    plot: Markup
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-
 @router.get("/run")
 def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_length=64)] = "") -> Response:
     """The newest runs, and one of them: the named one, else the newest."""
     settings, t = settings_of(request), translator_of(request)
     jobs = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
-    context: Row = {"jobs": jobs, "run": None, "alarms": None, "trends": [], "objective": None}
+    context: Row = {"jobs": jobs, "run": None, "alarms": None, "figures": [], "objective": None}
     if job or jobs:
         status = queue.status_of(job or jobs[0].job_id, settings)
         if not status.job_id.startswith("train_"):
             raise unknown(status.job_id)
         lines = queue.metrics_of(status.job_id, settings)
         context |= {"run": status, "objective": status.objective, "alarms": _alarms(lines)}
-        context["trends"] = [trend for draw in (_rewards, _weights) if (trend := draw(lines, t)) is not None]
+        context["figures"] = [figure for draw in (_rewards, _weights) if (figure := draw(lines, t)) is not None]
     return show(request, caller, "run.html", **context)
 
 
@@ -56,13 +44,13 @@ def _alarms(lines: Sequence[Row]) -> list[str] | None:
     return checks[-1] if checks else None
 
 
-def _rewards(lines: Sequence[Row], t: Translator) -> Trend | None:
+def _rewards(lines: Sequence[Row], t: Translator) -> Figure | None:
     """The reward in training and on the held-out questions, by iteration."""
     columns = {t("run_reward_training"): _column(lines, "METRICS"), t("run_reward_held_out"): _column(lines, "HELD_OUT")}
     return _trend(t("run_reward"), t("run_reward_hint"), {name: column for name, column in columns.items() if column}, t)
 
 
-def _weights(lines: Sequence[Row], t: Translator) -> Trend | None:
+def _weights(lines: Sequence[Row], t: Translator) -> Figure | None:
     """The weight of each part of the reward, by iteration."""
     weights = {line["iter"]: line["weights"] for line in lines if line["phase"] == "METRICS" and line.get("weights")}
     names = list(dict.fromkeys(name for entry in weights.values() for name in entry))
@@ -74,7 +62,7 @@ def _column(lines: Sequence[Row], phase: str) -> dict[int, float]:
     return {line["iter"]: line["avg_reward"] for line in lines if line["phase"] == phase and line.get("avg_reward") is not None}
 
 
-def _trend(title: str, caption: str, columns: Mapping[str, Mapping[int, float]], t: Translator) -> Trend | None:
+def _trend(title: str, caption: str, columns: Mapping[str, Mapping[int, float]], t: Translator) -> Figure | None:
     """One line per column; an iteration without a value leaves a gap, in the table a dash."""
     steps = sorted({step for column in columns.values() for step in column})
     if not steps:
@@ -84,4 +72,4 @@ def _trend(title: str, caption: str, columns: Mapping[str, Mapping[int, float]],
     series = {name: [column.get(step) for step in steps] for name, column in columns.items()}
     # plots escapes its texts itself
     svg = Markup(plots.lines([str(step) for step in steps], series, title=title, about=t("list_comma").join(last)))
-    return Trend(title, caption, svg, (t("run_iteration"), *columns), rows)
+    return Figure(title, svg, caption, (t("run_iteration"), *columns), rows)
