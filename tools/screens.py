@@ -37,6 +37,7 @@ from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, review_queue, users
+from medloop.store.records.incident_rows import list_incidents
 from medloop.web.app import create_app
 
 SCREENS = Path(__file__).resolve().parent.parent / "docs" / "screens"
@@ -68,7 +69,7 @@ FEVER = "孩子两岁，发烧39度，精神还好，怎么办？"
 FEVER_BAD = "多喝水，睡一觉就好了。"
 HELD_EN = "We saw Petrel at work today and he looked pale. Can he take codeine? Call +1 212 555 0142."
 HELD_ZH = "我邻居的电话是幺三八零零一三八零零零，家属慕容说他吃了布洛芬，最近总是头晕，怎么办？"
-# name in the docs -> (who, page, size, language)
+# name in the docs -> (who, page, size, language); {incident} is the id of one
 DOCS = {
     "rate": ("dr.marlow", "/web/rate", "desk", "en"),
     "compare": ("dr.marlow", "/web/compare", "desk", "zh"),
@@ -78,6 +79,9 @@ DOCS = {
     "dashboard": ("sam.builds", "/web/dashboard", "desk", "en"),
     "audit": ("ada.audits", "/web/audit?check=true", "desk", "zh"),
     "quarantine": ("dr.marlow", "/web/quarantine", "desk", "en"),
+    "incident": ("dr.marlow", "/web/incidents/{incident}", "desk", "en"),
+    "users": ("kim.admin", "/web/users", "desk", "en"),
+    "home": ("dr.marlow", "/web/", "phone", "zh"),
 }
 EVERY = {
     "login": (None, "/web/login"),
@@ -93,11 +97,18 @@ EVERY = {
     "dashboard": ("sam.builds", "/web/dashboard"),
     "audit": ("ada.audits", "/web/audit?check=true"),
     "users": ("kim.admin", "/web/users"),
+    "settings": ("kim.admin", "/web/settings"),
+    "home_admin": ("kim.admin", "/web/"),
+    "home_auditor": ("ada.audits", "/web/"),
+    "incidents": ("dr.marlow", "/web/incidents?state=all"),
+    "incident": ("dr.marlow", "/web/incidents/{incident}"),
+    "incident_engineer": ("sam.builds", "/web/incidents/{incident}"),
+    "refused": ("dr.marlow", "/web/audit"),
     "account": ("dr.marlow", "/web/account"),
     "nothing": ("dr.marlow", "/web/rate?trace=none"),
     "empty": ("dr.okoro", "/web/compare"),
 }
-DARK = ("queue", "rate", "compare", "correct", "history", "quarantine", "dashboard")
+DARK = ("queue", "rate", "compare", "correct", "history", "quarantine", "dashboard", "home", "incident", "users", "audit")
 
 
 def exchange(question: str, answer: str) -> Conversation:
@@ -201,6 +212,14 @@ def send_feedback(store: Store, address: str) -> None:
     okoro.send(f"/web/correct?trace={bad.trace_id}", golden=CALL, reason="Misses a red flag.", consent_training="yes")
     critical = {"thumb": "down", "rating": "1", "critical": "yes", "sure": "yes", "comments": "Could kill."}
     okoro.send(f"/web/rate?trace={bad.trace_id}", **critical, consent_training="yes")
+    sam, path = Person(address, "sam.builds"), incident_path(store)
+    csrf = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', sam.http.get(path).text))["csrf"]
+    note = "Rule 12 added: chest pain with a numb arm. The red-team case passes since clinic@5."
+    assert sam.http.post(f"{path}/propose", data={"csrf": csrf, "note": note}).status_code == 200
+
+
+def incident_path(store: Store) -> str:
+    return f"/web/incidents/{list_incidents(store)[0].incident_id}"
 
 
 @contextlib.contextmanager
@@ -258,11 +277,13 @@ def _clip(page: Page) -> FloatRect:
     return {"x": 0, "y": 0, "width": width, "height": min(height, MAX_HEIGHT)}
 
 
-def docs(browser: Browser, address: str, store: Store, out: Path) -> None:
+def docs(browser: Browser, address: str, store: Store, out: Path, only: list[str]) -> None:
     total = 0
     for name, (who, path, size, language) in DOCS.items():
+        if only and name not in only:
+            continue
         page = open_page(browser, address, store, who, size, language)
-        page.goto(path)
+        page.goto(path.replace("/web/incidents/{incident}", incident_path(store)))
         # A page for judging keeps its button in view, so the screen is the picture.
         body = shrink(
             page.screenshot() if page.query_selector("main.wide") else page.screenshot(full_page=True, clip=_clip(page))
@@ -283,7 +304,7 @@ def every(browser: Browser, address: str, store: Store, out: Path, only: list[st
                     continue
                 for dark in (False, True) if name in DARK else (False,):
                     page = open_page(browser, address, store, who, size, language, dark=dark)
-                    page.goto(path)
+                    page.goto(path.replace("/web/incidents/{incident}", incident_path(store)))
                     whole = page.query_selector("main.wide") is None
                     page.screenshot(path=out / f"{name}_{size}_{language}{'_dark' if dark else ''}.png", full_page=whole)
                     page.context.close()
@@ -293,7 +314,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=SCREENS, help="folder for the pictures (default: docs/screens)")
     parser.add_argument("--all", action="store_true", help="every page in every form, in full length")
-    parser.add_argument("--only", nargs="*", default=[], metavar="PAGE", help="with --all: these pages alone")
+    parser.add_argument("--only", nargs="*", default=[], metavar="PAGE", help="these pages alone")
     args = parser.parse_args()
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
@@ -306,7 +327,7 @@ def main() -> None:
         if args.all:
             every(browser, address, store, args.out, args.only)
         else:
-            docs(browser, address, store, args.out)
+            docs(browser, address, store, args.out, args.only)
         browser.close()
 
 

@@ -9,8 +9,9 @@ import pytest
 from web_world import BAD, PASSWORD, Browser, trace
 
 from medloop.api.limits import RateLimitError
-from medloop.store import audit
+from medloop.store import audit, catalog
 from medloop.store.audit import AuditFilter
+from medloop.store.files.artifacts import new_artifact
 from medloop.store.records import users
 
 
@@ -106,6 +107,20 @@ def test_the_verdict_on_the_log_is_in_words_of_the_page(logged, store):
     assert "Entry 2 was changed after it was written" in logged.get("/web/audit?check=true").text
     page = logged.get("/web/audit?check=true", headers={"Accept-Language": "zh"}).text
     assert "日志已损坏。第 2 条记录在写入后被更改或移动过。" in page
+
+
+def test_the_dashboard_shows_what_came_of_the_feedback(browse, store):
+    assert "No such model has been trained yet." in browse("engineer").get("/web/dashboard").text
+    model = {"name": "rm", "method": "reward", "metrics": {"test_accuracy": 0.8125, "test_pairs": 64}}
+    policy = {"name": "clinic-rl", "method": "ppo", "metrics": {"held_out_gain": -0.0625, "held_out": 40}}
+    for kind, card in (("reward model", model), ("adapter", policy)):
+        folder = store.settings.workspace.models / kind.split()[0] / card["name"]
+        with new_artifact(folder) as building:
+            (building / "weights").write_text(kind)
+        catalog.register(store, kind, folder, card, actor="test")
+    page = browse("admin").get("/web/dashboard?days=7").text
+    assert "<strong>81%</strong>" in page and "<strong>-0.062</strong>" in page and "clinic-rl (ppo)" in page
+    assert "64 held-out pairs" in page and '<li class="bad"><span>Policy gain</span>' in page
 
 
 def test_each_refusal_says_its_own_cause_in_the_language_of_the_page(browse, app, monkeypatch):

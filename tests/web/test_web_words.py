@@ -29,7 +29,7 @@ COMPOSED = {
     "review": ("reason_", "saved_", "queue_language_", "question_needed", "answer_needed"),
     "error": ("error_403", "error_404", "error_409", "error_413", "error_422", "error_429", "session_expired", "form_expired"),
     "history": ("fate_", "incident_", "verdict_"),
-    "dashboard": ("agreement_",),
+    "dashboard": ("agreement_", "trained_reward_model", "trained_policy"),
     "run": ("run_state_", "run_phase_"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -16,6 +16,7 @@ from medloop.contracts import Interval, utc_now
 from medloop.feedback.insight import alerts, plots
 from medloop.feedback.insight.alerts import Alert
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.feedback.insight.trained import TrainedResult
 from medloop.feedback.review import queue
 from medloop.store.records import quarantine
 from medloop.store.records.incident_rows import IncidentFilter, list_incidents
@@ -40,6 +41,17 @@ class Tile:
     bad: bool = False
 
 
+@dataclass(frozen=True)
+class TrainedTile:
+    """A number of a trained model, and what it means."""
+
+    name: str
+    value: str
+    about: str
+    finished: datetime | None = None
+    bad: bool = False
+
+
 @router.get("/dashboard")
 def dashboard_page(request: Request, caller: MetricsReader, days: Annotated[int, Query(ge=1, le=3650)] = 30) -> Response:
     return _show(request, caller, days)
@@ -52,6 +64,7 @@ def _show(request: Request, caller: Caller, days: int) -> Response:
     context["incidents"] = list_incidents(store, IncidentFilter("open"), limit=MAX_INCIDENTS)
     waiting = sum(queue.stats(store).open_by_kind.values())
     context["tiles"] = _tiles(metrics, waiting, quarantine.count(store), t)
+    context["trained"] = _trained(metrics, t)
     context["figures"] = [figure for draw in (_volume, _stars, _agreement) if (figure := draw(metrics, t)) is not None]
     context["alerts"] = _alerts(metrics.alerts, who, t) if caller.role in TOLD_NAMES else []  # they name people
     return show(request, caller, "dashboard.html", **context)
@@ -76,6 +89,25 @@ def _tiles(metrics: FeedbackMetrics, waiting: int, held: int, t: Translator) -> 
         Tile(t("tile_queue"), f"{waiting:,}"),
         Tile(t("tile_quarantine"), f"{held:,}"),
     ]
+
+
+def _trained(metrics: FeedbackMetrics, t: Translator) -> list[TrainedTile]:
+    """What came of the feedback: how often the newest reward model is right, how much the newest policy gained."""
+    results = (("reward_model", metrics.reward_model, ".0%"), ("policy", metrics.policy, "+.3f"))
+    return [_trained_tile(name, result, form, t) for name, result, form in results]
+
+
+def _trained_tile(name: str, result: TrainedResult | None, form: str, t: Translator) -> TrainedTile:
+    title = t(f"trained_{name}")
+    if result is None or result.value.mean is None:
+        return TrainedTile(title, "–", t("trained_none"))
+    value, bad = result.value, result.tainted or (name == "policy" and result.value.mean < 0)
+    known = value.low is not None and value.high is not None
+    span = t("trained_span", low=f"{value.low:{form}}", high=f"{value.high:{form}}") if known else ""
+    model = t("trained_model", name=result.name, method=result.method)
+    taint = t("trained_tainted") if result.tainted else ""
+    about = t.sentences(t(f"trained_{name}_text", n=f"{value.n:,}"), span, model, taint)
+    return TrainedTile(title, f"{value.mean:{form}}", about, result.finished, bad)
 
 
 def _alerts(raised: Sequence[Alert], who: People, t: Translator) -> list[tuple[str, list[str]]]:
