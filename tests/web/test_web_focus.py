@@ -124,6 +124,7 @@ def test_skip_gives_the_item_to_others_and_shows_the_next(visit, fill, store):
 def test_sending_is_always_in_view_and_on_a_desk_the_form_too(visit, fill, kind, size, locale):
     fill(item(kind, QUESTION, LONG, *([BAD] if kind == "compare" else []), raters=1))
     page = open_queue(visit, viewport=size, locale=locale)
+    page.mouse.move(200, 400)
     for _ in range(3):
         box, height = page.locator(".bar button").first.bounding_box(), size["height"]
         assert 0 <= box["y"] and box["y"] + box["height"] <= height, box
@@ -132,6 +133,7 @@ def test_sending_is_always_in_view_and_on_a_desk_the_form_too(visit, fill, kind,
             assert 0 <= first_field["y"] < height and first_field["x"] > 600
         page.mouse.wheel(0, 2500)
         page.wait_for_timeout(100)
+    assert page.evaluate("document.querySelector('.conversation').scrollTop + scrollY") > 1000
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -262,3 +264,20 @@ def test_no_score_of_a_machine_is_told_before_the_judgement(browse, fill):
     fill(item("rate", QUESTION, BAD).model_copy(update={"reasons": {"uncertainty": 0.9137, "risk": 0.7251}, "priority": 0.8642}))
     page = browse("annotator").get("/web/queue").text
     assert "the models are unsure, high risk" in page and not re.search(r"0\.(91|72|86)|91 ?%|model_version", page)
+
+
+UNNAMED = """() => {
+  const named = (e) => [...(e.labels ?? [])].some((label) => label.textContent.trim()) || e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.innerText?.trim();
+  const controls = [...document.querySelectorAll("input:not([type=hidden]), select, textarea:not([hidden]), button, summary, a, [role=region], dialog")];
+  const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+  const targets = [...document.querySelectorAll("[aria-describedby], [aria-labelledby]")].flatMap((e) =>
+    `${e.getAttribute("aria-describedby") ?? ""} ${e.getAttribute("aria-labelledby") ?? ""}`.split(" ").filter(Boolean));
+  return [controls.filter((e) => !named(e)).map((e) => e.outerHTML), ids.filter((id, n) => ids.indexOf(id) !== n),
+    targets.filter((id) => !ids.includes(id)), document.querySelectorAll("[tabindex]:not([tabindex='0'], [tabindex='-1'])").length];
+}"""
+
+
+@pytest.mark.parametrize("kind", ["rate", "compare", "correct"])
+def test_every_control_has_a_name_and_every_reference_an_end(visit, fill, kind):
+    fill(item(kind, QUESTION, LONG, *([BAD] if kind == "compare" else []), raters=1))
+    assert open_queue(visit).evaluate(UNNAMED) == [[], [], [], 0]

@@ -25,3 +25,7 @@ def test_dark_changes_every_colour_and_nothing_else():
     light, dark = text("tokens.css").split("@media (prefers-color-scheme: dark)")
     colours = set(re.findall(r"(--[a-z-]+): #", light))
     assert colours == set(re.findall(r"(--[a-z-]+):", dark)) and len(colours) > 10
+
+
+def test_the_scripts_stay_small():
+    assert sum(len(file.body) for name, file in static_files().items() if name.endswith(".js")) < 80_000

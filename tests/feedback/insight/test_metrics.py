@@ -138,10 +138,11 @@ def test_equal_and_both_bad_are_choices_that_agree_but_no_bias(desk: Store) -> N
     for n in range(20):
         for rater in ("ann", "bob"):
             add(desk, choice(rater, n, ("tie", "both_bad", "a", "b")[n % 4], "a"))
+    add(desk, choice("cid", 0, "a", "a"), choice("cid", 1, "a", "a"))  # neither equal nor both bad is the same as a
     metrics = measure(desk)
     (alpha,) = (row for row in metrics.agreement if row.name == "choice")
-    assert metrics.first_shown_preferred.n == 20 and metrics.preferences == 40
-    assert alpha.alpha.mean == 1.0 and metrics.raters[0].kappa_choices == 1.0
+    assert metrics.first_shown_preferred.n == 22 and metrics.preferences == 42
+    assert 0.8 < alpha.alpha.mean < 1.0 and alpha.units == 20
 
 
 def test_a_bias_to_the_first_shown_is_found(desk: Store) -> None:
