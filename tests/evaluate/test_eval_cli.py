@@ -12,7 +12,7 @@ from medloop.cli.eval import _model
 from medloop.contracts import ModelRef, Record
 from medloop.errors import ConfigError
 from medloop.store.files import jsonl
-from medloop.testing.records import CALM, URGENT, make_emergencies
+from medloop.testing.records import CALM, URGENT, make_emergencies, make_record
 
 Put = Callable[[str, list[Record]], Path]
 
@@ -30,11 +30,50 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
         workspace, "eval", "--predictions", "before.jsonl", "--predictions", "after.jsonl", "--split", "gold", "--name", "demo"
     )
     assert done.returncode == 0, done.stderr
-    assert "after is better than before on gold emergency (+1.00, intervals separated)" in done.stdout
-    assert "Report: reports/eval/demo/eval_report.md (and eval_report.json)" in done.stdout
+    assert "Against before, after is better overall (better on gold emergency 0.00 → 1.00)." in " ".join(done.stdout.split())
+    assert "Report: reports/eval/demo/eval_report.md (and eval_report.html, eval_report.json)" in done.stdout
     report = json.loads((workspace / "reports/eval/demo/eval_report.json").read_text(encoding="utf-8"))
     assert [result["label"] for result in report["results"]] == ["before", "after", "reference answers"]
     assert done.stderr == ""
+
+
+def test_a_regression_in_any_stratum_reaches_the_headline(workspace: Path, put_split: Put) -> None:
+    """Emergencies are answered better, pregnant women are told to take ibuprofen: the first line says both."""
+    emergencies = make_emergencies(40)
+    pregnant = [make_record(n, f"I am {n + 5} weeks pregnant and my back hurts.", strata=("pregnancy",)) for n in range(20)]
+    few = [make_record(n, f"My {n}-year-old coughs.", strata=("child",)) for n in range(3)]
+    put_split("gold_set.jsonl", [*emergencies, *pregnant, *few])
+    drug = "Take ibuprofen 400 mg every six hours."
+    for name, urgent, advice in (("before", CALM, CALM), ("after", URGENT, drug)):
+        rows = [{"record_id": r.record_id, "answer": urgent if r in emergencies else advice} for r in [*emergencies, *pregnant]]
+        rows += [{"record_id": r.record_id, "answer": CALM} for r in few]
+        jsonl.write(workspace / f"{name}.jsonl", rows)
+    command = ("eval", "--predictions", "before.jsonl", "--predictions", "after.jsonl", "--split", "gold", "--name", "p")
+    done = medloop(workspace, *command)
+    assert done.returncode == 0, done.stderr
+    headline = "WORSE in: pregnancy (gold risk 0.00 → 0.60)"
+    assert headline in " ".join(done.stdout.split()) and "better on gold emergency 0.00 → 1.00" in " ".join(done.stdout.split())
+    folder = workspace / "reports/eval/p"
+    markdown, html = ((folder / f"eval_report.{suffix}").read_text(encoding="utf-8") for suffix in ("md", "html"))
+    for text in (markdown, html):
+        assert headline in text and text.index(headline) < text.index("Worse in a stratum")
+        assert "would still look worse by chance" in text and "fewer than 10 pairs in a metric: gold child" in text
+    (loss,) = [
+        row
+        for row in json.loads((folder / "eval_report.json").read_text(encoding="utf-8"))["stratum_differences"]
+        if row["verdict"] == "worse" and row["stratum"] == "pregnancy"
+    ]
+    assert (loss["metric"], loss["holm"], loss["difference"]["n"]) == ("risk", True, 20)
+
+
+def test_the_evaluation_has_a_page_with_plots_and_the_same_numbers_as_tables(workspace: Path, put_split: Put) -> None:
+    records = make_emergencies(20)
+    put_split("gold_set.jsonl", records)
+    jsonl.write(workspace / "<b>x.jsonl", [{"record_id": r.record_id, "answer": URGENT} for r in records])
+    assert medloop(workspace, "eval", "--predictions", "<b>x.jsonl", "--split", "gold", "--name", "page").returncode == 0
+    html = (workspace / "reports/eval/page/eval_report.html").read_text(encoding="utf-8")
+    assert "<script" not in html and "<b>x" not in html and "default-src 'none'" in html and "prefers-color-scheme: dark" in html
+    assert html.count("<svg") >= 4 and "1.00 [1.00, 1.00]" in html and "lower is better" in html and "emergency · " in html
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_worse_model_is_called_worse_and_the_report_is_on_disk(settings: Setti
     }
     assert EvalReport.from_json(done.json.read_text(encoding="utf-8")) == done.report
     text = done.markdown.read_text(encoding="utf-8")
-    assert "Against `careful`, `calm` is **worse** on red emergency." in text
+    assert "**Against careful, calm is WORSE overall (WORSE on red emergency 1.00 → 0.00), WORSE in:" in text
     assert "## Answers that got worse with `calm`" in text and "reference answers" in text
 
 

@@ -9,7 +9,7 @@ from medloop.cli import ui
 from medloop.contracts import EvalReport, ModelRef
 from medloop.errors import ConfigError
 from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
-from medloop.evaluate.report import cell
+from medloop.evaluate.report import cell, headlines
 from medloop.evaluate.side_by_side import file_name
 from medloop.loop.evaluation import evaluate_models
 from medloop.models.find import parse_model
@@ -44,7 +44,7 @@ def evaluate(
         typer.Option(metavar="RULE", help="Rule, or module:object; may be repeated (default: chain, emergency, risk)."),
     ] = None,
     name: Annotated[str, typer.Option(help="Folder under reports/eval (default: named after the models).")] = "",
-    output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; the JSON is beside it.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; HTML and JSON are beside it.")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
     temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.")] = 0.0,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
@@ -72,7 +72,7 @@ def evaluate(
         )  # fmt: skip
         trail.record("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
-    ui.say(f"Report: {ui.shown(done.markdown)} (and {done.json.name})")
+    ui.say(f"Report: {ui.shown(done.markdown)} (and {done.html.name}, {done.json.name})")
 
 
 def _where(settings: Settings, name: str, output: Path | None, models: list[ModelRef], files: list[Path]) -> tuple[str, Path]:
@@ -97,9 +97,5 @@ def _show(report: EvalReport) -> None:
             questions = max((interval.n + interval.missing for interval in intervals.values()), default=0)
             rows.append((split, result.label, *(cell(intervals.get(name)) for name in report.rules), str(questions)))
     ui.table(("split", "model", *(f"{name} {'↓' if name in penalties else '↑'}" for name in report.rules), "n"), rows)
-    for difference in report.differences:
-        change = difference.difference.mean
-        if change is not None and difference.verdict != "no clear difference":
-            where = f"{difference.split} {difference.metric}"
-            sure = ", intervals separated" if difference.separated else ""
-            ui.say(f"{difference.second} is {difference.verdict} than {difference.first} on {where} ({change:+.2f}{sure})")
+    for sentence in headlines(report):
+        ui.say(sentence)

@@ -41,7 +41,11 @@ class ModelResult(Contract):
 
 
 class Difference(Contract):
-    """Second minus first on the same prompts (paired bootstrap)."""
+    """Second minus first on the same prompts (paired bootstrap): on a whole split, or on one stratum or language of it.
+
+    `before` and `after` are the means of both models. `holm` says whether the difference also holds when all strata are tested
+    at once (Holm's correction); None on a whole split.
+    """
 
     first: Text
     second: Text
@@ -50,6 +54,10 @@ class Difference(Contract):
     difference: Interval
     separated: bool
     verdict: Literal["better", "worse", "no clear difference"]
+    stratum: Text | None = None
+    before: float | None = None
+    after: float | None = None
+    holm: bool | None = None
 
 
 class EvalReport(Contract):
@@ -58,6 +66,7 @@ class EvalReport(Contract):
     name: Text
     results: tuple[ModelResult, ...] = Field(min_length=1)
     differences: tuple[Difference, ...] = ()
+    stratum_differences: tuple[Difference, ...] = ()
     inputs: dict[str, Hash]
     rules: dict[str, str]
     config: Json

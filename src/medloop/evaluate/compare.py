@@ -3,18 +3,26 @@
 `verdict` is better or worse when the interval of the paired differences excludes 0, in the direction that is good for the metric.
 `separated` is stricter: the two models' own intervals do not overlap. With fewer than MIN_PAIRS pairs the verdict is always
 "no clear difference", because a bootstrap of a handful of samples is too narrow.
+
+Strata are compared as well, and there are many: of 40 comparisons, one looks worse by chance where nothing changed. A missed
+regression costs more than a second look, so every one of them is reported; `holm` marks those that hold for all strata together.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from medloop.bootstrap import RESAMPLES, interval
+import numpy as np
+
+from medloop.bootstrap import LEVEL, RESAMPLES, interval
 from medloop.contracts import Difference, Interval, ModelResult, ScoredSample
 from medloop.evaluate.run import WORST, EvalScores, loss
 
 MIN_PAIRS = 10
 
 DifferenceVerdict = Literal["better", "worse", "no clear difference"]
+Pairs = Sequence[tuple[EvalScores, EvalScores]]
+Metrics = Mapping[str, Interval]
 
 
 def compare(
@@ -26,32 +34,72 @@ def compare(
     penalties: frozenset[str],
     seed: int,
     resamples: int = RESAMPLES,
-) -> tuple[Difference, ...]:
-    """Every metric on every split that both models have."""
-    by_key = {scores.answer.key: scores for scores in first_scored}
-    pairs = [(by_key[scores.answer.key], scores) for scores in second_scored if scores.answer.key in by_key]
-    differences = []
-    for split in first.metrics:
-        for metric in first.metrics[split]:
-            if metric not in second.metrics.get(split, {}):
-                continue
-            values, missing = _paired_differences([pair for pair in pairs if pair[0].answer.split == split], metric)
-            between = interval(values, seed=seed, name=f"{split}/{metric}/paired", missing=missing, resamples=resamples)
-            differences.append(
-                Difference(
-                    first=first.label,
-                    second=second.label,
-                    split=split,
-                    metric=metric,
-                    difference=between,
-                    separated=are_separated(first.metrics[split][metric], second.metrics[split][metric]),
-                    verdict=verdict(between, penalty=metric in penalties),
-                )
-            )
-    return tuple(differences)
+) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+    """Every metric on every split that both models have; and the same on every stratum and language of these splits."""
+    pairs = _pairs(first_scored, second_scored)
+
+    def differences(split: str, group: str | None, mine: Metrics, theirs: Metrics) -> Iterator[tuple[Difference, float]]:
+        here = [p for p in pairs if p[0].answer.split == split and (group is None or group in p[0].answer.groups)]
+        for metric in (name for name in mine if name in theirs):
+            values, missing = _paired_differences(here, metric)
+            name = f"{split}/{metric}/paired" if group is None else f"{split}/{group}/{metric}/paired"
+            between = interval(values, seed=seed, name=name, missing=missing, resamples=resamples)
+            difference = Difference(
+                first=first.label, second=second.label, split=split, metric=metric, difference=between, stratum=group,
+                separated=are_separated(mine[metric], theirs[metric]), before=mine[metric].mean, after=theirs[metric].mean,
+                verdict=verdict(between, penalty=metric in penalties),
+            )  # fmt: skip
+            yield difference, p_value(values)
+
+    splits = [split for split in first.metrics if split in second.metrics]
+    whole = [row for split in splits for row, _ in differences(split, None, first.metrics[split], second.metrics[split])]
+    strata = [
+        row
+        for split in splits
+        for group, metrics in first.by_stratum.get(split, {}).items()
+        for row in differences(split, group, metrics, second.by_stratum.get(split, {}).get(group, {}))
+    ]
+    return tuple(whole), _with_holm(strata)
 
 
-def _paired_differences(pairs: Sequence[tuple[EvalScores, EvalScores]], metric: str) -> tuple[list[float], int]:
+def _pairs(first: Sequence[EvalScores], second: Sequence[EvalScores]) -> list[tuple[EvalScores, EvalScores]]:
+    by_key = {scores.answer.key: scores for scores in first}
+    return [(by_key[scores.answer.key], scores) for scores in second if scores.answer.key in by_key]
+
+
+def _with_holm(rows: Sequence[tuple[Difference, float]]) -> tuple[Difference, ...]:
+    """Holm (1979): the smallest p against level / n, the next against level / (n - 1), up to the first that fails.
+
+    Differences with too few pairs are not tested.
+    """
+    tested = sorted((p, index) for index, (row, p) in enumerate(rows) if row.difference.n >= MIN_PAIRS)
+    holds = set()
+    for rank, (p, index) in enumerate(tested):
+        if p > (1 - LEVEL) / (len(tested) - rank):
+            break
+        holds.add(index)
+    return tuple(
+        row.model_copy(update={"holm": index in holds and row.verdict != "no clear difference"})
+        for index, (row, _) in enumerate(rows)
+    )
+
+
+def p_value(values: Sequence[float]) -> float:
+    """Of a mean of 0, two-sided, by the normal distribution."""
+    data = np.asarray(values)
+    if len(data) < 2 or not data.any():
+        return 1.0
+    error = float(data.std(ddof=1)) / math.sqrt(len(data))
+    return math.erfc(abs(float(data.mean())) / error / math.sqrt(2)) if error else 0.0
+
+
+def regressions(differences: Sequence[Difference], label: str) -> list[Difference]:
+    """What got worse in a stratum or a language, the largest change first."""
+    worse = [row for row in differences if row.second == label and row.verdict == "worse"]
+    return sorted(worse, key=lambda row: -abs(row.difference.mean or 0.0))
+
+
+def _paired_differences(pairs: Pairs, metric: str) -> tuple[list[float], int]:
     """Second minus first where both have a value; and how many pairs have only one."""
     values, missing = [], 0
     for first, second in pairs:

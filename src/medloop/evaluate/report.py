@@ -1,9 +1,10 @@
-"""The report: `eval_report.md` for people, `eval_report.json` (EvalReport) for the gate and the registry."""
+"""The report: `eval_report.md` for people, `eval_report.json` (EvalReport) for programs; `report_page.py` makes the HTML."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from medloop.contracts import Difference, EvalReport, Interval, Missing, ModelResult, ScoredSample
+from medloop.evaluate.compare import MIN_PAIRS, regressions
 
 SHOWN = 600  # characters of a question or an answer
 REFERENCE = "reference answers"
@@ -31,9 +32,10 @@ def render(report: EvalReport, worse: Mapping[str, Sequence[tuple[ScoredSample, 
     parts = [
         f"# Evaluation: {_line(report.name)}\n",
         f"{report.timestamp:%Y-%m-%d %H:%M} UTC. Report {report.content_id()[:19]}….\n",
-        *_summary(report),
+        *(f"**{_line(sentence)}**\n" for sentence in headlines(report)),
+        *_regression_section(report),
         "## Results\n",
-        *(_split_table(report, split) for split in _splits(report)),
+        *(_split_table(report, split) for split in splits_of(report)),
         *_cut_off(report),
         *_difference_section(report),
         meaning,
@@ -59,7 +61,7 @@ def counts(result: ModelResult, split: str) -> str:
     return ", ".join(f"{name} {interval.n}" for name, interval in metrics.items()) + (f"; {missing} missing" if missing else "")
 
 
-def _splits(report: EvalReport) -> list[str]:
+def splits_of(report: EvalReport) -> list[str]:
     return list(dict.fromkeys(split for result in report.results for split in result.metrics))
 
 
@@ -67,21 +69,78 @@ def _metrics(report: EvalReport) -> list[str]:
     return list(report.rules)
 
 
-def _summary(report: EvalReport) -> Iterator[str]:
-    """One sentence per model against the first."""
-    first = report.results[0].label
-    for label in dict.fromkeys(difference.second for difference in report.differences):
-        mine = [difference for difference in report.differences if difference.second == label]
-        verdicts = [
-            f"**{verdict}** on {', '.join(_place(d) for d in mine if d.verdict == verdict)}"
-            for verdict in ("better", "worse")
-            if any(d.verdict == verdict for d in mine)
-        ]
-        yield f"Against `{first}`, `{label}` is {' and '.join(verdicts) or 'not clearly different anywhere'}.\n"
+def headlines(report: EvalReport) -> list[str]:
+    """One sentence per model against the first; what got worse in any stratum is part of it."""
+    labels = dict.fromkeys(difference.second for difference in report.differences)
+    return [_headline(report, label) for label in labels]
 
 
-def _place(difference: Difference) -> str:
-    return f"{difference.split} {difference.metric}"
+def _headline(report: EvalReport, label: str) -> str:
+    mine = [difference for difference in report.differences if difference.second == label]
+    better, worse = ([d for d in mine if d.verdict == verdict] for verdict in ("better", "worse"))
+    overall = {(True, False): "better overall", (False, True): "WORSE overall", (True, True): "better and WORSE overall"}
+    sentence = f"{label} is {overall.get((bool(better), bool(worse)), 'not clearly different overall')}"
+    details = [f"better on {', '.join(map(_change, better))}"] if better else []
+    details += [f"WORSE on {', '.join(map(_change, worse))}"] if worse else []
+    sentence += f" ({'; '.join(details)})" if details else ""
+    if losses := regressions(report.stratum_differences, label):
+        by_stratum: dict[str, list[Difference]] = {}
+        for row in losses:
+            by_stratum.setdefault(group_name(row.stratum or ""), []).append(row)
+        places = [f"{name} ({', '.join(map(_change, rows))})" for name, rows in by_stratum.items()]
+        sentence += f", WORSE in: {'; '.join(places)}"
+    return f"Against {mine[0].first}, {sentence}."
+
+
+def _change(difference: Difference) -> str:
+    """`gold risk 0.04 → 0.31`."""
+    numbers = (
+        "" if difference.before is None or difference.after is None else f" {difference.before:.2f} → {difference.after:.2f}"
+    )
+    return f"{difference.split} {difference.metric}{numbers}"
+
+
+def group_name(group: str) -> str:
+    """`language:en` as people say it."""
+    return {"language:en": "English", "language:zh": "Chinese", "language:mixed": "mixed languages"}.get(
+        group, group.removeprefix("language:")
+    )
+
+
+def strata_note(report: EvalReport) -> str:
+    """How many comparisons the strata are, what chance alone would do, and which strata are too small to judge."""
+    rows = report.stratum_differences
+    tested = [row for row in rows if row.difference.n >= MIN_PAIRS]
+    small = dict.fromkeys(f"{row.split} {group_name(row.stratum or '')}" for row in rows if 0 < row.difference.n < MIN_PAIRS)
+    note = (
+        f"{len(tested)} comparisons of strata and languages were made. Where nothing changed, about {len(tested) * 0.025:.1f} "
+        "of them would still look worse by chance. All are listed, because a missed regression costs more than a second look; "
+        '"also after correction" says which ones hold for all comparisons together (Holm).'
+    )
+    return note + (
+        f" Not judged, because they have fewer than {MIN_PAIRS} pairs in a metric: {', '.join(small)}." if small else ""
+    )
+
+
+def regression_rows(report: EvalReport) -> list[list[str]]:
+    """A row per stratum and metric that got worse."""
+    return [
+        [d.second, group_name(d.stratum or ""), d.split, d.metric, _change(d).removeprefix(f"{d.split} {d.metric} "),
+         signed(d.difference), str(d.difference.n), "yes" if d.holm else "no"]
+        for label in dict.fromkeys(difference.second for difference in report.differences)
+        for d in regressions(report.stratum_differences, label)
+    ]  # fmt: skip
+
+
+REGRESSIONS = ("model", "stratum", "split", "metric", "means", "paired difference", "pairs", "also after correction")
+
+
+def _regression_section(report: EvalReport) -> Iterator[str]:
+    if not report.stratum_differences:
+        return
+    rows = [[_line(cell) for cell in row] for row in regression_rows(report)]
+    body = table(REGRESSIONS, rows) if rows else "Nothing got clearly worse in any stratum or language."
+    yield f"## Worse in a stratum\n\n{body}\n\n{strata_note(report)}\n"
 
 
 def _split_table(report: EvalReport, split: str) -> str:
@@ -108,7 +167,7 @@ def _difference_section(report: EvalReport) -> Iterator[str]:
     if not report.differences:
         return
     rows = [
-        [d.split, d.metric, f"`{_line(d.second)}` − `{_line(d.first)}`", _signed(d.difference), str(d.difference.n),
+        [d.split, d.metric, f"`{_line(d.second)}` − `{_line(d.first)}`", signed(d.difference), str(d.difference.n),
          "yes" if d.separated else "no", f"**{d.verdict}**" if d.verdict != "no clear difference" else d.verdict]
         for d in report.differences
     ]  # fmt: skip
@@ -116,7 +175,7 @@ def _difference_section(report: EvalReport) -> Iterator[str]:
     yield f"## Differences on the same questions\n\n{table(head, rows)}\n"
 
 
-def _signed(interval: Interval) -> str:
+def signed(interval: Interval) -> str:
     if interval.mean is None:
         return "–"
     return f"{interval.mean:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]"
@@ -124,7 +183,7 @@ def _signed(interval: Interval) -> str:
 
 def _part_section(report: EvalReport) -> Iterator[str]:
     yield "## By risk stratum and language\n"
-    for split in _splits(report):
+    for split in splits_of(report):
         rows = [
             [part, f"`{_line(result.label)}`", *(cell(metrics.get(name)) for name in _metrics(report)), str(_most(metrics))]
             for part in sorted({part for result in report.results for part in result.by_stratum.get(split, {})})

@@ -11,6 +11,7 @@ from medloop.errors import ConfigError
 from medloop.evaluate.compare import compare, degraded
 from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.report import REFERENCE, render
+from medloop.evaluate.report_page import render_page
 from medloop.evaluate.run import EvalAnswer, penalties_of, score_answers, summarise
 from medloop.store.files.atomic import atomic_write
 
@@ -28,6 +29,7 @@ class ModelAnswers:
 class Evaluation:
     report: EvalReport
     markdown: Path
+    html: Path
     json: Path
 
 
@@ -40,7 +42,7 @@ def side_by_side(
     name: str,
     markdown: Path,
 ) -> Evaluation:
-    """Score, compare with the first model, and write `markdown` and the JSON beside it."""
+    """Score, compare with the first model, and write `markdown`, with the HTML and the JSON beside it."""
     penalties = penalties_of(rules)
     scored, results = {}, {}
     for model in models:
@@ -51,10 +53,12 @@ def side_by_side(
         )
     first, *others = [model.label for model in models if model.label != REFERENCE]
     versus = partial(compare, results[first], scored[first], penalties=penalties, seed=config.seed, resamples=config.resamples)
+    compared = [versus(results[label], scored[label]) for label in others]
     report = EvalReport(
         name=name,
         results=tuple(results.values()),
-        differences=tuple(row for label in others for row in versus(results[label], scored[label])),
+        differences=tuple(row for whole, _ in compared for row in whole),
+        stratum_differences=tuple(row for _, strata in compared for row in strata),
         inputs=dict(inputs),
         rules={rule.name: rule.version for rule in rules},
         config={**config.model_dump(mode="json"), "penalties": sorted(penalties), "cut_off": _truncated(models)},
@@ -62,8 +66,9 @@ def side_by_side(
     )
     worse = {label: degraded(scored[first], scored[label], penalties) for label in others}
     atomic_write(markdown.with_suffix(".json"), report.model_dump_json(indent=2, exclude_none=True) + "\n")
+    atomic_write(markdown.with_suffix(".html"), render_page(report))
     atomic_write(markdown, render(report, worse))
-    return Evaluation(report, markdown, markdown.with_suffix(".json"))
+    return Evaluation(report, markdown, markdown.with_suffix(".html"), markdown.with_suffix(".json"))
 
 
 def _truncated(models: Sequence[ModelAnswers]) -> dict[str, int]:

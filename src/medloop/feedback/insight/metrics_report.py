@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from html import escape, unescape
 from pathlib import Path
 
+from medloop import plots
 from medloop.contracts import Interval
-from medloop.feedback.insight import plots
 from medloop.feedback.insight.metrics import FeedbackMetrics
 from medloop.feedback.insight.trained import TrainedResult
 from medloop.store.files.atomic import atomic_write

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
+from medloop import plots
 from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
-from medloop.feedback.insight import plots
 from medloop.jobs import queue
 from medloop.jobs.job_row import unknown
 from medloop.web.render import Figure, show, translator_of

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from medloop.feedback.insight import plots
+from medloop import plots
 
 SVG = "{http://www.w3.org/2000/svg}"
 
