@@ -10,10 +10,11 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
+from medloop import plots
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Interval, utc_now
-from medloop.feedback.insight import alerts, plots
+from medloop.feedback.insight import alerts
 from medloop.feedback.insight.alerts import Alert
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.insight.trained import TrainedResult
