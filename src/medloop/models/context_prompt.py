@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from medloop.contracts import Message
+from medloop.lexicon.language import detect_language
 from medloop.models.template import encode_prompt, shorter, tokenise
 
-_HAN, _LETTER = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]"), re.compile(r"[^\W\d_]")
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 MIN_CHARACTERS = 20  # of a passage that is cut; fewer would say nothing
 TEMPLATES = {  # words before the passages, before the question, and after a passage that was cut
     "en": ("Answer the question with the help of these passages.", "Question: ", " … [truncated]"),
@@ -109,6 +110,5 @@ def _whole_words(text: str, length: int) -> str:
 
 
 def _language(text: str) -> str:
-    """`zh` where a quarter of the letters are Chinese; a Chinese word has fewer letters than an English one."""
-    letters = len(_LETTER.findall(text))
-    return "zh" if letters and len(_HAN.findall(text)) * 4 >= letters else "en"
+    """A text with some Chinese is for a reader of Chinese."""
+    return "zh" if detect_language(text) in ("zh", "mixed") else "en"

@@ -13,11 +13,10 @@ from typing import Any
 from safetensors.torch import save as to_safetensors
 
 from medloop.bootstrap import interval
-from medloop.contracts import Interval, TrainingCard
+from medloop.contracts import Interval, Objective, TrainingCard
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
 from medloop.train.rl.curves import WeightTrend, draw_curves, report_page
-from medloop.train.rl.plan import objective_of
 from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
 
@@ -65,7 +64,8 @@ def publish_result(state: TrainState) -> TrainingCard:
 
 def _about(state: TrainState) -> list[str]:
     """For README.md: what was rewarded, and what was used instead of something better."""
-    objective = objective_of(state.plan.scorer)
+    named = state.plan.run.identity["config"].get("objective")  # as it began: the scorer's own weights have moved
+    objective = None if named is None else Objective.model_validate(named)
     notes = [*([] if objective is None else [objective.sentence(), *objective.notes]), *state.plan.contexts.sentences()]
     return [*(f"- {note}" for note in notes), ""] if notes else []
 
