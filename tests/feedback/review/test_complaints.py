@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from queue_desk import thumb, trace
 
-from medloop.contracts import Correction, Feedback
+from medloop.contracts import Correction, Feedback, Preference
 from medloop.data.text.risk import strata_of
 from medloop.feedback.review.complaints import queue_complaints
 from medloop.feedback.review.queue import next_item
@@ -86,6 +86,25 @@ def test_a_corrected_answer_needs_no_other_correction_but_harm_gets_a_second_opi
     add(store, Correction(trace_id="t0", prompt="q", original="o", golden="g"), thumb("t0", "ben", up=True))
     queue_new_complaints(store)
     assert [item.trace_id for item in summaries(store) if item.state == "open"] == ["t2"]
+
+
+def test_a_correction_outside_the_queue_closes_the_item(store: Store) -> None:
+    add(store, trace("t1", "My knee hurts after running.", "Run more."), thumb("t1", "ann", up=False))
+    queue_new_complaints(store)
+    add(store, Correction(trace_id="t1", prompt="q", original="o", golden="g"))
+    queue_new_complaints(store)
+    assert [item.state for item in summaries(store)] == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "answers"), [({"preferred": "a", "critical": ("b",)}, {"Run."}), ({"preferred": "both_bad"}, {"Rest."}), ({"preferred": "a"}, set())]
+)  # fmt: skip
+def test_a_harmful_answer_of_two_and_two_bad_ones_are_queued(store: Store, choice: dict[str, Any], answers: set[str]) -> None:
+    pair = {"prompt": "My knee hurts.", "response_a": "Rest.", "response_b": "Run.", "clinician_id": "ann"}
+    add(store, Preference.model_validate({**pair, **choice}))
+    items = queue_new_complaints(store)
+    assert {item.content.answers[0] for item in items} == answers and all(item.kind == "correct" for item in items)
+    assert all(("critical" in item.reasons) is ("critical" in choice) for item in items)
 
 
 def test_what_quarantine_holds_back_is_queued_when_it_is_released(store: Store) -> None:

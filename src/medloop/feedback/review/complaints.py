@@ -14,14 +14,14 @@ correction, but a critical flag always gets a second opinion. What quarantine ho
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from medloop.contracts import Feedback, Message, Trace
+from medloop.contracts import Feedback, Message, Preference, Trace
 from medloop.contracts.polarity import REASONS_TO_REVIEW
 from medloop.contracts.queue import QueueItem, QueueKind
 from medloop.feedback.review.lanes import RISK, QueueCandidate, StrataOf, make_item, priority
 from medloop.feedback.review.propose import scrubbed
 from medloop.feedback.review.queue import DEFAULT, QueueConfig, agreed, polarity_of
 from medloop.store.db import Store
-from medloop.store.records import queue_arrivals, review_queue
+from medloop.store.records import crud, queue_arrivals, review_queue
 from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.queue_arrivals import KnownItem, RatingPage
 from medloop.store.records.review_verdicts import TurnVerdict
@@ -57,14 +57,14 @@ def queue_complaints(
     asked = _asked(store, page)
     known = queue_arrivals.items_on(store, asked)
     new = {name: ask for name, ask in asked.items() if (name, ask.kind) not in known}
-    candidates = [*_from_traces(store, new, actor), *_from_records(store, page.complaints, actor)]
+    candidates = [*_from_traces(store, new, actor), *_from_records(store, page, actor)]
     items = [_item(candidate, strata_of, config) for candidate in scrubbed(store, candidates)]
     with store.write() as conn:
         added = review_queue.add_items_in(store, conn, items, actor=actor)
         for name, ask in asked.items():
             if (item := known.get((name, ask.kind))) is not None and (raised := _raised(item, ask)) is not None:
                 queue_arrivals.raise_item(conn, item.item_id, priority(raised, config.weights), raised)
-        queue_arrivals.close_corrected(conn, page.trace_ids)
+        queue_arrivals.close_corrected(conn, {*page.trace_ids, *page.corrected})
         queue_arrivals.looked_at(conn, page)
     return QueuedComplaints(page.rows, tuple(added), more=page.rows >= rows)
 
@@ -108,18 +108,30 @@ def _from_traces(store: Store, asked: dict[str, _Ask], actor: str) -> list[Queue
     ]  # fmt: skip
 
 
-def _from_records(store: Store, feedback_ids: Sequence[str], actor: str) -> list[QueueCandidate]:
-    """Complaints about answers that nobody logged: the record itself has the texts."""
-    ids = queue_arrivals.free_complaints(store, feedback_ids) if feedback_ids else []
-    return [
-        QueueCandidate(
-            prompt=(Message(role="user", content=record.user_query),), answers=(record.agent_response,), kind="correct",
-            models=(record.model_version,), records=(record.feedback_id,),
-            reasons={"thumbs_down": 1.0, **({"critical": 1.0} if record.critical else {})},
-        )
-        for record in (read_by_ids(store, Feedback, ids, actor=actor, purpose=PURPOSE) if ids else ())
-        if record.user_query and record.agent_response  # a rating of a session alone has nothing to show
-    ]  # fmt: skip
+def _from_records(store: Store, page: RatingPage, actor: str) -> list[QueueCandidate]:
+    """Complaints about answers that nobody logged, and about one of two answers: the record itself has the texts."""
+    ids = queue_arrivals.free_complaints(store, (*page.complaints, *page.choices))
+    candidates = []
+    if own := set(ids) & set(page.complaints):
+        ratings = read_by_ids(store, Feedback, own, actor=actor, purpose=PURPOSE)
+        candidates += [
+            _from_text(rating, rating.user_query, rating.agent_response, rating.model_version, critical=rating.critical)
+            for rating in ratings
+            if rating.user_query and rating.agent_response  # a rating of a session alone has nothing to show
+        ]
+    if own := set(ids) & set(page.choices):
+        for choice in read_by_ids(store, Preference, own, actor=actor, purpose=PURPOSE):
+            sides = {"a": (choice.response_a, choice.model_a), "b": (choice.response_b, choice.model_b)}
+            for side in choice.critical or ("a",):  # of two bad answers one is enough to ask for a better one
+                candidates.append(_from_text(choice, choice.prompt, *sides[side], critical=bool(choice.critical)))
+    return candidates
+
+
+def _from_text(record: Feedback | Preference, question: str, answer: str, model: str | None, *, critical: bool) -> QueueCandidate:
+    return QueueCandidate(
+        prompt=(Message(role="user", content=question),), answers=(answer,), kind="correct", models=(model,),
+        records=(crud.id_of(record),), reasons={"thumbs_down": 1.0, **({"critical": 1.0} if critical else {})},
+    )  # fmt: skip
 
 
 def _item(candidate: QueueCandidate, strata_of: StrataOf, config: QueueConfig) -> QueueItem:

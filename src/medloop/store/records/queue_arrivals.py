@@ -6,8 +6,8 @@ with store.write() as conn:
     looked_at(conn, page)                        # in the transaction that adds the items
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,22 +19,44 @@ from medloop.store.records.chunks import chunks
 from medloop.store.records.polarity_sql import polarity_column
 from medloop.store.records.quarantine import withheld
 from medloop.store.records.review_verdicts import TurnVerdict
-from medloop.store.tables import quarantine, queue_cursor, queue_items, queue_turns, rlhf_corrections, rlhf_feedback, traces
+from medloop.store.tables import (
+    quarantine,
+    queue_cursor,
+    queue_items,
+    queue_turns,
+    rlhf_corrections,
+    rlhf_feedback,
+    rlhf_preferences,
+    traces,
+)
 
 NEWEST_RATINGS = 50  # of one answer that are compared
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-_FEEDBACK = rlhf_feedback.c
+_FEEDBACK, _CHOICE, _FIXED = rlhf_feedback.c, rlhf_preferences.c, rlhf_corrections.c
+_RELEASED = select(quarantine.c.record_id, quarantine.c.decided).where(quarantine.c.state == "released")
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """How far the queue has looked: the last row of each table, and the last release from quarantine."""
+
+    feedback_row: int = 0
+    preference_row: int = 0
+    correction_row: int = 0
+    released: datetime = NEVER
 
 
 @dataclass(frozen=True)
 class RatingPage:
-    """`rows` of new ratings. `complaints` are records without a trace that are negative or contradict themselves."""
+    """New records, `rows` of them. `complaints` are ratings without a trace that are negative or contradict themselves, `choices`
+    say that an answer could do harm or that both are bad, `corrected` are traces that somebody corrected."""
 
     rows: int
-    last_row: int
-    released: datetime
+    cursor: Cursor
     trace_ids: tuple[str, ...]
     complaints: tuple[str, ...]
+    choices: tuple[str, ...]
+    corrected: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -46,28 +68,37 @@ class KnownItem:
 
 
 def new_ratings(store: Store, *, most: int) -> RatingPage:
-    """The next ratings that the queue has not looked at, oldest first."""
+    """The next records that the queue has not looked at, oldest first; with those that quarantine has released since."""
     with store.read() as conn:
-        row, released = _cursor(conn)
-        new = conn.execute(_ratings().where(_FEEDBACK.id > row).order_by(_FEEDBACK.id).limit(most)).all()
-        decided = conn.execute(
-            select(quarantine.c.record_id, quarantine.c.decided)
-            .where(quarantine.c.state == "released", quarantine.c.decided > released)
-            .order_by(quarantine.c.decided)
-            .limit(most)
-        ).all()
-        ids = [held.record_id for held in decided]
-        again = conn.execute(_ratings().where(or_(_FEEDBACK.feedback_id.in_(ids), _FEEDBACK.trace_id.in_(ids)))) if ids else ()
-        rows = [*new, *again]
-    superseded = {rating.supersedes for rating in rows}
+        cursor = _cursor(conn)
+        ratings = _next(conn, _ratings(), _FEEDBACK.id, cursor.feedback_row, most)
+        choices = _next(conn, _choices(), _CHOICE.id, cursor.preference_row, most)
+        corrections = _next(conn, select(_FIXED.id, _FIXED.trace_id), _FIXED.id, cursor.correction_row, most)
+        released = _next(conn, _RELEASED, quarantine.c.decided, cursor.released, most)
+        ids = [held.record_id for held in released]
+        named = or_(_FEEDBACK.feedback_id.in_(ids), _FEEDBACK.trace_id.in_(ids))
+        looked = [*ratings, *(conn.execute(_ratings().where(named)).all() if ids else ())]
+        chosen = [*choices, *(conn.execute(_choices().where(_CHOICE.preference_id.in_(ids))).all() if ids else ())]
+    superseded = {row.supersedes for row in (*looked, *chosen)}
     return RatingPage(
-        rows=len(new) + len(decided), last_row=new[-1].id if new else row, released=decided[-1].decided if decided else released,
-        trace_ids=tuple(dict.fromkeys(rating.trace_id for rating in rows if rating.trace_id is not None)),
-        complaints=tuple(
-            rating.feedback_id for rating in rows
-            if rating.trace_id is None and rating.bad and rating.feedback_id not in superseded
+        rows=max(map(len, (ratings, choices, corrections, released))),
+        cursor=Cursor(
+            feedback_row=ratings[-1].id if ratings else cursor.feedback_row,
+            preference_row=choices[-1].id if choices else cursor.preference_row,
+            correction_row=corrections[-1].id if corrections else cursor.correction_row,
+            released=released[-1].decided if released else cursor.released,
         ),
+        trace_ids=tuple(dict.fromkeys(row.trace_id for row in looked if row.trace_id is not None)),
+        complaints=tuple(
+            row.feedback_id for row in looked if row.trace_id is None and row.bad and row.feedback_id not in superseded
+        ),
+        choices=tuple(row.preference_id for row in chosen if row.bad and row.preference_id not in superseded),
+        corrected=tuple({row.trace_id for row in corrections if row.trace_id is not None}),
     )  # fmt: skip
+
+
+def _next(conn: Connection, query: Select[Any], column: Any, after: Any, most: int) -> Sequence[Any]:
+    return conn.execute(query.where(column > after).order_by(column).limit(most)).all()
 
 
 def _ratings() -> Select[Any]:
@@ -75,15 +106,20 @@ def _ratings() -> Select[Any]:
     return select(_FEEDBACK.id, _FEEDBACK.feedback_id, _FEEDBACK.trace_id, _FEEDBACK.supersedes, bad)
 
 
-def _cursor(conn: Connection) -> tuple[int, datetime]:
-    cursor = conn.execute(select(queue_cursor)).first()
-    return (0, NEVER) if cursor is None else (int(cursor.feedback_row), cursor.released)
+def _choices() -> Select[Any]:
+    bad = or_(func.json_array_length(_CHOICE.critical) > 0, _CHOICE.preferred == "both_bad").label("bad")
+    return select(_CHOICE.id, _CHOICE.preference_id, _CHOICE.supersedes, bad)
+
+
+def _cursor(conn: Connection) -> Cursor:
+    row = conn.execute(select(queue_cursor)).first()
+    return Cursor() if row is None else Cursor(row.feedback_row, row.preference_row, row.correction_row, row.released)
 
 
 def looked_at(conn: Connection, page: RatingPage) -> None:
-    """The queue has looked at these ratings. Another process may be further by now; nobody goes back."""
-    row, released = _cursor(conn)
-    values = {"feedback_row": max(row, page.last_row), "released": max(released, page.released)}
+    """The queue has looked at these records. Another process may be further by now; nobody goes back."""
+    before, after = asdict(_cursor(conn)), asdict(page.cursor)
+    values = {name: max(before[name], after[name]) for name in after}
     if conn.execute(update(queue_cursor).values(**values)).rowcount == 0:
         conn.execute(insert(queue_cursor).values(**values))
 
@@ -120,21 +156,26 @@ def _shown(conn: Connection, trace_ids: Iterable[str]) -> list[str]:
 
 
 def corrected_traces(store: Store, trace_ids: Iterable[str]) -> set[str]:
-    column = rlhf_corrections.c.trace_id
+    column = _FIXED.trace_id
     with store.read() as conn:
         return {
             name for some in chunks(list(trace_ids)) for name in conn.execute(select(column).where(column.in_(some))).scalars()
         }
 
 
-def free_complaints(store: Store, feedback_ids: Iterable[str]) -> list[str]:
-    """Those of these records that nobody has corrected and that quarantine does not hold back."""
-    held = exists().where(quarantine.c.record_id == _FEEDBACK.feedback_id, quarantine.c.state != "released")
-    corrected = exists().where(rlhf_corrections.c.feedback_id == _FEEDBACK.feedback_id)
-    query = select(_FEEDBACK.feedback_id).where(~held, ~corrected).order_by(_FEEDBACK.id)
+def free_complaints(store: Store, record_ids: Iterable[str]) -> list[str]:
+    """Those of these ratings and choices that nobody has corrected and that quarantine does not hold back, nor their traces."""
     with store.read() as conn:
-        ids = chunks(list(feedback_ids))
-        return [name for some in ids for name in conn.execute(query.where(_FEEDBACK.feedback_id.in_(some))).scalars()]
+        ids = list(record_ids)
+        held = set(_ids_in(conn, quarantine.c.record_id, ids, quarantine.c.state != "released"))
+        corrected = set(_ids_in(conn, _FIXED.feedback_id, ids))
+        held.update(_ids_in(conn, _CHOICE.preference_id, ids, withheld(_CHOICE.trace_id)))
+    return [name for name in ids if name not in held | corrected]
+
+
+def _ids_in(conn: Connection, column: Any, ids: Sequence[str], *where: Any) -> Iterator[str]:
+    for some in chunks(ids):
+        yield from conn.execute(select(column).where(column.in_(some), *where)).scalars()
 
 
 def items_on(store: Store, trace_ids: Iterable[str]) -> dict[tuple[str, str], KnownItem]:

@@ -49,6 +49,7 @@ queue_turns = new_table(
 # How far the queue has looked by itself: one row.
 queue_cursor = new_table(
     "queue_cursor", serial(), Column("feedback_row", BigInteger, nullable=False),
+    Column("preference_row", BigInteger, nullable=False), Column("correction_row", BigInteger, nullable=False),
     Column("released", UtcDateTime, nullable=False),
 )  # fmt: skip
 
