@@ -33,6 +33,21 @@ def test_allowed_values_are_quoted_as_they_are(client):
     assert listed.json()["fields"] == [{"field": "order", "problem": "must be 'newest' or 'oldest'"}]
 
 
+def test_words_of_a_body_are_accepted_in_either_case_and_others_are_refused(client):
+    body = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "consent": ["Training"]}
+    assert client.post("/api/v1/rlhf/feedback", json={**body, "thumb": "UP"}).status_code in (200, 201, 202)
+    assert [row["thumb"] for row in client.get("/api/v1/rlhf/feedback").json()["items"]] == ["up"]
+    refused = client.post("/api/v1/rlhf/feedback", json={**body, "thumb": "sideways"}).json()
+    assert refused["fields"] == [{"field": "thumb", "problem": "must be 'up' or 'down'"}]
+
+
+def test_a_stage_is_accepted_in_either_case_and_others_are_named_as_spelled(client):
+    refused = client.post("/api/train", json={"stage": "irs", "irs_config": {"n_iterations": 0}}).json()
+    assert refused["fields"] == [{"field": "irs_config.n_iterations", "problem": "must be at least 1"}], "not the stage"
+    (problem,) = client.post("/api/train", json={"stage": "irsx"}).json()["fields"]
+    assert problem["field"] == "stage" and "'IRS'" in problem["problem"] and "nput should" not in problem["problem"]
+
+
 def test_a_missing_and_a_wrong_key_are_told_apart_and_nothing_more(stranger, settings, key):
     with open_store(settings) as store:
         users.change_user(store, users.get_user(store, "tester"), disabled=True, actor="test")

@@ -156,5 +156,6 @@ def test_the_settings_of_a_job_are_accepted_in_either_case(clinic: Path, monkeyp
     (clinic / "job.json").write_text(json.dumps({"stage": "grpo", "config": {"loss": "DAPO", "scale": "Group", "stepz": 3}}))
     message = medloop("jobs submit job.json")
     assert (
-        "config.stepz: there is no such setting; did you mean steps?" in message and "loss" not in message.split("Settings of")[0]
+        "config.stepz: there is no such setting (did you mean steps?)" in message
+        and "loss" not in message.split("Settings of")[0]
     )

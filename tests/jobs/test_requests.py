@@ -31,7 +31,7 @@ def problems(stage: str, config: dict | None = None, **more) -> dict[str, str]:
 def test_a_misspelt_or_impossible_setting_is_named_with_its_place(stage):
     errors = problems(stage, {"lora_rr": 4, "lora_r": 0, "seed": SECRET, "learning_rate": 2, "name": "../x"})
     assert set(errors) == {"config.name", "config.learning_rate", "config.lora_r", "config.seed", "config.lora_rr"}
-    assert errors["config.lora_rr"] == "there is no such setting" and "greater than" in errors["config.lora_r"]
+    assert errors["config.lora_rr"] == "there is no such setting (did you mean lora_r?)" and "at least" in errors["config.lora_r"]
 
 
 @pytest.mark.parametrize("stage", STAGES)

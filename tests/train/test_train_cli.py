@@ -34,7 +34,7 @@ def test_it_says_what_it_will_do_and_what_it_did(settings, monkeypatch, capsys):
     assert sft(monkeypatch, settings, "--name", "first", "--learning-rate", "0.02") == 0
     output = capsys.readouterr().out
     assert "LoRA of rank 16: 53 examples" in output and "7 steps of 8 on cpu, about" in output
-    assert "models/lora/first" in output and "dev loss 6." in output and "--adapter first" in output
+    assert "models/lora/first" in output and "dev loss 6." in output and f"--adapter {settings.home}/models/lora/first" in output
     assert sft(monkeypatch, settings, "--name", "first", "--learning-rate", "0.02") == 0
     assert "Already trained" in capsys.readouterr().out
 

@@ -116,7 +116,7 @@ def _words(problem: ErrorDetails, model: type[BaseModel]) -> str:
     """What is wrong, without the value."""
     guess = did_you_mean(str(problem["loc"][-1]), model.model_fields) if problem["loc"] else ""
     if problem["type"] == "extra_forbidden":
-        return "there is no such setting" + (f"; did you mean {guess}?" if guess else "")
+        return "there is no such setting" + (f" (did you mean {guess}?)" if guess else "")
     return problem_text(problem)[:200]
 
 
