@@ -27,13 +27,18 @@ def load_config(
 ) -> M:
     """`kind` from defaults, file, pairs and flags; a later one wins. A flag that was not given is None and changes nothing."""
     values = {**(defaults or {}), **(read_yaml(file) if file else {})}
-    for name, text in split_pairs("--set", pairs).items():
-        _put(values, kind, name, _value(name, text))
+    set_pairs(values, kind, pairs)
     values.update({name: value for name, value in flags.items() if value is not None})
     try:
         return validated(kind, values)
     except ValidationError as error:
         raise ConfigError("; ".join(_explain(error, kind))) from None
+
+
+def set_pairs(values: dict[str, Any], kind: type[BaseModel], pairs: Sequence[str]) -> None:
+    """Put `--set NAME=VALUE` texts into the values of `kind`; a value is YAML, and a dotted name reaches inside one."""
+    for name, text in split_pairs("--set", pairs).items():
+        _put(values, kind, name, _value(name, text))
 
 
 def validated(kind: type[M], values: Mapping[str, Any]) -> M:

@@ -96,6 +96,7 @@ MISTAKES = [
     ("38 date", "feedback metrics --since yesterday", ("--since: 'yesterday' is not a date", "30d")),
     ("38 report", "feedback metrics --output report.txt", ("--output must end in .md",)),
     ("stage", "jobs submit SFTT", ("There is no stage SFTT", "SFT, REWARD, DPO")),
+    ("value of --set", "jobs submit SFT --set epochs=[", ("--set epochs=[: the value is not valid YAML",)),
     ("word", "data export --to sharegp --output x.jsonl", ("'sharegp' is not one of 'sharegpt', 'alpaca'",)),
     ("word in a setting", "--set device=gpu data list", ("device is 'gpu'", "must be 'auto', 'cpu' or 'cuda'")),
 ]  # fmt: skip

@@ -256,3 +256,23 @@ def test_a_tokenizer_larger_than_the_model_is_refused(base: Path, settings, tmp_
 def test_the_command_line_does_not_import_torch_for_its_help():
     code = "import sys, medloop.cli; sys.exit(int(any(m in sys.modules for m in ('torch', 'transformers', 'medloop.models'))))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("place", ["lora", "rl", "lora/team"])
+def test_an_adapter_is_found_by_name_wherever_it_lies(base: Path, settings, place: str):
+    folder = write_adapter(settings.workspace.models / place / "mine", base, settings)
+    assert resolve(ModelRef(base=str(base), adapter="mine"), settings).adapter == folder
+    assert resolve(ModelRef(base=str(base), adapter=f"models/{place}/mine"), settings).adapter == folder
+
+
+def test_a_name_that_fits_two_adapters_is_refused_with_both(base: Path, settings):
+    for place in ("lora", "rl"):
+        write_adapter(settings.workspace.models / place / "twin", base, settings)
+    with pytest.raises(ModelError, match="'twin' fits 2 adapters: models/lora/twin, models/rl/twin"):
+        resolve(ModelRef(base=str(base), adapter="twin"), settings)
+
+
+def test_a_reward_model_is_no_adapter_to_start_from(base: Path, settings):
+    write_adapter(settings.workspace.models / "reward/judge", base, settings)
+    with pytest.raises(ModelError, match="There is no adapter 'judge'"):
+        resolve(ModelRef(base=str(base), adapter="judge"), settings)

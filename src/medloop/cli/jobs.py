@@ -3,12 +3,11 @@
 import json
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 from pydantic import ValidationError
 
 from medloop.cli import ui
@@ -18,7 +17,7 @@ from medloop.jobs import job_row, preflight, queue, requests
 from medloop.jobs.submit import submit_training
 from medloop.jobs.supervisor import Supervisor
 from medloop.jobs.worker import work as work_on
-from medloop.knobs import load_config, problem_list, read_yaml, split_pairs
+from medloop.knobs import load_config, problem_list, read_yaml, set_pairs
 from medloop.loop.train import STAGES, prepare_stage
 from medloop.settings import Settings
 
@@ -75,16 +74,19 @@ def _request(stage: str, model: str | None, file: Path | None, pairs: list[str])
     if stage.endswith(".json"):
         with explain_os_errors(stage):
             text = Path(stage).read_text(encoding="utf-8")
-        try:
-            return TrainRequest.from_json(text)
-        except ValidationError as error:
-            raise ConfigError(f"{stage}: {problem_list(error, 'request')}", "docs/stages/jobs.md has an example") from None
+        return _checked(stage, lambda: TrainRequest.from_json(text))
+    if stage.upper() not in STAGES:
+        raise ConfigError(f"There is no stage {stage}", f"Known: {', '.join(STAGES)}")
     values = {**(read_yaml(file) if file else {})}
-    values.update({name: yaml.safe_load(text) for name, text in split_pairs("--set", pairs).items()})
+    set_pairs(values, STAGES[stage.upper()].config, pairs)
+    return _checked(stage, lambda: TrainRequest(stage=STAGES[stage.upper()].name, model_id=model, config=values))
+
+
+def _checked(name: str, build: Callable[[], TrainRequest]) -> TrainRequest:
     try:
-        return TrainRequest.model_validate({"stage": stage, "model_id": model, "config": values})
-    except ValidationError:
-        raise ConfigError(f"There is no stage {stage}", f"Known: {', '.join(STAGES)}") from None
+        return build()
+    except ValidationError as error:
+        raise ConfigError(f"{name}: {problem_list(error, 'request')}", "docs/stages/jobs.md has an example") from None
 
 
 @jobs_app.command("list")
