@@ -71,11 +71,11 @@ HELD_EN = "We saw Petrel at work today and he looked pale. Can he take codeine? 
 HELD_ZH = "我邻居的电话是幺三八零零一三八零零零，家属慕容说他吃了布洛芬，最近总是头晕，怎么办？"
 # name in the docs -> (who, page, size, language); {incident} is the id of one
 DOCS = {
-    "rate": ("dr.marlow", "/web/rate", "desk", "en"),
+    "rate": ("dr.marlow", "/web/queue?find=sleep+badly", "desk", "en"),
     "compare": ("dr.marlow", "/web/compare", "desk", "zh"),
     "correct": ("dr.quist", "/web/correct", "desk", "zh"),
     "history": ("dr.okoro", "/web/history", "desk", "en"),
-    "queue": ("lin.annotates", "/web/queue", "phone", "en"),
+    "queue": ("lin.annotates", "/web/queue?find=70", "phone", "zh"),
     "dashboard": ("sam.builds", "/web/dashboard", "desk", "en"),
     "audit": ("ada.audits", "/web/audit?check=true", "desk", "zh"),
     "quarantine": ("dr.marlow", "/web/quarantine", "desk", "en"),
