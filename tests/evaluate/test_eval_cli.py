@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from medloop.cli.eval import _model
 from medloop.contracts import ModelRef, Record
 from medloop.errors import ConfigError
+from medloop.models.find import parse_model
 from medloop.store.files import jsonl
 from medloop.testing.records import CALM, URGENT, make_emergencies, make_record
 
@@ -116,11 +116,11 @@ def test_mistakes_are_one_sentence_and_leave_no_report(
     ],
 )
 def test_a_model_is_named_with_or_without_its_adapter(spec: str, ref: ModelRef) -> None:
-    assert _model(spec) == ref
+    assert parse_model("--model", spec) == ref
 
 
 def test_a_folder_with_a_plus_sign_is_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a+b").mkdir()
-    assert _model(str(tmp_path / "a+b")) == ModelRef(base=str(tmp_path / "a+b"))
+    assert parse_model("--model", str(tmp_path / "a+b")) == ModelRef(base=str(tmp_path / "a+b"))
     with pytest.raises(ConfigError):
-        _model("tiny+")
+        parse_model("--model", "tiny+")
