@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from queue_desk import thumb, trace
+from sqlalchemy import update
 
 from medloop.contracts import Correction, Feedback, Preference
 from medloop.data.text.risk import strata_of
@@ -22,6 +23,7 @@ from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, erasing, quarantine, review_queue, users
 from medloop.store.records.review_queue import QueueItemSummary
+from medloop.store.tables import traces
 from medloop.web.app import create_app
 
 NAMES = {"doc": "clinician", "wu": "clinician", "bot": "engineer"}
@@ -134,6 +136,15 @@ def test_a_long_backlog_is_worked_off_page_by_page_and_a_kill_between_loses_noth
     looks = [queue_complaints(store, strata_of, rows=3) for _ in range(4)]
     assert [(look.looked, look.more) for look in looks] == [(3, True), (3, True), (1, False), (0, False)]
     assert len(summaries(store)) == 7
+
+
+def test_a_damaged_record_does_not_stop_the_queue(store: Store) -> None:
+    add(store, *(trace(f"t{n}", f"Question {n} about a knee.", f"Answer {n}.") for n in range(3)))
+    add(store, *(thumb(f"t{n}", "ann", up=False) for n in range(3)))
+    with store.write() as conn:
+        conn.execute(update(traces).where(traces.c.trace_id == "t1").values(conversation=b"x" * 64))
+    queue_new_complaints(store)
+    assert {item.trace_id for item in summaries(store)} == {"t0", "t2"} and queue_new_complaints(store) == []
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ A complaint asks for a correction, a disagreement for more ratings. An answer th
 correction, but a critical flag always gets a second opinion. What quarantine holds back is looked at again when it is released.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medloop.contracts import Feedback, Message, Preference, Trace
 from medloop.contracts.polarity import REASONS_TO_REVIEW
 from medloop.contracts.queue import QueueItem, QueueKind
+from medloop.errors import IntegrityError
 from medloop.feedback.review.lanes import RISK, QueueCandidate, StrataOf, make_item, priority
 from medloop.feedback.review.propose import scrubbed
 from medloop.feedback.review.queue import DEFAULT, QueueConfig, agreed, polarity_of
@@ -26,7 +28,8 @@ from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.queue_arrivals import KnownItem, RatingPage
 from medloop.store.records.review_verdicts import TurnVerdict
 
-ROWS = 100  # ratings of one look
+log = logging.getLogger(__name__)
+ROWS = 100  # records of one look
 PURPOSE = "complaints for the review queue"
 
 
@@ -57,7 +60,13 @@ def queue_complaints(
     asked = _asked(store, page)
     known = queue_arrivals.items_on(store, asked)
     new = {name: ask for name, ask in asked.items() if (name, ask.kind) not in known}
-    candidates = [*_from_traces(store, new, actor), *_from_records(store, page, actor)]
+    try:
+        candidates = [*_from_traces(store, new, actor), *_from_records(store, page, actor)]
+    except IntegrityError as error:  # a damaged record must not stop the others
+        if rows > 1:
+            return queue_complaints(store, strata_of, config=config, rows=1, actor=actor)
+        log.error("a complaint was not queued: %s", error)
+        candidates = []
     items = [_item(candidate, strata_of, config) for candidate in scrubbed(store, candidates)]
     with store.write() as conn:
         added = review_queue.add_items_in(store, conn, items, actor=actor)
