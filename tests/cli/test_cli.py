@@ -130,7 +130,11 @@ def test_bad_settings_names_and_a_missing_workspace_are_told_before_torch_is_loa
 
 
 LISTS = {"list", "status", "show", "stats", "usage", "card", "check", "verify", "metrics", "rules", "weights", "preview"}
-NO_JSON = {("jobs", "metrics"): "it prints JSON anyway", ("quarantine", "show"): "patient text goes to a terminal only"}
+NO_JSON = {
+    ("jobs", "metrics"): "it prints JSON anyway",
+    ("quarantine", "show"): "patient text goes to a terminal only",
+    ("incidents", "show"): "patient text goes to a terminal only",
+}
 
 
 @pytest.mark.parametrize(("path", "command"), [(p, c) for p, c in COMMANDS if p[-1] in LISTS], ids=lambda v: str(v)[:40])

@@ -127,6 +127,8 @@ class Skeleton(HTMLParser):
         self.seen: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "code" and not attrs:  # what backticks in an answer become (web/markdown.py); it runs nothing
+            return
         names = sorted(name for name, _ in attrs)
         bad = [
             value
