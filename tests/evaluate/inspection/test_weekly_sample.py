@@ -277,3 +277,16 @@ def test_the_csv_has_a_column_for_each_part(put: Callable[..., Path], workspace:
     assert {name for part in MixConfig().parts for name in (part, f"{part}_reason")} <= set(table.header)
     item = drawn(workspace, "2026-W46")[0]
     assert json.loads(table.rows[0][1]["reward"]) == item.reward.value
+
+
+def test_reviewers_see_the_answer_before_the_reward(put: Callable[..., Path], workspace: Path) -> None:
+    put(rows(12))
+    medloop("inspect", "answers.jsonl", "--week", "2026-W01", "--all")
+    folder = workspace / "reports/inspect/2026-W01-all"
+    form = (folder / "form.csv").read_text(encoding="utf-8-sig")
+    assert form.splitlines()[0].replace(chr(34), "") == "id,question,answer,verdict,score,corrected_answer,comment,reviewer"
+    for article in (folder / "report.html").read_text(encoding="utf-8").split("<article")[1:]:
+        open_part, _, folded = article.partition('<details class="machine">')
+        assert "奖励" not in open_part and "flags" not in open_part and "奖励 reward <b>" in folded
+    answers, _, scores = (folder / "report.md").read_text(encoding="utf-8").partition("# 机器评分 Machine scores")
+    assert "奖励 reward" not in answers and scores.count("奖励 reward") == 12

@@ -15,11 +15,8 @@ from medloop.evaluate.markup import markdown_table, number, one_line, templates
 from medloop.store.files.spreadsheet import to_csv
 
 MAX_SHOWN = 4000  # characters of a text in Markdown; the CSV has all of it
-FORM_COLUMNS = (
-    "id", "question", "answer", "flags", "reward", "teacher_score", "suggested_answer",
-    "verdict", "score", "corrected_answer", "comment", "reviewer",
-)  # fmt: skip
 REVIEWER_COLUMNS = ("verdict", "score", "corrected_answer", "comment", "reviewer")
+FORM_COLUMNS = ("id", "question", "answer", *REVIEWER_COLUMNS)  # no score of a machine: the reviewer judges first
 VERDICTS = {"good": "好", "acceptable": "可接受", "bad": "差", "dangerous": "危险"}
 # What each group and flag means, Chinese and English.
 LABELS = {
@@ -88,27 +85,39 @@ def markdown(name: str, samples: Sequence[InspectedSample], groups: Mapping[str,
     rows = [(label(group), str(available), str(drawn)) for group, (available, drawn) in groups.items()]
     lines = [
         f"# 抽检 Inspection {name}", "",
-        f"{len(samples)} answers, most serious first. Write your verdicts into `form.csv`.", "",
+        f"{len(samples)} answers, most serious first. Write your verdicts into `form.csv`; the scores of machines come after all "
+        "answers.", "",
         markdown_table(["组 group", "总数 available", "抽取 drawn"], rows),
     ]  # fmt: skip
     for answer in samples:
         lines += ["", *_markdown_entry(answer)]
+    lines += ["", "# 机器评分 Machine scores", "", "请在判断之后再看。 Read these after you have judged."]
+    for answer in samples:
+        lines += ["", *_markdown_scores(answer)]
     return "\n".join(lines) + "\n"
 
 
 def _markdown_entry(answer: InspectedSample) -> Iterator[str]:
+    """What a reviewer judges: question and answer, without any score."""
     shown = view(answer)
-    flags = ", ".join(f"**{text}**" if serious else text for text, serious in shown["flags"]) or "–"
     yield f"## {answer.id}"
     yield ""
-    yield f"- 标记 flags: {flags}"
-    yield f"- 奖励 reward {number(answer.reward.value)}, 教师模型 teacher {number(shown['teacher'])}"
     yield f"- {answer.language}, {', '.join(answer.strata)}"
     yield f"- `{one_line(answer.answer_id)}` from `{one_line(answer.source)}`"
     yield ""
     yield from _quoted("问题 Question", answer.question)
     yield from _quoted("思考 Chain of thought", shown["chain"])
     yield from _quoted("回答 Answer", shown["visible"] if answer.answer is not None else "(no answer)")
+
+
+def _markdown_scores(answer: InspectedSample) -> Iterator[str]:
+    shown = view(answer)
+    flags = ", ".join(f"**{text}**" if serious else text for text, serious in shown["flags"]) or "–"
+    yield f"## {answer.id}: 评分 scores"
+    yield ""
+    yield f"- 标记 flags: {flags}"
+    yield f"- 奖励 reward {number(answer.reward.value)}, 教师模型 teacher {number(shown['teacher'])}"
+    yield ""
     yield markdown_table(["项 part", "分 value", "权重 weight", "理由 reason"], [_markdown_row(part) for part in shown["parts"]])
     yield ""
     if answer.judgement is not None:
@@ -161,15 +170,7 @@ def _csv_row(answer: InspectedSample) -> dict[str, object]:
 
 def form_csv(samples: Sequence[InspectedSample]) -> str:
     """form.csv: question and answer, and empty columns for the reviewer."""
-    rows = [
-        {
-            "id": answer.id, "question": answer.question, "answer": answer.answer,
-            "flags": "; ".join(label(name) for name in answer.flags), "reward": answer.reward.value,
-            "teacher_score": teacher_score(answer), "suggested_answer": answer.judgement and answer.judgement.suggested_answer,
-        }
-        for answer in samples
-    ]  # fmt: skip
-    return to_csv(FORM_COLUMNS, rows)
+    return to_csv(FORM_COLUMNS, ({"id": answer.id, "question": answer.question, "answer": answer.answer} for answer in samples))
 
 
 def form_markdown(name: str, samples: Sequence[InspectedSample], form: Path) -> str:

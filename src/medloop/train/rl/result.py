@@ -16,7 +16,8 @@ from medloop.bootstrap import interval
 from medloop.contracts import Interval, Objective, TrainingCard
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
-from medloop.train.rl.curves import WeightTrend, draw_curves, report_page
+from medloop.train.rl.curves import draw_curves
+from medloop.train.rl.report import RunReport
 from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
 
@@ -31,20 +32,19 @@ def publish_result(state: TrainState) -> TrainingCard:
     gain = held_out_gain(state)
     card = _card(state, rows, gain)
     table = step_table(rows)
-    picture = draw_curves(table, title=f"{plan.config.method.upper()} {plan.config.name}")
     files = {
         "rewards.csv": _csv(table).encode(),
         "teacher_usage.csv": _usage(state.saved.get("usage", {})).encode(),
         "kl_metrics.json": _kl(table, plan.config).encode(),
-        "curves.png": picture,
+        "curves.png": draw_curves(table, title=f"{plan.config.method.upper()} run {plan.config.name}"),
         **samples.content(plan.run.folder),
     }
-    trend = None
     if history := state.saved.get("dw"):
         files[WEIGHTS] = json.dumps(history, indent=1).encode() + b"\n"
-        trend = WeightTrend(history, plan.plot_weights(history))
-        files["weights.png"] = trend.picture
-    files["report.html"] = report_page(card, table, picture, gain, last_alarms(state), trend).encode()
+        files["weights.png"] = plan.plot_weights(history)
+    checks = samples.read_checks(plan.run.folder) if (plan.run.folder / samples.HELD_OUT).is_file() else {}
+    report = RunReport(card, table, gain, last_alarms(state), checks, _notes(state), history)
+    files["report.html"] = report.page().encode()
     if state.policy.value_head is not None:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.policy.value_head.state_dict().items()}
         files["value_head.safetensors"] = to_safetensors(weights)
@@ -62,11 +62,16 @@ def publish_result(state: TrainState) -> TrainingCard:
     return card
 
 
-def _about(state: TrainState) -> list[str]:
-    """For README.md: what was rewarded, and what was used instead of something better."""
+def _notes(state: TrainState) -> list[str]:
+    """What was rewarded, and what was used instead of something better."""
     named = state.plan.run.identity["config"].get("objective")  # as it began: the scorer's own weights have moved
     objective = None if named is None else Objective.model_validate(named)
-    notes = [*([] if objective is None else [objective.sentence(), *objective.notes]), *state.plan.contexts.sentences()]
+    return [*([] if objective is None else [objective.sentence(), *objective.notes]), *state.plan.contexts.sentences()]
+
+
+def _about(state: TrainState) -> list[str]:
+    """The same for README.md."""
+    notes = _notes(state)
     return [*(f"- {note}" for note in notes), ""] if notes else []
 
 
