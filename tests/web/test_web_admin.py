@@ -6,9 +6,11 @@ import json
 import re
 
 import pytest
+from typer.testing import CliRunner
 from web_world import BAD, PASSWORD, Browser, trace
 
 from medloop.api.limits import RateLimitError
+from medloop.cli import app as cli
 from medloop.store import audit, catalog
 from medloop.store.audit import AuditFilter
 from medloop.store.files.artifacts import new_artifact
@@ -87,6 +89,15 @@ def test_the_log_is_filtered_by_person_action_object_and_day(logged, store):
     assert len(actions(logged.get("/web/audit?since=2020-01-01").text)) == min(50, everything)
     page = logged.get("/web/audit?until=2020-01-01").text
     assert actions(page) == [] and "No entries match this filter." in page and 'value="2020-01-01"' in page
+
+
+def test_the_command_line_filters_the_log_and_names_people(logged, workspace):
+    def shown(*options: str) -> str:
+        return CliRunner().invoke(cli, ["--home", str(workspace), "audit", "show", *options]).output
+
+    rows = [json.loads(line) for line in shown("--object", "dr.li", "--json").splitlines()]
+    assert [row["action"] for row in rows] == ["users.add"] and "dr.li" in shown("--action", "users.", "--last", "1")
+    assert '"action"' not in shown("--until", "2020-01-01", "--json") and "sessions.login" in shown("--actor", "auditor")
 
 
 def test_what_is_filtered_is_exported_and_the_export_is_audited(logged, store):

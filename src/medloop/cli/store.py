@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
@@ -14,6 +15,7 @@ from medloop.store.check import check as check_store
 from medloop.store.crypto import MasterKey, decode_key
 from medloop.store.db import ensure_master_key, open_store
 from medloop.store.db import upgrade as upgrade_schema
+from medloop.store.records import users
 from medloop.store.rotate import list_keys, rotate, rows_to_reencrypt
 from medloop.store.rotate import reencrypt as reencrypt_rows
 
@@ -155,14 +157,23 @@ def verify_audit(
 @audit_app.command("show")
 def show_audit(
     last: Annotated[int, typer.Option(min=1, help="Number of newest rows to show.")] = 20,
+    who: Annotated[str, typer.Option("--actor", metavar="NAME", help="Only what this user did; a name or an id.")] = "",
+    action: Annotated[str, typer.Option(help="Only actions that start like this, for example users.")] = "",
+    subject: Annotated[str, typer.Option("--object", help="Only about this user or record; a name or the start of an id.")] = "",
+    since: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="From this day on (UTC).")] = None,
+    until: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Up to this day (UTC).")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object per line instead of a table.")] = False,
 ) -> None:
     """Print the newest rows of the audit log, oldest first.
 
-    Example:  medloop audit show --last 5
+    Example:  medloop audit show --action incidents. --since 2026-01-01
     """
     with open_store(ui.settings()) as store:
-        rows = audit.show(store, last)
+        names = users.names(store)
+        ids = {name: user_id for user_id, name in names.items()}
+        days = (None if day is None else day.date() for day in (since, until))
+        which = audit.AuditFilter(action, ids.get(who, who), ids.get(subject, subject), *days)
+        rows = audit.page(store, which, limit=last)[::-1]
     if json_:
         for row in rows:
             ui.say(json.dumps(row, ensure_ascii=False))
@@ -170,7 +181,8 @@ def show_audit(
     cells = []
     for row in rows:
         detail = ", ".join(f"{name}={value}" for name, value in row["detail"].items())
-        cells.append((str(row["seq"]), row["timestamp"], row["actor"], row["action"], row["subject"], detail))
+        people = (names.get(row[part], row[part]) for part in ("actor", "subject"))
+        cells.append((str(row["seq"]), row["timestamp"], next(people), row["action"], next(people), detail))
     ui.table(("row", "time", "actor", "action", "subject", "detail"), cells)
 
 
