@@ -97,6 +97,7 @@ def test_a_set_without_a_value_is_explained(tmp_path: Path) -> None:
         "--home clinic predict q.jsonl --output a.jsonl --adapter nosuch",
         "--home clinic eval --model embedded:tiny+nosuch",
         "--home clinic predict q.jsonl --output a.jsonl --model encoder",
+        "--home clinic predict q.jsonl --output /proc/a.jsonl",
         "--set seed=x embedded sample",
         "--set seed=x embedded build --output m",
     ],
@@ -125,6 +126,7 @@ def test_bad_settings_names_and_a_missing_workspace_are_told_before_torch_is_loa
         "no adapter 'nosuch'",
         "no training file",
         "encoder",
+        "Cannot create /proc",
     )
     assert any(words in done.stderr for words in told), done.stderr
 

@@ -95,7 +95,7 @@ def propose(incident_id: IncidentId, user: UserName, note: Note) -> None:
     who = f"Waiting for one of: {', '.join(others)}." if others else "A second clinician is needed; there is none yet."
     ui.say(f"{incident.incident_id}: closing is proposed. {who}")
     if not others:
-        ui.say("Add one: medloop users add NAME --role clinician")
+        ui.next_step("users add NAME --role clinician", "Add one:")
 
 
 @incidents_app.command("decline")
