@@ -164,7 +164,12 @@ def test_a_models_size_is_read_from_headers_as_torch_would_count_it(settings):
 
     shape = estimate.shape_of(Path(settings.model), torch.float32, 1)
     size = preflight.size_of(settings.model, settings)
-    assert (size.parameters, size.layers, size.width) == (shape.parameters, shape.layers, shape.width)
+    assert (size.parameters, size.layers, size.width, size.adapter) == (
+        shape.parameters,
+        shape.layers,
+        shape.width,
+        shape.trainable,
+    )
 
 
 STRANGE = [

@@ -171,7 +171,7 @@ def test_too_long_answers_are_left_out_and_counted_and_too_few_pairs_are_refused
 def test_a_finished_run_is_not_repeated_another_is_refused_a_damaged_one_named(settings, preferences):
     first = train_reward(config(settings), settings=settings)
     assert train_reward(config(settings), settings=settings) == first
-    with pytest.raises(ConfigError, match=r"another run \(lora_r 16, now 4\).*--replace"):
+    with pytest.raises(ConfigError, match=r"another run \(lora_r 8, now 4\).*--replace"):
         train_reward(config(settings, lora_r=4), settings=settings)
     file = settings.home / "models/reward/reward/scoring.json"
     file.write_text(file.read_text().replace('"mean":', '"mean":1'))

@@ -179,7 +179,7 @@ def test_a_finished_run_is_not_repeated(settings):
 
 def test_another_run_under_the_same_name_is_refused_and_replaced_on_demand(settings):
     first = train_sft(config(settings), settings=settings)
-    with pytest.raises(ConfigError, match=r"another run \(lora_r 16, now 4, seed 42, now 1\).*--replace"):
+    with pytest.raises(ConfigError, match=r"another run \(lora_r 8, now 4, seed 42, now 1\).*--replace"):
         train_sft(config(settings, lora_r=4, seed=1), settings=settings)
     assert train_sft(config(settings), settings=settings) == first
     second = train_sft(config(settings, lora_r=4, seed=1), settings=settings, replace=True)

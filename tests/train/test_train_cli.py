@@ -33,7 +33,7 @@ def sft(monkeypatch, settings, *words: str) -> int:
 def test_it_says_what_it_will_do_and_what_it_did(settings, monkeypatch, capsys):
     assert sft(monkeypatch, settings, "--name", "first", "--learning-rate", "0.02") == 0
     output = capsys.readouterr().out
-    assert "LoRA of rank 16: 53 examples" in output and "7 steps of 8 on cpu, about" in output
+    assert "LoRA of rank 8: 53 examples" in output and "7 steps of 8 on cpu, about" in output
     assert "models/lora/first" in output and "dev loss 6." in output and f"--adapter {settings.home}/models/lora/first" in output
     assert sft(monkeypatch, settings, "--name", "first", "--learning-rate", "0.02") == 0
     assert "Already trained" in capsys.readouterr().out
@@ -42,7 +42,7 @@ def test_it_says_what_it_will_do_and_what_it_did(settings, monkeypatch, capsys):
 def test_another_run_of_that_name_is_one_sentence(settings, monkeypatch, capsys):
     assert sft(monkeypatch, settings) == 0
     assert sft(monkeypatch, settings, "--lora-r", "4") == 2
-    assert "lora_r 16, now 4" in capsys.readouterr().err
+    assert "lora_r 8, now 4" in capsys.readouterr().err
     assert sft(monkeypatch, settings, "--lora-r", "4", "--replace") == 0
 
 
@@ -146,6 +146,6 @@ def test_it_says_what_a_reward_model_is_worth(settings, monkeypatch, capsys):
     assert medloop(monkeypatch, settings, *words) == 0
     assert "Already trained" in capsys.readouterr().out
     assert medloop(monkeypatch, settings, *words, "--lora-r", "4") == 2
-    assert "lora_r 16, now 4" in capsys.readouterr().err
+    assert "lora_r 8, now 4" in capsys.readouterr().err
     assert medloop(monkeypatch, settings, "train", "reward", "--model", settings.model) == 3
     assert "medloop data build" in capsys.readouterr().err

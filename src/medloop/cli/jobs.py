@@ -131,6 +131,8 @@ def status(job_id: JobId, json_: ui.AsJson = False) -> None:
         return
     _, stage, state, count, phase, reward, message = _cells(job)
     ui.say(f"{job_id}: {stage}, {state}" + (f", iteration {count}" if count else "") + (f", {phase}" if phase else "") + ".")
+    if message:
+        ui.say(message)
     if reward:
         ui.say(f"Reward {reward}  {_named(job.detail.metrics.reward_breakdown)}")
         ui.say(f"Weights  {_named(job.detail.metrics.current_weights)}")
@@ -138,8 +140,6 @@ def status(job_id: JobId, json_: ui.AsJson = False) -> None:
         ui.say(job.objective.sentence())
         for note in job.objective.notes:
             ui.say(f"Note: {note}")
-    if message:
-        ui.say(message)
 
 
 def _named(values: Mapping[str, float]) -> str:

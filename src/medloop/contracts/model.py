@@ -6,6 +6,7 @@ from pydantic import Field
 
 from medloop.contracts.base import Contract, Hash, Json, Text, Timestamp
 
+HeldOutVerdict = Literal["gained", "no_gain_shown", "fell"]
 Method = Literal["sft", "reward", "dpo", "kto", "ppo", "grpo", "irs", "pretrain"]
 
 
@@ -37,5 +38,8 @@ class TrainingCard(Contract):
     versions: dict[str, str]
     commit: str | None = None
     backend: Text | None = Field(None, description="How RL sampled its answers: fast, cuda_graph, library or vllm.")
+    held_out_verdict: HeldOutVerdict | None = Field(
+        None, description="Of RL: the 95 % interval of the held-out gain lies above 0, contains it, or lies below it."
+    )
     started: Timestamp
     finished: Timestamp

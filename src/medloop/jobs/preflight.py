@@ -16,9 +16,10 @@ from medloop.contracts import Objective, TrainRequest
 from medloop.errors import ConfigError
 from medloop.jobs import requests
 from medloop.jobs.job_row import StateError
-from medloop.loop.train import STAGES, objective_of
+from medloop.loop.train import STAGES, Stage, objective_of
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import RLConfig
+from medloop.train.runs.trained_share import check_trained_share
 
 ROOM = 1.2  # times what the checkpoints need
 SMALL_FILES = 20_000_000  # metrics, samples, curves, log
@@ -59,20 +60,24 @@ def check(request: TrainRequest, settings: Settings) -> Preflight:
             "Free some space, or lower lora_r",
         )
     memory = None if size is None else memory_needed(size, request)
-    objective = _objective(request, settings)
+    config = STAGES[request.stage].config.model_validate(requests.config_values(request, "job", settings))
+    if size is not None:
+        _check_trained_share(STAGES[request.stage], config, size)
+    objective = objective_of(config, settings) if isinstance(config, RLConfig) else None
     notes = () if objective is None else objective.notes
     return Preflight(needs, memory, (*_warnings(request, settings, size), *notes), objective)
 
 
-def _objective(request: TrainRequest, settings: Settings) -> Objective | None:
-    """What an RL job will be rewarded for; the worker finds the same, because it reads the same settings."""
-    stage = STAGES[request.stage]
-    config = stage.config.model_validate(requests.config_values(request, "job", settings))
-    return objective_of(config, settings) if isinstance(config, RLConfig) else None
+def _check_trained_share(stage: Stage, config: Any, size: ModelSize) -> None:
+    """Of a fresh adapter; the worker opens the adapter to start from, and checks that one."""
+    if getattr(config, "full", False) or getattr(config, "adapter", None):
+        return
+    head = size.width + 1 if stage.has_head else 0
+    check_trained_share(config, config.lora_r, parameters=size.parameters, per_rank=size.adapter, head=head)
 
 
 def disk_needed(size: ModelSize, request: TrainRequest) -> int:
-    trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 16)
+    trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 8)
     return int(ROOM * (3 * 12 * trained + 4 * trained)) + SMALL_FILES
 
 
@@ -121,7 +126,7 @@ def _warnings(request: TrainRequest, settings: Settings, size: ModelSize | None)
 def memory_needed(size: ModelSize, request: TrainRequest) -> int:
     rows = _number(request, "micro_batch_size", 0) or 16
     tokens = rows * (TOKENS + _number(request, "max_new_tokens", TOKENS))
-    trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 16)
+    trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 8)
     return 4 * size.parameters + 12 * trained + 68 * tokens * size.width * size.layers
 
 
@@ -140,12 +145,12 @@ def size_of(model: str, settings: Settings) -> ModelSize | None:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = config.get("text_config", config)
-        shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
+        shapes = [pair for file in sorted(folder.glob("*.safetensors")) for pair in _shapes(file)]
         layers, width = min(int(config["num_hidden_layers"]), MAX_LAYERS), int(config["hidden_size"])
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None  # the worker looks closer and says what is wrong with it
-    matrices = [shape for shape in shapes if len(shape) == 2]
-    return ModelSize(sum(_product(shape) for shape in shapes), sum(sum(shape) for shape in matrices), layers, width)
+    matrices = [shape for name, shape in shapes if len(shape) == 2 and "embed" not in name and "lm_head" not in name]
+    return ModelSize(sum(_product(shape) for _, shape in shapes), sum(sum(shape) for shape in matrices), layers, width)
 
 
 def _folder_of(model: str, settings: Settings) -> Path | None:
@@ -156,12 +161,12 @@ def _folder_of(model: str, settings: Settings) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _shapes(file: Path) -> list[list[int]]:
-    """The shapes of the tensors in a safetensors file: 8 bytes of length, then JSON."""
+def _shapes(file: Path) -> list[tuple[str, list[int]]]:
+    """Names and shapes of the tensors in a safetensors file: 8 bytes of length, then JSON."""
     with file.open("rb") as raw:
         (length,) = struct.unpack("<Q", raw.read(8))
         header: dict[str, Any] = json.loads(raw.read(min(length, 100_000_000)))
-    return [value["shape"] for name, value in header.items() if name != "__metadata__"]
+    return [(name, value["shape"]) for name, value in header.items() if name != "__metadata__"]
 
 
 def _product(shape: list[int]) -> int:

@@ -10,17 +10,19 @@ checkpoint and ends with the same weights. No torch here: a stage imports its te
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from medloop.contracts import Objective, TrainingCard
+from medloop.contracts import ModelRef, Objective, TrainingCard
 from medloop.contracts.job import StageName
 from medloop.loop.evaluation import rl_audit
 from medloop.loop.scoring import reward_scorer
 from medloop.models import require_packages
+from medloop.models.find import resolve
 from medloop.reward.dynamic import DwState, DynamicScorer
 from medloop.reward.dynamic_plot import draw_histories
 from medloop.reward.mix import RewardMix
@@ -33,6 +35,7 @@ from medloop.train.configs.run_config import RunConfig
 from medloop.train.configs.sft_config import SFTConfig
 from medloop.train.runs.inputs import check_inputs
 from medloop.train.runs.progress import OnProgress, ignore_progress
+from medloop.train.runs.trained_share import check_trained_share
 
 if TYPE_CHECKING:
     from medloop.train.runs.estimate import Cost
@@ -85,6 +88,11 @@ class Stage:
     data: StageData
     models: str  # the result lies under models/<this>/NAME
     catalog_kind: str
+
+    @property
+    def has_head(self) -> bool:
+        """Whether a score or a value is trained beside the adapter: a linear layer with one output."""
+        return self.name in ("PPO", "REWARD")
 
     def kind_of(self, config: RunConfig) -> str:
         """The catalog's word for the result: an adapter, unless all weights are trained."""
@@ -196,7 +204,21 @@ def prepare_stage(
     trainer = stage.load(config, settings)
     run = dataclasses.replace(trainer.find(config, settings, folder=folder), guard=guard)
     card = None if replace else run.finished()
+    if card is None and not getattr(config, "full", False):
+        _check_trained_share(stage, config, settings)
     return PreparedRun(trainer, run, trainer.plan(config, settings, run, replace=replace) if card is None else None, card)
+
+
+def _check_trained_share(stage: Stage, config: Any, settings: Settings) -> None:
+    from medloop.train.runs.estimate import model_shape, tensor_sizes  # torch
+
+    adapter = resolve(ModelRef(base=config.model, adapter=getattr(config, "adapter", None)), settings).adapter
+    shape, _ = model_shape(config.model, settings, lora_r=1)
+    sizes = None if adapter is None else [math.prod(size) for _, size in tensor_sizes(adapter / "adapter_model.safetensors")]
+    check_trained_share(
+        config, config.lora_r, parameters=shape.parameters, per_rank=shape.trainable,
+        head=shape.width + 1 if stage.has_head else 0, adapter=None if sizes is None else sum(sizes),
+    )  # fmt: skip
 
 
 def run_stage(

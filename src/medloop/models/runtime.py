@@ -64,9 +64,10 @@ def obey_umask(folder: Path) -> None:
 
 
 def count_parameters(model: Any) -> tuple[int, int]:
-    """Trainable and all parameters; a weight shared by two layers counts once."""
+    """Trainable and all parameters; a weight shared by two layers counts once, and a frozen copy of the adapter not at all."""
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return trainable, sum(_size(p) for p in model.parameters())
+    copies = sum(p.numel() for name, p in model.named_parameters() if ".lora_" in name and not p.requires_grad)
+    return trainable, sum(_size(p) for p in model.parameters()) - copies
 
 
 def _size(p: Any) -> int:

@@ -12,9 +12,8 @@ from medloop.cli import ui
 from medloop.cli.train.options import Adapter, Model, Replace, Seed
 from medloop.cli.train.runner import Trained, train
 from medloop.cli.ui import ConfigFile, SetPairs
-from medloop.contracts import TrainingCard
 from medloop.knobs import split_pairs
-from medloop.train.runs.model_card import BACKENDS
+from medloop.train.runs.model_card import BACKENDS, held_out_sentence
 
 if TYPE_CHECKING:
     from medloop.train.rl.plan import RLPlan
@@ -109,7 +108,7 @@ def _train(
     replace: bool,
 ) -> None:  # fmt: skip
     flags["given"] = split_pairs("--with", with_ or (), bare=True) or None
-    trained = train(stage, flags, file, pairs, replace=replace, announce=_announce, outcome=_gain, live=live)
+    trained = train(stage, flags, file, pairs, replace=replace, announce=_announce, outcome=held_out_sentence, live=live)
     if trained is not None:
         _report(trained)
 
@@ -134,19 +133,11 @@ def _announce(plan: RLPlan, cost: Cost) -> None:
 def _report(trained: Trained) -> None:
     card, target = trained.result.card, ui.shown(trained.result.run.target)
     metrics, share = card.metrics, card.trainable_parameters / card.total_parameters
-    change = f"reward {metrics['reward_first']:.3f} -> {metrics['reward_last']:.3f}"
-    ui.say(f"Trained in {trained.seconds:.0f} s: {change}, {_gain(card)}.")
+    kl = f", KL {metrics['kl_last']:.2f}" if "kl_last" in metrics else ""
+    ui.say(held_out_sentence(card))
+    ui.say(f"Trained in {trained.seconds:.0f} s: reward {metrics['reward_first']:.3f} -> {metrics['reward_last']:.3f}{kl}.")
     ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
     if alarms := int(metrics.get("alarms", 0)):
         ui.say(f"The reward-hacking panel raised {alarms} alarms: read report.html before you continue.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, curves.png, rewards.csv, card.json.")
     ui.next_step(f"eval --model {shlex.quote(card.base)} --model {shlex.quote(f'{card.base}+{target}')} --split gold --split red")
-
-
-def _gain(card: TrainingCard) -> str:
-    metrics = card.metrics
-    kl = f", KL {metrics['kl_last']:.2f}" if "kl_last" in metrics else ""
-    if "held_out_gain" not in metrics:
-        return f"no held-out questions{kl}"
-    low, high = metrics["held_out_gain_low"], metrics["held_out_gain_high"]
-    return f"held-out reward {metrics['held_out_gain']:+.3f} [{low:+.3f}, {high:+.3f}]{kl}"

@@ -52,7 +52,7 @@ def train(
             should_stop=terminal.should_stop,
         )  # fmt: skip
     if result.plan is None:
-        ui.say(f"Already trained: {ui.shown(result.run.target)} ({outcome(result.card)}). Nothing to do.")
+        ui.say(f"Already trained: {ui.shown(result.run.target)} ({outcome(result.card).rstrip('.')}). Nothing to do.")
         return None
     return Trained(result, time.monotonic() - terminal.began)
 
@@ -107,7 +107,8 @@ def report(trained: Trained, outcome: str) -> None:
     target, card = trained.result.run.target, trained.result.card
     ui.say(f"Trained in {trained.seconds:.0f} s: {outcome}.")
     files = "card.json, README.md, metrics.jsonl" + (", report.md" if (target / "report.md").is_file() else "")
-    ui.say(f"{ui.shown(target)}: {card.trainable_parameters:,} trained parameters, {files}.")
+    share = card.trainable_parameters / card.total_parameters
+    ui.say(f"{ui.shown(target)}: {card.trainable_parameters:,} trained parameters ({share:.1%}), {files}.")
 
 
 def say_next(trained: Trained) -> None:

@@ -104,7 +104,8 @@ def _announce_reward(plan: RewardPlan, cost: Cost) -> None:
 
 def _base(plan: Any) -> str:
     config = plan.config
-    return f"{config.model}, {'all weights' if config.full else f'LoRA of rank {config.lora_r}'}"
+    full = "all weights (max_trainable_share does not apply)"
+    return f"{config.model}, {full if config.full else f'LoRA of rank {config.lora_r}'}"
 
 
 def _losses(card: TrainingCard) -> str:

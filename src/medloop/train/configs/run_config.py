@@ -21,6 +21,9 @@ class RunConfig(BaseModel):
     name: str = Field(pattern=RUN_NAME, description="Name of the result.")
     model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
     learning_rate: float | None = Field(None, gt=0, le=1, description="Learning rate; empty: by the model's size.")
+    max_trainable_share: float = Field(
+        0.05, gt=0, le=1, description="A run that trains this share of the parameters or more is refused; `full` is exempt."
+    )
 
     def rate_for(self, parameters: int) -> float:
         """The learning rate for a base model of this size."""
@@ -45,8 +48,8 @@ class EpochConfig(RunConfig):
     )
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay.")
     max_grad_norm: float = Field(1.0, gt=0, description="Gradients are scaled down to this norm.")
-    lora_r: int = Field(16, ge=1, le=1024, description="Rank of the adapter; an adapter to start from keeps its own.")
-    lora_alpha: int = Field(32, ge=1, description="The output of a new adapter is scaled by lora_alpha / lora_r.")
+    lora_r: int = Field(8, ge=1, le=1024, description="Rank of the adapter; an adapter to start from keeps its own.")
+    lora_alpha: int = Field(16, ge=1, description="The output of a new adapter is scaled by lora_alpha / lora_r.")
     max_length: int = Field(
         512, ge=8, description="Tokens of prompt and answer; longer prompts lose old messages, or are left out and counted."
     )

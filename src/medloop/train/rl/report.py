@@ -1,4 +1,4 @@
-"""`report.html` of an RL run: alarms first, then the result on held-out questions, curves, answers before and after, numbers.
+"""`report.html` of an RL run: the result on held-out questions and alarms first, then curves, answers before and after, numbers.
 
 One file without scripts, for light and dark. Answers are scrubbed, as `held_out.jsonl` stores them.
 """
@@ -9,10 +9,10 @@ from html import escape
 from typing import Any
 
 from medloop import plots
-from medloop.contracts import Interval, Missing, Reward, Sample, Score, TrainingCard
+from medloop.contracts import Missing, Reward, Sample, Score, TrainingCard
 from medloop.train.rl.curves import Series, Steps, panels_of
 from medloop.train.rl.samples import Answers
-from medloop.train.runs.model_card import metric_rows
+from medloop.train.runs.model_card import held_out_sentence, metric_rows
 
 SHOWN_EACH = 3  # answers that gained most, and as many that lost most
 STYLE = """:root{color-scheme:light dark;--ink:#17202b;--dim:#566270;--back:#fff;--soft:#f3f5f8;--line:#d4d8de;--bad:#a61b1b}
@@ -34,7 +34,6 @@ class RunReport:
 
     card: TrainingCard
     table: Steps
-    gain: Interval | None
     alarms: Sequence[str] | None
     checks: Mapping[int, Answers]
     notes: Sequence[str] = ()
@@ -52,8 +51,8 @@ class RunReport:
 <title>{title}</title><style>{STYLE}</style></head><body>
 <h1>{title}</h1>
 <p class="dim">Base model {escape(card.base)}; {len(self.table)} steps with numbers. Not a medical device.</p>
+<p{' class="alarm"' if card.held_out_verdict == "fell" else ""}>{escape(held_out_sentence(card))}</p>
 {_alarms(self.alarms)}
-<p>{escape(verdict(self.gain))}</p>
 {f"<ul>{notes}</ul>" if notes else ""}
 <h2>Curves</h2><div class="plots">{figures}</div>
 {_weights(self.history) if self.history else ""}
@@ -62,16 +61,6 @@ class RunReport:
 <p class="dim">rewards.csv: a row per step. samples.jsonl: answers of each step. held_out.jsonl: all answers of the checks.</p>
 </body></html>
 """
-
-
-def verdict(gain: Interval | None) -> str:
-    """What the run changed on held-out questions, in a sentence."""
-    if gain is None or gain.mean is None or gain.low is None or gain.high is None:
-        return "No held-out questions were measured."
-    proven = gain.low > 0 or gain.high < 0
-    conclusion = "the interval excludes 0" if proven else "the interval contains 0, so no change is proven"
-    interval = f"95 % CI {gain.low:+.3f} to {gain.high:+.3f}, {gain.n} questions"
-    return f"The held-out reward changed by {gain.mean:+.3f} ({interval}): {conclusion}."
 
 
 def _alarms(alarms: Sequence[str] | None) -> str:

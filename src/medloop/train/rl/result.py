@@ -14,6 +14,7 @@ from safetensors.torch import save as to_safetensors
 
 from medloop.bootstrap import interval
 from medloop.contracts import Interval, Objective, TrainingCard
+from medloop.contracts.model import HeldOutVerdict
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
 from medloop.train.rl.curves import draw_curves
@@ -43,7 +44,7 @@ def publish_result(state: TrainState) -> TrainingCard:
         files[WEIGHTS] = json.dumps(history, indent=1).encode() + b"\n"
         files["weights.png"] = plan.plot_weights(history)
     checks = samples.read_checks(plan.run.folder) if (plan.run.folder / samples.HELD_OUT).is_file() else {}
-    report = RunReport(card, table, gain, last_alarms(state), checks, _notes(state), history)
+    report = RunReport(card, table, last_alarms(state), checks, _notes(state), history)
     files["report.html"] = report.page().encode()
     if state.policy.value_head is not None:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.policy.value_head.state_dict().items()}
@@ -151,8 +152,14 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
     parent = state.policy.loaded.adapter_sha256
     return training_card(
         plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside,
-        backend=state.sampler.backend,
+        backend=state.sampler.backend, verdict=_verdict(gain),
     )  # fmt: skip
+
+
+def _verdict(gain: Interval | None) -> HeldOutVerdict | None:
+    if gain is None or gain.low is None or gain.high is None:
+        return None
+    return "gained" if gain.low > 0 else "fell" if gain.high < 0 else "no_gain_shown"
 
 
 def _gain_numbers(gain: Interval | None) -> Mapping[str, float | None]:

@@ -69,7 +69,7 @@ def cost(shape: ModelShape, seconds: float, memory: int, device: torch.device) -
 def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> ModelShape:
     """From the configuration and the headers of the weight files, without reading weights."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
-    sizes = [pair for file in sorted(folder.glob("*.safetensors")) for pair in _tensor_sizes(file)]
+    sizes = [pair for file in sorted(folder.glob("*.safetensors")) for pair in tensor_sizes(file)]
     matrices = [size for name, size in sizes if len(size) == 2 and "embed" not in name and "lm_head" not in name]
     parameters = sum(math.prod(size) for _, size in sizes)
     trainable = parameters if lora_r is None else sum(lora_r * sum(size) for size in matrices)
@@ -156,6 +156,6 @@ def _matrix_speed(width: int, device: torch.device) -> float:
     return max(count, 1) * 2 * 1024 * width * 4 * width / elapsed
 
 
-def _tensor_sizes(file: Path) -> list[tuple[str, list[int]]]:
+def tensor_sizes(file: Path) -> list[tuple[str, list[int]]]:
     with safe_open(file, framework="pt") as tensors:
         return [(name, tensors.get_slice(name).get_shape()) for name in tensors.keys()]

@@ -79,13 +79,28 @@ def metric_rows(metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " ").capitalize(), f"{metrics[name]:,.6g}"
 
 
+def held_out_sentence(card: TrainingCard) -> str:
+    """What an RL run changed on held-out questions; a fall is said in capitals, with what to do about it."""
+    if card.held_out_verdict is None:
+        return "No gain shown: no held-out questions were measured."
+    gain, low, high = (card.metrics[f"held_out_gain{end}"] for end in ("", "_low", "_high"))
+    interval = f"95 % CI {low:+.3f} to {high:+.3f}, {card.metrics['held_out']:,.0f} questions"
+    if card.held_out_verdict == "fell":
+        return f"The held-out reward FELL by {-gain:.3f} ({interval}). Use the model that this run started from instead."
+    if card.held_out_verdict == "no_gain_shown":
+        return f"No gain shown: the held-out reward changed by {gain:+.3f} ({interval}), and the interval contains 0."
+    return f"The held-out reward rose by {gain:.3f} ({interval})."
+
+
 def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
     """The page for people; `target` is where the result lies, `about` are more lines on what it is."""
     share = card.trainable_parameters / max(card.total_parameters, 1)
     kind = "All weights" if card.config.get("full") else f"A LoRA adapter of rank {card.config.get('lora_r')}"
+    verdict = [f"**{held_out_sentence(card)}**", ""] if card.held_out_verdict else []
     lines = [
         f"# {card.name}",
         "",
+        *verdict,
         f"{kind} for `{card.base}`, trained by `medloop train {card.method}` on {card.finished:%Y-%m-%d}.",
         "",
         "```",
