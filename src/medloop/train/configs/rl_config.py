@@ -58,6 +58,9 @@ class RLConfig(RunConfig):
     )
     gradient_checkpointing: bool = Field(False, description="Less memory for more time; for large models on a GPU.")
     load_in_4bit: bool = Field(False, description="Hold the base model in 4 bits (needs bitsandbytes).")
+    optimizer: Literal["adamw", "paged_adamw_8bit"] = Field(
+        "adamw", description="paged_adamw_8bit: AdamW with its moments in 8 bits, in pages (needs bitsandbytes and a GPU)."
+    )
     seed: int = Field(42, ge=0, lt=2**31, description="Seed of order and sampling.")
 
     @property

@@ -1,11 +1,13 @@
 """What is known of an RL run before its first step: where it lives, what it is made of, and the prompts it will use."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Objective, Scorer
+from medloop.errors import ConfigError, MissingExtraError
 from medloop.models import runtime
 from medloop.models.find import resolve
 from medloop.models.load import load_tokenizer
@@ -72,6 +74,21 @@ def find_run(config: RLConfig, settings: Settings, *, scorer: Scorer, folder: Pa
     return TrainingRun(run_folder, settings.workspace.models / "rl" / config.name, identity)
 
 
+def check_optimizer(config: RLConfig, settings: Settings) -> None:
+    """Whether the optimizer can be made here: the one in 8 bits needs a package and a GPU."""
+    if config.optimizer == "adamw":
+        return
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise MissingExtraError(
+            f"optimizer={config.optimizer} needs bitsandbytes, which is not installed",
+            "Install it with: pip install 'medloop[quant]', or set optimizer=adamw",
+        )
+    if (device := runtime.device_of(settings)).type != "cuda":
+        raise ConfigError(
+            f"optimizer={config.optimizer} needs a GPU, but this run would use the {device.type}", "Set optimizer=adamw"
+        )
+
+
 def objective_of(scorer: Scorer) -> Objective | None:
     """What the scorer rewards; None for one that does not say."""
     objective = getattr(scorer, "objective", None)
@@ -92,6 +109,7 @@ def make_plan(
     runtime.keep_quiet()
     if not replace:
         run.check_unfinished()
+    check_optimizer(config, settings)
     tokenizer = load_tokenizer(resolve(config.ref, settings).folder)
     files = prompt_files(config, settings)
     limits = {"max_tokens": config.max_prompt, "top_k": config.top_k}

@@ -6,6 +6,7 @@ checkpoint does what the uninterrupted one would have done, to the byte on a CPU
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -34,7 +35,7 @@ class TrainState:
     plan: RLPlan
     policy: Policy
     sampler: RolloutSampler
-    optimizer: torch.optim.AdamW
+    optimizer: torch.optim.Optimizer
     learning_rate: float
     micro_batch_size: int
     started: datetime
@@ -94,13 +95,22 @@ def create_train_state(
         load_in_4bit=config.load_in_4bit, gradient_checkpointing=config.gradient_checkpointing,
     )  # fmt: skip
     rate = config.rate_for(runtime.count_parameters(policy.model)[1])
-    # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
-    optimizer = torch.optim.AdamW(_parameter_groups(policy, config), lr=rate, eps=1e-5, weight_decay=0.0)
+    optimizer = _optimizer(policy, config, rate)
     micro_batch_size = config.micro_batch_size or MICRO_BATCH_SIZE[policy.device.type]
     state = TrainState(plan, policy, _sampler(policy, plan, settings), optimizer, rate, micro_batch_size, started, on_progress)
     if checkpoint is not None:
         state.restore(checkpoint)
     return state
+
+
+def _optimizer(policy: Policy, config: Any, rate: float) -> torch.optim.Optimizer:
+    kind: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
+    if config.optimizer == "paged_adamw_8bit":
+        from bitsandbytes.optim.adamw import PagedAdamW8bit  # an optional extra; tensors below 4,096 numbers keep float32 moments
+
+        kind = PagedAdamW8bit
+    # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
+    return kind(_parameter_groups(policy, config), lr=rate, eps=1e-5, weight_decay=0.0)
 
 
 def _sampler(policy: Policy, plan: RLPlan, settings: Settings) -> RolloutSampler:

@@ -90,7 +90,7 @@ def save_checkpoint(
     text = json.dumps({"scheme": SCHEME, "step": step, "state": _pack(state, "", tensors)}, allow_nan=False)
     target = folder / f"step-{step:08d}"
     with new_artifact(target, replace=True) as temp:
-        save_file(tensors, temp / TENSORS)
+        save_file(_unshared(tensors), temp / TENSORS)
         obey_umask(temp)
         for name, content in {STATE: text, **(files or {})}.items():
             (temp / name).write_text(content, encoding="utf-8")
@@ -139,6 +139,17 @@ def _pack(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
         f"{name}: a checkpoint cannot hold a {type(value).__name__}"
     )
     return value
+
+
+def _unshared(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Each with memory of its own, as safetensors wants it: optimizers in 8 bits share a table between parameters."""
+    storages: set[int] = set()
+    unshared = {}
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage().data_ptr()
+        unshared[name] = tensor.clone() if storage in storages else tensor
+        storages.add(storage)
+    return unshared
 
 
 def _unpack(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
