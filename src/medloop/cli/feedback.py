@@ -24,6 +24,7 @@ from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedb
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor, open_audit_trail
 from medloop.store.db import Store
+from medloop.store.records import users
 from medloop.store.records.review_queue import LeasedItem, list_items
 from medloop.store.records.users import list_users
 
@@ -61,15 +62,15 @@ def metrics(
     if output is not None and output.suffix != ".md":
         raise ConfigError(f"--output must end in .md, but is '{output.name}'", "Example: --output reports/feedback/march.md")
     with open_audit_trail(settings) as trail:
-        measured = measure_feedback(settings, trail.store, config)
+        measured, names = measure_feedback(settings, trail.store, config), users.names(trail.store)
         if output is not None:
             path = output.expanduser().absolute()
-            metrics_report.write_report(measured, path)
+            metrics_report.write_report(measured, path, names)
             trail.record("feedback.metrics", path, alerts=len(measured.alerts))
     if json_:
         ui.say(measured.model_dump_json(indent=2))
     else:
-        _show(measured)
+        _show(metrics_report.with_names(measured, names))
     if output is not None and not json_:
         ui.say(f"Report: {ui.shown(path)} (with .html, .json and plots beside it)")
 

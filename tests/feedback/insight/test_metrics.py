@@ -17,7 +17,7 @@ from medloop.feedback.insight.metrics_report import markdown, page, pictures, wr
 from medloop.settings import Settings
 from medloop.store.crypto import DataKey
 from medloop.store.db import Store, open_store
-from medloop.store.records import crud
+from medloop.store.records import crud, users
 from medloop.store.tables import audit_log
 
 T0 = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -196,3 +196,14 @@ def test_the_report_has_pictures_and_no_markup_of_a_raters_name(desk: Store, tmp
     assert "<script>" not in page(metrics) and "<script>" not in "".join(pictures(metrics).values())
     assert "<script>" not in markdown(metrics, tmp_path / "week.md")
     assert "week_stars.svg" in (tmp_path / "week.md").read_text()
+
+
+def test_raters_have_names_not_ids_in_reports(desk: Store, tmp_path: Path) -> None:
+    user = users.add_user(desk, "li.wei", role="clinician", actor="test")
+    for unit in range(40):
+        add(desk, rating(user.user_id, unit, rating=5), rating("ben", unit, rating=unit % 5 + 1))
+    paths = write_report(measure(desk), tmp_path / "week.md", users.names(desk))
+    texts = {path.suffix: path.read_text(encoding="utf-8") for path in paths}
+    assert all("li.wei" in texts[kind] and user.user_id not in texts[kind] for kind in (".md", ".html"))
+    assert all(user.user_id not in path.read_text(encoding="utf-8") for path in paths if path.suffix == ".svg")
+    assert user.user_id in texts[".json"]

@@ -15,14 +15,22 @@ KINDS = ("feedback", "preference", "correction")
 Rows = list[tuple[str, ...]]
 
 
-def write_report(metrics: FeedbackMetrics, path: Path) -> list[Path]:
-    """`NAME.md` with `NAME.html`, `NAME.json` and the plots beside it."""
-    paths = []
+def with_names(metrics: FeedbackMetrics, names: Mapping[str, str]) -> FeedbackMetrics:
+    """The same numbers, with the names of the raters that are users in place of their ids."""
+    raters = tuple(rater.model_copy(update={"rater": names.get(rater.rater, rater.rater)}) for rater in metrics.raters)
+    alerts = tuple(alert.model_copy(update={"about": names.get(alert.about or "", alert.about)}) for alert in metrics.alerts)
+    return metrics.model_copy(update={"raters": raters, "alerts": alerts})
+
+
+def write_report(metrics: FeedbackMetrics, path: Path, names: Mapping[str, str] | None = None) -> list[Path]:
+    """`NAME.md` with `NAME.html`, `NAME.json` and the plots beside it; the JSON keeps the ids of the raters."""
+    paths, content = [], metrics.model_dump_json(indent=2) + "\n"
+    metrics = with_names(metrics, names or {})
     for name, svg in pictures(metrics).items():
         paths.append(path.with_name(f"{path.stem}_{name}.svg"))
         atomic_write(paths[-1], plots.standalone(svg) + "\n")
     for suffix, text in (
-        (".json", metrics.model_dump_json(indent=2) + "\n"),
+        (".json", content),
         (".html", page(metrics)),
         (".md", markdown(metrics, path)),
     ):
