@@ -29,7 +29,7 @@ def test_answers_stand_side_by_side_the_worst_change_first_and_stay_text() -> No
     before = [(Sample(id=str(n), question=f"<q{n}>", answer="old"), reward_of(0.5)) for n in range(10)]
     after = [(Sample(id=str(n), question=f"<q{n}>", answer="<script>x</script>"), reward_of(n / 10)) for n in range(10)]
     card = TrainingCard.model_construct(name="r<1>", method="ppo", base="embedded:tiny", metrics={})
-    page = RunReport(card, TABLE, None, ["Length <grew>"], {0: before, 3: after}).page()
+    page = RunReport(card, TABLE, ["Length <grew>"], {0: before, 3: after}).page()
     assert page.index("PPO run r&lt;1&gt;") < page.index("Length &lt;grew&gt;") < page.index("<svg")
     assert page.count("Before (step 0)") == page.count("After (step 3)") == 6
     assert (
