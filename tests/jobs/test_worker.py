@@ -110,7 +110,7 @@ def test_the_status_has_every_field_of_the_training_api(settings):
     worker.work(job_id, settings)
     status = job_row.status_json(queue.status_of(job_id, settings))
     detail = status["detail"]
-    assert list(status) == ["job_id", "stage", "state", "detail"] and status["state"] == "succeeded"
+    assert list(status) == ["job_id", "stage", "state", "detail", "objective"] and status["state"] == "succeeded"
     assert {*detail} - {"message"} == {
         "current_iteration", "total_iterations", "current_phase", "phase_progress", "metrics", "runtime",
     }  # fmt: skip
