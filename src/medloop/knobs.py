@@ -184,7 +184,7 @@ def problem_list(error: ValidationError, whole: str) -> str:
 
 def problem_text(problem: ErrorDetails) -> str:
     """What one problem of a pydantic model is, in plain words and without the value."""
-    kind, context = problem["type"], problem.get("ctx", {})
+    kind, context = problem.get("type", ""), problem.get("ctx", {})
     if kind in _RULES:
         return _RULES[kind].format_map(
             {name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()}

@@ -120,7 +120,7 @@ def test_the_input_is_never_overwritten(base: Path, settings, questions: Path):
     ("line", "message"),
     [
         ('{"question": ""}', "line 3: content"),
-        ('{"text": "patient text"}', "line 3: none of"),
+        ('{"text": "patient text"}', "line 3: the line has none of"),
         ("{patient text", "line 3: not valid JSON"),
         ('["patient text"]', "line 3: expected an object"),
         ('{"messages": [{"role": "doctor", "content": "patient text"}]}', "line 3: messages.0.role"),

@@ -41,7 +41,7 @@ def test_an_answer_is_rated_by_hotkeys_and_the_next_one_comes_without_a_new_page
     page = open_queue(visit)
     page.evaluate(SHIFTS)
     first = page.inner_text(".message.user")
-    for key in ("4", "n", "h", "h", "2", "Control+Enter"):
+    for key in ("2", "y", "h", "h", "4", "Control+Enter"):  # what is liked is not queued again
         page.keyboard.press(key)
     assert "Saved." in wait_until_saved(page) and page.inner_text(".message.user") != first
     assert page.evaluate("[window.stays, window.shifts, scrollY, document.activeElement.className]") == [
@@ -52,7 +52,7 @@ def test_an_answer_is_rated_by_hotkeys_and_the_next_one_comes_without_a_new_page
     ]
     assert "This is the last one for you." in page.inner_text("main") and "saved" not in page.url
     stored = only(store, Feedback)
-    assert (stored.rating, stored.thumb, stored.critical, stored.user_query) == (2, "down", False, first)
+    assert (stored.rating, stored.thumb, stored.critical, stored.user_query) == (4, "up", False, first)
 
 
 def test_a_critical_flag_by_hotkey_is_confirmed_by_hotkey(visit, fill, store):

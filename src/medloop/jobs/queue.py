@@ -94,7 +94,7 @@ def has_unsloth() -> bool:
 def folder_of(job_id: str, settings: Settings) -> Path:
     """The folder of a job; a name that is not a job id never becomes a path."""
     if not JOB_ID.fullmatch(job_id):
-        raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z")
+        raise UnknownJobError("There is no job of that name", "A job id looks like train_20260203T120000Z, or data_…")
     folder = settings.workspace.jobs / job_id
     if not (folder / job_row.QUEUE).is_file():
         raise unknown(job_id)

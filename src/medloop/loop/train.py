@@ -119,7 +119,9 @@ def _load_preference(config: DPOConfig | KTOConfig, settings: Settings) -> Train
 
 def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     """RL methods are handed their reward, and the panel that looks for a hacked one."""
-    scorer = _scorer(config, settings)  # first: what is wrong with the reward's files is told before torch is imported
+    scorer = _scorer(
+        config, settings, partial(_find_file, settings)
+    )  # first: what is wrong with the reward's files is told before torch is imported
     from medloop.train import grpo, irs, ppo  # torch
     from medloop.train.rl.cost import cost
     from medloop.train.rl.plan import find_run, make_plan
@@ -134,15 +136,23 @@ def _plot_weights(history: dict[str, Any]) -> bytes:
 
 
 def objective_of(config: RLConfig, settings: Settings) -> Objective:
-    """What a run with this config is rewarded for. Nothing is trained or loaded, and no torch is imported."""
-    return _scorer(config, settings, load_models=False).objective
+    """What a job with this config is rewarded for. Nothing is trained or loaded, and no torch is imported.
+
+    Its files are those of the workspace, where the worker runs; where the server was started does not matter.
+    """
+    return _scorer(config, settings, lambda name: str(settings.home / name), load_models=False).objective
 
 
-def _scorer(config: RLConfig, settings: Settings, *, load_models: bool = True) -> RewardMix | DynamicScorer:
-    """The reward of a run; its files are looked up from here, then from the workspace, like all files of a run."""
+def _find_file(settings: Settings, name: str) -> str:
+    """A file of the reward: looked up from here, then from the workspace, like all files of a run; else the name of a model."""
+    return str(path) if (path := settings.find(name)).exists() else name
 
+
+def _scorer(
+    config: RLConfig, settings: Settings, find: Callable[[str], str], *, load_models: bool = True
+) -> RewardMix | DynamicScorer:
     def locate(name: str | None) -> str | None:
-        return str(path) if name and (path := settings.find(name)).exists() else name
+        return find(name) if name else name
 
     return reward_scorer(
         settings, reward=locate(config.reward), given={name: locate(source) or "" for name, source in config.given.items()},

@@ -170,11 +170,17 @@ def test_a_job_that_waits_for_its_turn_on_such_a_model_is_cancelled(settings: Se
     learnt = verify_artifact(settings.home / "data/feedback/feedback").sha256
     with new_artifact(settings.home / "models/lora/first") as folder:
         (folder / "card.json").write_text(json.dumps({"inputs": {"preference": learnt}}))
+        (folder / "adapter_config.json").write_text("{}")
     path = "models/lora/first"
+    (settings.home / "reward.yaml").write_text("parts: {chain: {weight: 0.5}, model: {weight: 0.5, given: true}}\n")
     if named == "setting":
         settings = settings.model_copy(update={"model": path})
     model = {"model_id": path, "setting": None}.get(named, "embedded:tiny")
-    config = {"path": {"adapter": path}, "name": {"adapter": "first"}, "deep": {"given": {"model": path}}}.get(named, {})
+    config = {
+        "path": {"adapter": path},
+        "name": {"adapter": "first"},
+        "deep": {"reward": "reward.yaml", "given": {"model": path}},
+    }.get(named, {})
     request = TrainRequest(stage="GRPO", model_id=model, config=config)
     job_id = submit_training(request, settings).job_id
     other = filed(settings, "GRPO", given={"teacher": ""})

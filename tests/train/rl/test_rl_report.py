@@ -38,3 +38,14 @@ def test_answers_stand_side_by_side_the_worst_change_first_and_stay_text() -> No
         and "<i>why" not in page
         and "<b>" not in page
     )
+
+
+def test_a_reward_that_never_applied_has_no_line() -> None:
+    rounds = [
+        {"weights": {"rel": 0.6, "faith": 0.4}, "means": {"rel": 0.5}},
+        {"weights": {"rel": 0.5, "faith": 0.5}, "means": {}},
+    ]
+    history = {"config": {"initial_weights": {"rel": 0.5, "faith": 0.5}}, "rounds": rounds}
+    card = TrainingCard.model_construct(name="r", method="irs", base="embedded:tiny", metrics={})
+    page = RunReport(card, TABLE, [], {}, history=history).page()
+    assert "mean rel" in page and "mean faith" not in page

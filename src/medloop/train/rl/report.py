@@ -74,6 +74,9 @@ def _alarms(alarms: Sequence[str] | None) -> str:
 
 def _figure(title: str, steps: Sequence[str], series: Series) -> str:
     """Lines over the steps and the same numbers as a table; where each line is one point, the values."""
+    series = {name: values for name, values in series.items() if any(value is not None for value in values)}
+    if not series:
+        return ""
     known = {name: [(step, value) for step, value in zip(steps, values, strict=True) if value is not None]
              for name, values in series.items()}  # fmt: skip
     if all(len(points) == 1 for points in known.values()):
