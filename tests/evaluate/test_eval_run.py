@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from medloop.contracts import Missing, Rule, Sample, Score
+from medloop.contracts import Missing, ModelResult, Rule, Sample, Score
 from medloop.evaluate.compare import MIN_PAIRS, compare, degraded
-from medloop.evaluate.run import EvalAnswer, EvalScores, evaluate, penalties_of, score_answers, summarise
+from medloop.evaluate.run import EvalAnswer, EvalScores, penalties_of, score_answers, summarise
 from medloop.reward.rules import load_rules
 
 RULES = load_rules(("chain", "emergency", "risk"))
@@ -40,6 +40,10 @@ def samples(answers: Sequence[str | None], split: str = "gold") -> list[EvalAnsw
 
 def scored(answers: Sequence[str | None], *rules: Rule) -> tuple[EvalScores, ...]:
     return score_answers(samples(answers), rules or (Length(),))
+
+
+def evaluate(answers: Sequence[EvalAnswer], rules: Sequence[Rule]) -> ModelResult:
+    return summarise(score_answers(answers, rules), penalties=penalties_of(rules), label="model", seed=42)
 
 
 def test_missing_is_counted_and_never_scored_as_zero() -> None:

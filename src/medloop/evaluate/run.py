@@ -1,7 +1,7 @@
 """Score answers with rules and summarise them per split, risk stratum and language, with intervals.
 
     scored = score_answers(answers, rules)
-    result = summarise(scored, label="sft", seed=42)        # or both in one call: evaluate(answers, rules, ...)
+    result = summarise(scored, penalties=penalties_of(rules), label="sft", seed=42)
 
 An answer that the model did not give is `Missing` for every rule: counted, never scored as 0. A rule that does not apply to a
 question (it names no red flag) leaves it out of its average.
@@ -53,20 +53,6 @@ class EvalScores:
             prompt_id=sample.id, split=self.answer.split, question=sample.question, answer=sample.answer or "",
             scores=self.scores,
         )  # fmt: skip
-
-
-def evaluate(
-    answers: Iterable[EvalAnswer],
-    rules: Sequence[Rule],
-    *,
-    label: str = "model",
-    model: ModelRef | None = None,
-    seed: int = 42,
-    resamples: int = RESAMPLES,
-) -> ModelResult:
-    """Score and summarise in one call."""
-    scored = score_answers(answers, rules)
-    return summarise(scored, penalties=penalties_of(rules), label=label, model=model, seed=seed, resamples=resamples)
 
 
 def score_answers(answers: Iterable[EvalAnswer], rules: Sequence[Rule]) -> tuple[EvalScores, ...]:
