@@ -6,7 +6,6 @@ as asked, with 64 connections.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -26,6 +25,7 @@ from medloop.store import audit
 from medloop.store.db import open_store
 from medloop.store.records import users
 from medloop.store.tables import idempotency_keys, incidents, red_team_cases, rlhf_feedback
+from medloop.testing.processes import fork_server
 from medloop.web.app import create_app
 
 SAID = {"agent_name": "a", "user_query": "q", "agent_response": "r", "rating": 1, "critical": True}
@@ -41,8 +41,7 @@ class Killer:
     """A server on one port, killed and started again; forks of a process that has the imports."""
 
     def __init__(self, settings: Settings) -> None:
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["medloop.web.app", "uvicorn"])
+        self.context = fork_server("medloop.web.app", "uvicorn")
         self.settings = settings
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]

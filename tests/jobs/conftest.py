@@ -1,9 +1,7 @@
 """A workspace with a small random model and ten questions; workers forked from a process with the heavy imports behind it."""
 
-import multiprocessing
 import os
 import shutil
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from job_runs import STARTED, finish, is_warm, make_workspace, outcome, submit, 
 
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
+from medloop.testing.processes import fork_server
 
 
 @pytest.fixture(scope="session")
@@ -34,12 +33,9 @@ def settings(workspace: Path, made_once: Settings) -> Settings:
 @pytest.fixture(scope="session")
 def children():
     """A fork server whose children have the heavy imports behind them; it finds `warm` by PYTHONPATH, not by our sys.path."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["warm"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])))
-        forkserver._forkserver._stop()  # another module's, with other imports, may be running in this process
-        forkserver.ensure_running()
+        context = fork_server("warm")
     assert finish(context, is_warm) == 0, "an import in warm.py fails, and every child would make up for it"
     return context
 

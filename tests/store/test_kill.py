@@ -6,7 +6,6 @@ The default run kills 26 processes; `pytest -m slow tests/store/test_kill.py` ki
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import random
 import signal
@@ -28,14 +27,13 @@ from medloop.store.files import jsonl
 from medloop.store.files.artifacts import sweep, verify_artifact
 from medloop.store.records import crud
 from medloop.store.tables import rlhf_feedback
+from medloop.testing.processes import fork_server
 
 FEW = {"records": 5, "keys": 2, "artifacts": 7, "jsonl": 5}
 MANY = {"records": 60, "keys": 20, "artifacts": 50, "jsonl": 50}
 kills = pytest.mark.parametrize("kills", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
 
-# Children are forked from a process that has imported everything, so that a round costs milliseconds.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["medloop.store.records.crud", "medloop.store.rotate", "sqlalchemy.dialects.sqlite", "psycopg"])
+PRELOAD = ("medloop.store.records.crud", "medloop.store.rotate", "sqlalchemy.dialects.sqlite", "psycopg")
 
 
 class Killer:
@@ -43,6 +41,7 @@ class Killer:
 
     def __init__(self, work: Callable[..., None], first: str, second: str, writers: tuple[str, ...]) -> None:
         self.work, self.places = work, (first, second)
+        self.processes = fork_server(*PRELOAD)
         self.acked = dict.fromkeys(writers, -1)
         self.killed = 0
         seed = random.randrange(2**32)
@@ -53,8 +52,8 @@ class Killer:
         """All writers at once; each is killed at a moment of its own, often in the middle of its first work."""
         running = []
         for writer, acked in self.acked.items():
-            mine, theirs = processes.Pipe(duplex=False)
-            child = processes.Process(target=self.work, args=(*self.places, writer, acked + 1, theirs), daemon=True)
+            mine, theirs = self.processes.Pipe(duplex=False)
+            child = self.processes.Process(target=self.work, args=(*self.places, writer, acked + 1, theirs), daemon=True)
             child.start()
             theirs.close()
             assert mine.poll(60), f"{writer} does not start"

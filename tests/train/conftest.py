@@ -1,7 +1,6 @@
 """A workspace with a small random model and made-up records, and children that can be killed."""
 
 import json
-import multiprocessing
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
+from medloop.testing.processes import fork_server
 
 
 def example(number: int, rng: random.Random) -> dict:
@@ -53,6 +53,4 @@ def untouched(tmp_path_factory: pytest.TempPathFactory, small_base: Path) -> Set
 @pytest.fixture(scope="session")
 def children():
     """Processes forked from one that has the heavy imports behind it: starting and killing them is cheap."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["medloop.train.sft"])
-    return context
+    return fork_server("medloop.train.sft")
