@@ -201,9 +201,15 @@ def _check_numbers(status: dict, lines: list[dict], history: dict) -> None:
 
 
 def _check_gold(rows: list[dict]) -> None:
-    """One gold answer per question and iteration, held to the first three passages, and none that a safety rule refuses."""
-    assert rows and len({(row["iter"], row["prompt_id"]) for row in rows}) == len(rows)
-    for row in rows:
+    """One gold answer per question and iteration, held to the first three passages, and none that a safety rule refuses.
+
+    Beside it stands the candidate with the lowest reward, which was not selected.
+    """
+    gold = [row for row in rows if row["selected"]]
+    best = {(row["iter"], row["prompt_id"]): row["reward"] for row in gold}
+    assert gold and len(best) == len(gold)
+    assert all(row["reward"] <= best[row["iter"], row["prompt_id"]] for row in rows if not row["selected"])
+    for row in gold:
         assert row["context"] == "\n".join(PASSAGES[:3])
         assert {"rel", "faith", "conc", "risk"} <= set(row["parts"]) and row["parts"]["risk"] < 0.5
         assert "emergency" not in row["parts"]  # no red flag in these questions: absent, never 0.0

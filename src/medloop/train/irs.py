@@ -200,13 +200,26 @@ def _log_selection(state: TrainState, experience: Experience, selection: Selecti
         "length": summary["length"],
     }
     model = sha256_id(canonical_json([state.plan.run.identity, state.step]))
-    rows = {row: _provenance(experience, row) | {"model": model} for row in selection.rows}
+    chosen = set(selection.rows)
+    rows = {
+        row: {
+            "reward_version": experience.rewards[row].version, "stream": experience.rollouts[row].stream, "model": model,
+            "selected": row in chosen,
+        }
+        for row in sorted(chosen | _worst_beside(experience, chosen))
+    }  # fmt: skip
     samples.append(state.plan.run.folder / samples.SAMPLES, state.step, experience, rows)
 
 
-def _provenance(experience: Experience, row: int) -> dict[str, Any]:
-    reward = experience.rewards[row]
-    return {"reward_version": reward.version, "stream": experience.rollouts[row].stream}
+def _worst_beside(experience: Experience, chosen: set[int]) -> set[int]:
+    """The candidate with the lowest reward beside each gold answer, so that people see what was left out."""
+    rewards, present = experience.reward_tensor()
+    prompts = {experience.groups[row] for row in chosen}
+    worst: dict[str, int] = {}
+    for row, prompt in enumerate(experience.groups):
+        if present[row] and prompt in prompts and (prompt not in worst or rewards[row] < rewards[worst[prompt]]):
+            worst[prompt] = row
+    return set(worst.values())
 
 
 def _write_weights(state: TrainState) -> None:
