@@ -94,9 +94,9 @@ class Sampler:
             decoder = build_fast_decoder(self.model)
             check_agreement(decoder, self.model)
         except UnsupportedModelError as error:
-            slower = "5 to 10 times slower" if self.device.type == "cuda" else "2 to 4 times slower"
+            slower = "8 to 40 times slower" if self.device.type == "cuda" else "up to 1.2 times slower"  # docs/log.md
             log.warning(
-                "Sampling takes the library's forward pass, which is about %s: the fast decoder does not fit this model; %s.",
+                "Sampling takes the library's forward pass, measured as %s: the fast decoder does not fit this model; %s.",
                 slower, error,
             )  # fmt: skip
             return None
