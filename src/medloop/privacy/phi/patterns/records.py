@@ -79,7 +79,7 @@ RECORDS = (
             r"(?<![A-Za-z0-9\-/.])[A-Z]{1,4}-?\d{2,4}-\d{4,8}(?![A-Za-z0-9.])", digits=6, hints=("-",), code=True),
     # except beds, models and signs
     pattern("code behind any Chinese word that ends in 号", "RECORD", "她的住院号我记得是{1002345}",
-            rf"(?<![床型批信括符逗问引冒分句文楼房挡0-9一二三四五六七八九十])(?:号码?|编码|证号|ID)(?:[（(][^）()]{{1,8}}[）)])?{_ZH_GAP}(?P<phi>{_ZH_CODE})", digits=4, hints=("号", "编码", "id"), code=True),
+            rf"(?<![床型批信括符逗问引冒分句文楼房挡0-9一二三四五六七八九十])(?:号码?|编码|证号|ID)(?:[（(][^）()]{{1,8}}[）)])?{_ZH_GAP}(?P<phi>{_ZH_CODE})", digits=3, hints=("号", "编码", "id"), code=True),
     pattern("code behind a Chinese thing that has one", "RECORD", "病理{2023-11827}提示",
             rf"(?:{_THINGS_ZH})[ :#]{{0,3}}(?:[Nn][Oo][.:]? ?)?(?P<phi>(?=(?:[A-Za-z\-/]{{0,3}}\d){{5}}){_ZH_CODE})(?![例人份个元次年月万%])", digits=5, code=True),
     pattern("last digits in Chinese", "RECORD", "住院号后6位是{004471}",
