@@ -162,12 +162,12 @@ def test_a_template_cannot_leave_the_sandbox():
 LONG = (Message(role="system", content="S"), *exchange("old question", "old answer"), *exchange("new question", "new answer"))
 
 
-def test_too_long_a_conversation_loses_its_oldest_turns_whole():
+def test_too_long_a_conversation_loses_its_oldest_messages_whole():
     tokenizer = TOKENIZERS["chatml"]
     full = encode_example(tokenizer, LONG)
     short = encode_example(tokenizer, LONG, max_length=len(full.input_ids) - 1)
     text = tokenizer.decode(short.input_ids)
-    assert short.dropped_turns == 2 and full.dropped_turns == 0
+    assert short.dropped_messages == 2 and full.dropped_messages == 0
     assert (
         "old" not in text
         and "system\nS" in text

@@ -65,11 +65,11 @@ def test_the_head_alone_is_new(bases, settings):
 
 
 @pytest.mark.parametrize("kind", ["causal", "encoder"])
-def test_too_long_loses_old_turns_then_the_beginning_of_the_question_never_the_answer(bases, kind: str):
+def test_too_long_loses_old_messages_then_the_beginning_of_the_question_never_the_answer(bases, kind: str):
     tokenizer = load_tokenizer(bases[kind])
     answer = "The answer stays."
     short = encode(tokenizer, dialogue("old " * 30, "said", "new question"), answer, max_length=90)
-    assert short.dropped_turns == 2 and short.dropped_tokens == 0
+    assert short.dropped_messages == 2 and short.dropped_tokens == 0
     cut = encode(tokenizer, dialogue("start " * 40 + "the end"), answer, max_length=90)
     text = tokenizer.decode(cut.ids)
     assert cut.dropped_tokens > 0 and len(cut.ids) <= 90

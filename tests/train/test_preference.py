@@ -196,7 +196,7 @@ def test_the_token_ids_are_ours_template_and_neutralisation_included(clinic, kin
     assert sorted(map(tuple, trainer.train_dataset["prompt_ids"])) == sorted(map(tuple, plan.train.table["prompt_ids"]))
 
 
-def test_both_answers_of_a_pair_lose_the_same_old_turns(clinic):
+def test_both_answers_of_a_pair_lose_the_same_old_messages(clinic):
     turns = [
         {"role": "user", "content": "old " * 20},
         {"role": "assistant", "content": "old"},

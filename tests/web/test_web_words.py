@@ -24,7 +24,7 @@ SHARED = {
 }
 # Keys that are put together from a name: what they start with, by file.
 COMPOSED = {
-    "common": ("role_", "nav_", "kind_", "axis_", "consent_", "in_language_", "turn_"),
+    "common": ("role_", "nav_", "kind_", "axis_", "consent_", "in_language_", "message_"),
     "home": ("card_", "news_"),
     "review": ("reason_", "saved_", "queue_language_", "question_needed", "answer_needed"),
     "error": ("error_403", "error_404", "error_409", "error_413", "error_422", "error_429", "session_expired", "form_expired"),

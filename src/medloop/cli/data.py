@@ -111,9 +111,9 @@ def preview(
     ui.say(f"Languages: {_shares(dict(seen.languages), sum(seen.languages.values())) or 'none'}")
     for line, problem in seen.named_problems:
         ui.say(f"  line {line}: {problem}")
-    for number, turns in enumerate(seen.examples, 1):
+    for number, messages in enumerate(seen.examples, 1):
         ui.say(f"\n{number}.")
-        for role, text in turns:
+        for role, text in messages:
             words = " ".join(text.split())
             ui.say(f"  {role}: {ui.printable(words if len(words) <= 300 else words[:299] + '…')}")
     ui.say()

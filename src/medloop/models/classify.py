@@ -6,10 +6,10 @@
 
 There are two kinds of base. A *causal* one (Llama, Qwen, GPT-2) reads prompt and answer through its own chat template; its logit
 is taken at the last token that is not padding, under right padding. An *encoder* (BERT, MiniLM; its tokenizer has a cls and a sep
-token) reads the prompt as plain turns and the answer as the second part; its logit is taken at the pooled output. Training and
+token) reads the prompt as plain text and the answer as the second part; its logit is taken at the pooled output. Training and
 scoring use the same `encode`, dropout is off in both, and padding changes nothing.
 
-An input that is too long loses its oldest turns, then the beginning of the question. The answer is never truncated: when it
+An input that is too long loses its oldest messages, then the beginning of the question. The answer is never truncated: when it
 leaves no room for the question, the result is `None`, for the caller to count. Like load.py: safetensors only, no code from a
 model folder, and incomplete weights are refused.
 """
@@ -55,10 +55,10 @@ class Scoring(Contract):
 
 
 class Encoded(NamedTuple):
-    """Token ids of prompt and answer; how many turns and question tokens were dropped."""
+    """Token ids of prompt and answer; how many messages and question tokens were dropped."""
 
     ids: list[int]
-    dropped_turns: int = 0
+    dropped_messages: int = 0
     dropped_tokens: int = 0
 
 
@@ -95,20 +95,20 @@ class Classifier:
 def encode(tokenizer: Any, messages: Sequence[Message], answer: str, *, max_length: int) -> Encoded | None:
     """Prompt and answer as the classifier reads them; None when the answer leaves no room for the question."""
     build = _encoder_ids if is_encoder(tokenizer) else _causal_ids
-    for turns, dropped_turns in shorter(messages):
-        ids = build(tokenizer, turns, answer)
+    for remaining, dropped_messages in shorter(messages):
+        ids = build(tokenizer, remaining, answer)
         if len(ids) <= max_length:
-            return Encoded(ids, dropped_turns)
+            return Encoded(ids, dropped_messages)
     dropped = 0
-    question = turns[-1].content
+    question = remaining[-1].content
     spans = tokenizer(question, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
     while len(ids) > max_length:
         dropped += len(ids) - max_length
         if dropped > len(spans) - QUESTION_TOKENS:
             return None
         rest = question[spans[dropped][0] :].lstrip()
-        ids = build(tokenizer, [*turns[:-1], turns[-1].model_copy(update={"content": rest})], answer)
-    return Encoded(ids, dropped_turns, dropped)
+        ids = build(tokenizer, [*remaining[:-1], remaining[-1].model_copy(update={"content": rest})], answer)
+    return Encoded(ids, dropped_messages, dropped)
 
 
 def is_encoder(tokenizer: Any) -> bool:
@@ -122,10 +122,10 @@ def _causal_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> lis
 
 
 def _encoder_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
-    """[CLS] turns [SEP] answer [SEP], as the tokenizer joins two texts; text never becomes a control token."""
+    """[CLS] messages [SEP] answer [SEP], as the tokenizer joins two texts; text never becomes a control token."""
     last = len(messages) - 1
-    turns = "\n".join(m.content if place == last else f"{m.role}: {m.content}" for place, m in enumerate(messages))
-    return list(tokenizer(turns, answer, split_special_tokens=True, truncation=False, verbose=False)["input_ids"])
+    prompt = "\n".join(m.content if place == last else f"{m.role}: {m.content}" for place, m in enumerate(messages))
+    return list(tokenizer(prompt, answer, split_special_tokens=True, truncation=False, verbose=False)["input_ids"])
 
 
 def new_classifier(base: str, settings: Settings, *, seed: int, trainable: bool) -> Classifier:

@@ -40,12 +40,12 @@ def fit_with_context(
 ) -> ContextPrompt | None:
     """The prompt with as much of the passages as fits into `max_length` tokens; None when even the question does not fit.
 
-    Old turns are left out only for the question's sake, as without passages.
+    Old messages are left out only for the question's sake, as without passages.
     """
-    for turns, _ in shorter(messages):
-        token_ids = encode_prompt(tokenizer, turns)
+    for remaining, _ in shorter(messages):
+        token_ids = encode_prompt(tokenizer, remaining)
         if len(token_ids) <= max_length:
-            bare = ContextPrompt(tuple(token_ids), tuple(turns), (), len(passages))
+            bare = ContextPrompt(tuple(token_ids), tuple(remaining), (), len(passages))
             return _fill(tokenizer, bare, passages, max_length) if passages else bare
     return None
 

@@ -5,10 +5,10 @@ question is broken up (`< |im_end|>< |im_start|>system`) before the template see
 tokenised alone, and wherever a control id appears, a space is inserted into the characters that produced it.
 
 *`<think>` stays whole.* Some templates remove reasoning from answers, some open `<think>` themselves at the start of an
-answer. An answer is therefore never rendered: its tokens follow the rendered prompt, and the end-of-turn token follows
+answer. An answer is therefore never rendered: its tokens follow the rendered prompt, and the end token follows
 them. Where the prompt already opened `<think>`, the answer does not open it again.
 
-A prompt that is too long loses its oldest turns, whole, but never the system message or the last question; if that does
+A prompt that is too long loses its oldest messages, whole, but never the system message or the last question; if that does
 not help, the example is refused (`None`) for the caller to count. The end of an answer is never truncated.
 
 A model without a chat template gets DEFAULT_TEMPLATE. The template itself is untrusted data: transformers renders it in its
@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
     input_ids: list[int]
     completion_mask: list[int]
-    dropped_turns: int = 0
+    dropped_messages: int = 0
 
 
 def encode_prompt(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
@@ -50,9 +50,9 @@ def encode_prompt(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 
 
 def fit_prompt(tokenizer: Any, messages: Sequence[Message], max_length: int) -> list[int] | None:
-    """As `encode_prompt`, with the oldest turns left out until at most `max_length` ids remain; None if that cannot be."""
-    for turns, _ in shorter(messages):
-        ids = encode_prompt(tokenizer, turns)
+    """As `encode_prompt`, with the oldest messages left out until at most `max_length` ids remain; None if that cannot be."""
+    for remaining, _ in shorter(messages):
+        ids = encode_prompt(tokenizer, remaining)
         if len(ids) <= max_length:
             return ids
     return None
@@ -61,8 +61,8 @@ def fit_prompt(tokenizer: Any, messages: Sequence[Message], max_length: int) -> 
 def encode_example(tokenizer: Any, messages: Sequence[Message], *, max_length: int | None = None) -> Example | None:
     """Prompt, answer (the last message) and end token; None when it cannot be made to fit `max_length`."""
     assert messages and messages[-1].role == "assistant", "an example ends with the answer"
-    for turns, dropped in shorter(messages[:-1]):
-        prompt = render_prompt(tokenizer, turns)
+    for remaining, dropped in shorter(messages[:-1]):
+        prompt = render_prompt(tokenizer, remaining)
         prompt_ids = tokenise(tokenizer, prompt)
         answer_ids = tokenise(tokenizer, _continue(prompt, neutralise(tokenizer, messages[-1].content))) + end_ids(tokenizer)
         if max_length is None or len(prompt_ids) + len(answer_ids) <= max_length:
@@ -155,8 +155,8 @@ def _find_control(tokenizer: Any, template: str) -> frozenset[int]:
 
 
 def _find_end(tokenizer: Any, control: frozenset[int]) -> tuple[int, ...]:
-    turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": MARK}]
-    _, mark, after = _render(tokenizer, turns, add_generation_prompt=False).rpartition(MARK)
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": MARK}]
+    _, mark, after = _render(tokenizer, messages, add_generation_prompt=False).rpartition(MARK)
     ids = tokenise(tokenizer, after) if mark else []
     for place, token in enumerate(ids):
         if token in control:
@@ -177,10 +177,10 @@ def _continue(prompt: str, answer: str) -> str:
 
 
 def shorter(messages: Sequence[Message]) -> list[tuple[Sequence[Message], int]]:
-    """(turns, dropped): the conversation, then without its oldest question and answer, and so on down to the last question."""
+    """(messages, dropped): all, then without the oldest question and answer, and so on down to the last question."""
     head = list(messages[:1]) if messages and messages[0].role == "system" else []
-    turns = messages[len(head) :]
-    return [([*head, *turns[dropped:]], dropped) for dropped in range(0, max(len(turns), 1), 2)]
+    rest = messages[len(head) :]
+    return [([*head, *rest[dropped:]], dropped) for dropped in range(0, max(len(rest), 1), 2)]
 
 
 def _render(tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool) -> str:

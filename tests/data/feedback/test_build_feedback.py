@@ -269,7 +269,7 @@ def test_corrections_propose_rules_with_their_evidence(store: Store) -> None:
     assert {"kind": "rules", "reason": "nothing_to_say", "records": ["cor_4"]} in rows["dropped"]
 
 
-def test_the_turns_before_the_answer_come_from_the_trace(store: Store) -> None:
+def test_the_messages_before_the_answer_come_from_the_trace(store: Store) -> None:
     talk = Conversation(messages=(
         Message(role="user", content="My knee hurts."), Message(role="assistant", content="Since when?"),
         Message(role="user", content=make_question(1)), Message(role="assistant", content="rest"),

@@ -1,4 +1,4 @@
-"""Rows of every known shape become the same turns, and leave again as they came."""
+"""Rows of every known shape become the same messages, and leave again as they came."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from data_desk import Desk
 
 from medloop.contracts import Conversation, Message, Origin, Record
-from medloop.data.sources.shapes import ShapeProblem, fit, is_reviewed, to_alpaca, to_sharegpt, turns_of
+from medloop.data.sources.shapes import ShapeProblem, fit, is_reviewed, messages_of, to_alpaca, to_sharegpt
 
 TALK = [("user", "头疼三天了"), ("assistant", "睡得好吗？"), ("user", "不好"), ("assistant", "早点睡")]
 SHAPED: dict[str, dict[str, Any]] = {
@@ -17,25 +17,25 @@ SHAPED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def turns(row: dict[str, Any], **mapping: str) -> tuple[str, list[tuple[str, str]]]:
+def messages(row: dict[str, Any], **mapping: str) -> tuple[str, list[tuple[str, str]]]:
     fitted = fit(row, mapping)
     assert fitted is not None
-    return fitted[0].name, turns_of(row, fitted[0].name, fitted[1])
+    return fitted[0].name, messages_of(row, fitted[0].name, fitted[1])
 
 
 @pytest.mark.parametrize("shape", SHAPED)
-def test_each_shape_is_recognised_and_gives_the_same_turns(shape: str) -> None:
-    assert turns(SHAPED[shape]) == (shape, TALK)
+def test_each_shape_is_recognised_and_gives_the_same_messages(shape: str) -> None:
+    assert messages(SHAPED[shape]) == (shape, TALK)
 
 
 @pytest.mark.parametrize("row", [*SHAPED.values(), {"Question": "q", "ANSWER": "a"}])
 def test_a_system_prompt_is_kept_in_front(row: dict[str, Any]) -> None:
-    assert turns(row | {"system": "Be kind."})[1][0] == ("system", "Be kind.")
+    assert messages(row | {"system": "Be kind."})[1][0] == ("system", "Be kind.")
 
 
 def test_instruction_and_input_are_one_question_and_reasoning_becomes_a_think_chain() -> None:
-    assert turns({"instruction": "Explain", "input": "this", "output": "so"})[1][0] == ("user", "Explain\nthis")
-    assert turns({"Question": "q", "Complex_CoT": "why", "Response": "a"})[1][1] == ("assistant", "<think>\nwhy\n</think>\na")
+    assert messages({"instruction": "Explain", "input": "this", "output": "so"})[1][0] == ("user", "Explain\nthis")
+    assert messages({"Question": "q", "Complex_CoT": "why", "Response": "a"})[1][1] == ("assistant", "<think>\nwhy\n</think>\na")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_instruction_and_input_are_one_question_and_reasoning_becomes_a_think_ch
 )
 def test_a_row_that_does_not_fit_says_why_without_its_content(row: dict[str, Any], problem: str) -> None:
     with pytest.raises(ShapeProblem, match=problem) as error:
-        turns(row)
+        messages(row)
     assert "secret" not in str(error.value)
 
 
@@ -68,7 +68,7 @@ def test_reviewed_is_found_in_the_row_or_its_meta(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("writer", [to_sharegpt, to_alpaca])
 @pytest.mark.parametrize("system", [[], [("system", "Be kind.")]])
-def test_what_is_written_reads_back_as_the_same_turns(writer: Any, system: list[tuple[str, str]]) -> None:
+def test_what_is_written_reads_back_as_the_same_messages(writer: Any, system: list[tuple[str, str]]) -> None:
     talk = [*system, *TALK]
     conversation = Conversation(messages=tuple(Message(role=role, content=text) for role, text in talk))  # type: ignore[arg-type]
     record = Record(
@@ -78,7 +78,7 @@ def test_what_is_written_reads_back_as_the_same_turns(writer: Any, system: list[
         strata=("routine",),
         origin=Origin(source="s", line=1),
     )
-    assert turns(writer(record))[1] == talk
+    assert messages(writer(record))[1] == talk
 
 
 @pytest.mark.parametrize("to", ["sharegpt", "alpaca"])

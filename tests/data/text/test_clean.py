@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medloop.contracts import Conversation
-from medloop.data.text.clean import CleanLimits, clean_text, clean_turns
+from medloop.data.text.clean import CleanLimits, clean_messages, clean_text
 
 QUESTION, ANSWER = "头疼三天了应该怎么办", "多休息，少熬夜"
 
@@ -63,7 +63,7 @@ def test_cleaning_twice_is_cleaning_once_and_no_control_token_survives(text: str
 
 
 @pytest.mark.parametrize(
-    ("turns", "reason"),
+    ("messages", "reason"),
     [
         ([("user", " "), ("assistant", "<p></p>")], "empty"),
         ([("user", ""), ("assistant", ANSWER)], "empty"),
@@ -79,13 +79,13 @@ def test_cleaning_twice_is_cleaning_once_and_no_control_token_survives(text: str
         ([("user", "哈" * 30), ("assistant", ANSWER)], "debris"),
     ],
 )
-def test_each_reason_for_a_drop(turns: list[tuple[str, str]], reason: str) -> None:
-    assert clean_turns(turns, CleanLimits()) == reason
+def test_each_reason_for_a_drop(messages: list[tuple[str, str]], reason: str) -> None:
+    assert clean_messages(messages, CleanLimits()) == reason
 
 
 def test_messages_in_a_row_are_one_turn_and_an_unanswered_end_is_cut() -> None:
-    turns = [("system", "Be kind."), ("user", "医生你好"), ("user", QUESTION), ("assistant", ANSWER), ("user", "谢谢")]
-    cleaned = clean_turns(turns, CleanLimits())
+    messages = [("system", "Be kind."), ("user", "医生你好"), ("user", QUESTION), ("assistant", ANSWER), ("user", "谢谢")]
+    cleaned = clean_messages(messages, CleanLimits())
     assert isinstance(cleaned, Conversation)
     assert [(m.role, m.content) for m in cleaned.messages] == [
         ("system", "Be kind."),
@@ -95,6 +95,6 @@ def test_messages_in_a_row_are_one_turn_and_an_unanswered_end_is_cut() -> None:
 
 
 def test_a_role_label_at_the_start_goes_but_addressing_the_doctor_stays() -> None:
-    cleaned = clean_turns([("user", "用户：医生，" + QUESTION), ("assistant", "Assistant: 回答：" + ANSWER)], CleanLimits())
+    cleaned = clean_messages([("user", "用户：医生，" + QUESTION), ("assistant", "Assistant: 回答：" + ANSWER)], CleanLimits())
     assert isinstance(cleaned, Conversation)
     assert [m.content for m in cleaned.messages] == ["医生，" + QUESTION, ANSWER]

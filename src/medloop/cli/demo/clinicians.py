@@ -213,8 +213,8 @@ def rate_answers(client: Client, questions: Sequence[DemoQuestion]) -> SentFeedb
     for number, item in enumerate(questions):
         for answer in filter(None, (item.good, item.bad)):
             trace = _log(client, number, item.question, answer)
-            for turn in range(2):
-                _rate(client, feedback, trace, answer == item.good, CLINICIANS[(number + turn) % 3])
+            for rater in range(2):
+                _rate(client, feedback, trace, answer == item.good, CLINICIANS[(number + rater) % 3])
         if item.bad is None:
             continue
         feedback.send(

@@ -82,16 +82,16 @@ class RowPool:
 
     def add(self, row: FeedbackRow, order: bytes) -> None:
         """`order` decides its place in every file."""
-        turns = [[message.role, message.content] for message in row.messages]
-        self._spool.put(json.dumps([turns, row.texts, row.record_ids, row.metadata]).encode())
+        messages = [[message.role, message.content] for message in row.messages]
+        self._spool.put(json.dumps([messages, row.texts, row.record_ids, row.metadata]).encode())
         self._kinds.append(KINDS.index(row.kind))
         self._records.append(len(row.record_ids))
         self._prompt.append(self.prompts.number(row.opening))
         self._orders += order[:16]
 
     def row(self, index: int) -> FeedbackRow:
-        turns, texts, record_ids, metadata = json.loads(self._spool.line(index))
-        messages = tuple(Message.model_construct(role=role, content=content) for role, content in turns)
+        pairs, texts, record_ids, metadata = json.loads(self._spool.line(index))
+        messages = tuple(Message.model_construct(role=role, content=content) for role, content in pairs)
         return FeedbackRow(KINDS[self._kinds[index]], messages, tuple(texts), tuple(record_ids), metadata)
 
     def of_kind(self, kind: RowKind, among: Mask) -> Indexes:
@@ -144,14 +144,14 @@ class DraftDataset:
 
     def add(self, draft: RowDraft, cached: CachedScrubber) -> None:
         """Scrub a row and add it; one scrubber a row, so that a person has the same placeholder in prompt and answers."""
-        turns = draft.prompt.messages
+        prompt = draft.prompt.messages
         try:
-            scrubbed = cached.scrub((*(message.content for message in turns), *draft.texts), Scrubber())
-        except Unscrubbable:  # the turns of a trace, which no record was checked for
+            scrubbed = cached.scrub((*(message.content for message in prompt), *draft.texts), Scrubber())
+        except Unscrubbable:  # messages of a trace, which no record was checked for
             self.drop(draft.kind, "phi", draft.record_ids)
             return
-        messages = tuple(message.model_copy(update={"content": text}) for message, text in zip(turns, scrubbed, strict=False))
-        texts = tuple(scrubbed[len(turns) :])
+        messages = tuple(message.model_copy(update={"content": text}) for message, text in zip(prompt, scrubbed, strict=False))
+        texts = tuple(scrubbed[len(prompt) :])
         user_text = FeedbackPrompt(messages).user_text
         tags = {"language": detect_language(user_text), "strata": list(strata_of(user_text))}
         self.pool.add(FeedbackRow(draft.kind, messages, texts, draft.record_ids, tags | draft.metadata), draft.order)

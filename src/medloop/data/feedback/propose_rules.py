@@ -58,7 +58,7 @@ class RuleProposals:
     def add(self, correction: ExpertAnswer) -> None:
         scrubbed = self._scrub(correction)
         if scrubbed is None:
-            return  # counted with the row that has the same turns
+            return  # counted with the row that has the same messages
         rules = [
             _ProposedRule(*parts, correction.timestamp, correction.record_id) for parts in _rules_from(scrubbed)
         ]  # fmt: skip

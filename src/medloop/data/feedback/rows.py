@@ -31,12 +31,12 @@ class FeedbackPrompt:
     @property
     def key(self) -> str:
         """Case, white space and the system message do not make another prompt."""
-        turns = (
+        messages = (
             f"{message.role}:{' '.join(message.content.casefold().split())}"
             for message in self.messages
             if message.role != "system"
         )
-        return "\n".join(turns)
+        return "\n".join(messages)
 
     @property
     def user_text(self) -> str:

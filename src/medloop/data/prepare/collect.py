@@ -20,7 +20,7 @@ from medloop.data.prepare.spool import Spool
 from medloop.data.progress import Progress
 from medloop.data.sources import read_rows, shapes
 from medloop.data.sources.import_files import source_file
-from medloop.data.text.clean import CleanLimits, clean_text, clean_turns
+from medloop.data.text.clean import CleanLimits, clean_messages, clean_text
 from medloop.data.text.dedupe import PERMUTATIONS, Signatures, Signer
 from medloop.data.text.near import QuestionFeatures, QuestionFeaturesBuilder
 from medloop.data.text.risk import ORDER, strata_of
@@ -53,7 +53,7 @@ class RecordTable:
     language: NDArray[np.uint8]
     strata: NDArray[np.uint8]
     reviewed: NDArray[np.bool_]
-    turns: NDArray[np.uint16]
+    message_counts: NDArray[np.uint16]
     text_keys: NDArray[np.uint64]
     question_keys: NDArray[np.uint64]
     priorities: NDArray[np.uint64]
@@ -80,7 +80,7 @@ class _Columns:
         values = {
             "source": source, "line": record.origin.line, "language": LANGUAGES.index(record.language),
             "strata": sum(1 << ORDER.index(stratum) for stratum in record.strata), "reviewed": int(record.reviewed),
-            "turns": min(len(record.conversation.messages), 0xFFFF), "text_keys": text_key, "question_keys": key,
+            "message_counts": min(len(record.conversation.messages), 0xFFFF), "text_keys": text_key, "question_keys": key,
             "priorities": priority(self._seed, key),
         }  # fmt: skip
         for name, value in values.items():
@@ -97,7 +97,7 @@ class _Columns:
 
 
 _TYPES = {
-    "source": "H", "line": "I", "language": "B", "strata": "B", "reviewed": "B", "turns": "H",
+    "source": "H", "line": "I", "language": "B", "strata": "B", "reviewed": "B", "message_counts": "H",
     "text_keys": "Q", "question_keys": "Q", "priorities": "Q",
 }  # fmt: skip
 
@@ -138,17 +138,17 @@ def make_record(conversation: Conversation, source: Source, line: int, reviewed:
 
 
 def whole_text(conversation: Conversation) -> str:
-    """All turns without the system message, which is the same for a whole file."""
+    """All messages without the system message, which is the same for a whole file."""
     return "\n".join(message.content for message in conversation.messages if message.role != "system")
 
 
 def opening(conversation: Conversation) -> str:
-    """The first turns of the user, up to the one with enough different words to know the subject."""
+    """The first messages of the user, up to the one with enough different words to know the subject."""
     text = ""
-    turns = [message.content for message in conversation.messages if message.role == "user"]
-    for index, turn in enumerate(turns):
-        text = f"{text}\n{turn}" if index else turn
-        if len(turns) > 1 and len(set(tokens(text))) >= OPENING_WORDS:
+    messages = [message.content for message in conversation.messages if message.role == "user"]
+    for index, message in enumerate(messages):
+        text = f"{text}\n{message}" if index else message
+        if len(messages) > 1 and len(set(tokens(text))) >= OPENING_WORDS:
             break
     return text
 
@@ -168,12 +168,12 @@ def _clean_rows(source: Source, raw: Path, limits: CleanLimits) -> Iterator[Clea
         if row.problem:
             continue  # counted by the import as rejected
         try:
-            turns = shapes.turns_of(row.values, source.shape, source.columns)
+            messages = shapes.messages_of(row.values, source.shape, source.columns)
             passages = [clean_text(passage) for passage in shapes.passages_of(row.values, source.columns)]
         except shapes.ShapeProblem:
             continue
         reviewed = shapes.is_reviewed(row.values)
-        yield CleanRow(row.line, clean_turns(turns, limits), reviewed, tuple(passage for passage in passages if passage))
+        yield CleanRow(row.line, clean_messages(messages, limits), reviewed, tuple(passage for passage in passages if passage))
 
 
 def priority(seed: int, key: int) -> int:

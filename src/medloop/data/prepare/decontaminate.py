@@ -40,7 +40,7 @@ FIRST_CHECK_SEED = 2  # not the permutations that detected the duplicates; each 
 def find_copies(
     rows: RecordTable, train: Indexes, held_out: Indexes, vocabulary: Vocabulary, nearness: Nearness, progress: Progress
 ) -> dict[int, int]:
-    """Train rows whose question, or any turn, is a near-copy of a held-out question; with that held-out row."""
+    """Train rows whose question, or any message, is a near-copy of a held-out question; with that held-out row."""
     units, owners = _train_units(rows, train)
     held_out_index = NearIndex(rows.questions.take(held_out), vocabulary, nearness)
     train_index = NearIndex(units, vocabulary, nearness)
@@ -78,8 +78,8 @@ def check_files(
 ) -> RemainingCopies:
     """Near-copies of held-out records that are still in the train file."""
     with progress("Reading the finished files again", sum(entry.rows for entry in files.values())) as step:
-        known = _Side(folder, {"train": files["train"]}, step, seed, turns=True)
-        unseen = _Side(folder, {split: entry for split, entry in files.items() if split != "train"}, step, seed, turns=False)
+        known = _Side(folder, {"train": files["train"]}, step, seed, messages=True)
+        unseen = _Side(folder, {split: entry for split, entry in files.items() if split != "train"}, step, seed, messages=False)
     copies = {
         **_left_by_text(known, unseen, text_threshold),
         **_left_by_question(
@@ -95,10 +95,10 @@ def check_files(
 
 
 class _Side:
-    """What a set of finished files holds, read back from disk: openings, and with `turns` the single turns as well."""
+    """What a set of finished files holds, read back from disk: openings, and with `messages` each user message as well."""
 
-    def __init__(self, folder: Path, files: Mapping[Split, FileEntry], step: Step, seed: int, *, turns: bool) -> None:
-        self._questions, self._turns, self._signer = QuestionFeaturesBuilder(), turns, Signer(seed, CHECK_PERMUTATIONS)
+    def __init__(self, folder: Path, files: Mapping[Split, FileEntry], step: Step, seed: int, *, messages: bool) -> None:
+        self._questions, self._messages, self._signer = QuestionFeaturesBuilder(), messages, Signer(seed, CHECK_PERMUTATIONS)
         self._paths = {split: folder / entry.path for split, entry in files.items()}
         self._signatures, self._owners = array("I"), array("q")
         self.question_keys, self.text_keys = array("Q"), array("Q")
@@ -115,7 +115,7 @@ class _Side:
     def _add(self, talk: Conversation) -> None:
         question_key, features = question_marks(opening(talk))
         text_key, shingles = text_marks(whole_text(talk))
-        for question in (features, *(turn_features(talk) if self._turns else ())):
+        for question in (features, *(message_features(talk) if self._messages else ())):
             self._questions.add(question)
             self._owners.append(len(self.places))
         self.question_keys.append(question_key)
@@ -213,18 +213,18 @@ def _same_key(rows: RecordTable, train: Indexes, held_out: Indexes) -> dict[int,
 
 
 def _train_units(rows: RecordTable, train: Indexes) -> tuple[QuestionFeatures, Indexes]:
-    """The opening of every train row and the single turns of longer ones; and the row each belongs to."""
+    """The opening of every train row and the single messages of longer ones; and the row each belongs to."""
     units, owners = QuestionFeaturesBuilder(), array("q")
-    for row, turns in zip(train.tolist(), rows.turns[train].tolist(), strict=True):
-        talk = rows.spool.record(row).conversation if turns > 3 else None
-        for features in (rows.questions.row(row), *(turn_features(talk) if talk else ())):
+    for row, message_count in zip(train.tolist(), rows.message_counts[train].tolist(), strict=True):
+        talk = rows.spool.record(row).conversation if message_count > 3 else None
+        for features in (rows.questions.row(row), *(message_features(talk) if talk else ())):
             units.add(features)
             owners.append(row)
     return units.questions(), np.frombuffer(owners, dtype=np.int64)
 
 
-def turn_features(conversation: Conversation) -> list[Hashes]:
-    """Features of each user turn of a longer conversation: any of them may repeat somebody else's question."""
-    turns = [message.content for message in conversation.messages if message.role == "user"]
-    features = [question_features(text) for text in turns] if len(turns) > 1 else []
+def message_features(conversation: Conversation) -> list[Hashes]:
+    """Features of each user message of a longer conversation: any of them may repeat somebody else's question."""
+    messages = [message.content for message in conversation.messages if message.role == "user"]
+    features = [question_features(text) for text in messages] if len(messages) > 1 else []
     return [row for row in features if len(row)]

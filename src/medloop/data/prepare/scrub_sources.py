@@ -1,6 +1,6 @@
 """Remove identifiers from imported conversations before they are compared, split or stored for training.
 
-Each conversation has its own scrubber, so a person has the same placeholder in all its turns. A doubtful conversation is left
+Each conversation has its own scrubber, so a person has the same placeholder in all its messages. A doubtful conversation is left
 out (`phi`) and goes unchanged into a quarantine file for review: mend the source and import it again.
 """
 
@@ -26,8 +26,8 @@ class SourceScrubber:
     def conversation(
         self, conversation: Conversation, passages: tuple[str, ...], source: str, line: int
     ) -> tuple[Conversation | DropReason, tuple[str, ...]]:
-        """The conversation and its context passages without identifiers; the passages are scanned like the turns."""
-        scrubber, turns = Scrubber(), len(conversation.messages)
+        """The conversation and its context passages without identifiers; the passages are scanned like the messages."""
+        scrubber, count = Scrubber(), len(conversation.messages)
         assessments = [scrubber.assess(text) for text in (*(m.content for m in conversation.messages), *passages)]
         self.looked_at += 1
         if any(assessment.quarantined for assessment in assessments):
@@ -37,9 +37,9 @@ class SourceScrubber:
         self.changed += any(assessment.spans for assessment in assessments)
         messages = (
             message.model_copy(update={"content": assessment.cleaned})
-            for message, assessment in zip(conversation.messages, assessments[:turns], strict=True)
+            for message, assessment in zip(conversation.messages, assessments[:count], strict=True)
         )
-        return Conversation(messages=tuple(messages)), tuple(assessment.cleaned for assessment in assessments[turns:])
+        return Conversation(messages=tuple(messages)), tuple(assessment.cleaned for assessment in assessments[count:])
 
     def counts(self) -> dict[str, int]:
         """For the card: rows, then what was replaced by kind."""

@@ -145,17 +145,17 @@ def how_to_read(path: Path, options: ImportOptions) -> tuple[str, str]:
 
 def fitted_rows(
     path: Path, format: str, encoding: str, shape: str, columns: Mapping[str, str]
-) -> Iterator[tuple[SourceRow, list[shapes.Turn]]]:
-    """Every row with its turns; a row that does not fit the shape has a problem and no turns."""
+) -> Iterator[tuple[SourceRow, list[shapes.RoleText]]]:
+    """Every row with its messages; a row that does not fit the shape has a problem and no messages."""
     for row in read_rows(path, format, encoding):
-        turns: list[shapes.Turn] = []
+        messages: list[shapes.RoleText] = []
         if not row.problem:
             try:
-                turns = shapes.turns_of(row.values, shape, columns)
+                messages = shapes.messages_of(row.values, shape, columns)
                 shapes.passages_of(row.values, columns)
             except shapes.ShapeProblem as problem:
                 row = SourceRow(row.line, problem=str(problem))
-        yield row, turns
+        yield row, messages
 
 
 def find_shape(path: Path, format: str, encoding: str, mapping: Mapping[str, str]) -> tuple[str, dict[str, str]]:

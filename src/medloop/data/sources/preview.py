@@ -27,7 +27,7 @@ class Preview:
     problems: int
     named_problems: tuple[tuple[int, str], ...]
     languages: Mapping[str, int]
-    examples: tuple[tuple[shapes.Turn, ...], ...]
+    examples: tuple[tuple[shapes.RoleText, ...], ...]
 
 
 def preview(path: Path, options: ImportOptions, *, count: int) -> Preview:
@@ -35,18 +35,18 @@ def preview(path: Path, options: ImportOptions, *, count: int) -> Preview:
     shapes.check_mapping(options.mapping or {})
     format, encoding = how_to_read(path, options)
     shape, columns = find_shape(path, format, encoding, options.mapping or {})
-    rows, problems, languages, examples = 0, list[tuple[int, str]](), Counter[str](), list[tuple[shapes.Turn, ...]]()
+    rows, problems, languages, examples = 0, list[tuple[int, str]](), Counter[str](), list[tuple[shapes.RoleText, ...]]()
     names: dict[str, None] = {}
-    for row, turns in fitted_rows(path, format, encoding, shape, columns):
+    for row, messages in fitted_rows(path, format, encoding, shape, columns):
         if row.problem:
             problems.append((row.line, row.problem))
             continue
         rows += 1
         names |= dict.fromkeys(row.values) if rows <= LANGUAGE_ROWS else {}
         if rows <= LANGUAGE_ROWS:
-            languages[detect_language("\n".join(text for _, text in turns))] += 1
+            languages[detect_language("\n".join(text for _, text in messages))] += 1
         if len(examples) < count:
-            examples.append(tuple(turns))
+            examples.append(tuple(messages))
     ignored = tuple(name for name in names if name not in columns.values())
     return Preview(
         path, format, encoding, shape, columns, ignored, rows, len(problems), tuple(problems[:PROBLEMS]), languages,

@@ -23,7 +23,7 @@ from medloop.contracts import Conversation, Record
 from medloop.errors import ConfigError
 from medloop.knobs import did_you_mean
 
-Turn = tuple[str, str]  # role (user, assistant, system) and content, uncleaned
+RoleText = tuple[str, str]  # role (user, assistant, system) and content, uncleaned
 
 _ROLES = {
     "user": "user", "human": "user", "patient": "user", "prompter": "user", "患者": "user", "用户": "user",
@@ -96,13 +96,13 @@ def check_mapping(mapping: Mapping[str, str]) -> None:
             raise ConfigError(f"--map {field}={mapping[field]}: there is no field '{field}'", f"{hint}Fields: {', '.join(known)}")
 
 
-def turns_of(values: Mapping[str, Any], shape: str, columns: Mapping[str, str]) -> list[Turn]:
-    """The turns of one row, in order; ShapeProblem when a needed column is absent or is not what it should be."""
+def messages_of(values: Mapping[str, Any], shape: str, columns: Mapping[str, str]) -> list[RoleText]:
+    """The messages of one row, in order; ShapeProblem when a needed column is absent or is not what it should be."""
     for field in SHAPES[shape].needs:
         if columns[field] not in values:
             raise ShapeProblem(f"has no '{columns[field]}'")
     row = {field: values.get(column) for field, column in columns.items()}
-    head: list[Turn] = [("system", system)] if (system := _text(row, "system")) else []
+    head: list[RoleText] = [("system", system)] if (system := _text(row, "system")) else []
     match shape:
         case "record":
             conversation = row["conversation"]
@@ -149,16 +149,16 @@ def is_reviewed(values: Mapping[str, Any]) -> bool:
 
 def to_sharegpt(record: Record) -> dict[str, Any]:
     names = {"user": "human", "assistant": "gpt", "system": "system"}
-    turns = [{"from": names[m.role], "value": m.content} for m in record.conversation.messages]
-    return {"id": record.record_id, "conversations": turns}
+    messages = [{"from": names[m.role], "value": m.content} for m in record.conversation.messages]
+    return {"id": record.record_id, "conversations": messages}
 
 
 def to_alpaca(record: Record) -> dict[str, Any]:
     """The last exchange is instruction and output; earlier ones are `history`."""
     conversation: Conversation = record.conversation
     system = [m.content for m in conversation.messages if m.role == "system"]
-    turns = [m.content for m in conversation.messages if m.role != "system"]
-    pairs = [[turns[index], turns[index + 1]] for index in range(0, len(turns) - 1, 2)]
+    messages = [m.content for m in conversation.messages if m.role != "system"]
+    pairs = [[messages[index], messages[index + 1]] for index in range(0, len(messages) - 1, 2)]
     question, answer = pairs[-1]
     row: dict[str, Any] = {"id": record.record_id, "instruction": question, "input": "", "output": answer, "history": pairs[:-1]}
     return row | ({"system": system[0]} if system else {})
@@ -173,18 +173,18 @@ def _text(row: Mapping[str, Any], field: str) -> str:
     return str(value)
 
 
-def _either(row: Mapping[str, Any], field: str, role: str) -> list[Turn]:
+def _either(row: Mapping[str, Any], field: str, role: str) -> list[RoleText]:
     value = row.get(field)
     return _listed(value, field, "role", "content") if isinstance(value, list) else [(role, _text(row, field))]
 
 
-def _listed(value: Any, field: str, role_key: str, text_key: str) -> list[Turn]:
+def _listed(value: Any, field: str, role_key: str, text_key: str) -> list[RoleText]:
     if not isinstance(value, list) or not value:
         raise ShapeProblem(f"'{field}' is not a list of messages")
-    return [_turn(item, field, role_key, text_key) for item in value]
+    return [_message(item, field, role_key, text_key) for item in value]
 
 
-def _turn(item: Any, field: str, role_key: str, text_key: str) -> Turn:
+def _message(item: Any, field: str, role_key: str, text_key: str) -> RoleText:
     if not isinstance(item, Mapping):
         raise ShapeProblem(f"'{field}' holds something that is not a message")
     # Both spellings occur under both names in the wild: {role, content} under `conversations` is common.
@@ -200,10 +200,10 @@ def _turn(item: Any, field: str, role_key: str, text_key: str) -> Turn:
     return role, content or ""
 
 
-def _history(row: Mapping[str, Any]) -> list[Turn]:
-    turns: list[Turn] = []
+def _history(row: Mapping[str, Any]) -> list[RoleText]:
+    messages: list[RoleText] = []
     for pair in row.get("history") or []:
         if not isinstance(pair, list) or len(pair) != 2:
             raise ShapeProblem("'history' is not a list of [question, answer] pairs")
-        turns += [("user", str(pair[0] or "")), ("assistant", str(pair[1] or ""))]
-    return turns
+        messages += [("user", str(pair[0] or "")), ("assistant", str(pair[1] or ""))]
+    return messages

@@ -1,4 +1,4 @@
-"""Clean texts and turns, or give the reason why a conversation cannot be used.
+"""Clean texts and messages, or give the reason why a conversation cannot be used.
 
 `clean_text` is idempotent: cleaning what is clean changes nothing, so exported data comes back the same. It removes
 markup, chat control tokens, role labels, site boilerplate and invisible characters; it keeps `<think>` and comparisons
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from medloop.contracts import Conversation, Message
 from medloop.contracts.chat import Role
 from medloop.contracts.dataset import DropReason
-from medloop.data.sources.shapes import Turn
+from medloop.data.sources.shapes import RoleText
 
 # A tag needs a known name and, after it, nothing or attributes with '='; "if a <b and c> d" is not a tag.
 _NAMES = (
@@ -27,7 +27,7 @@ _TAG = re.compile(rf"<(/?)({_NAMES})(?:\s+[\w:-]+\s*=[^<>]*|\s*)/?>", re.I)
 _BLOCK = re.compile(r"br|p|div|li|tr|h[1-6]|hr|ul|ol|table|section|article|blockquote|dd|dt|title", re.I)
 _HIDDEN = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->|<!doctype[^<>]*>", re.I | re.S)
 
-# What chat templates use as control tokens. Left in a text they would be read as the end of a turn, so they go.
+# What chat templates use as control tokens. Left in a text they would be read as the end of a message, so they go.
 _CONTROL = re.compile(
     r"<[|｜]im_start[|｜]>\s*(?:system|user|assistant)?"
     r"|<[|｜][^<>|｜\n]{1,40}[|｜]>"
@@ -94,17 +94,17 @@ def clean_text(text: str) -> str:
     return text
 
 
-def clean_turns(turns: Sequence[Turn], limits: CleanLimits) -> Conversation | DropReason:
+def clean_messages(messages: Sequence[RoleText], limits: CleanLimits) -> Conversation | DropReason:
     """A conversation that starts with the user and ends with an answer, or the reason why not."""
     cleaned: list[tuple[str, str]] = []
-    for role, content in turns:
+    for role, content in messages:
         text = _unlabelled(role, clean_text(content))
         if role == "system":
             if cleaned and text:
                 return "broken_turns"
             if text:
                 cleaned.append((role, text))
-        elif cleaned and cleaned[-1][0] == role:  # several messages in a row are one turn
+        elif cleaned and cleaned[-1][0] == role:  # several messages in a row become one
             cleaned[-1] = (role, f"{cleaned[-1][1]}\n{text}".strip())
         else:
             cleaned.append((role, text))
@@ -113,8 +113,8 @@ def clean_turns(turns: Sequence[Turn], limits: CleanLimits) -> Conversation | Dr
     return _fault(cleaned, limits) or _conversation(cleaned)
 
 
-def _fault(turns: Sequence[tuple[str, str]], limits: CleanLimits) -> DropReason | None:
-    spoken = [turn for turn in turns if turn[0] != "system"]
+def _fault(messages: Sequence[tuple[str, str]], limits: CleanLimits) -> DropReason | None:
+    spoken = [message for message in messages if message[0] != "system"]
     if not any(text for _, text in spoken):
         return "empty"
     if spoken[0][0] != "user":
@@ -125,7 +125,7 @@ def _fault(turns: Sequence[tuple[str, str]], limits: CleanLimits) -> DropReason 
         return "empty"
     if not all(text for _, text in spoken):
         return "broken_turns"
-    if sum(len(text) for _, text in turns) > limits.max_chars:
+    if sum(len(text) for _, text in messages) > limits.max_chars:
         return "too_long"
     question = "\n".join(text for role, text in spoken if role == "user")
     answer = "\n".join(text for role, text in spoken if role == "assistant")
@@ -138,9 +138,9 @@ def _fault(turns: Sequence[tuple[str, str]], limits: CleanLimits) -> DropReason 
     return None
 
 
-def _conversation(turns: Sequence[tuple[str, str]]) -> Conversation:
+def _conversation(messages: Sequence[tuple[str, str]]) -> Conversation:
     roles: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
-    return Conversation(messages=tuple(Message(role=roles[role], content=text) for role, text in turns))
+    return Conversation(messages=tuple(Message(role=roles[role], content=text) for role, text in messages))
 
 
 def _one_round(text: str) -> str:

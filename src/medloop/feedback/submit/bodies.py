@@ -226,9 +226,9 @@ class TraceBody(StrictBody):
     meta: dict[Axis, str | int | float | bool | None] = Field(default_factory=dict, max_length=50)
 
     @model_validator(mode="after")
-    def _turns_alternate(self) -> TraceBody:
-        turns = [turn.role for turn in self.messages]
-        body = turns[1:] if turns[0] == "system" else turns
+    def _roles_alternate(self) -> TraceBody:
+        roles = [message.role for message in self.messages]
+        body = roles[1:] if roles[0] == "system" else roles
         if not body or any(role != ("assistant" if index % 2 else "user") for index, role in enumerate(body)):
             raise ValueError("user and assistant must alternate, the user first; a system message may come before them")
         return self

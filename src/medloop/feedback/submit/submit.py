@@ -159,7 +159,7 @@ def _sent_texts(body: SubmissionBody) -> Iterable[tuple[str, ...]]:
     Texts that a trace fills in were scanned when it was logged, and are not scanned again.
     """
     if isinstance(body, TraceBody):
-        yield (*(turn.content for turn in body.messages), *body.contexts)
+        yield (*(message.content for message in body.messages), *body.contexts)
     elif isinstance(body, PreferenceBody):
         yield _given(body.prompt, body.response_a, body.response_b, body.comments)
     elif isinstance(body, CorrectionBody):
@@ -267,7 +267,8 @@ class _RecordBuilder:
         return [feedback, *self.golden_correction(body, feedback), *self.incidents(feedback)]
 
     def trace(self, body: TraceBody) -> Trace:
-        conversation = Conversation(messages=tuple(Message(role=turn.role, content=turn.content) for turn in body.messages))
+        messages = tuple(Message(role=message.role, content=message.content) for message in body.messages)
+        conversation = Conversation(messages=messages)
         own = {"session_id", "agent_name", "model_version", "contexts", "snapshot", "sampling_share", "meta"}
         subject = {"user_hash": self.subject_hash(body.subject)}
         return Trace.model_validate({**body.model_dump(include=own), **subject, "conversation": conversation})

@@ -1,7 +1,7 @@
 """Pairs and thumbs as token ids, in the columns that TRL's trainers of reward models, DPO and KTO read.
 
 TRL would render and truncate the text itself. Here prompts and answers go through models/template.py like everywhere else: the
-same template, control tokens broken up, answers whole. A prompt that is too long loses its oldest turns, the same for both
+same template, control tokens broken up, answers whole. A prompt that is too long loses its oldest messages, the same for both
 answers of a pair; examples that still do not fit are left out and counted.
 
 KTO compares each answer with how much the policy has moved in general, and takes the answer to *another* prompt for that.
@@ -72,7 +72,7 @@ def encode_reward_pairs(tokenizer: Any, pairs: Sequence[Pair], *, max_length: in
         items.append(pair)
         columns["chosen_ids"].append(chosen.ids)
         columns["rejected_ids"].append(rejected.ids)
-        shortened += any(side.dropped_turns or side.dropped_tokens for side in (chosen, rejected))
+        shortened += any(side.dropped_messages or side.dropped_tokens for side in (chosen, rejected))
     lengths = [max(len(chosen_ids), len(rejected_ids)) for chosen_ids, rejected_ids in zip(*columns.values(), strict=True)]
     tokens = sum(len(ids) for column in columns.values() for ids in column)
     return EncodedPreferences(items, Dataset.from_dict(columns), lengths, tokens, len(pairs) - len(items), shortened)
@@ -108,7 +108,7 @@ class FittedRow:
 
     prompt: list[int]
     answers: list[list[int]]
-    dropped_turns: int
+    dropped_messages: int
 
     @property
     def lengths(self) -> list[int]:
@@ -117,8 +117,8 @@ class FittedRow:
 
 def fit(tokenizer: Any, prompt: Sequence[Message], answers: Sequence[str], max_length: int) -> FittedRow | None:
     """All answers after the same prompt, which loses old messages until the longest fits; None when it never does."""
-    for turns, dropped in shorter(prompt):
-        examples = [encode_example(tokenizer, [*turns, Message(role="assistant", content=answer)]) for answer in answers]
+    for remaining, dropped in shorter(prompt):
+        examples = [encode_example(tokenizer, [*remaining, Message(role="assistant", content=answer)]) for answer in answers]
         encoded = [example for example in examples if example is not None]
         assert len(encoded) == len(answers), "without a limit every example can be encoded"
         start = encoded[0].completion_mask.index(1)
@@ -144,5 +144,5 @@ def with_mismatched_answers(rows: EncodedPreferences[Thumb], batches: Sequence[S
 
 def _encoded(items: list[T], rows: Sequence[FittedRow], columns: dict[str, list[Any]], count: int) -> EncodedPreferences[T]:
     lengths = [max(row.lengths) for row in rows]
-    tokens, shortened = sum(sum(row.lengths) for row in rows), sum(row.dropped_turns > 0 for row in rows)
+    tokens, shortened = sum(sum(row.lengths) for row in rows), sum(row.dropped_messages > 0 for row in rows)
     return EncodedPreferences(items, Dataset.from_dict(columns), lengths, tokens, count - len(items), shortened)

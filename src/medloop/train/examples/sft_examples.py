@@ -57,7 +57,7 @@ def encode_file(tokenizer: Any, path: Path, *, max_length: int, limit: int | Non
         if example is None:
             too_long += 1
             continue
-        shortened += example.dropped_turns > 0
+        shortened += example.dropped_messages > 0
         ids.extend(example.input_ids)
         labels.extend(token if bit else IGNORED for token, bit in zip(example.input_ids, example.completion_mask, strict=True))
         ends.append(len(ids))
