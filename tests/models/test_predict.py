@@ -5,12 +5,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from medloop.cli import main
+from medloop.cli import app, main
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError, InputError
+from medloop.loop.workspace import init_workspace
 from medloop.models import predict as stage
+from medloop.models.generate import TorchGenerator
+from medloop.models.load import load
 from medloop.models.predict import Sampling, predict
+from medloop.models.template import encode_prompt
+from medloop.testing.models import tiny_adapter
+from medloop.train.rl.experience import read_prompts
 
 SHORT = Sampling(max_new_tokens=6)
 DRAWN = Sampling(max_new_tokens=6, temperature=1.0, seed=3)
@@ -53,6 +60,29 @@ def test_every_known_shape_is_answered_under_its_id(base: Path, settings, tmp_pa
     assert set(predictions[0]) == {
         "id", "prompt_id", "question", "answer", "model", "finish_reason", "n_tokens", "run", "adapter"
     }  # fmt: skip
+
+
+def test_the_model_reads_the_passages_that_its_policy_was_trained_to_read(base: Path, settings, tmp_path: Path):
+    """Token for token the prompt of RL training, with the limits on the card of the adapter; the output says what was read."""
+    init_workspace(tmp_path)
+    passages = ["Honey soothes a cough.", "See a doctor about blood. " * 30, "A third passage."]
+    source = write(tmp_path / "in.jsonl", {"id": "q", "question": "I cough. What helps?", "context": passages})
+    loaded = load(ModelRef(base=str(base)), settings)
+    tiny_adapter(tmp_path / "models/rl/irs", base, top_k=2, max_prompt=260)
+    prompts = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = TorchGenerator.__call__
+        patch.setattr(
+            TorchGenerator, "__call__", lambda self, asked, **more: prompts.extend(asked) or original(self, asked, **more)
+        )
+        words = ["predict", str(source), "--output", str(tmp_path / "out.jsonl"), "--model", str(base), "--adapter", "irs"]
+        done = CliRunner().invoke(app, ["--home", str(tmp_path), *words, "--max-new-tokens", "6"], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    [trained] = read_prompts(source, loaded.tokenizer, max_tokens=260, top_k=2).prompts
+    assert tuple(encode_prompt(loaded.tokenizer, prompts[0])) == trained.token_ids
+    [row] = read(tmp_path / "out.jsonl")
+    assert row["question"] == "I cough. What helps?" and "\n".join(row["context"]) == trained.context
+    assert row["context"][0] == passages[0] and row["context"][1].endswith("[truncated]") and len(row["context"]) == 2
 
 
 def test_a_second_call_answers_only_what_is_missing(base: Path, settings, questions: Path, tmp_path: Path):

@@ -12,6 +12,7 @@ from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
 from medloop.evaluate.report import cell, headlines
 from medloop.evaluate.side_by_side import file_name
 from medloop.loop.evaluation import evaluate_models
+from medloop.models.context_limits import trained_limits
 from medloop.models.find import parse_model
 from medloop.settings import Settings
 from medloop.store.audit_trail import open_audit_trail
@@ -47,10 +48,17 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; HTML and JSON are beside it.")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
     temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.")] = 0.0,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Context passages of a question in its prompt (default: as trained, else 3).")
+    ] = None,
+    max_prompt: Annotated[
+        int | None, typer.Option(min=8, help="Maximum tokens of a prompt with passages (default: as trained, else 256).")
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
 ) -> None:
     """Let models answer held-out questions, score the answers with rules, and write a report with confidence intervals.
 
+    Context passages of a question stand in its prompt as they did in RL training, the same for every model.
     Answers are stored: a second run with the same model and settings only generates what is missing.
 
     Example:  medloop eval --model embedded:tiny --model embedded:tiny+sft --split gold --split red
@@ -58,11 +66,11 @@ def evaluate(
     settings = ui.settings()
     if not model and not predictions:
         raise ConfigError("Neither a model nor predictions were given", "Use --model embedded:tiny or --predictions FILE")
+    models, files = [parse_model("--model", spec) for spec in model or ()], predictions or []
     config = EvalConfig(
         splits=tuple(dict.fromkeys(split or DEFAULT_SPLITS)), n=n, max_new_tokens=max_new_tokens, temperature=temperature,
-        batch_size=batch_size, seed=settings.seed,
+        limits=trained_limits(models, settings, top_k=top_k, max_prompt=max_prompt), batch_size=batch_size, seed=settings.seed,
     )  # fmt: skip
-    models, files = [parse_model("--model", spec) for spec in model or ()], predictions or []
     title, markdown = _where(settings, name, output, models, files)
     require_writable(markdown)
     with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:

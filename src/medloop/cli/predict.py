@@ -9,6 +9,7 @@ import typer
 from medloop.cli import ui
 from medloop.contracts import ModelRef
 from medloop.models import require_packages
+from medloop.models.context_limits import trained_limits
 from medloop.models.find import resolve_chat_model
 from medloop.store.files.atomic import require_writable
 
@@ -30,11 +31,19 @@ def predict(
     adapter: Annotated[str | None, typer.Option(help="LoRA adapter: its name in the workspace, or a folder.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature; 0 is greedy.")] = 0.0,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Context passages of a question in its prompt (default: as trained, else 3).")
+    ] = None,
+    max_prompt: Annotated[
+        int | None, typer.Option(min=8, help="Maximum tokens of a prompt with passages (default: as trained, else 256).")
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Questions answered together; changes the speed, not the answers.")] = 16,
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed (default: the setting 'seed').")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Start the output file anew.")] = False,
 ) -> None:
     """Answer every question in a file; an interrupted run continues where it stopped.
+
+    Context passages of a question (`context`) stand in its prompt as they did in RL training.
 
     Example:  medloop predict data/processed/test.jsonl --output answers.jsonl --adapter sft
     """
@@ -42,13 +51,16 @@ def predict(
     settings = ui.settings()
     ref, began = ModelRef(base=model or settings.model, adapter=adapter), time.monotonic()
     resolve_chat_model(ref, settings)
+    limits = trained_limits([ref], settings, top_k=top_k, max_prompt=max_prompt)
     require_writable(output)
     from medloop.models.predict import Sampling  # torch, so after everything that may be wrong with the settings
     from medloop.models.predict import predict as answer_file
 
     sampling = Sampling(temperature=temperature, max_new_tokens=max_new_tokens, seed=settings.seed if seed is None else seed)
     with ui.progress("Answering") as bar:
-        done = answer_file(source, output, ref, sampling, settings, batch_size=batch_size, replace=replace, progress=bar.update)
+        done = answer_file(
+            source, output, ref, sampling, settings, limits=limits, batch_size=batch_size, replace=replace, progress=bar.update
+        )
     seconds = time.monotonic() - began
     earlier = f", {done.already_there:,} answered earlier" if done.already_there else ""
     ui.say(f"{ui.shown(output.absolute())}: {done.answered:,} answered{earlier}, by {ref.label}.")

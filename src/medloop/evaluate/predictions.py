@@ -15,6 +15,7 @@ from medloop.contracts import Completion, Contract, Message, Record, Sample, can
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import InputError
 from medloop.evaluate.run import EvalAnswer
+from medloop.models.context_limits import ContextLimits
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import AnswerLine, read_answers, refuse_duplicate
 
@@ -26,6 +27,10 @@ Progress = Callable[[int, int], None]  # answers so far, answers in all
 
 class Generate(Protocol):
     """Prompts in, completions out, in the same order."""
+
+    def with_passages(
+        self, messages: Sequence[Message], passages: Sequence[str], limits: ContextLimits
+    ) -> tuple[Sequence[Message], tuple[str, ...]]: ...
 
     def __call__(
         self, prompts: Sequence[Sequence[Message]], *, max_new_tokens: int, temperature: float, seed: int, batch_size: int
@@ -41,6 +46,8 @@ class EvalConfig(Contract):
     max_new_tokens: int = Field(256, ge=1)
     temperature: float = Field(0.0, ge=0)
     """0 is greedy: the same answers every time."""
+    limits: ContextLimits = ContextLimits()
+    """How many context passages of a question stand in its prompt, and how long that may be."""
     batch_size: int = Field(16, ge=1)
     """Prompts answered together; changes the speed, not the answers."""
     seed: int = Field(42, ge=0)
@@ -90,7 +97,8 @@ def _draw(records: Iterable[Record], n: int, seed: int) -> tuple[Record, ...]:
 
 def prompt_key(record: Record, model: Mapping[str, str | None], config: EvalConfig) -> str:
     prompt = [message.model_dump() for message in record.conversation.prompt]
-    return sha256_id(canonical_json({"model": dict(model), "prompt": prompt, **config.sampling}))
+    context = {"context": record.context[: config.limits.top_k], "max_prompt": config.limits.max_prompt} if record.context else {}
+    return sha256_id(canonical_json({"model": dict(model), "prompt": prompt, **context, **config.sampling}))
 
 
 def answer_all(
@@ -122,7 +130,8 @@ def answer_all(
 
 def _predict(generate: Generate, part: Sequence[tuple[str, Record, str]], config: EvalConfig) -> list[Prediction]:
     completions = generate(
-        [record.conversation.prompt for _, record, _ in part], max_new_tokens=config.max_new_tokens,
+        [generate.with_passages(record.conversation.prompt, record.context or (), config.limits)[0] for _, record, _ in part],
+        max_new_tokens=config.max_new_tokens,
         temperature=config.temperature, seed=config.seed, batch_size=config.batch_size,
     )  # fmt: skip
     return [

@@ -24,6 +24,7 @@ from medloop.knobs import load_config
 from medloop.loop.evaluation import evaluate_models
 from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback
 from medloop.loop.train import STAGES, TrainingResult, run_stage
+from medloop.models.context_limits import trained_limits
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor, open_audit_trail
 
@@ -87,7 +88,8 @@ def run_cycle(settings: Settings, config: CycleConfig, *, on_stage: Callable[[st
     adapters = (None, config.serving, str(candidate))
     models = [ModelRef(base=settings.model, adapter=adapter) for adapter in dict.fromkeys(adapters)]
     report = settings.workspace.reports / "eval" / config.name / "eval_report.md"
-    evaluation = evaluate_models(settings, models=models, config=config.evaluate, name=config.name, markdown=report)
+    as_trained = config.evaluate.model_copy(update={"limits": trained_limits(models[-1:], settings)})  # the candidate's prompts
+    evaluation = evaluate_models(settings, models=models, config=as_trained, name=config.name, markdown=report)
     with open_audit_trail(settings) as trail:
         trail.record("loop.cycle", candidate, report=evaluation.report.content_id())
     return CycleResult(feedback, queued, dataset, tuple(trained), evaluation, candidate)

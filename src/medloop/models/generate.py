@@ -18,6 +18,8 @@ import torch
 
 from medloop.contracts import Completion, Message, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError
+from medloop.models.context_limits import ContextLimits
+from medloop.models.context_prompt import fit_with_context
 from medloop.models.load import Loaded, load
 from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.models.template import THINK, control_ids, fit_prompt, opens_thinking, render_prompt
@@ -54,6 +56,13 @@ class TorchGenerator:
         self.sampler = Sampler(model, stop_ids=self._stop_ids, pad_id=tokenizer.pad_token_id, vocabulary=len(tokenizer))
         self._max_length = int(getattr(model.config.get_text_config(), "max_position_embeddings", 1 << 20))
         self._hidden = control_ids(tokenizer)
+
+    def with_passages(self, messages: Prompt, passages: Sequence[str], limits: ContextLimits) -> tuple[Prompt, tuple[str, ...]]:
+        """The prompt as RL shows it to a policy, and its passages as they stand in it; a question without room has none."""
+        if not passages:
+            return messages, ()
+        prompt = fit_with_context(self.loaded.tokenizer, messages, passages[: limits.top_k], limits.max_prompt)
+        return (messages, ()) if prompt is None or not prompt.shown else (prompt.messages, prompt.shown)
 
     def __call__(
         self,

@@ -3,6 +3,7 @@
 Each answer carries the hash of everything that decided it (`run`: model, adapter, sampling). A second call with the same
 `run` answers only what is missing; a file with answers of another run is refused. Answers come in the order of
 the input and each draws from the random stream of its own id, so a file written in three calls equals one written in one.
+Context passages stand in the prompt as in RL training; `context` in a line of the output are those that the model read.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import Completion, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError, InputError
-from medloop.models.generate import TorchGenerator, load_generator, prompt_id
+from medloop.models.context_limits import ContextLimits
+from medloop.models.generate import Prompt, TorchGenerator, load_generator, prompt_id
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import ConversationLine, read_conversations, refuse_duplicate
@@ -43,6 +45,19 @@ class Summary:
     tokens: int
 
 
+@dataclass(frozen=True)
+class AskedQuestion:
+    """A line of the input, the messages that the model reads, and the passages in them."""
+
+    line: ConversationLine
+    messages: Prompt
+    shown: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.line.ids[0]
+
+
 def predict(
     source: Path,
     output: Path,
@@ -50,6 +65,7 @@ def predict(
     sampling: Sampling,
     settings: Settings,
     *,
+    limits: ContextLimits | None = None,
     batch_size: int = 16,
     replace: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -65,15 +81,16 @@ def predict(
         output.unlink(missing_ok=True)
     elif answered:
         jsonl.append(output, [])  # a last line that lost its newline in a kill gets it back
-    left = [line for line in lines if (line.ids[0], prompt_id(line.conversation.prompt)) not in answered]
+    asked = [_ask(generate, line, limits or ContextLimits()) for line in lines]
+    left = [question for question in asked if (question.name, prompt_id(question.messages)) not in answered]
     step, completions = batch_size * BATCHES_PER_WRITE, []
     for start in range(0, len(left), step):
         part = left[start : start + step]
         new = generate(
-            [line.conversation.prompt for line in part], streams=[line.ids[0] for line in part], batch_size=batch_size,
+            [question.messages for question in part], streams=[question.name for question in part], batch_size=batch_size,
             progress=partial(_shifted, progress, start, len(left)), **sampling.model_dump(),
         )  # fmt: skip
-        jsonl.append(output, [_row(line, completion, run) for line, completion in zip(part, new, strict=True)])
+        jsonl.append(output, [_row(question, completion, run) for question, completion in zip(part, new, strict=True)])
         completions += new
     return _summary(completions, len(lines) - len(left))
 
@@ -112,15 +129,21 @@ def _answered(output: Path, run: str) -> set[tuple[str, str]]:
     return {(row["id"], row["prompt_id"]) for row in rows}
 
 
-def _row(line: ConversationLine, completion: Completion, run: str) -> dict[str, Any]:
+def _ask(generate: TorchGenerator, line: ConversationLine, limits: ContextLimits) -> AskedQuestion:
+    messages, shown = generate.with_passages(line.conversation.prompt, line.passages, limits)
+    return AskedQuestion(line, messages, shown)
+
+
+def _row(question: AskedQuestion, completion: Completion, run: str) -> dict[str, Any]:
     """A line for every reader of answers (`store/files/answer_lines.py`); a prompt of several messages is kept whole."""
-    prompt = line.conversation.prompt
+    line, prompt = question.line, question.line.conversation.prompt
     messages = {"messages": [message.model_dump() for message in prompt]} if len(prompt) > 1 else {}
     return {
         "id": line.ids[0],
         "prompt_id": completion.prompt_id,
         "question": line.conversation.user_text,
         **messages,
+        **({"context": list(question.shown)} if question.shown else {}),
         "answer": completion.text,
         "model": completion.model,
         "adapter": completion.adapter,

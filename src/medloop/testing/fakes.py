@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from medloop.contracts import Completion, Message, Missing, ModelRef, Reward, Sample, Score, canonical_json, sha256_id
+from medloop.models.context_limits import ContextLimits
 from medloop.settings import Settings
 
 
@@ -16,6 +17,12 @@ class FakeGenerate:
         self.default = default
         self.name = name
         self.calls = 0
+
+    def with_passages(
+        self, messages: Sequence[Message], passages: Sequence[str], limits: ContextLimits
+    ) -> tuple[Sequence[Message], tuple[str, ...]]:
+        """Its answers are by question, so it reads no passages."""
+        return messages, ()
 
     def __call__(
         self,

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import get_peft_model
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoModel, AutoModelForCausalLM, BertConfig, LlamaConfig, PretrainedConfig, PreTrainedTokenizerFast
 
+from medloop.contracts import TrainingCard, utc_now
+from medloop.models.adapter import fresh_lora, save_adapter
 from medloop.models.runtime import keep_quiet
+from medloop.models.safety import fingerprint
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
@@ -72,6 +76,20 @@ def tiny_model(
     config.vocab_size = len(tokenizer)
     config.bos_token_id, config.eos_token_id, config.pad_token_id = None, tokenizer.eos_token_id, tokenizer.pad_token_id
     return _save_random(AutoModelForCausalLM, config, tokenizer, folder, seed)
+
+
+def tiny_adapter(folder: Path, base: Path, **config: Any) -> Path:
+    """Write a fresh LoRA adapter on `base`, with a card whose `config` is this, as RL would leave it."""
+    model = AutoModelForCausalLM.from_pretrained(base)
+    folder.mkdir(parents=True)
+    save_adapter(folder, get_peft_model(model, fresh_lora(model, r=2, lora_alpha=4, lora_dropout=0.0)), str(base))
+    now = utc_now()
+    card = TrainingCard(
+        name=folder.name, method="irs", base=str(base), base_sha256=fingerprint(base), inputs={}, config=config, seed=0,
+        trainable_parameters=1, total_parameters=2, versions={}, started=now, finished=now,
+    )  # fmt: skip
+    (folder / "card.json").write_text(card.canonical_json(), encoding="utf-8")
+    return folder
 
 
 def tiny_encoder(folder: Path, *, seed: int = 0, layers: int = 2, width: int = 32) -> Path:

@@ -269,6 +269,22 @@ def test_corrections_propose_rules_with_their_evidence(store: Store) -> None:
     assert {"kind": "rules", "reason": "nothing_to_say", "records": ["cor_4"]} in rows["dropped"]
 
 
+def test_the_passages_of_a_trace_reach_experts_answers_liked_answers_and_red_team_questions(store: Store) -> None:
+    talk = Conversation(messages=(Message(role="user", content=make_question(1)), Message(role="assistant", content="run")))
+    passages = ("Rest helps a sprain.", "Seen by Dr. Amelia Hargreaves, phone 0171 5550142.")
+    trace = Trace(trace_id="t1", session_id="s", agent_name="a", conversation=talk, model_version="m", contexts=passages[:1])
+    other = trace.model_copy(update={"trace_id": "t2", "contexts": passages})
+    rows = built(store, [
+        trace, make_thumb(1, "rest", True, trace_id="t1"), make_correction(1, "run", "walk", trace_id="t1"),
+        make_thumb(1, "run", False, trace_id="t1", critical=True), make_thumb(2, "sleep", True),
+    ], test_share=0, hold_out_critical=False)  # fmt: skip
+    contexts = {row["conversation"]["messages"][-1]["content"]: row.get("context") for row in rows["sft_train"]}
+    assert contexts == {"rest": ["Rest helps a sprain."], "walk": ["Rest helps a sprain."], "sleep": None}
+    assert [row["context"] for row in rows["red_team"]] == [["Rest helps a sprain."]]
+    rows = built(store, [other, make_thumb(3, "ice", True), make_thumb(1, "ice", True, trace_id="t2")])
+    assert "Hargreaves" not in json.dumps(rows) and "5550142" not in json.dumps(rows)
+
+
 def test_the_messages_before_the_answer_come_from_the_trace(store: Store) -> None:
     talk = Conversation(messages=(
         Message(role="user", content="My knee hurts."), Message(role="assistant", content="Since when?"),

@@ -47,6 +47,7 @@ class FeedbackRow:
     texts: tuple[str, ...]
     record_ids: tuple[str, ...]
     metadata: dict[str, Any]
+    context: tuple[str, ...] = ()
 
     @property
     def opening(self) -> str:
@@ -83,16 +84,16 @@ class RowPool:
     def add(self, row: FeedbackRow, order: bytes) -> None:
         """`order` decides its place in every file."""
         messages = [[message.role, message.content] for message in row.messages]
-        self._spool.put(json.dumps([messages, row.texts, row.record_ids, row.metadata]).encode())
+        self._spool.put(json.dumps([messages, row.texts, row.record_ids, row.metadata, row.context]).encode())
         self._kinds.append(KINDS.index(row.kind))
         self._records.append(len(row.record_ids))
         self._prompt.append(self.prompts.number(row.opening))
         self._orders += order[:16]
 
     def row(self, index: int) -> FeedbackRow:
-        pairs, texts, record_ids, metadata = json.loads(self._spool.line(index))
+        pairs, texts, record_ids, metadata, context = json.loads(self._spool.line(index))
         messages = tuple(Message.model_construct(role=role, content=content) for role, content in pairs)
-        return FeedbackRow(KINDS[self._kinds[index]], messages, tuple(texts), tuple(record_ids), metadata)
+        return FeedbackRow(KINDS[self._kinds[index]], messages, tuple(texts), tuple(record_ids), metadata, tuple(context))
 
     def of_kind(self, kind: RowKind, among: Mask) -> Indexes:
         """The rows of a kind in their order."""
@@ -144,17 +145,18 @@ class DraftDataset:
 
     def add(self, draft: RowDraft, cached: CachedScrubber) -> None:
         """Scrub a row and add it; one scrubber a row, so that a person has the same placeholder in prompt and answers."""
-        prompt = draft.prompt.messages
+        prompt, passages = draft.prompt.messages, draft.prompt.context
         try:
-            scrubbed = cached.scrub((*(message.content for message in prompt), *draft.texts), Scrubber())
-        except Unscrubbable:  # messages of a trace, which no record was checked for
+            scrubbed = cached.scrub((*(message.content for message in prompt), *passages, *draft.texts), Scrubber())
+        except Unscrubbable:  # messages or passages of a trace, which no record was checked for
             self.drop(draft.kind, "phi", draft.record_ids)
             return
         messages = tuple(message.model_copy(update={"content": text}) for message, text in zip(prompt, scrubbed, strict=False))
-        texts = tuple(scrubbed[len(prompt) :])
+        context, texts = tuple(scrubbed[len(prompt) :][: len(passages)]), tuple(scrubbed[len(prompt) + len(passages) :])
         user_text = FeedbackPrompt(messages).user_text
         tags = {"language": detect_language(user_text), "strata": list(strata_of(user_text))}
-        self.pool.add(FeedbackRow(draft.kind, messages, texts, draft.record_ids, tags | draft.metadata), draft.order)
+        row = FeedbackRow(draft.kind, messages, texts, draft.record_ids, tags | draft.metadata, context)
+        self.pool.add(row, draft.order)
 
     def drop_duplicates(self, text_threshold: float, progress: Progress) -> None:
         """Kind by kind; of near-copies the one with the most records behind it stays."""

@@ -24,13 +24,17 @@ MAX_RATED = 100  # liked and disliked answers to one prompt that are paired with
 
 @dataclass(frozen=True)
 class FeedbackPrompt:
-    """What was asked: the conversation up to the answer. `key` is the same for the same words."""
+    """What was asked: the conversation up to the answer, and the passages that the assistant was given for it.
+
+    `key` is the same for the same words.
+    """
 
     messages: tuple[Message, ...]
+    context: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """Case, white space and the system message do not make another prompt."""
+        """Case, white space, the system message and the passages do not make another prompt."""
         messages = (
             f"{message.role}:{' '.join(message.content.casefold().split())}"
             for message in self.messages

@@ -136,14 +136,15 @@ class _Checks:
         return "used" if all(text.strip() for text in _texts(record)) else "empty"
 
     def doubt(self, record: FeedbackRecord, record_id: str, trace: Trace | None) -> tuple[str, Contract, Assessment] | None:
-        """Id and record whose text is doubted, and why; the earlier messages of a prompt belong to its trace."""
+        """Id and record whose text is doubted, and why; earlier messages and passages of a prompt belong to its trace."""
         # Comments never enter a dataset; an expert's reason does, as the text of a rule.
         texts = (*_texts(record), (record.reason or "") if isinstance(record, Correction) else "")
         if doubt := self.scrubber.doubt(texts, reviewed=record_id in self.quarantine):
             return record_id, record, doubt
         if trace is None:
             return None
-        earlier = [message.content for message in _prompt(record, trace).messages[:-1]]
+        prompt = _prompt(record, trace)
+        earlier = (*(message.content for message in prompt.messages[:-1]), *prompt.context)
         doubt = self.scrubber.doubt(earlier, reviewed=trace.trace_id in self.quarantine)
         return (trace.trace_id, trace, doubt) if doubt else None
 
@@ -245,11 +246,11 @@ def _add_preference(feedback: PromptFeedback, record: Preference, prompt: Feedba
 
 
 def _prompt(record: FeedbackRecord, trace: Trace | None) -> FeedbackPrompt:
-    """The messages before the answer, where the trace has them and asks the same; else the question alone."""
+    """The messages before the answer and the passages, where the trace has them and asks the same; else the question alone."""
     question = _texts(record)[0]
     if trace is not None and trace.conversation.question.split() == question.split():
         if trace.conversation.prompt[-1].role == "user":
-            return FeedbackPrompt(trace.conversation.prompt)
+            return FeedbackPrompt(trace.conversation.prompt, trace.contexts)
     return FeedbackPrompt((Message(role="user", content=question),))
 
 

@@ -149,7 +149,7 @@ def _record_line(number: int, row: FeedbackRow, split: str) -> Record:
     return Record(
         record_id=conversation.content_id(), conversation=conversation, language=metadata["language"],
         strata=tuple(metadata.pop("strata")), origin=Origin(source=SOURCE, line=number),
-        reviewed=row.kind == "answers" and metadata["from"] == "correction", meta=metadata,
+        reviewed=row.kind == "answers" and metadata["from"] == "correction", context=row.context or None, meta=metadata,
     )  # fmt: skip
 
 
