@@ -126,7 +126,7 @@ def preview(
 @data_app.command("remove")
 def remove(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Name of the source, from 'medloop data list'.")],
-    force: Annotated[bool, typer.Option("--force", help="Also when the prepared data was made from it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove it even if the prepared data was made from it.")] = False,
 ) -> None:
     """Remove an imported source from the workspace; the prepared data stays as it is. The audit log records it.
 

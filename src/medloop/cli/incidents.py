@@ -87,7 +87,7 @@ def show(incident_id: IncidentId) -> None:
 
 @incidents_app.command("propose")
 def propose(incident_id: IncidentId, user: UserName, note: Note) -> None:
-    """Propose to close an incident. It stays open until a clinician who is somebody else confirms.
+    """Propose to close an incident. It stays open until another person, a clinician, confirms.
 
     Example:  medloop incidents propose inc_0198a2… --user sam --note "Rule 12 added; the case passes."
     """

@@ -178,7 +178,7 @@ def resume(job_id: JobId) -> None:
 @jobs_app.command("work")
 def work(
     job_id: Annotated[
-        str | None, typer.Argument(metavar="JOB_ID", help="Run only this job, in this process [the whole queue].")
+        str | None, typer.Argument(metavar="JOB_ID", help="Run only this job, in this process (default: the whole queue).")
     ] = None,
     slots: Annotated[int, typer.Option(min=1, max=64, help="Training jobs at once.")] = 1,
 ) -> None:

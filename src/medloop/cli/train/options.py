@@ -13,7 +13,7 @@ Epochs = Annotated[float | None, typer.Option(help="Passes over the data (defaul
 BatchSize = Annotated[int | None, typer.Option(help="Examples per step (default: 16).")]
 TestShare = Annotated[float | None, typer.Option(help="Share of the data that is held out, by prompt (default: 0.2).")]
 LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate (default: by model size).")]
-LoraRank = Annotated[int | None, typer.Option(help="Rank of the adapter (default: 16).")]
+LoraRank = Annotated[int | None, typer.Option(help="Rank of the adapter (default: 8).")]
 MaxLength = Annotated[int | None, typer.Option(help="Tokens of prompt and answer together (default: 512).")]
 Seed = Annotated[int | None, typer.Option(help="Seed (else the setting 'seed').")]
 Replace = Annotated[bool, typer.Option("--replace", help="Train again over a result or an unfinished run of that name.")]

@@ -96,7 +96,7 @@ class Sampler:
         except UnsupportedModelError as error:
             slower = "8 to 40 times slower" if self.device.type == "cuda" else "up to 1.2 times slower"  # docs/log.md
             log.warning(
-                "Sampling takes the library's forward pass, measured as %s: the fast decoder does not fit this model; %s.",
+                "Sampling uses the library's forward pass, measured as %s, because the fast decoder does not fit this model: %s.",
                 slower, error,
             )  # fmt: skip
             return None

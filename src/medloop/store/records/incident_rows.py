@@ -1,6 +1,6 @@
 """Incidents in the store: listed, counted, and closed by two people. What an open one means is in feedback/incidents.py.
 
-One person proposes to close an incident and says why; a clinician who is somebody else confirms it, or declines. The rule is
+One person proposes to close an incident and says why; another person, a clinician, confirms or declines it. The rule is
 checked here, in the transaction of the change, so it holds for every door.
 """
 

@@ -67,7 +67,7 @@ def _alarms(alarms: Sequence[str] | None) -> str:
     if alarms is None:
         return '<p class="dim">The reward-hacking panel has not looked at this run.</p>'
     if not alarms:
-        return "<p>The reward-hacking panel raises no alarm.</p>"
+        return "<p>The reward-hacking panel raised no alarms.</p>"
     rows = "".join(f"<li><strong>Alarm:</strong> {escape(alarm)}</li>" for alarm in alarms)
     return f'<div class="alarm" role="alert"><ul>{rows}</ul></div>'
 
