@@ -57,14 +57,18 @@ def test_a_form_to_paste_into_says_why_it_is_empty(browse, kind):
     assert "The queue has nothing" not in asked_for and "Paste a question" in asked_for
 
 
-def test_why_an_item_was_chosen_is_said_in_both_languages(browse, fill):
+def test_why_an_item_was_chosen_is_said_only_after_judging_in_both_languages(browse, fill):
     chosen = item("rate", QUESTION, BAD).model_copy(
         update={"reasons": {"novelty": 0.05, "thumbs_down": 1.0, "explore": 0.9, "risk": 0.3}}
     )
     fill(chosen)
     someone = browse("annotator")
-    assert "Why this item: a user gave it a thumbs-down, picked at random." in someone.get("/web/queue").text
-    assert "选择原因：用户点了踩、随机抽取。" in someone.get("/web/queue", headers={"Accept-Language": "zh"}).text
+    page = someone.get("/web/queue").text
+    assert not any(word in page for word in ("thumbs", "random", "risk", "disagree", "Why it"))
+    done = someone.send(page, rating="2")
+    assert "Why it was in the queue: a user gave it a thumbs-down, picked at random." in " ".join(done.text.split())
+    again = someone.get(f"{done.url.path}?{done.url.query.decode()}", headers={"Accept-Language": "zh"}).text
+    assert "入选原因： 用户点了踩、随机抽取。" in again
 
 
 def test_a_rating_needs_one_thing_and_the_page_says_so_before(browse):

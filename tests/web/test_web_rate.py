@@ -166,14 +166,14 @@ def test_the_queue_hands_out_finishes_and_skips(browse, fill, store):
     )
     someone = browse("annotator")
     page = someone.get("/web/queue").text
-    assert "3 left for you." in page and "high risk" in page
+    assert "3 left for you today." in page and "high risk" not in page
     held = dict(HIDDEN.findall(page))["item"]
     assert dict(HIDDEN.findall(someone.get("/web/queue").text))["item"] == held
     someone.post("/web/queue/skip", item=held)
     page = someone.get("/web/queue").text
-    assert dict(HIDDEN.findall(page))["item"] != held and "2 left for you." in page
+    assert dict(HIDDEN.findall(page))["item"] != held and "2 left for you today." in page
     done = someone.send(page, rating="2", golden="Better.")
-    assert done.url.path == "/web/queue" and "Saved." in done.text and "This is the last one for you." in done.text
+    assert done.url.path == "/web/queue" and "Saved." in done.text and "This is the last one for you today." in done.text
     assert dict(HIDDEN.findall(done.text))["item"] not in (held, dict(HIDDEN.findall(page))["item"])
     assert len(all_of(store, Feedback)) + len(all_of(store, Correction)) == 1
 

@@ -210,7 +210,7 @@ def _show_item(item: LeasedItem, json_: bool) -> None:
 
 @queue_app.command("skip")
 def skip(item_id: ItemId, rater: Rater) -> None:
-    """Return an item to the queue; this rater does not get it again.
+    """Return an item to the queue; it comes back to this rater after 12 hours, when nothing new is left.
 
     Example:  medloop feedback queue skip qi_5f0c1d2e3b4a59687786950413223140 --rater li
     """

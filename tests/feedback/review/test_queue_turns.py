@@ -48,14 +48,18 @@ def test_the_highest_priority_comes_first_and_stays_until_finished(store: Store)
     assert second is not None and second.content.prompt[0].content == "question 1"
 
 
-def test_a_finished_or_skipped_item_never_comes_back_to_the_rater(desk: Store) -> None:
-    fill(desk, item(1), item(2))
-    answer(desk, "ann")
-    held = queue.next_item(desk, "ann")
+def test_a_finished_item_never_comes_back_and_a_skipped_one_after_twelve_hours(desk: Store) -> None:
+    fill(desk, item(1), item(2, raters=1))
+    answer(desk, "ann", now=minutes_later(0))
+    held = queue.next_item(desk, "ann", now=minutes_later(1))
     assert held is not None
-    queue.skip(desk, held.item_id, "ann")
-    assert queue.next_item(desk, "ann") is None
-    assert queue.next_item(desk, "ben") is not None  # for others the seat is free again
+    queue.skip(desk, held.item_id, "ann", now=minutes_later(2))
+    assert queue.next_item(desk, "ann", now=minutes_later(12 * 60)) is None
+    assert queue.next_item(desk, "ben", now=minutes_later(3)) is not None  # for others the seat is free again
+    again = queue.next_item(desk, "ann", now=minutes_later(12 * 60 + 3))
+    assert again is not None and again.item_id == held.item_id
+    assert queue.finish(desk, again.item_id, "ann", rated(desk, "ann"), now=minutes_later(12 * 60 + 4)) == "done"
+    assert queue.next_item(desk, "ann", now=minutes_later(48 * 60)) is None
 
 
 def test_an_answer_rated_outside_the_queue_is_not_asked_of_the_same_person(desk: Store) -> None:

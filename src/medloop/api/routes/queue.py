@@ -99,7 +99,7 @@ def done(item_id: str, body: VerdictBody, request: Request, caller: Rater) -> It
 
 @router.post("/queue/{item_id}/skip", status_code=204)
 def skip(item_id: str, request: Request, caller: Rater) -> Response:
-    """Return the item; you will not get it again."""
+    """Return the item. It comes back to you after 12 hours, when nothing new is left for you."""
     queue.skip(store_of(request), item_id, caller.user_id)
     return Response(status_code=204)
 

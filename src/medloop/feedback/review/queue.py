@@ -112,7 +112,7 @@ def next_item(
     while (item := review_queue.lease(store, request)) is not None:
         clean = scrub_content(item.content.prompt, item.content.answers, item.content.contexts)
         if clean is None:
-            review_verdicts.skip(store, item.item_id, rater)
+            review_verdicts.skip(store, item.item_id, rater, now=request.now)
             continue
         texts = {"prompt": clean.prompt, "answers": clean.answers, "contexts": clean.contexts}
         content = item.content.model_copy(update=texts)
@@ -170,8 +170,9 @@ def finish(store: Store, item_id: str, rater: str, record_id: str, *, now: datet
     return review_verdicts.finish(store, item_id, rater, record_id, now=now or utc_now(), agreed=agreed)
 
 
-def skip(store: Store, item_id: str, rater: str) -> None:
-    review_verdicts.skip(store, item_id, rater)
+def skip(store: Store, item_id: str, rater: str, *, now: datetime | None = None) -> None:
+    """Give the item back; it comes again after 12 hours, when nothing new is left for this rater."""
+    review_verdicts.skip(store, item_id, rater, now=now or utc_now())
 
 
 def stats(store: Store) -> QueueStats:

@@ -2,7 +2,8 @@
 
     for own in own_records(store, user_id, limit=20): own.kind, own.record, own.fate, own.incident
 
-A fate is `superseded` (by a newer record of theirs), `quarantined` or `refused` (it may identify a person), `dataset` (with the
+A fate is `withdrawn` (they took it back), `superseded` (by a newer record of theirs), `quarantined` or `refused` (it may
+identify a person), `dataset` (with the
 names of the datasets), `no_consent` (stored but not used), `testing` (only for tests, so it is in no dataset) or `waiting`.
 Reading one's own records is audited, too: one line per page.
 """
@@ -20,10 +21,10 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.store.records.lineage import select_superseded
-from medloop.store.tables import artifacts, id_column, incidents, lineage, natural_id, quarantine
+from medloop.store.tables import artifacts, id_column, incidents, lineage, natural_id, quarantine, withdrawals
 
 Kind = Literal["feedback", "preference", "correction"]
-Fate = Literal["superseded", "quarantined", "refused", "dataset", "no_consent", "testing", "waiting"]
+Fate = Literal["withdrawn", "superseded", "quarantined", "refused", "dataset", "no_consent", "testing", "waiting"]
 KINDS: dict[Kind, type[Feedback] | type[Preference] | type[Correction]] = {
     "feedback": Feedback,
     "preference": Preference,
@@ -46,6 +47,7 @@ class OwnRecord:
 class _RelatedRows:
     """What other tables say about a page of records, by record id."""
 
+    withdrawn: set[str]
     superseded: set[str]
     quarantine: dict[str, str]
     datasets: dict[str, list[str]]
@@ -90,6 +92,7 @@ def _related_rows(conn: Connection, ids: list[str]) -> _RelatedRows:
     superseded: set[str] = set()
     for table in map(_table, KINDS):
         superseded.update(conn.execute(select_superseded(table).where(table.c.supersedes.in_(ids))).scalars())
+    withdrawn = set(conn.execute(select(withdrawals.c.record_id).where(withdrawals.c.record_id.in_(ids))).scalars())
     quarantined = conn.execute(select(quarantine.c.record_id, quarantine.c.state).where(quarantine.c.record_id.in_(ids))).all()
     flagged = conn.execute(select(incidents.c.record_id, incidents.c.state).where(incidents.c.record_id.in_(ids))).all()
     query = select(lineage.c.record_id, lineage.c.dataset, artifacts.c.path)
@@ -101,7 +104,7 @@ def _related_rows(conn: Connection, ids: list[str]) -> _RelatedRows:
     states = {row.record_id: row.state for row in quarantined}
     # A comparison may have two; it is open while one of them is.
     open_first = {row.record_id: row.state for row in sorted(flagged, key=lambda row: row.state == "open")}
-    return _RelatedRows(superseded, states, datasets, open_first)
+    return _RelatedRows(withdrawn, superseded, states, datasets, open_first)
 
 
 def _own_record(store: Store, conn: Connection, kind: Kind, row: Row[Any], related: _RelatedRows) -> OwnRecord:
@@ -114,6 +117,8 @@ def _own_record(store: Store, conn: Connection, kind: Kind, row: Row[Any], relat
 
 def _fate(record_id: str, record: Feedback | Preference | Correction, datasets: tuple[str, ...], related: _RelatedRows) -> Fate:
     state = related.quarantine.get(record_id)
+    if record_id in related.withdrawn:
+        return "withdrawn"
     if record_id in related.superseded:
         return "superseded"
     if state in ("waiting", "refused"):

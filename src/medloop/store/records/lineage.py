@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, Table, delete, insert, select
 from medloop.contracts import utc_now
 from medloop.store.db import Store
 from medloop.store.records.chunks import chunks
-from medloop.store.tables import artifact_flags, id_column, lineage, tombstones
+from medloop.store.tables import artifact_flags, id_column, lineage, tombstones, withdrawals
 
 
 def add_records(conn: Connection, dataset: str, record_ids: Iterable[str]) -> int:
@@ -70,12 +70,14 @@ def erased_ids(store: Store) -> set[str]:
 
 
 def superseded(store: Store, table: Table) -> set[str]:
-    """The ids of the records in a table that a newer record replaces."""
+    """The ids of the records in a table that count no more: a newer one replaces them, or their author took them back."""
     with store.read() as conn:
-        return set(conn.execute(select_superseded(table)).scalars())
+        withdrawn = conn.execute(select(withdrawals.c.record_id).where(withdrawals.c.kind == table.name)).scalars()
+        return {*conn.execute(select_superseded(table)).scalars(), *withdrawn}
 
 
 def select_superseded(table: Table) -> Select[Any]:
-    """Select the replaced ids. A record that was sent again after its erasure replaces nothing."""
-    alive = id_column(table).not_in(select(tombstones.c.record_id))
-    return select(table.c.supersedes).where(table.c.supersedes.is_not(None), alive)
+    """Select the replaced ids. A record that was sent again after its erasure, or taken back, replaces nothing."""
+    erased, withdrawn = select(tombstones.c.record_id), select(withdrawals.c.record_id)
+    alive = id_column(table).not_in(erased), id_column(table).not_in(withdrawn)
+    return select(table.c.supersedes).where(table.c.supersedes.is_not(None), *alive)

@@ -28,11 +28,13 @@ from medloop.store.tables import (
     rlhf_feedback,
     rlhf_preferences,
     traces,
+    withdrawals,
 )
 
 NEWEST_RATINGS = 50  # of one answer that are compared
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _FEEDBACK, _CHOICE, _FIXED = rlhf_feedback.c, rlhf_preferences.c, rlhf_corrections.c
+_WITHDRAWN = select(withdrawals.c.record_id)
 _RELEASED = select(quarantine.c.record_id, quarantine.c.decided).where(quarantine.c.state == "released")
 
 
@@ -73,7 +75,7 @@ def new_ratings(store: Store, *, most: int) -> RatingPage:
         cursor = _cursor(conn)
         ratings = _next(conn, _ratings(), _FEEDBACK.id, cursor.feedback_row, most)
         choices = _next(conn, _choices(), _CHOICE.id, cursor.preference_row, most)
-        corrections = _next(conn, select(_FIXED.id, _FIXED.trace_id), _FIXED.id, cursor.correction_row, most)
+        corrections = _next(conn, _corrections(), _FIXED.id, cursor.correction_row, most)
         released = _next(conn, _RELEASED, quarantine.c.decided, cursor.released, most)
         ids = [held.record_id for held in released]
         named = or_(_FEEDBACK.feedback_id.in_(ids), _FEEDBACK.trace_id.in_(ids))
@@ -103,12 +105,18 @@ def _next(conn: Connection, query: Select[Any], column: Any, after: Any, most: i
 
 def _ratings() -> Select[Any]:
     bad = polarity_column().in_(REASONS_TO_REVIEW).label("bad")
-    return select(_FEEDBACK.id, _FEEDBACK.feedback_id, _FEEDBACK.trace_id, _FEEDBACK.supersedes, bad)
+    return select(_FEEDBACK.id, _FEEDBACK.feedback_id, _FEEDBACK.trace_id, _FEEDBACK.supersedes, bad).where(
+        _FEEDBACK.feedback_id.not_in(_WITHDRAWN)
+    )
 
 
 def _choices() -> Select[Any]:
     bad = or_(func.json_array_length(_CHOICE.critical) > 0, _CHOICE.preferred == "both_bad").label("bad")
-    return select(_CHOICE.id, _CHOICE.preference_id, _CHOICE.supersedes, bad)
+    return select(_CHOICE.id, _CHOICE.preference_id, _CHOICE.supersedes, bad).where(_CHOICE.preference_id.not_in(_WITHDRAWN))
+
+
+def _corrections() -> Select[Any]:
+    return select(_FIXED.id, _FIXED.trace_id).where(_FIXED.correction_id.not_in(_WITHDRAWN))
 
 
 def _cursor(conn: Connection) -> Cursor:
@@ -128,7 +136,8 @@ def verdicts_on(store: Store, trace_ids: Iterable[str]) -> dict[str, list[TurnVe
     """What each rater said last about these answers; superseded ratings and traces that nobody may be shown are left out."""
     columns = (_FEEDBACK.rating, _FEEDBACK.thumb, _FEEDBACK.feedback_type, _FEEDBACK.critical, _FEEDBACK.supersedes)
     rater = func.coalesce(_FEEDBACK.clinician_id, _FEEDBACK.recorded_by, _FEEDBACK.feedback_id).label("rater")
-    query = select(rater, _FEEDBACK.feedback_id, *columns).order_by(_FEEDBACK.id.desc()).limit(NEWEST_RATINGS)
+    query = select(rater, _FEEDBACK.feedback_id, *columns).where(_FEEDBACK.feedback_id.not_in(_WITHDRAWN))
+    query = query.order_by(_FEEDBACK.id.desc()).limit(NEWEST_RATINGS)
     with store.read() as conn:
         return {name: _verdicts(conn.execute(query.where(_FEEDBACK.trace_id == name)).all()) for name in _shown(conn, trace_ids)}
 
@@ -156,11 +165,8 @@ def _shown(conn: Connection, trace_ids: Iterable[str]) -> list[str]:
 
 
 def corrected_traces(store: Store, trace_ids: Iterable[str]) -> set[str]:
-    column = _FIXED.trace_id
     with store.read() as conn:
-        return {
-            name for some in chunks(list(trace_ids)) for name in conn.execute(select(column).where(column.in_(some))).scalars()
-        }
+        return set(_ids_in(conn, _FIXED.trace_id, list(trace_ids), _FIXED.correction_id.not_in(_WITHDRAWN)))
 
 
 def free_complaints(store: Store, record_ids: Iterable[str]) -> list[str]:

@@ -1,8 +1,9 @@
 """The review queue in the store: items, and the raters' turns at them. Each step is one write, so no seat is given twice.
 
-An item has `raters` seats. A turn takes a seat until its lease ends; a finished turn keeps the seat. A rater who finished or
-skipped an item never gets it again. A rater whose lease lapsed has not judged the item and may get it back, but only when no
-new item is left and raters who are at work have had the time of a lease to take it. `review_verdicts.py` ends turns.
+An item has `raters` seats. A turn takes a seat until its lease ends; a finished turn keeps the seat. A rater who finished an
+item never gets it again. A rater whose lease lapsed has not judged the item and may get it back, but only when no new item is
+left and raters who are at work have had the time of a lease to take it. What a rater skipped comes back to them when no new item
+is left and SKIP_REST has passed. `review_verdicts.py` ends turns.
 
 No rater gets an item about a trace that is in quarantine or was refused. When the trace is released, the item is available again.
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, case, exists, func, insert, or_, select, update
 
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.contracts.queue import QueueContent, QueueItem
@@ -33,6 +34,7 @@ from medloop.store.tables import rlhf_feedback, traces
 
 SEARCHED = 1000  # items that a search for words reads, those of the highest priority
 RECENT_TURNS = 200  # turns that count for the quotas
+SKIP_REST = timedelta(hours=12)  # before a skipped item comes back to the rater who skipped it
 AT_WORK = timedelta(hours=8)  # a rater whose last turn ended within this time counts as at work
 
 
@@ -101,7 +103,7 @@ class LeaseRequest:
 
 
 def add_items(store: Store, new_items: Iterable[QueueItem], *, actor: str) -> int:
-    """Put items into the queue; items that are already there stay as they are. Returns how many are new."""
+    """Put items into the queue; those that are already there stay as they are. Returns how many are new."""
     with store.write() as conn:
         return len(add_items_in(store, conn, new_items, actor=actor))
 
@@ -141,11 +143,10 @@ def _seal(key: Any, item: QueueItem) -> bytes:
 
 
 def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
-    known: set[str] = set()
+    query = select(items.c.item_id)
     with store.read() as conn:
-        for chunk in chunks(list(item_ids)):
-            known.update(conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).scalars())
-    return known
+        known = (conn.execute(query.where(items.c.item_id.in_(ids))).scalars() for ids in chunks(list(item_ids)))
+        return {item_id for page in known for item_id in page}
 
 
 def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> list[QueueContent]:
@@ -164,7 +165,7 @@ def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
     """The item that this rater holds, else the next one for them, else None. The reading leaves an audit line."""
     with store.write() as conn:
         ask = _searched(store, conn, ask)
-        while (item := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _lapsed(conn, ask)) is not None:
+        while (item := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _old(conn, ask)) is not None:
             content = _opened(store, conn, item)
             if not _withdrawn(conn, item, content):
                 break
@@ -202,10 +203,8 @@ def count_left(store: Store, ask: LeaseRequest) -> int:
         ask = _searched(store, conn, ask)
         held = _own(ask).where(turns.c.until > ask.now, items.c.state != "done")
         fresh = select(items).where(items.c.state == "open", *_fits(ask), _seat_free(ask), ~_met(ask))
-        counts = [conn.execute(select(func.count()).select_from(query.subquery())).scalar_one() for query in (held, fresh)]
-        if ask.senior:
-            counts.append(conn.execute(select(func.count()).select_from(_disputes(ask).subquery())).scalar_one())
-    return sum(map(int, counts))
+        queries = (held, fresh, _skipped(ask), *([_disputes(ask)] if ask.senior else []))
+        return sum(int(conn.execute(select(func.count()).select_from(query.subquery())).scalar_one()) for query in queries)
 
 
 def _opened(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
@@ -268,10 +267,10 @@ def _held(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
     return conn.execute(query.order_by(items.c.priority.desc()).limit(1)).first()
 
 
-def _own(ask: LeaseRequest) -> Any:
-    """Items at which this rater has a turn that is neither finished nor skipped."""
+def _own(ask: LeaseRequest, state: str = "held") -> Any:
+    """Items at which this rater has a turn in this state."""
     query = select(items).join(turns, turns.c.item_id == items.c.item_id)
-    return query.where(turns.c.rater == ask.rater, turns.c.state == "held", *_fits(ask))
+    return query.where(turns.c.rater == ask.rater, turns.c.state == state, *_fits(ask))
 
 
 def _fits(ask: LeaseRequest) -> tuple[Any, ...]:
@@ -309,11 +308,18 @@ def _met(ask: LeaseRequest) -> Any:
     return or_(turn, and_(items.c.kind == "rate", rated))
 
 
-def _lapsed(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
-    """An item whose lease this rater let lapse. They did not judge it, so they may get it again, after others who are at work."""
+def _old(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
+    """An item that this rater had and did not judge: its lease lapsed (others who are at work come first), or they skipped it."""
     rested = turns.c.until <= ask.now - (ask.lease if _others_at_work(conn, ask) else timedelta())
-    query = _own(ask).where(items.c.state == "open", rested, _seat_free(ask))
-    return conn.execute(query.order_by(items.c.priority.desc(), items.c.id).limit(1)).first()
+    lapsed = _own(ask).where(items.c.state == "open", rested, _seat_free(ask))
+    first, second = (query.order_by(items.c.priority.desc(), items.c.id).limit(1) for query in (lapsed, _skipped(ask)))
+    return conn.execute(first).first() or conn.execute(second).first()
+
+
+def _skipped(ask: LeaseRequest) -> Any:
+    """Items that this rater skipped long enough ago and that still wait for a verdict."""
+    waits = and_(items.c.state == case((turns.c.adjudicates, "disputed"), else_="open"), _seat_free(ask) | turns.c.adjudicates)
+    return _own(ask, "skipped").where(turns.c.until <= ask.now - SKIP_REST, waits)
 
 
 def _others_at_work(conn: Connection, ask: LeaseRequest) -> bool:
@@ -348,15 +354,11 @@ def _take_seat(conn: Connection, item: Row[Any], ask: LeaseRequest) -> dict[str,
     """Start this rater's turn at this item, or continue it with the order of answers that was shown before."""
     until = ask.now + ask.lease
     own = and_(turns.c.item_id == item.item_id, turns.c.rater == ask.rater)
-    before = conn.execute(select(turns).where(own)).first()
-    if before is not None:
-        conn.execute(update(turns).where(own).values(until=until))
+    if (before := conn.execute(select(turns).where(own)).first()) is not None:
+        conn.execute(update(turns).where(own).values(until=until, state="held"))
         return {"until": until, "shown_first": before.shown_first, "adjudicates": before.adjudicates}
-    turn = {
-        "until": until,
-        "shown_first": secrets.choice("ab") if item.kind == "compare" else None,
-        "adjudicates": item.state == "disputed",
-    }
+    first = secrets.choice("ab") if item.kind == "compare" else None
+    turn = {"until": until, "shown_first": first, "adjudicates": item.state == "disputed"}
     row = {"item_id": item.item_id, "rater": ask.rater, "state": "held", "timestamp": ask.now}
     conn.execute(insert(turns).values(**row, **turn))
     return turn
@@ -376,9 +378,9 @@ def list_items(store: Store, *, state: str | None = None, limit: int = 20) -> li
     done = select(func.count()).where(turns.c.item_id == items.c.item_id, turns.c.state == "done").scalar_subquery()
     names = ("item_id", "kind", "state", "stratum", "priority", "reasons", "raters", "trace_id")
     query = select(*(items.c[name] for name in names), done.label("done")).order_by(items.c.priority.desc(), items.c.id)
+    query = query if state is None else query.where(items.c.state == state)
     with store.read() as conn:
-        rows = conn.execute((query if state is None else query.where(items.c.state == state)).limit(limit)).all()
-    return [QueueItemSummary(**row._mapping) for row in rows]
+        return [QueueItemSummary(**row._mapping) for row in conn.execute(query.limit(limit)).all()]
 
 
 def stats(store: Store) -> QueueStats:

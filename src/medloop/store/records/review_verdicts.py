@@ -56,13 +56,13 @@ def finish(
     return state
 
 
-def skip(store: Store, item_id: str, rater: str) -> None:
-    """Give the seat back; this rater does not get the item again."""
+def skip(store: Store, item_id: str, rater: str, *, now: datetime) -> None:
+    """Give the seat back; this rater gets the item again after a rest (review_queue.py)."""
     with store.write() as conn:
         _, turn = turn_of(conn, item_id, rater)
         if turn.state == "done":
             raise LapsedError("You have already finished this item", "Ask for the next one")
-        conn.execute(update(turns).where(turns.c.item_id == item_id, turns.c.rater == rater).values(state="skipped"))
+        conn.execute(update(turns).where(turns.c.item_id == item_id, turns.c.rater == rater).values(state="skipped", until=now))
         audit.append(conn, AuditEvent(actor=rater, action="queue_items.skip", subject=item_id))
 
 

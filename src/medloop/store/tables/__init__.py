@@ -1,7 +1,7 @@
 """The tables, as they are after the last migration. A change here needs a migration; a test compares the two.
 
     core        audit log, data keys, workspace settings
-    feedback    feedback, preferences, corrections, traces, scored answers, incidents, red-team cases, retrain triggers
+    feedback    feedback, preferences, corrections, withdrawals, traces, scores, incidents, red-team cases, retrain triggers
     review      the review queue, its turns and how far it has looked by itself; quarantine
     access      users, API keys, sessions, idempotency keys
     privacy     consents, tombstones
@@ -25,6 +25,7 @@ from medloop.store.tables.feedback import (
     rlhf_preferences,
     scored_answers,
     traces,
+    withdrawals,
 )
 from medloop.store.tables.privacy import consents, tombstones
 from medloop.store.tables.review import quarantine, queue_cursor, queue_items, queue_turns
@@ -33,5 +34,6 @@ __all__ = [
     "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "data_keys", "encrypted_columns", "encrypted_tables",
     "id_column", "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor",
     "queue_items", "queue_turns", "red_team_cases", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
-    "rlhf_preferences", "scored_answers", "sessions", "time_columns", "tombstones", "traces", "users", "workspace_settings",
+    "rlhf_preferences", "scored_answers", "sessions", "time_columns", "tombstones", "traces", "users", "withdrawals",
+    "workspace_settings",
 ]  # fmt: skip

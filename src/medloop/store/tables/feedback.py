@@ -1,4 +1,4 @@
-"""Feedback about answers, the traces of the answers, and what follows: scores, incidents, red-team cases, retrain triggers."""
+"""Feedback about answers, what was taken back, the traces of the answers, and what follows: scores, incidents, red-team cases."""
 
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Integer, String, false
 
@@ -35,6 +35,12 @@ rlhf_corrections = new_table(
     encrypted("original"), encrypted("golden"), encrypted("reason", nullable=True), Column("clinician_id", String, index=True),
     Column("consent", JSON, nullable=False), Column("supersedes", String), *sender(), timestamp(), received(), processed(),
     key_id(),
+)  # fmt: skip
+
+# Judgements that their author took back a moment after sending (records/withdrawals.py); the records themselves stay.
+withdrawals = new_table(
+    "withdrawals", serial(), Column("record_id", String, nullable=False, unique=True), Column("kind", String, nullable=False),
+    Column("withdrawn_by", String, nullable=False), timestamp(),
 )  # fmt: skip
 
 traces = new_table(

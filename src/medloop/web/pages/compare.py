@@ -16,8 +16,8 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 
 
 @router.get("/compare")
-def compare_page(request: Request, caller: Rater, a: str = "", b: str = "", again: str = "") -> Response:
-    return open_form(request, caller, "compare", {"a": a, "b": b, "again": again})
+def compare_page(request: Request, caller: Rater) -> Response:
+    return open_form(request, caller, "compare", ("item", "a", "b", "again"))
 
 
 @router.post("/compare")

@@ -16,8 +16,8 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 
 
 @router.get("/correct")
-def correct_page(request: Request, caller: Rater, trace: str = "", again: str = "", own: bool = False) -> Response:
-    return open_form(request, caller, "correct", {"trace": trace, "again": again}, own)
+def correct_page(request: Request, caller: Rater, own: bool = False) -> Response:
+    return open_form(request, caller, "correct", ("item", "trace", "again"), own)
 
 
 @router.post("/correct")

@@ -41,8 +41,8 @@ def history_page(request: Request, caller: Rater, before: datetime | None = None
     records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
     older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
     entries = [_entry(record, translator_of(request)) for record in records]
-    context: dict[str, Any] = {"entries": entries, "older": older, "paged": before is not None, "saved": saved_notice(request)}
-    return show(request, caller, "history.html", **context)
+    context: dict[str, Any] = {"entries": entries, "older": older, "paged": before is not None}
+    return show(request, caller, "history.html", saved=saved_notice(request, caller), **context)
 
 
 def _entry(own: OwnRecord, t: Translator) -> HistoryEntry:

@@ -17,8 +17,8 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 
 
 @router.get("/rate")
-def rate_page(request: Request, caller: Rater, trace: str = "", again: str = "", own: bool = False) -> Response:
-    return open_form(request, caller, "rate", {"trace": trace, "again": again}, own)
+def rate_page(request: Request, caller: Rater, own: bool = False) -> Response:
+    return open_form(request, caller, "rate", ("item", "trace", "again"), own)
 
 
 @router.post("/rate")

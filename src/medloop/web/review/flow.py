@@ -5,7 +5,7 @@ own sentences).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -37,13 +37,17 @@ from medloop.web.review.form import (
     remember_consent,
     remembered_consent,
 )
-from medloop.web.review.targets import RECORD_OF, ReviewKind, ReviewTarget, find_target, target_of_item
+from medloop.web.review.targets import RECORD_OF, ReviewKind, ReviewTarget, find_target, target_of_item, values_of_record
 from medloop.web.words import Translator
 
 Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue"))]
 ParseForm = Callable[[Mapping[str, str], ReviewTarget | None, Translator], ReviewBody | Errors]
 BACK = ("queue", *RECORD_OF, "history")  # pages that a form leads back to
 FATES = ("waiting", "evaluation", "no_consent", "quarantined")
+REASONS = (
+    "uncertainty", "disagreement", "novelty", "risk", "critical", "raters_disagree", "thumbs_down", "teaches", "explore",
+    "dispute",
+)  # fmt: skip
 MIN_REASON_WEIGHT = 0.2  # reasons of the queue with less weight are not shown
 MAX_WORDS = 10  # of a search
 
@@ -71,18 +75,29 @@ def queue_view(fields: Mapping[str, str]) -> QueueView:
 
 @dataclass(frozen=True)
 class SavedNotice:
+    """What became of the form before: a fate of FATES, `undone`, or `late` for an undo after its ten seconds."""
+
     fate: str
-    critical: bool
-    change: str  # the address where the record can be changed
+    critical: bool = False
+    change: str = ""  # the address where the record can be changed
+    why: tuple[str, ...] = ()  # the reasons for which the queue had chosen it
+    undo: Mapping[str, str] = field(default_factory=dict)  # the hidden fields of the button that takes it back
 
 
-def saved_notice(request: Request) -> SavedNotice | None:
+def saved_notice(request: Request, caller: Caller) -> SavedNotice | None:
     """What the page before has stored; the address only chooses among our own sentences."""
-    fate, kind = request.query_params.get("saved", ""), request.query_params.get("kind", "")
+    fields = request.query_params
+    fate, kind, record_id = fields.get("saved", ""), fields.get("kind", ""), fields.get("record", "")[:200]
+    critical = fields.get("critical") == "yes"
+    if fate in ("undone", "late"):
+        return SavedNotice(fate, critical)
     if fate not in FATES or kind not in RECORD_OF:
         return None
-    change = f"/web/{kind}?{urlencode({'again': request.query_params.get('record', '')[:200]})}"
-    return SavedNotice(fate, request.query_params.get("critical") == "yes", change)
+    why = tuple(name for name in fields.get("why", "").split() if name in REASONS)
+    back = request.url.path.removeprefix("/web/")
+    undo = {"csrf": caller.csrf, "kind": kind, "record": record_id, "back": back, **queue_view(fields).fields}
+    undo |= {"critical": "yes"} if critical else {}
+    return SavedNotice(fate, critical, f"/web/{kind}?{urlencode({'again': record_id})}", why, undo)
 
 
 def is_senior(caller: Caller) -> bool:
@@ -90,8 +105,9 @@ def is_senior(caller: Caller) -> bool:
     return caller.role == "clinician"
 
 
-def open_form(request: Request, caller: Caller, kind: ReviewKind, fields: Mapping[str, str], own: bool = False) -> Response:
+def open_form(request: Request, caller: Caller, kind: ReviewKind, names: Sequence[str], own: bool = False) -> Response:
     """The form for what the address names, else for the next item of this kind, else an empty one to paste into."""
+    fields = {name: request.query_params.get(name, "") for name in (*names, "undone")}
     store, t = store_of(request), translator_of(request)
     target = find_target(store, caller, kind, fields)
     if target is None and not own:
@@ -99,10 +115,18 @@ def open_form(request: Request, caller: Caller, kind: ReviewKind, fields: Mappin
         target = target_of_item(item) if item else None
     if target is None and not _may_paste(caller, kind):
         text = t("nothing_to_compare") if kind == "compare" else empty_queue_text(caller, t)
-        return show(request, caller, "empty.html", title=t(f"{kind}_title"), text=text, saved=saved_notice(request), queue=None)
-    back = "history" if target and target.supersedes else kind
-    form = new_form(request, caller, target, {"back": back})
-    return draw_form(request, caller, kind, form, target, own=own)
+        return show_empty(request, caller, t(f"{kind}_title"), text, None)
+    view = queue_view(request.query_params) if target and target.item and fields.get("item") else None
+    back = "queue" if view else "history" if target and target.supersedes else kind
+    form = new_form(request, caller, target, {"back": back, **(view.fields if view else {})})
+    if target and (undone := fields.get("undone")):
+        form = replace(form, values=values_of_record(store, caller, kind, undone))
+    return draw_form(request, caller, kind, form, target, own=own, view=view)
+
+
+def show_empty(request: Request, caller: Caller, title: str, text: str, view: QueueView | None) -> Response:
+    """There is nothing to judge right now; what was sent before this is still said, and can be undone."""
+    return show(request, caller, "empty.html", title=title, text=text, saved=saved_notice(request, caller), queue=view)
 
 
 def new_form(request: Request, caller: Caller, target: ReviewTarget | None, hidden: Mapping[str, str]) -> ReviewForm:
@@ -152,7 +176,8 @@ async def submit_form(request: Request, caller: Caller, kind: ReviewKind, parse:
     record_id = stored.answer[f"{RECORD_OF[kind]}_id"]
     if target is not None and target.item_id is not None:
         await _finish_item(request, caller, target.item_id, record_id)
-    response = redirect(_next_address(kind, hidden, record_id, stored, body))
+    why = _reasons(target.item) if target and target.item else ()
+    response = redirect(_next_address(kind, hidden, record_id, stored, body, why))
     remember_consent(request, caller, response, body.consent)
     return response
 
@@ -171,9 +196,12 @@ async def _finish_item(request: Request, caller: Caller, item_id: str, record_id
         return
 
 
-def _next_address(kind: ReviewKind, hidden: Mapping[str, str], record_id: str, stored: WriteResult, body: ReviewBody) -> str:
+def _next_address(
+    kind: ReviewKind, hidden: Mapping[str, str], record_id: str, stored: WriteResult, body: ReviewBody, why: Sequence[str]
+) -> str:
     use = "waiting" if "training" in body.consent else "evaluation" if body.consent else "no_consent"
     saved = {"saved": "quarantined" if stored.answer["quarantined"] else use, "kind": kind, "record": record_id}
+    saved |= {"why": " ".join(why)} if why else {}
     saved |= {"critical": "yes"} if "incident_id" in stored.answer else {}
     return back_address(hidden, saved)
 
@@ -206,7 +234,7 @@ def draw_form(
     context["progress"] = _progress(request, caller, None if from_queue else (kind,), view, t) if item else ""
     names = ("item", "trace", "again", "a", "b")  # what a draft belongs to
     context["draft"] = " ".join((kind, *(form.hidden[name] for name in names if name in form.hidden)))
-    context |= {"guidelines": read_guidelines(settings_of(request).home, t.language), "saved": saved_notice(request)}
+    context |= {"guidelines": read_guidelines(settings_of(request).home, t.language), "saved": saved_notice(request, caller)}
     return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, **context)
 
 
@@ -217,9 +245,12 @@ def _progress(request: Request, caller: Caller, kinds: Sequence[str] | None, vie
 
 
 def _lease(item: LeasedItem, t: Translator) -> str:
-    """Why this item was chosen and how long it is reserved."""
+    """How long this item is reserved. Why it was chosen comes later: it would tell what others or a machine think."""
+    return t("queue_until", minutes=max(1, round((item.until - utc_now()).total_seconds() / 60)))
+
+
+def _reasons(item: LeasedItem) -> list[str]:
+    """The strongest reasons for which the queue chose this item; shown once it is judged."""
     ranked = sorted(item.reasons.items(), key=lambda reason: -reason[1])
-    why = [t.or_plain(f"reason_{name}", name) for name, weight in ranked if weight >= MIN_REASON_WEIGHT][:2]
-    minutes = max(1, round((item.until - utc_now()).total_seconds() / 60))
-    dispute = t("queue_dispute") if item.adjudicates else ""
-    return t.sentences(dispute, t("queue_why", why=t("list_comma").join(why)) if why else "", t("queue_until", minutes=minutes))
+    reasons = [name for name, weight in ranked if weight >= MIN_REASON_WEIGHT and name in REASONS][:2]
+    return (["dispute"] if item.adjudicates else []) + reasons

@@ -134,6 +134,12 @@ def _target_of_record(record: Feedback | Preference | Correction, record_id: str
     return ReviewTarget(record.prompt, shown, models=(record.model_a, record.model_b), shown_first=record.shown_first, **shared)
 
 
+def values_of_record(store: Store, caller: Caller, kind: ReviewKind, record_id: str) -> dict[str, str]:
+    """What the form of this record of the caller said; nothing if it is not theirs."""
+    record = own_record(store, caller.user_id, RECORD_OF[kind], record_id)
+    return {} if record is None else _fields_of(record)
+
+
 def _fields_of(record: Feedback | Preference | Correction) -> dict[str, str]:
     """The form fields that would make this record."""
     fields = {f"consent_{purpose}": "yes" for purpose in record.consent}

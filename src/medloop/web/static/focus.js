@@ -75,7 +75,7 @@ async function send(form, button) {
   if (response.status === 403) return warn("form", location.pathname + location.search);
   const next = page.getElementById("main");
   if (!next) return warn("offline");
-  if (response.ok && response.redirected) sessionStorage.removeItem(draftKey(form));
+  if (response.ok && response.redirected && form.dataset.draft) sessionStorage.removeItem(draftKey(form));
   swap(next, page, response);
 }
 
@@ -85,7 +85,7 @@ function swap(next, page, response) {
   document.title = page.title;
   if (response.redirected) {
     const address = new URL(response.url);
-    for (const name of ["saved", "kind", "record", "critical", "lapsed"]) address.searchParams.delete(name);
+    for (const name of ["saved", "kind", "record", "critical", "why", "lapsed"]) address.searchParams.delete(name);
     history.replaceState(null, "", address.pathname + address.search);
   }
   const urgent = main.querySelector("[data-focus]");
@@ -96,7 +96,7 @@ function swap(next, page, response) {
 }
 
 document.addEventListener("submit", (event) => {
-  if (event.target.matches("form[data-swap]")) {
+  if (event.target.matches("form[data-swap], form[data-undo]")) {
     event.preventDefault();
     send(event.target, event.submitter);
   } else if (event.target.getAttribute("action") === "/web/logout") dropDrafts(() => false);
@@ -130,6 +130,7 @@ const keysOff = () => localStorage.getItem(KEYS_OFF) === "yes";
 const isText = (element) => element.matches("textarea, select, input:not([type=radio], [type=checkbox])") || element.isContentEditable;
 
 function nameOf(event) {
+  if (event.key.toLowerCase() === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey) return "Control+Z";
   if (event.key === "Enter") return event.ctrlKey || event.metaKey ? "Control+Enter" : "";
   if (event.ctrlKey || event.metaKey || event.altKey || event.key.length !== 1) return "";
   const letter = event.key.toUpperCase();
@@ -137,12 +138,11 @@ function nameOf(event) {
 }
 
 document.addEventListener("keydown", (event) => {
-  const form = formNow();
-  if (!form || document.querySelector("dialog[open]") || event.isComposing || event.repeat) return;
+  if (!main.querySelector("form[data-swap], form[data-undo]") || document.querySelector("dialog[open]") || event.isComposing || event.repeat) return;
   if (event.key === "Escape" && isText(event.target)) return event.target.blur();
   const name = nameOf(event);
   if (!name || (name !== "Control+Enter" && (isText(event.target) || keysOff()))) return;
-  const control = form.querySelector(`[aria-keyshortcuts="${CSS.escape(name)}"]`);
+  const control = main.querySelector(`[aria-keyshortcuts~="${CSS.escape(name)}"]`);
   if (!control) return;
   event.preventDefault();
   control.click();
