@@ -11,12 +11,17 @@ from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy
 import uvicorn
+from typer.testing import CliRunner
 
+from medloop.cli import app as cli
+from medloop.contracts import Feedback
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
-from medloop.store.records import users
+from medloop.store.files import jsonl
+from medloop.store.records import crud, users
 from medloop.web.app import create_app
 
 RATED = {
@@ -25,11 +30,30 @@ RATED = {
 RECORD = {
     **RATED, "feedback_id": "fb_abc123", "user_query": "Prescribe treatment for hypertension",
     "agent_response": "I recommend starting with lisinopril 10mg...", "feedback_type": "positive", "clinician_id": 123,
-    "timestamp": "2025-01-15T10:30:00Z",
+    "timestamp": "2025-01-17T12:00:00Z",
 }  # fmt: skip
 CHOICE = {
     "prompt": "What medication for type 2 diabetes?", "response_a": "Metformin 500mg twice daily...",
     "response_b": "Insulin immediately...", "preferred": "a",
+}  # fmt: skip
+PAIRS = [  # the lines of preferences.jsonl, without their metadata
+    {"prompt": "What medication for type 2 diabetes?", "chosen": "Metformin 500mg twice daily...", "rejected": "Insulin immediately..."},
+    {
+        "prompt": "Analyze this skin rash", "chosen": "Appears to be contact dermatitis...",
+        "rejected": "Unable to determine from image",
+    },
+]  # fmt: skip
+# The tables as the document creates them: column, whether it may be empty, whether its values are unique.
+SCHEMA = {
+    "rlhf_feedback": {
+        "id": "", "feedback_id": "unique, not null", "session_id": "not null", "agent_name": "not null", "user_query": "not null",
+        "agent_response": "not null", "rating": "", "feedback_type": "", "clinician_id": "", "comments": "", "timestamp": "",
+        "processed": "",
+    },
+    "rlhf_preferences": {
+        "id": "", "preference_id": "unique, not null", "prompt": "not null", "response_a": "not null", "response_b": "not null",
+        "preferred": "", "clinician_id": "", "timestamp": "", "processed": "",
+    },
 }  # fmt: skip
 
 
@@ -80,10 +104,11 @@ def test_feedback_id_and_timestamp_are_kept_as_given_and_the_time_of_arrival_bes
     before = time.time()
     first, again = (served.call("program", "POST", "/feedback", RECORD) for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 200) and first.json() == again.json()
-    assert (first.json()["feedback_id"], first.json()["timestamp"]) == ("fb_abc123", "2025-01-15T10:30:00Z")
+    assert (first.json()["feedback_id"], first.json()["timestamp"]) == ("fb_abc123", "2025-01-17T12:00:00Z")
     stored = served.call("program", "GET", "/feedback/fb_abc123").json()
-    given = ("feedback_id", "timestamp", "session_id", "agent_name", "rating", "feedback_type")
-    assert {name: stored[name] for name in given} == {name: RECORD[name] for name in given}
+    record = crud.get(served.store, Feedback, "fb_abc123")  # programs read no texts over HTTP
+    whole = stored | {name: getattr(record, name) for name in ("user_query", "agent_response", "comments")}
+    assert {name: whole[name] for name in RECORD} == RECORD | {"clinician_id": users.find_user_id(served.store, "123")}
     assert stored["received"] > time.strftime("%Y-%m-%dT%H:%M", time.gmtime(before - 60))
     year = served.call("program", "GET", "/feedback", params={"since": "2025-01-01T00:00:00Z", "until": "2025-02-01T00:00:00Z"})
     assert [item["feedback_id"] for item in year.json()["items"]] == ["fb_abc123"]
@@ -100,6 +125,61 @@ def test_clinician_id_refers_to_a_user_by_name_or_id(served: Served) -> None:
     assert unknown.status_code == 422
     assert unknown.json()["error"] == "clinician_id names nobody: there is no such user."
     assert "medloop users add NAME --role clinician" in unknown.json()["hint"]
+
+
+def test_the_metrics_have_the_documents_numbers(served: Served) -> None:
+    """Volume per day, the distribution of stars, agreement, reward-model accuracy and policy gain; the day is the sender's."""
+    before = served.call("program", "GET", "/metrics?days=3650").json()
+    for number, stars in enumerate((5, 5, 4, 1)):
+        record = {**RECORD, "feedback_id": f"fb_doc_{number}", "timestamp": "2025-01-18T08:00:00Z", "rating": stars}
+        assert served.call("program", "POST", "/feedback", record | {"feedback_type": None}).status_code == 201
+    after = served.call("program", "GET", "/metrics?days=3650").json()
+    assert after["per_day"]["2025-01-17"] == {"feedback": 1} and after["per_day"]["2025-01-18"] == {"feedback": 4}
+    assert {star: after["stars"].get(star, 0) - before["stars"].get(star, 0) for star in "12345"} == {
+        "1": 1, "2": 0, "3": 0, "4": 1, "5": 2,
+    }  # fmt: skip
+    assert isinstance(after["agreement"], list) and (after["reward_model"], after["policy"]) == (None, None)  # none trained yet
+
+
+@pytest.mark.parametrize("table", SCHEMA)
+def test_the_tables_have_the_documents_columns(served: Served, table: str) -> None:
+    inspected = sqlalchemy.inspect(served.store.engine)
+    columns = {column["name"]: column for column in inspected.get_columns(table)}
+    unique = {column for constraint in inspected.get_unique_constraints(table) for column in constraint["column_names"]}
+    assert inspected.get_pk_constraint(table)["constrained_columns"] == ["id"]
+    for name, words in SCHEMA[table].items():
+        assert name in columns and ("not null" not in words or not columns[name]["nullable"]), name
+        assert "unique" not in words or name in unique, name
+    checks = " ".join(str(check["sqltext"]) for check in inspected.get_check_constraints(table))
+    assert ("rating >= 1 AND rating <= 5" if table == "rlhf_feedback" else "preferred IN ('a', 'b'") in checks
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/feedback", {**RATED, "rating": 0}, "rating"),
+        ("/feedback", {**RATED, "rating": 6}, "rating"),
+        ("/preference", {**CHOICE, "preferred": "c"}, "preferred"),
+        ("/feedback", {**RECORD, "feedback_id": "fb_odd", "feedback_type": "great"}, "feedback_type"),
+    ],
+)
+def test_what_the_documents_checks_refuse_is_refused_with_the_field(served: Served, path: str, body: Any, field: str) -> None:
+    refused = served.call("program", "POST", path, body)
+    assert refused.status_code == 422 and field in refused.text
+
+
+def test_the_documents_choices_become_its_preference_pairs(served: Served) -> None:
+    """Submitted as two choices, one with the answers swapped; `data build` writes the lines of the document, with metadata."""
+    for pair, preferred in zip(PAIRS, "ab", strict=True):
+        answers = (pair["chosen"], pair["rejected"]) if preferred == "a" else (pair["rejected"], pair["chosen"])
+        body = {"prompt": pair["prompt"], "response_a": answers[0], "response_b": answers[1], "preferred": preferred}
+        assert served.call("123", "POST", "/preference", {**body, "consent": ["training"]}).status_code == 201
+    settings = served.store.settings
+    done = CliRunner().invoke(cli, ["--home", str(settings.home), "data", "build"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    lines = list(jsonl.read(settings.workspace.preferences / "preferences.jsonl"))
+    assert [{name: line[name] for name in pair} for pair in PAIRS for line in lines if line["prompt"] == pair["prompt"]] == PAIRS
+    assert all(line["metadata"]["records"] and line["metadata"]["from"] == "votes" for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -170,3 +170,9 @@ def test_the_cheap_look_spares_only_patterns_that_cannot_match(text: str) -> Non
         for match in pattern.regex.finditer(folded)
     ]
     assert list(find_patterns(folded, len(re.findall(r"\d", folded)))) == every
+
+
+@pytest.mark.parametrize("verb", ["Analyze", "Classify", "Prioritize", "Summarise", "Describe", "Interpret"])
+def test_a_request_that_begins_with_a_verb_has_no_name(verb: str) -> None:
+    assert Scrubber().scrub(f"{verb} this skin rash") == f"{verb} this skin rash"
+    assert "Hargreaves" not in Scrubber().scrub(f"{verb} the rash of Amelia Hargreaves")

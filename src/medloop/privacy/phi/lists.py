@@ -51,7 +51,8 @@ def tiers() -> dict[str, str]:
 
     A word that is only a proper name is not among them.
     """
-    return {word: str(tier) for tier, words in enumerate(lines("words.txt")) for word in words.split()}
+    listed = {word: str(tier) for tier, words in enumerate(lines("words.txt")) for word in words.split()}
+    return dict.fromkeys(_REQUEST_VERBS.split(), "3") | listed
 
 
 def tier(word: str) -> str:
@@ -86,6 +87,12 @@ def is_listed(word: str, among: frozenset[WordList]) -> bool:
     return not among.isdisjoint(word_lists().get(word, ""))
 
 
+# The sources of words.txt lack them (web2 is of 1934), so that "Analyze this rash" would begin with a name.
+_REQUEST_VERBS = """
+    analyze analyzes analyzed analyzing analyzer analyzers classify classifies classifying prioritize prioritizes prioritized
+    prioritizing prioritise prioritised prioritising summarise summarised summarising catalyze catalyzed catalyzing paralyze
+    paralyzed paralyzing dialyze dialyzed dialyzing hydrolyze hydrolyzed breathalyzer
+"""
 _FILES = {
     WordList.FIRST_NAME: "first_names", WordList.SURNAME: "surnames", WordList.TOWN: "towns", WordList.COUNTRY: "countries",
     WordList.STATE: "states",
