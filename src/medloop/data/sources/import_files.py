@@ -89,7 +89,7 @@ def examine(path: Path, raw: Path, *, name: str, options: ImportOptions) -> Exam
         elif options.skip_errors:
             rejected.append(row)
         else:
-            raise InputError.at(path, row.line, row.problem, "Repair that line, or pass over such lines with --on-error skip")
+            raise InputError.at(path, row.line, row.problem, "Repair that line, or skip such lines with --on-error skip")
     if not good:
         raise InputError(f"{path}: none of its {len(rejected)} rows can be used", "See the reason with --on-error stop")
     source = Source(
