@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from web_world import BAD, GOOD, QUESTION, item, trace
 
-from medloop.contracts import Feedback, Preference, utc_now
+from medloop.contracts import Feedback, Incident, Preference, utc_now
 from medloop.store.records import crud, users
 from medloop.web.words import Translator
 
@@ -31,7 +31,7 @@ def test_after_sending_a_page_says_what_happens_now_and_leads_on_and_back(browse
     (feedback,) = crud.iterate(store, Feedback)
     assert "Saved" in done.text and expected in done.text
     for link in (f"/web/rate?again={feedback.feedback_id}", "/web/history", "/web/"):
-        assert f'href="{link}"' in done.text, link
+        assert re.search(rf'href="{re.escape(link)}(#f-consent)?"', done.text), link
 
 
 @pytest.mark.parametrize(
@@ -135,3 +135,41 @@ def test_times_are_readable_and_name_their_zone():
         Translator("en").day("2026-11-15", year=False) == "15 Nov"
         and Translator("zh").day("2026-11-15", year=False) == "11月15日"
     )
+
+
+def test_what_the_queue_scrubbed_stays_scrubbed_in_the_history_and_in_the_record(browse, fill, store):
+    fill(named := trace(GOOD, question="My name is Daniel Okafor. My knee hurts."))
+    fill(item("rate", "My name is [NAME_1]. My knee hurts.", GOOD, trace_id=named.trace_id))
+    clinician = browse("clinician")
+    clinician.fill_in("/web/queue", rating="2")
+    change = re.search(r'href="(/web/rate\?again=[^"#]+)', clinician.get("/web/history").text)[1]
+    clinician.fill_in(change, rating="1")
+    history = clinician.get("/web/history").text
+    assert history.count("My name is [NAME_1]. My knee hurts.") == 2 and "Okafor" not in history
+    assert {feedback.user_query for feedback in crud.iterate(store, Feedback)} == {"My name is [NAME_1]. My knee hurts."}
+
+
+def test_allowing_the_use_of_a_flagged_record_opens_no_second_incident(browse, fill, store):
+    fill(item("compare", QUESTION, BAD, GOOD))
+    clinician = browse("clinician")
+    clinician.fill_in("/web/compare", better="first", critical_first="yes", sure="yes")
+    link = re.search(r'href="(/web/compare\?again=[^"]+)"', clinician.get("/web/history").text)[1]
+    assert link.endswith("#f-consent")  # the boxes that the link is about are in view
+    page = clinician.get(link.partition("#")[0]).text
+    assert "You are changing what you sent" in page and 'id="f-consent"' in page
+    done = clinician.send(page, better="first", critical_first="yes", consent_training="yes")
+    assert "It can be included in the next dataset" in done.text and "Report a critical failure?" not in done.text
+    assert crud.count(store, Incident) == 1 and done.text.count("incident open") == 2
+    newest = re.search(r'href="(/web/compare\?again=[^"]+)"', done.text.partition("<ol")[2])[1]
+    asked = clinician.fill_in(newest, better="first", critical_first="yes", critical_second="yes")
+    assert "Report a critical failure?" in asked.text  # the second answer is flagged only now
+    clinician.send(asked.text, better="first", critical_first="yes", critical_second="yes", sure="yes")
+    assert crud.count(store, Incident) == 2
+
+
+def test_a_notice_that_asks_for_something_stays(browse):
+    someone = browse("clinician")
+    unused = someone.fill_in("/web/rate?own=true", question="q", answer="a", rating="4").text
+    assert 'data-notice="stays"' in unused and "#f-consent" in unused
+    used = someone.fill_in("/web/rate?own=true", question="q", answer="b", rating="4", consent_training="yes").text
+    assert "data-notice>" in used and "#f-consent" not in used

@@ -148,6 +148,7 @@ def test_the_demo_leads_to_the_pages(tmp_path: Path, capsys) -> None:
     ):
         page.post("/web/login", data={"name": "clinician", "password": password[1]}, headers={"Origin": address})
         assert page.get("/web/queue").status_code == 200
+        assert 'name="consent_training" value="yes" checked' in page.get("/web/queue").text  # else what is sent is not used
         csrf = re.search(r'name="csrf" value="([^"]+)"', page.get("/web/queue").text)
         assert csrf is not None
         for kind in ("rate", "compare", "correct"):

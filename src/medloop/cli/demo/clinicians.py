@@ -34,6 +34,7 @@ from medloop.store.files import jsonl
 from medloop.store.records import users
 from medloop.store.records.review_queue import stats as queue_stats
 from medloop.store.records.users import User
+from medloop.store.records.workspace_settings import set_consent_default
 
 MODEL = "models/rl/rl"
 DATASET = "data/feedback/demo"
@@ -194,6 +195,7 @@ def show_login(folder: Path) -> None:
         password = "" if known else passwords.generate_password()
         if not known:
             users.add_user(store, LOGIN, "clinician", password=password, actor=actor())
+            set_consent_default(store, ["training"], actor=actor())  # invented patients; else nothing the reader sends counts
         waiting = sum(queue_stats(store).open_by_kind.values())
     medloop = "medloop" if shutil.which("medloop") else str(Path(sys.executable).with_name("medloop"))
     ui.say(f"\n{waiting:,} answers wait in the review queue. To rate, compare and correct them, start the server:")
@@ -205,6 +207,9 @@ def show_login(folder: Path) -> None:
     else:
         ui.say(f"as '{LOGIN}' with the password: {password}")
         ui.say("It is shown only once. The user 'admin' (password above) adds users and reads the numbers, but does not rate.")
+        ui.say(
+            "The forms have 'Training the assistant' ticked, because these patients are invented; an admin sets that in Settings."
+        )
 
 
 def rate_answers(client: Client, questions: Sequence[DemoQuestion]) -> SentFeedback:

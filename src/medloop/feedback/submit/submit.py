@@ -304,9 +304,16 @@ class _RecordBuilder:
         return [Correction.model_validate(self.shared_values(body) | texts | links)]
 
     def incidents(self, record: Feedback | Preference) -> list[Contract]:
-        """An incident and a red-team case for each answer that was flagged; no case where the question is not known."""
+        """An incident and a red-team case for each answer that was flagged; no case where the question is not known.
+
+        An answer that the superseded record flagged already has its incident.
+        """
         opened: list[Contract] = []
+        before = self.known.record(type(record), Lookup(type(record), record.supersedes)) if record.supersedes else None
+        reported = [] if before is None else flagged_answers(before)
         for question, answer, model in flagged_answers(record):
+            if (question, answer, model) in reported:
+                continue
             incident = Incident(
                 record_id=crud.id_of(record), model_version=model, opened_by=self.sender.user_id,
                 language=detect_language(question),
@@ -348,13 +355,16 @@ class _RecordBuilder:
         return None if lookup is None else self.known.record(Trace, lookup)
 
     def exchange(self, trace: Trace) -> tuple[str, str]:
-        """Question and answer of a trace; for who rates from the queue no more of it than the queue has shown them."""
+        """Question and answer of a trace. For a person they are as the review queue showed them, so that identifiers which the
+        queue removed do not come back in the record; programs, and clinicians who opened the trace itself, get its own text."""
         conversation = trace.conversation
-        if self.sender.by_queue:
+        shown = None
+        if not self.sender.speaks_for_others:
             shown = review_queue.content_shown_to(self.store, trace.trace_id, self.sender.user_id)
-            if shown is None:
-                raise InputError(NO_TRACE, FROM_QUEUE)
+        if shown is not None:
             conversation = Conversation(messages=(*shown.prompt, Message(role="assistant", content=shown.answers[0])))
+        elif self.sender.by_queue:
+            raise InputError(NO_TRACE, FROM_QUEUE)
         if conversation.answer is None:
             raise InputError("This trace has no answer yet", "Send the texts themselves, or log the trace with the answer")
         return conversation.question, conversation.answer

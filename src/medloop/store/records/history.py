@@ -64,6 +64,9 @@ def own_records(store: Store, user_id: str, *, before: datetime | None = None, l
         event = AuditEvent(actor=user_id, action="records.read", subject=user_id, detail={"purpose": "own", "rows": len(rows)})
         audit.append(conn, event)
         related = _related_rows(conn, [row._mapping[natural_id(_table(kind))] for kind, row in rows])
+        for kind, row in reversed(rows):  # a changed record keeps the incident of the one that it supersedes
+            if row.supersedes in related.incidents:
+                related.incidents.setdefault(row._mapping[natural_id(_table(kind))], related.incidents[row.supersedes])
         return [_own_record(store, conn, kind, row, related) for kind, row in rows]
 
 

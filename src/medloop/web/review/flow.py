@@ -97,7 +97,8 @@ def saved_notice(request: Request, caller: Caller) -> SavedNotice | None:
     back = request.url.path.removeprefix("/web/")
     undo = {"csrf": caller.csrf, "kind": kind, "record": record_id, "back": back, **queue_view(fields).fields}
     undo |= {"critical": "yes"} if critical else {}
-    return SavedNotice(fate, critical, f"/web/{kind}?{urlencode({'again': record_id})}", why, undo)
+    change = f"/web/{kind}?{urlencode({'again': record_id})}" + ("#f-consent" if fate == "no_consent" else "")
+    return SavedNotice(fate, critical, change, why, undo)
 
 
 def is_senior(caller: Caller) -> bool:
@@ -166,7 +167,7 @@ async def submit_form(request: Request, caller: Caller, kind: ReviewKind, parse:
     body = parse(values, target, t)
     if isinstance(body, dict):
         return draw_form(request, caller, kind, replace(form, errors=body), target, code=422, view=view)
-    if not isinstance(body, CorrectionBody) and body.critical and confirmed != "yes":
+    if not isinstance(body, CorrectionBody) and confirmed != "yes" and _newly_flagged(values, target):
         return draw_form(request, caller, kind, form, target, ask_critical=True, view=view)
     try:
         stored = await _store(request, caller, body, form.once)
@@ -180,6 +181,12 @@ async def submit_form(request: Request, caller: Caller, kind: ReviewKind, parse:
     response = redirect(_next_address(kind, hidden, record_id, stored, body, why))
     remember_consent(request, caller, response, body.consent)
     return response
+
+
+def _newly_flagged(values: Mapping[str, str], target: ReviewTarget | None) -> bool:
+    """Whether the form flags an answer that the record which it changes does not flag: only then an incident opens."""
+    reported = target.previous if target else {}
+    return any(name.startswith("critical") and flag == "yes" != reported.get(name) for name, flag in values.items())
 
 
 async def _store(request: Request, caller: Caller, body: ReviewBody, once: str) -> WriteResult:
@@ -229,6 +236,7 @@ def draw_form(
 ) -> Response:  # fmt: skip
     t, from_queue = translator_of(request), form.hidden.get("back") == "queue"
     item = target.item if target else None
+    note = note or (t("changing_own") if target and target.supersedes else "")
     context: dict[str, Any] = {"kind": kind, "form": form, "target": target, "axes": AXES, "own": own, "note": note}
     context |= {"lease": _lease(item, t) if item else "", "queue": (view or QueueView()) if from_queue else None}
     context["progress"] = _progress(request, caller, None if from_queue else (kind,), view, t) if item else ""

@@ -50,7 +50,8 @@ function warn(name, address) {
 
 function hideNoticeLater() {
   const notice = main.querySelector("[data-notice]");
-  if (notice && notice.dataset.notice !== "stays") setTimeout(() => notice.remove(), NOTICE_MS);
+  const expiring = notice?.dataset.notice === "stays" ? notice.querySelector("[data-undo]") : notice;
+  if (expiring) setTimeout(() => expiring.remove(), NOTICE_MS);
 }
 
 // Sending: the answer of the server is the next page; its main part takes the place of this one.
