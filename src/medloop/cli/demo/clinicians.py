@@ -207,9 +207,7 @@ def show_login(folder: Path) -> None:
     else:
         ui.say(f"as '{LOGIN}' with the password: {password}")
         ui.say("It is shown only once. The user 'admin' (password above) adds users and reads the numbers, but does not rate.")
-        ui.say(
-            "The forms have 'Training the assistant' ticked, because these patients are invented; an admin sets that in Settings."
-        )
+        ui.say("The forms allow training, because these patients are invented; an admin sets that in Settings.")
 
 
 def rate_answers(client: Client, questions: Sequence[DemoQuestion]) -> SentFeedback:

@@ -304,10 +304,7 @@ class _RecordBuilder:
         return [Correction.model_validate(self.shared_values(body) | texts | links)]
 
     def incidents(self, record: Feedback | Preference) -> list[Contract]:
-        """An incident and a red-team case for each answer that was flagged; no case where the question is not known.
-
-        An answer that the superseded record flagged already has its incident.
-        """
+        """An incident for each answer that the superseded record did not flag, and a red-team case if the question is known."""
         opened: list[Contract] = []
         before = self.known.record(type(record), Lookup(type(record), record.supersedes)) if record.supersedes else None
         reported = [] if before is None else flagged_answers(before)
@@ -336,9 +333,8 @@ class _RecordBuilder:
             question, answer = self.exchange(trace)
             return {"prompt": question, "original": answer}
         rated = self.rated(body)
-        if (
-            rated.recorded_by != self.sender.user_id
-        ):  # else a correction would copy somebody else's text into the sender's records
+        # Else a correction would copy somebody else's text into the sender's records.
+        if rated.recorded_by != self.sender.user_id:
             raise InputError("This feedback is not yours", "Send prompt and original, or the trace_id")
         if not rated.user_query:
             raise InputError("Your rating has no question and answer to correct", "Send prompt and original, or the trace_id")
