@@ -27,7 +27,7 @@ def undo(someone, page: str):
 
 
 @pytest.mark.parametrize(("kind", "answers", "fields"), [
-    ("rate", [BAD], {"rating": "2", "comments": "No red flag."}), ("compare", [BAD, GOOD], {"better": "tie", "comments": "Same."}),
+    ("rate", [BAD], {"rating": "4", "comments": "No red flag."}), ("compare", [BAD, GOOD], {"better": "tie", "comments": "Same."}),
     ("correct", [BAD], {"golden": "Call an ambulance."}),
 ])  # fmt: skip
 def test_undo_takes_a_judgement_back_and_opens_its_item_with_what_was_typed(browse, fill, store, kind, answers, fields):
