@@ -4,13 +4,13 @@ import re
 
 import pytest
 from typer.testing import CliRunner
-from web_world import BAD, PASSWORD, QUESTION, trace
+from web_world import BAD, GOOD, PASSWORD, QUESTION, item, trace
 
 from medloop.cli import app as cli
-from medloop.contracts import Message
+from medloop.contracts import Message, Trace
 from medloop.contracts.chat import Conversation
 from medloop.store import audit
-from medloop.store.records import users
+from medloop.store.records import crud, users
 from medloop.store.records.incident_rows import list_incidents
 
 FLAG = {"rating": "1", "critical": "yes", "sure": "yes", "comments": "Misses a heart attack."}
@@ -106,3 +106,30 @@ def test_two_people_close_an_incident_in_two_browsers(flagged, visit):
     second.get_by_role("button", name="Confirm and close").click()
     second.wait_for_url("**?done=close")
     assert "other confirmed and closed the incident" in second.inner_text("main") and second.console_lines == []
+
+
+def test_a_comparison_opens_an_incident_for_each_flagged_answer_and_clinicians_read_both(browse, fill, store):
+    fill(item("compare", QUESTION, BAD, GOOD, raters=1))
+    browse("clinician").fill_in(
+        "/web/queue", better="both_bad", critical_first="yes", critical_second="yes", sure="yes", comments="No red flag."
+    )
+    pages = [browse("other").get(f"/web/incidents/{row.incident_id}").text for row in list_incidents(store)]
+    assert len(pages) == 2 and all(QUESTION in page and "No red flag." in page for page in pages)
+    assert sorted(answer for page in pages for answer in (BAD, GOOD) if answer in page) == sorted((BAD, GOOD))
+
+
+def test_the_list_is_searched_by_words_and_only_clinicians_search_the_texts(browse, fill, store):
+    fill(trace(BAD), aspirin := trace("Take aspirin twice.", "Headache?", model_version="clinic@4"))
+    for shown in crud.iterate(store, Trace):
+        browse("clinician").fill_in(f"/web/rate?trace={shown.trace_id}", critical="yes", sure="yes")
+    reader, engineer = browse("other"), browse("engineer")
+    links = re.compile(r'href="/web/incidents/(inc_[^"]+)"')
+    assert len(links.findall(reader.get("/web/incidents?q=clinician").text)) == 2
+    (hit,) = links.findall(reader.get("/web/incidents?q=ASPIRIN+headache").text)
+    assert hit in links.findall(engineer.get("/web/incidents?q=clinic@4").text) and aspirin
+    assert (
+        not links.findall(engineer.get("/web/incidents?q=aspirin").text)
+        and "No incident" in reader.get("/web/incidents?q=zzz").text
+    )
+    details = [row["detail"] for row in audit.page(store) if row["action"] == "red_team_cases.read"]
+    assert details and "aspirin" not in str(details).lower()

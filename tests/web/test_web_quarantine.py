@@ -183,3 +183,9 @@ def test_feedback_on_a_held_trace_leads_to_the_trace_and_cannot_be_released_befo
     decided(someone, someone.get(f"/web/quarantine?record={trace.trace_id}").text, "release", "nobody")
     assert "decision release" in someone.get(f"/web/quarantine?record={feedback.feedback_id}").text
     assert "Nothing to review" in browse("other").get("/web/quarantine").text  # the sender of both
+
+
+def test_times_are_those_of_the_reader(browse, hold):
+    hold()
+    page = browse("clinician").get("/web/quarantine").text
+    assert re.search(r'was held on <time datetime="[^"]+">[^<]+ UTC</time>\.', page)

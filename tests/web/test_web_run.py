@@ -1,12 +1,19 @@
 """The page of training runs: alarms first, then the reward and the weights; for those who may see jobs."""
 
+import inspect
 import json
+import re
 
 import pytest
 
 from medloop.contracts import TrainRequest, utc_now
+from medloop.evaluate.hacking import panel
 from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
+from medloop.reward import relevance
+from medloop.web.words import table
+
+ZH = {"Accept-Language": "zh"}
 
 LINES = [
     {"iter": 0, "phase": "HELD_OUT", "avg_reward": -0.25, "extra": {"held_out": {}}},
@@ -39,3 +46,29 @@ def test_the_run_page_is_empty_without_jobs_and_closed_to_raters(browse):
     assert "There are no training jobs yet." in browse("engineer").get("/web/run").text
     assert browse("clinician").get("/web/run").status_code == 403
     assert browse("engineer").get("/web/run?job=train_20200101T000000Z").status_code == 404
+
+
+@pytest.mark.parametrize("text", [
+    "now: 12% of the answers have no reward.", "now: 40% of the answers are mostly the same text, whatever the question.",
+    "now: answers are 80% longer (20 to 36 words).", "now: answers are 80% shorter (20 to 4 words).",
+    "now: rel alone contributes 90% of the reward (40% in the first round).",
+])  # fmt: skip
+def test_alarms_are_in_the_language_of_the_page(job_id, browse, settings, text):
+    line = {"ts": "2026-02-03T12:00:00Z", "iter": 3, "phase": "HELD_OUT", "avg_reward": 0.1, "extra": {"alarms": [text]}}
+    with (settings.workspace.jobs / job_id / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    (alarm,) = re.findall(
+        r"<ul><li lang=\"zh\">(.*?)</li></ul>", browse("engineer").get(f"/web/run?job={job_id}", headers=ZH).text
+    )
+    assert set(re.findall(r"[0-9]+", text)) == set(re.findall(r"[0-9]+", alarm)) and re.search("[一-龥]{3}", alarm)
+    assert text.removeprefix("now: ") in browse("engineer").get(f"/web/run?job={job_id}").text
+
+
+def test_every_alarm_and_note_that_medloop_writes_has_words_on_the_page():
+    """The fixed part of each sentence is in the sources and in words/run.yaml, so that neither is changed alone."""
+    keys = [key for key in table() if key.startswith(("run_alarm_", "run_note_"))]
+    panel_source, reward_source = (inspect.getsource(module) for module in (panel, relevance))
+    ends = [" have no reward.", "whatever the question.", "not the held-out judge.", "lowest held-out scores (", " words).",
+            "repeats what it said before (", "of the reward (", "it should earn nothing.", "they know no synonyms.",
+            "compare shared words only.", "reads both, where it is installed.", "less exact than a cross-encoder ("]  # fmt: skip
+    assert all(any(end in table()[key][0] for key in keys) and end in panel_source + reward_source for end in ends)

@@ -30,7 +30,7 @@ COMPOSED = {
     "error": ("error_403", "error_404", "error_409", "error_413", "error_422", "error_429", "session_expired", "form_expired"),
     "history": ("fate_", "incident_", "verdict_"),
     "dashboard": ("agreement_", "trained_reward_model", "trained_policy"),
-    "run": ("run_state_", "run_phase_"),
+    "run": ("run_state_", "run_phase_", "run_alarm_", "run_note_"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
     "users": ("role_is_", "users_done_", "users_active", "users_disabled"),

@@ -77,10 +77,10 @@ def show(incident_id: IncidentId) -> None:
     ui.say(f"{incident_id}: {_state(incident.state, incident.proposed_by)}, opened {incident.timestamp:%Y-%m-%d %H:%M}Z")
     for message in texts.messages:
         ui.say(f"\n{message.role}:\n" + ui.printable(message.content, keep="\n\t"))
-    if texts.feedback is None:
+    if not texts.messages:
         ui.say("The conversation was erased.")
-    elif texts.feedback.comments:
-        ui.say("\nreason of the flag:\n" + ui.printable(texts.feedback.comments, keep="\n\t"))
+    elif texts.comments:
+        ui.say("\nreason of the flag:\n" + ui.printable(texts.comments, keep="\n\t"))
     for step, note in zip(incident.steps, incident.notes or ("",) * len(incident.steps), strict=True):
         ui.say(f"\n{step.timestamp:%Y-%m-%d %H:%M}Z  {step.step} by {names.get(step.by, step.by)}: {ui.printable(note)}")
 

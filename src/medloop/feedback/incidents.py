@@ -8,28 +8,40 @@ The critical flag opens one (submit/submit.py) and adds the exchange as a red-te
 store/records/incident_rows.py). Nothing is removed: closed incidents stay readable with their notes, and the case stays too.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from medloop.contracts import AuditEvent, Feedback, Incident, Message, Trace, utc_now
+from medloop.contracts import AuditEvent, Feedback, Incident, Message, RedTeamCase, Trace, utc_now
 from medloop.contracts.base import iso_utc
 from medloop.errors import InputError
 from medloop.store.db import Store
 from medloop.store.records import crud
-from medloop.store.records.audited_read import get_audited
-from medloop.store.records.incident_rows import NoSuchIncidentError, Step, open_incidents, take_step
+from medloop.store.records.audited_read import get_audited, read_by_ids
+from medloop.store.records.incident_rows import (
+    IncidentFilter,
+    IncidentSummary,
+    NoSuchIncidentError,
+    Step,
+    case_of,
+    list_incidents,
+    open_incidents,
+    take_step,
+)
 from medloop.store.records.write_request import NewRows, WriteRequest
 
 MAX_NOTE = 4000  # characters
+SEARCHED = 500  # incidents that a search for words reads, the newest
 ACTIONS: dict[Step, str] = {"proposed": "incidents.propose", "declined": "incidents.decline", "closed": "incidents.close"}
 
 
 @dataclass(frozen=True)
 class IncidentTexts:
-    """What an incident is about: the flagged record and the whole conversation; None and nothing after an erasure."""
+    """What an incident is about: the flagged rating (None for a comparison) and the conversation; nothing after erasure."""
 
     feedback: Feedback | None
     messages: tuple[Message, ...]
+    comments: str | None = None
 
 
 def blocking_incidents(store: Store, model_version: str) -> list[Incident]:
@@ -53,12 +65,48 @@ def read_texts(store: Store, incident: Incident, *, actor: str) -> IncidentTexts
     purpose = "incident review"
     feedback = get_audited(store, Feedback, incident.record_id, actor=actor, purpose=purpose)
     if feedback is None:
-        return IncidentTexts(None, ())
+        return _texts_of_case(store, incident, actor)
     trace = get_audited(store, Trace, feedback.trace_id, actor=actor, purpose=purpose) if feedback.trace_id else None
     if trace is not None:
-        return IncidentTexts(feedback, trace.conversation.messages)
-    question, answer = feedback.user_query, feedback.agent_response
-    return IncidentTexts(feedback, (Message(role="user", content=question), Message(role="assistant", content=answer)))
+        return IncidentTexts(feedback, trace.conversation.messages, feedback.comments)
+    return IncidentTexts(feedback, _exchange(feedback.user_query, feedback.agent_response), feedback.comments)
+
+
+def _texts_of_case(store: Store, incident: Incident, actor: str) -> IncidentTexts:
+    """Of a comparison, the answer that this incident is about: its red-team case has it."""
+    case_id = case_of(store, incident.incident_id)
+    case = get_audited(store, RedTeamCase, case_id, actor=actor, purpose="incident review") if case_id else None
+    return IncidentTexts(None, ()) if case is None else IncidentTexts(None, _exchange(case.prompt, case.answer), case.reason)
+
+
+def _exchange(question: str, answer: str) -> tuple[Message, ...]:
+    return Message(role="user", content=question), Message(role="assistant", content=answer)
+
+
+def search_incidents(
+    store: Store, which: IncidentFilter, words: Sequence[str], people: Mapping[str, str], *, actor: str | None
+) -> list[str]:
+    """The incidents with all of these words: in the model, in the name of who reported it and, for an `actor` who may read texts,
+    in question, answer and reason. Texts are encrypted, so the newest are read; the audit log says how many, never the words."""
+    rows = list_incidents(store, which, limit=SEARCHED, newest=True)
+    cases = [row.red_team_case for row in rows if row.red_team_case]
+    texts: dict[str, str] = {}
+    if actor is not None and cases:
+        for case in read_by_ids(store, RedTeamCase, cases, actor=actor, purpose="incident search"):
+            texts[case.case_id] = " ".join((case.prompt, case.answer, case.reason or ""))
+
+    def has_words(row: IncidentSummary) -> bool:
+        place = " ".join(
+            (
+                row.incident_id,
+                row.model_version or "",
+                people.get(row.opened_by or "", ""),
+                texts.get(row.red_team_case or "", ""),
+            )
+        )
+        return all(word.casefold() in place.casefold() for word in words)
+
+    return [row.incident_id for row in rows if has_words(row)]
 
 
 def step_request(store: Store, incident_id: str, step: Step, *, by: str, note: str = "") -> WriteRequest:

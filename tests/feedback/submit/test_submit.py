@@ -173,7 +173,7 @@ def test_each_harmful_answer_of_a_comparison_opens_an_incident(store: Store, sen
     assert (record.preferred, record.critical) == ("both_bad", ("b", "a"))
     opened = {incident.incident_id: incident.model_version for incident in crud.iterate(store, Incident)}
     cases = {(case.answer, opened[case.incident_id]) for case in crud.iterate(store, RedTeamCase)}
-    assert cases == {("smoke", "m1"), ("drink", "m2")} and answer["incident_id"] in opened
+    assert cases == {("smoke", "m1"), ("drink", "m2")} and sorted(answer["incident_ids"]) == sorted(opened)
 
 
 def test_what_cannot_be_scanned_is_held_back(store: Store, send, monkeypatch) -> None:

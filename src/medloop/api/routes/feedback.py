@@ -46,6 +46,7 @@ class StoredOut(BaseModel):
     preference_id: str | None = None
     correction_id: str | None = None
     incident_id: str | None = None
+    incident_ids: list[str] | None = Field(None, description="All incidents that it opened: a comparison may open two.")
     case_id: str | None = None
     note: str | None = Field(None, description="Why the record will not be trained on, and how to change that.")
 

@@ -97,7 +97,7 @@ def _detail(store: Store, caller: Caller, incident_id: str) -> Json:
     if caller.role in TEXT_READERS:
         texts = incidents.read_texts(store, incident, actor=caller.user_id)
         detail["messages"] = [message.model_dump(mode="json") for message in texts.messages]
-        detail["reason"] = texts.feedback.comments if texts.feedback else None
+        detail["reason"] = texts.comments
     return detail
 
 

@@ -209,7 +209,9 @@ class _RecordBuilder:
             return repeated
         scanned = zip(built, self.scan.doubts(self.texts(body)), strict=False)  # incidents and red-team cases only repeat texts
         held = [row for record, doubt in scanned if (row := self.quarantine_row(record, doubt)) is not None]
-        ids = crud.ids_by_name(built)  # of two incidents the first is named; both are in the list of incidents
+        ids: Json = dict(crud.ids_by_name(built))
+        if opened := [record.incident_id for record in built if isinstance(record, Incident)]:
+            ids["incident_ids"] = opened  # a comparison may open two
         timestamp = iso_utc(built[0].timestamp)  # type: ignore[attr-defined]
         events = tuple(
             AuditEvent(

@@ -79,6 +79,7 @@ class IncidentFilter:
     since: datetime | None = None
     until: datetime | None = None
     language: str | None = None
+    only: tuple[str, ...] | None = None  # of these ids, after a search for words
 
     def conditions(self) -> list[ColumnElement[bool]]:
         columns, conditions = incidents.c, list[ColumnElement[bool]]()
@@ -92,6 +93,8 @@ class IncidentFilter:
             conditions.append(columns.timestamp < self.until)
         if self.language is not None:
             conditions.append(columns.language == self.language)
+        if self.only is not None:
+            conditions.append(columns.incident_id.in_(self.only))
         return conditions
 
 
@@ -126,6 +129,14 @@ def list_incidents(
             query = query.where(incidents.c.id < last if newest else incidents.c.id > last)
         order = incidents.c.id.desc() if newest else incidents.c.id
         return [_summary(row) for row in conn.execute(query.order_by(order).limit(limit)).all()]
+
+
+def case_of(store: Store, incident_id: str) -> str | None:
+    """The red-team case of an incident; None after an erasure."""
+    query = select(red_team_cases.c.case_id).where(red_team_cases.c.incident_id == incident_id)
+    with store.read() as conn:
+        case_id: str | None = conn.execute(query).scalar()
+    return case_id
 
 
 def _summary(row: Row[Any]) -> IncidentSummary:

@@ -3,6 +3,7 @@
 Clinicians read the conversation, and each read is audited. The others see what was done and by whom.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Query, Request
@@ -15,7 +16,7 @@ from medloop.api.routes.incidents import TEXT_READERS, IncidentCloser, IncidentR
 from medloop.contracts.dataset import Language
 from medloop.errors import InputError
 from medloop.feedback import incidents
-from medloop.store.records import incident_rows
+from medloop.store.records import incident_rows, users
 from medloop.store.records.incident_rows import CONFIRMERS, PROPOSERS, IncidentFilter, IncidentState, Step
 from medloop.web.lists import address, chosen, day_end, day_start
 from medloop.web.people import People
@@ -33,13 +34,16 @@ PAGE_SIZE = 25
 @router.get("/incidents")
 def incidents_page(
     request: Request, caller: IncidentReader, state: ShortText = "open", since: ShortText = "", until: ShortText = "",
-    language: ShortText = "", order: ShortText = "", after: ShortText = "",
+    language: ShortText = "", q: ShortText = "", order: ShortText = "", after: ShortText = "",
 ) -> Response:  # fmt: skip
     store = store_of(request)
     fields = {"state": chosen(state, STATES, "open"), "since": since, "until": until, "language": chosen(language, LANGUAGES)}
-    fields["order"] = chosen(order, ("newest",))
+    fields |= {"q": " ".join(q.split()), "order": chosen(order, ("newest",))}
     wanted_state: IncidentState | None = next((name for name in get_args(IncidentState) if name == fields["state"]), None)
     which = IncidentFilter(wanted_state, day_start(since), day_end(until), fields["language"] or None)
+    if words := fields["q"].split():
+        reader = caller.user_id if caller.role in TEXT_READERS else None
+        which = replace(which, only=tuple(incidents.search_incidents(store, which, words, users.names(store), actor=reader)))
     rows = incident_rows.list_incidents(
         store, which, after=after or None, limit=PAGE_SIZE + 1, newest=bool(fields["order"])
     )  # fmt: skip
@@ -51,6 +55,7 @@ def incidents_page(
         "more": more,
         "turned": turned,
     }
+    context |= {"hint": "incidents_find_hint" if caller.role in TEXT_READERS else "incidents_find_hint_no_text"}
     context |= {"states": STATES, "languages": LANGUAGES, "first": address("/web/incidents", **fields) if after else ""}
     context |= {"counts": incident_rows.count_incidents(store), **fields}
     return show(request, caller, "incidents.html", **context)

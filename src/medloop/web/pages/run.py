@@ -1,7 +1,7 @@
 """Training runs: alarms first, then where a run is, its reward, and how its weights moved. Read-only, and numbers only."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
@@ -13,7 +13,7 @@ from medloop.api.policy import Caller, allow
 from medloop.jobs import queue
 from medloop.jobs.job_row import unknown
 from medloop.web.render import Figure, show, translator_of
-from medloop.web.words import Translator
+from medloop.web.words import Translator, table
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
@@ -22,26 +22,38 @@ MAX_RUNS = 20
 Row = dict[str, Any]
 
 
+class Sentence(NamedTuple):
+    text: str
+    language: str
+
+
 @router.get("/run")
 def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_length=64)] = "") -> Response:
     """The newest runs, and one of them: the named one, else the newest."""
     settings, t = settings_of(request), translator_of(request)
     jobs = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
-    context: Row = {"jobs": jobs, "run": None, "alarms": None, "figures": [], "objective": None}
+    context: Row = {"jobs": jobs, "run": None, "alarms": None, "figures": [], "objective": None, "notes": []}
     if job or jobs:
         status = queue.status_of(job or jobs[0].job_id, settings)
         if not status.job_id.startswith("train_"):
             raise unknown(status.job_id)
         lines = queue.metrics_of(status.job_id, settings)
-        context |= {"run": status, "objective": status.objective, "alarms": _alarms(lines)}
+        context |= {"run": status, "objective": status.objective, "alarms": _alarms(lines, t)}
+        context["notes"] = [_in_language(note, t) for note in (status.objective.notes if status.objective else ())]
         context["figures"] = [figure for draw in (_rewards, _weights) if (figure := draw(lines, t)) is not None]
     return show(request, caller, "run.html", **context)
 
 
-def _alarms(lines: Sequence[Row]) -> list[str] | None:
+def _alarms(lines: Sequence[Row], t: Translator) -> list[Sentence] | None:
     """What the reward-hacking panel said at the last held-out check; None before it has looked."""
     checks = [extra["alarms"] for line in lines if "alarms" in (extra := line.get("extra") or {})]
-    return checks[-1] if checks else None
+    return [_in_language(alarm.removeprefix("now: "), t) for alarm in checks[-1]] if checks else None
+
+
+def _in_language(text: str, t: Translator) -> Sentence:
+    """A sentence of the panel or of the reward, which write English, for this reader."""
+    translated = t.sentence(text, (key for key in table() if key.startswith(("run_alarm_", "run_note_"))))
+    return Sentence(text, "en") if translated is None else Sentence(translated, t.language)
 
 
 def _rewards(lines: Sequence[Row], t: Translator) -> Figure | None:

@@ -5,14 +5,14 @@ people judge answers. Keys are unique across the files; a test checks that each 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import yaml
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
@@ -65,6 +65,8 @@ class Translator:
 
     def __call__(self, key: str, **values: object) -> str:
         text = table()[key][self._column]
+        if any(isinstance(value, Markup) for value in values.values()):  # such as a time of `time`
+            return Markup(_fill(str(escape(text)), {name: str(escape(value)) for name, value in values.items()}))
         return _fill(text, {name: str(value) for name, value in values.items()}) if values else text
 
     def day(self, day: date | str, *, year: bool = True) -> str:
@@ -88,11 +90,26 @@ class Translator:
 
     def sentences(self, *texts: str) -> str:
         """Sentences one after the other; Chinese has no space between them."""
-        return ("" if self.language == "zh" else " ").join(text for text in texts if text)
+        joint = "" if self.language == "zh" else " "
+        return (Markup(joint) if any(isinstance(text, Markup) for text in texts) else joint).join(text for text in texts if text)
+
+    def sentence(self, text: str, keys: Iterable[str]) -> str | None:
+        """A sentence that another part of medloop wrote in English, in this language; None if no key has its form."""
+        for key in keys:
+            if (match := _form(key).fullmatch(text)) is not None:
+                return self(key, **match.groupdict())
+        return None
 
     def or_plain(self, key: str, plain: str) -> str:
         """For names that come from elsewhere, such as an axis that somebody made up."""
         return self(key) if key in table() else plain
+
+
+@cache
+def _form(key: str) -> re.Pattern[str]:
+    """The English text of a key as a pattern, with a group for each slot."""
+    parts = SLOT.split(table()[key][0])  # plain, slot, plain, …
+    return re.compile("".join(f"(?P<{part}>.+?)" if place % 2 else re.escape(part) for place, part in enumerate(parts)), re.S)
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
