@@ -92,10 +92,12 @@ class Server:
         self.process.stdout.close()
         return code
 
-    def until(self, job_id: str, *states: str, seconds: float = 120) -> dict:
+    def until(self, job_id: str, *states: str, seconds: float = 120, seen: list[dict] | None = None) -> dict:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             status = self.client.get(f"/api/train/status/{job_id}").json()
+            if seen is not None:
+                seen.append(status)
             if status["state"] in states:
                 return status
             time.sleep(0.2)
@@ -156,15 +158,18 @@ def test_the_contract_of_the_training_api_on_a_running_server(server, home):
     body["irs_config"] |= small
     body["irs_config"]["dw_config"]["normalize_slopes"] = False
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
-    status = server.until(job_id, "succeeded", "failed")
+    running: list[dict] = []
+    status = server.until(job_id, "succeeded", "failed", seen=running)
     assert status["state"] == "succeeded", status
+    _check_running(job_id, [seen for seen in running if seen["state"] == "running"])
+    assert status["detail"]["runtime"] == {"device": "cpu", "unsloth_available": False, "gpu_mem_used": 0}
     assert {k: set(v) if isinstance(v, dict) else v for k, v in status["detail"].items() if k not in ("message", "phase_progress")} == {
         "current_iteration": 2, "total_iterations": 2, "current_phase": "TRAINING",
         "metrics": {"avg_reward", "reward_breakdown", "current_weights"}, "runtime": {"device", "unsloth_available", "gpu_mem_used"},
     }  # fmt: skip
     lines = server.client.get(f"/api/train/{job_id}/metrics").json()
     assert {"GENERATING", "SCORING", "METRICS", "TRAINING", "HELD_OUT"} == {line["phase"] for line in lines}
-    assert all({"ts", "iter", "phase"} <= set(line) for line in lines)
+    _check_lines(lines, [json.loads(line) for line in (home / "jobs" / job_id / "metrics.jsonl").read_text().splitlines()])
     folder = home / "jobs" / job_id
     _check_numbers(status, lines, json.loads((folder / "weights.json").read_text()))
     assert {name: part["weight"] for name, part in status["objective"]["parts"].items()} == parts_of(answer)
@@ -180,6 +185,43 @@ def test_the_contract_of_the_training_api_on_a_running_server(server, home):
     assert {"config.json", "metrics.jsonl", "samples.jsonl", "train.log", "checkpoints"} <= {p.name for p in folder.iterdir()}
     assert (folder / "checkpoints/iter_1/adapter_model.safetensors").is_file() and (folder / "checkpoints/final").is_dir()
     assert [job["job_id"] for job in server.client.get("/api/train").json()["jobs"]][:2] == [job_id, response.json()["job_id"]]
+
+
+def _check_running(job_id: str, statuses: list[dict]) -> None:
+    """While it runs the status has the documented fields, with values that can be true."""
+    assert statuses
+    for status in statuses:
+        assert (status["job_id"], status["stage"]) == (job_id, "IRS")
+        detail = status["detail"]
+        assert set(detail) >= {"current_iteration", "total_iterations", "current_phase", "phase_progress", "metrics"}
+        assert 0 <= detail["phase_progress"] <= 100 and detail["current_iteration"] <= detail["total_iterations"]
+        assert detail["current_phase"] in (None, "GENERATING", "SCORING", "METRICS", "TRAINING", "HELD_OUT")
+
+
+def _check_lines(lines: list[dict], written: list[dict]) -> None:
+    """The route answers with the file; each phase has the fields of the document, with values."""
+    assert lines == written and all({"ts", "iter", "phase"} <= set(line) for line in lines)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", line["ts"]) for line in lines)
+    assert [line["ts"] for line in lines] == sorted(line["ts"] for line in lines)
+    of = {name: [line for line in lines if line["phase"] == name] for name in ("GENERATING", "SCORING", "METRICS", "TRAINING")}
+    assert all({line["iter"] for line in of_phase} == {1, 2} for of_phase in of.values())
+    assert [line["progress"] for line in of["GENERATING"]] == [0, 100, 0, 100] and {
+        line["progress"] for line in of["SCORING"]
+    } == {100}
+    assert all(
+        isinstance(line["avg_reward"], float) and set(line["weights"]) == {"rel", "faith", "conc"} for line in of["METRICS"]
+    )
+    assert all(0 < line["epoch"] <= 1 and line["loss"] > 0 for line in of["TRAINING"])
+    assert [line["epoch"] for line in of["TRAINING"] if line["iter"] == 2][-1] == 1
+
+
+def test_the_smoke_request_of_the_document_makes_a_job(server, home):
+    response = server.client.post("/api/train", json={"stage": "IRS", "n_iterations": 1, "n_questions": 8})
+    assert response.status_code == 200, response.text
+    job_id = response.json()["job_id"]
+    request = json.loads((home / "jobs" / job_id / "request.json").read_text())
+    assert (request["stage"], request["n_iterations"], request["n_questions"]) == ("IRS", 1, 8)
+    assert server.client.post(f"/api/train/{job_id}/cancel").status_code == 200
 
 
 def parts_of(answer: dict) -> dict[str, float]:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from queue_desk import chose
+from typer.testing import CliRunner
 
+from medloop.cli import app
 from medloop.contracts import Consent, Correction, Feedback, Interval, utc_now
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
@@ -21,7 +23,7 @@ from medloop.loop.feedback import build_from_feedback
 from medloop.settings import FeedbackSettings, Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import consents, crud, quarantine, triggers
-from medloop.testing.feedback import make_preference
+from medloop.testing.feedback import PARTS, make_preference
 
 TEN = TriggerConfig(every=10)
 
@@ -187,6 +189,61 @@ def test_after_a_week_fewer_records_are_enough(sqlite_settings: Settings) -> Non
         assert trigger is not None and (trigger.reason, trigger.records) == ("schedule", 5)
         add(store, 5)
         assert trigger_if_due(store, config=TriggerConfig(days=5, least=5)) is None  # the last trigger is new
+
+
+def test_the_schedule_is_the_workspaces_and_zero_days_mean_never(sqlite_settings: Settings) -> None:
+    """`feedback.retrain_days`, for the API that polls and for the command."""
+
+    def command(days: int) -> str:
+        words = [
+            "--home",
+            str(sqlite_settings.home),
+            "--set",
+            f"feedback.retrain_days={days}",
+            "feedback",
+            "trigger",
+            "--dry-run",
+        ]
+        return CliRunner().invoke(app, words, catch_exceptions=False).output
+
+    def polled(days: int) -> Any:
+        settings = sqlite_settings.model_copy(update={"feedback": FeedbackSettings(retrain_days=days)})
+        with open_store(settings) as store:
+            return trigger_if_due(store, settings)
+
+    with open_store(sqlite_settings) as store:
+        add(store, 50, received=utc_now() - timedelta(days=3))
+    assert "No reason yet" in command(4) and "No reason yet" in command(0) and polled(4) is None and polled(0) is None
+    assert "Reason to retrain: schedule, 50 new usable records after 3 days" in command(3)
+    assert polled(3).reason == "schedule"
+
+
+@pytest.mark.slow  # two trainings of the embedded model: half a minute
+def test_the_jobs_of_a_trigger_run_to_their_end_and_the_model_answers(sqlite_settings: Settings) -> None:
+    """From feedback to a reward model and an adapter, with three commands; the dev loss falls on held-out answers."""
+    home = sqlite_settings.home
+
+    def medloop(*words: str) -> str:
+        done = CliRunner().invoke(app, ["--home", str(home), "--set", "offline=true", *words], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    with open_store(sqlite_settings) as store:
+        for n, part in enumerate(PARTS[:12]):
+            question = f"My {part} has hurt since I went running {n + 2} days ago. What should I do?"
+            golden = f"Rest your {part}, cool it, and see a doctor if it swells or does not get better within a week."
+            crud.add(store, [Correction(prompt=question, original="Run.", golden=golden, consent=("training",))], actor="t")
+            liked = feedback(
+                user_query=f"How long may a cough last, case {n}?", agent_response=f"Three weeks {n}.", thumb="up", rating=5
+            )
+            crud.add(store, [liked], actor="t")
+    assert medloop("feedback", "trigger", "--every", "20", "--submit").count("Submitted train_") == 2
+    assert medloop("jobs", "work").count("is succeeded") == 2
+    card = json.loads((home / "models/lora/retrain-1-sft/card.json").read_text())["metrics"]
+    assert card["examples"] >= 12 and card["dev_loss_after"] < card["dev_loss_before"]
+    assert (home / "models/reward/retrain-1/card.json").is_file()
+    (home / "q.jsonl").write_text(json.dumps({"id": "q", "question": "My knee hurts."}) + "\n")
+    assert "1 answered" in medloop("predict", str(home / "q.jsonl"), "-o", str(home / "a.jsonl"), "--adapter", "retrain-1-sft")
 
 
 class Child:
