@@ -10,7 +10,7 @@ from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback.review import queue
 from medloop.feedback.review.propose import Signals, propose
 from medloop.store import audit
-from medloop.store.records import crud, users
+from medloop.store.records import crud, guidelines, users
 from medloop.store.records.marks import iterate_marks
 from medloop.store.records.workspace_settings import set_consent_default
 
@@ -269,15 +269,13 @@ def test_passages_reach_the_queue_without_names(store, fill):
     assert handed is not None and len(handed.content.contexts) == 1 and "555" not in handed.content.contexts[0]
 
 
-def test_guidelines_stand_beside_the_form_and_are_the_workspaces_own(visit, fill, settings):
+def test_guidelines_stand_beside_the_form_and_are_the_workspaces_own(visit, fill, store):
     fill(item("rate", QUESTION, BAD))
     page = open_queue(visit)
     assert not page.get_by_text("Order of importance").is_visible()
     page.keyboard.press("g")
     assert page.get_by_text("Order of importance").is_visible()
-    (settings.home / "guidelines").mkdir()
-    (settings.home / "guidelines/zh.md").write_text("# 本院规定\n\n<script>window.hit=1</script>先看**安全**。", encoding="utf-8")
-    (settings.home / "guidelines/en.md").write_bytes(b"\xff\xfe not text")
+    guidelines.save(store, "zh", "# 本院规定\n\n<script>window.hit=1</script>先看**安全**。", was=0, actor="test")
     page = open_queue(visit, locale="zh-CN")
     page.click(".guidelines summary")
     assert "本院规定" in page.inner_text(".guidelines") and page.inner_text(".guidelines strong") == "安全"

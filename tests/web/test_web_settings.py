@@ -3,6 +3,7 @@
 import re
 
 from typer.testing import CliRunner
+from web_world import BAD, QUESTION, item
 
 from medloop.cli import app as cli
 from medloop.store import audit
@@ -38,3 +39,22 @@ def test_the_command_line_sets_the_same_default(store, workspace):
         "evaluation",
     )
     assert "nothing" in run.invoke(cli, [*args, "--none"]).output and consent_default(store) == ()
+
+
+def test_an_admin_edits_the_guidelines_every_version_stays_and_each_change_is_audited(browse, fill, store):
+    fill(item("rate", QUESTION, BAD))
+    admin, rater, address = browse("admin"), browse("annotator"), "/web/settings/guidelines"
+    assert "Order of importance" in admin.get(address).text and "Order of importance" in rater.get("/web/queue").text
+    assert "# Ours" in admin.post(address, language="en", was="0", text="# Ours\n\n**Safety** first.", preview="yes").text
+    assert "Order of importance" in rater.get("/web/queue").text  # a preview changes nothing
+    assert "Saved." in admin.post(address, language="en", was="0", text="# Ours\n\n**Safety** first.").text
+    assert "<strong>Safety</strong> first." in rater.get("/web/queue").text
+    late = admin.post(address, language="en", was="0", text="# Late")
+    assert late.status_code == 409 and "# Late" in late.text and "somebody else has saved" in late.text
+    admin.post(address, language="en", was="1", text="")
+    assert "Order of importance" in rater.get("/web/queue").text and "Safety" in admin.get(f"{address}?version=1").text
+    changes = [
+        (row["subject"], row["detail"]["version"]) for row in audit.page(store, audit.AuditFilter(action="guidelines.change"))
+    ]
+    assert changes == [("guidelines.en", 2), ("guidelines.en", 1)]
+    assert browse("clinician").post(address, language="en", was="2", text="x").status_code == 403

@@ -11,6 +11,7 @@ from medloop.web.pages import (
     compare,
     correct,
     dashboard,
+    guidelines,
     history,
     home,
     incidents,
@@ -25,7 +26,7 @@ from medloop.web.pages import (
 
 PAGES = (
     home, login, account, queue, rate, compare, correct, history, quarantine, incidents, dashboard, run, audit, users,
-    settings, static_files,
+    settings, guidelines, static_files,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

@@ -1,6 +1,6 @@
 """The tables, as they are after the last migration. A change here needs a migration; a test compares the two.
 
-    core        audit log, data keys, workspace settings
+    core        audit log, data keys, guidelines for raters, workspace settings
     feedback    feedback, preferences, corrections, withdrawals, traces, scores, incidents, red-team cases, retrain triggers
     review      the review queue, its turns and how far it has looked by itself; quarantine
     access      users, API keys, sessions, idempotency keys
@@ -15,7 +15,7 @@ Ids, names of agents and models, numbers and times stay readable, because querie
 from medloop.store.tables.access import api_keys, idempotency_keys, sessions, users
 from medloop.store.tables.artifacts import artifact_flags, artifacts, lineage
 from medloop.store.tables.columns import encrypted_columns, encrypted_tables, id_column, metadata, natural_id, time_columns
-from medloop.store.tables.core import audit_log, data_keys, workspace_settings
+from medloop.store.tables.core import audit_log, data_keys, guidelines, workspace_settings
 from medloop.store.tables.feedback import (
     incidents,
     red_team_cases,
@@ -32,7 +32,7 @@ from medloop.store.tables.review import quarantine, queue_cursor, queue_items, q
 
 __all__ = [
     "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "data_keys", "encrypted_columns", "encrypted_tables",
-    "id_column", "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor",
+    "guidelines", "id_column", "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor",
     "queue_items", "queue_turns", "red_team_cases", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
     "rlhf_preferences", "scored_answers", "sessions", "time_columns", "tombstones", "traces", "users", "withdrawals",
     "workspace_settings",

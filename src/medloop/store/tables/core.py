@@ -1,8 +1,8 @@
-"""The audit log and the data keys, on which every other table stands, and settings that are changed while the server runs."""
+"""The audit log and the data keys, on which every other table stands, and what is changed while the server runs."""
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text
+from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text, UniqueConstraint
 
-from medloop.store.tables.columns import UtcDateTime, metadata, new_table, serial
+from medloop.store.tables.columns import UtcDateTime, metadata, new_table, serial, timestamp
 
 audit_log = Table(
     "audit_log",
@@ -21,6 +21,13 @@ data_keys = new_table(
     "data_keys", serial(), Column("key_id", String, nullable=False, unique=True), Column("purpose", String, nullable=False),
     Column("wrapped", LargeBinary, nullable=False), Column("master_id", String, nullable=False),
     Column("created", UtcDateTime, nullable=False), CheckConstraint("purpose IN ('data', 'audit')", name="purpose"),
+)  # fmt: skip
+
+# The versions of the guidelines for raters: text for people, never about a patient.
+guidelines = new_table(
+    "guidelines", serial(), Column("language", String, nullable=False), Column("version", Integer, nullable=False),
+    Column("text", Text, nullable=False), Column("edited_by", String, nullable=False), timestamp(),
+    UniqueConstraint("language", "version"),
 )  # fmt: skip
 
 workspace_settings = new_table(

@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from medloop.api.deps import check_rate, settings_of, store_of, writer_of
+from medloop.api.deps import check_rate, store_of, writer_of
 from medloop.api.limits import RateLimitError
 from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.contracts import utc_now
@@ -242,7 +242,7 @@ def draw_form(
     context["progress"] = _progress(request, caller, None if from_queue else (kind,), view, t) if item else ""
     names = ("item", "trace", "again", "a", "b")  # what a draft belongs to
     context["draft"] = " ".join((kind, *(form.hidden[name] for name in names if name in form.hidden)))
-    context |= {"guidelines": read_guidelines(settings_of(request).home, t.language), "saved": saved_notice(request, caller)}
+    context |= {"guidelines": read_guidelines(store_of(request), t.language), "saved": saved_notice(request, caller)}
     return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, **context)
 
 
