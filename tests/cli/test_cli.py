@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from medloop.cli import app
+from medloop.errors import ConfigError
 from medloop.loop.workspace import init_workspace
 from medloop.store.files import jsonl
 from medloop.testing.records import make_emergencies
@@ -143,6 +144,13 @@ NO_JSON = {
 def test_every_list_and_status_has_json(path: tuple[str, ...], command: click.Command) -> None:
     options = {option for param in command.params for option in param.opts}
     assert "--json" in options or path in NO_JSON
+
+
+@pytest.mark.parametrize("group", ["quarantine", "incidents"])
+def test_patient_text_is_not_printed_into_a_pipe(tmp_path: Path, group: str) -> None:
+    init_workspace(tmp_path / "clinic")
+    done = CliRunner().invoke(app, ["--home", str(tmp_path / "clinic"), group, "show", "id_1"])
+    assert isinstance(done.exception, ConfigError) and "prints patient text" in str(done.exception) and not done.stdout
 
 
 @pytest.mark.parametrize(

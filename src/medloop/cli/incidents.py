@@ -1,7 +1,6 @@
 """`medloop incidents`: answers that somebody flagged as critical, and closing them with a second person."""
 
 import json
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -11,7 +10,7 @@ import typer
 from medloop.cli import ui
 from medloop.contracts import Incident
 from medloop.contracts.dataset import Language
-from medloop.errors import ConfigError, InputError
+from medloop.errors import InputError
 from medloop.feedback import incidents
 from medloop.store.audit_trail import actor
 from medloop.store.db import Store, open_store
@@ -69,8 +68,7 @@ def show(incident_id: IncidentId) -> None:
 
     Example:  medloop incidents show inc_0198a2…
     """
-    if not sys.stdout.isatty():
-        raise ConfigError("'medloop incidents show' prints patient text, so only to a terminal", "Run it without a pipe")
+    ui.require_terminal("incidents show")
     with open_store(ui.settings()) as store:
         incident = incidents.get_incident(store, incident_id)
         texts, names = incidents.read_texts(store, incident, actor=actor()), users.names(store)

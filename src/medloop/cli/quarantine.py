@@ -1,12 +1,10 @@
 """`medloop quarantine`: records that wait for a person to decide whether they identify somebody."""
 
-import sys
 from typing import Annotated, Literal
 
 import typer
 
 from medloop.cli import ui
-from medloop.errors import ConfigError
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records import quarantine
@@ -49,8 +47,7 @@ def show(record_id: RecordId) -> None:
 
     Example:  medloop quarantine show fb_0198a2…
     """
-    if not sys.stdout.isatty():
-        raise ConfigError("'medloop quarantine show' prints patient text, so only to a terminal", "Run it without a pipe")
+    ui.require_terminal("quarantine show")
     with open_store(ui.settings()) as store:
         record = quarantine.open_held(store, record_id, actor=actor())
     ui.say(f"{record_id} ({record.held.kind}, {record.held.state}): {'; '.join(record.held.reasons)}")

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from medloop.errors import ConfigError
 from medloop.knobs import split_pairs
 from medloop.settings import ResolvedSettings, Settings, resolve
 
@@ -61,6 +62,12 @@ def console() -> Console:
 
 def say(text: str = "") -> None:
     typer.echo(text)
+
+
+def require_terminal(command: str) -> None:
+    """Patient text goes to a terminal, never into a pipe or a file."""
+    if not sys.stdout.isatty():
+        raise ConfigError(f"'medloop {command}' prints patient text, so only to a terminal", "Run it without a pipe")
 
 
 def say_json(value: Any) -> None:

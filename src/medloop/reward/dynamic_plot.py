@@ -1,6 +1,6 @@
 """Plots of weights and rewards over the rounds, and a simulated history that shows the effect of `normalize_slopes`.
 
-plot_history(load_state(path), Path("weights.png"))
+plot_histories({"": load_state(path)}, Path("weights.png"))
 plot_histories(simulate(DwConfig()), Path("weights.png"))      # normalised and raw slopes, side by side
 """
 
@@ -16,11 +16,6 @@ from medloop.store.files.atomic import atomic_write
 
 ROUNDS, NOISE = 24, 0.008  # the simulation: rounds, and the standard deviation of a round's mean
 COLOURS = ("#1b6ca8", "#d1495b", "#2e7d32", "#8e6c8a", "#b07d2b", "#555555")
-
-
-def plot_history(state: DwState, path: Path) -> None:
-    """Rewards above, weights below; one line per reward."""
-    plot_histories({"": state}, path)
 
 
 def plot_histories(states: Mapping[str, DwState], path: Path) -> None:

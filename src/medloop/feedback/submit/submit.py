@@ -125,11 +125,6 @@ def _id_name(body: SubmissionBody) -> str:
     return natural_id(crud.TABLES[CONTRACTS[type(body)]])
 
 
-def _by_session(body: RatingBody) -> bool:
-    """Whether only the session says what was rated."""
-    return isinstance(body, FeedbackBody) and body.trace_id is None and body.user_query is None
-
-
 def _lookups(body: SubmissionBody, sender: Sender) -> tuple[Lookup, ...]:
     """The records that a body names, and the one that has its id already."""
     if isinstance(body, TraceBody):
@@ -148,7 +143,7 @@ def _trace_lookup(body: RatingBody, sender: Sender) -> Lookup | None:
     """
     if body.trace_id is not None:
         return Lookup(Trace, body.trace_id)
-    if isinstance(body, FeedbackBody) and body.session_id is not None and _by_session(body) and sender.speaks_for_others:
+    if isinstance(body, FeedbackBody) and body.user_query is None and body.session_id is not None and sender.speaks_for_others:
         return Lookup(Trace, body.session_id, "session_id")
     return None
 
