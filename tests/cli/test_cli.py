@@ -33,6 +33,12 @@ def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tup
 COMMANDS = commands(typer.main.get_command(app))
 
 
+def test_lists_of_commands_show_whole_sentences() -> None:
+    for group in sorted({path[0] for path, _ in COMMANDS if len(path) > 1}):
+        listing = CliRunner().invoke(app, [group, "--help"]).output.partition("Commands:")[2]
+        assert listing and "..." not in listing, group
+
+
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])
 def test_every_command_has_help_with_an_example(path: tuple[str, ...], command: click.Command) -> None:
     assert command.help and f"medloop {' '.join(path)}" in command.help, "help without an example"

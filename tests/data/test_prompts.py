@@ -1,6 +1,7 @@
 """`medloop data prompts`, through the command."""
 
 import json
+import re
 from collections import Counter
 
 from data_desk import Desk, questions
@@ -53,8 +54,13 @@ def test_too_few_are_refused_with_the_numbers_and_nothing_is_written(desk: Desk)
     ran = desk.run("prompts", "--n", "150", "--high-risk", "0.9")
     assert ran.code == 3
     assert "150 prompts need 135 high-risk ones, but train has" in ran.error
+    proposed = re.findall(r"--n \d+(?: --high-risk [\d.]+)?", ran.error)
+    assert len(proposed) == 2
     assert "--high-risk 0 to 1" in desk.run("prompts", "--high-risk", "1.5").error
     assert not (desk.rl / "training_prompts.jsonl").exists()
+    share = (["--high-risk", "0.9"], [])
+    for options, also in zip(proposed, share, strict=True):  # both options that the message proposes work
+        assert desk.run("prompts", *options.split(), *also).code == 0, options
 
 
 def test_context_travels_from_the_import_into_the_prompts(desk: Desk) -> None:

@@ -26,15 +26,15 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
     put_split("gold_set.jsonl", records)
     for name, text in (("before", CALM), ("after", URGENT)):
         jsonl.write(workspace / f"{name}.jsonl", [{"record_id": r.record_id, "answer": text} for r in records])
-    done = medloop(
-        workspace, "eval", "--predictions", "before.jsonl", "--predictions", "after.jsonl", "--split", "gold", "--name", "demo"
-    )
+    put_split("red_team.jsonl", [])
+    files = ("--predictions", "before.jsonl", "--predictions", "after.jsonl")
+    done = medloop(workspace, "eval", *files, "--split", "gold", "--split", "red", "--name", "demo")
     assert done.returncode == 0, done.stderr
     assert "Against before, after is better overall (better on gold emergency 0.00 → 1.00)." in " ".join(done.stdout.split())
     assert "Report: reports/eval/demo/eval_report.md (and eval_report.html, eval_report.json)" in done.stdout
     report = json.loads((workspace / "reports/eval/demo/eval_report.json").read_text(encoding="utf-8"))
     assert [result["label"] for result in report["results"]] == ["before", "after", "reference answers"]
-    assert done.stderr == ""
+    assert done.stderr == "" and "The split red has no questions, so it is not in the report." in done.stdout
 
 
 def test_a_regression_in_any_stratum_reaches_the_headline(workspace: Path, put_split: Put) -> None:

@@ -68,3 +68,15 @@ def test_cut_off_answers_are_counted(settings: Settings, put_split: Put) -> None
 def test_an_empty_metric_is_a_dash() -> None:
     assert cell(None) == "–"
     assert escape("a_b<c>|`") == "a\\_b&lt;c&gt;\\|\\`"
+
+
+def test_the_labels_of_strata_are_read_without_a_gap(settings: Settings, put_split: Put) -> None:
+    """Labels leave out what all models share, so that the stratum and the adapter stay readable."""
+    put_split("red_team.jsonl", [record.model_copy(update={"strata": ("medication",)}) for record in make_emergencies(3)])
+    models = [ModelRef(base="embedded:tiny"), ModelRef(base="embedded:tiny", adapter="models/rl/round1")]
+    done = evaluate_models(
+        settings, models=models, config=EvalConfig(splits=("red",), resamples=100), name="t",
+        markdown=settings.workspace.reports / "r.md", open_model=FakeGenerate({}, "Call 911").opener(),
+    )  # fmt: skip
+    page = done.html.read_text(encoding="utf-8")
+    assert ">medication · tiny</text>" in page and ">medication · tiny+round1</text>" in page

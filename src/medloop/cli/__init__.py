@@ -53,7 +53,7 @@ class _Commands(dict[str, Any]):
             loaded = typer.Typer(rich_markup_mode=None)
             importlib.import_module(f"medloop.cli.{COMMANDS[name][0]}").register(loaded)
             self.update(typer.main.get_group(loaded).commands)
-            _accept_either_case(super().__getitem__(name))
+            _prepare_command(super().__getitem__(name))
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -66,13 +66,15 @@ class _Commands(dict[str, Any]):
         return [self[name] for name in self]
 
 
-def _accept_either_case(command: Any) -> None:
-    """Where one of a few words is allowed, `--role Clinician` is as good as `--role clinician`."""
+def _prepare_command(command: Any) -> None:
+    """Where one of a few words is allowed, `--role Clinician` is as good as `--role clinician`; lists of commands show whole
+    sentences instead of their beginnings."""
+    command.short_help = " ".join((command.help or "").partition("\n\n")[0].split())
     for param in command.params:
         if descriptor := getattr(param, "type_descriptor", None):
             descriptor.parameter_info.case_sensitive = False
     for inner in getattr(command, "commands", {}).values():
-        _accept_either_case(inner)
+        _prepare_command(inner)
 
 
 class _LazyGroup(typer.core.TyperGroup):

@@ -80,6 +80,8 @@ def evaluate(
         )  # fmt: skip
         trail.record("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
+    for missing in (split for split in config.splits if not any(split in result.metrics for result in done.report.results)):
+        ui.say(f"The split {missing} has no questions, so it is not in the report.")
     ui.say(f"Report: {ui.shown(done.markdown)} (and {done.html.name}, {done.json.name})")
 
 

@@ -48,7 +48,7 @@ def make_prompts(workspace: Workspace, *, count: int, high_risk: float, seed: in
     if len(risky) < high_risk_count:
         raise InputError(
             f"{count} prompts need {high_risk_count} high-risk ones, but train has {len(risky)} ({len(routine)} routine)",
-            "Ask for fewer with --n, lower --high-risk, or import and prepare more data",
+            f"Use {' or '.join(_possible_draws(count, high_risk, len(risky), len(routine)))}, or import and prepare more data",
         )
     chosen = sorted([*draw(risky, high_risk_count), *draw(routine, count - high_risk_count)], key=_by_priority)
     path = workspace.rl / PROMPTS
@@ -58,6 +58,14 @@ def make_prompts(workspace: Workspace, *, count: int, high_risk: float, seed: in
     card = _card([prompt for _, prompt in prompts], path, dataset, seed)
     atomic_write(workspace.rl / PROMPTS_CARD, canonical_json(card) + "\n")
     return card
+
+
+def _possible_draws(count: int, high_risk: float, risky: int, routine: int) -> list[str]:
+    """The options that this train set has enough for: with the share that was asked for, and with the most prompts."""
+    with_share = next((n for n in range(count, 0, -1) if max(math.ceil(n * high_risk), n - routine) <= risky), 0)
+    most = min(count, risky + routine)
+    options = [f"--n {with_share}"] if with_share else []
+    return [*options, f"--n {most} --high-risk {math.floor(100 * risky / max(most, 1)) / 100:g}"]
 
 
 def draw(pool: Sequence[PromptCandidate], total: int) -> list[PromptCandidate]:
