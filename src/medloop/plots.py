@@ -66,7 +66,7 @@ def spans(
     about: str = "",
 ) -> str:
     """A dot with its interval (value, low, high) for each name; `mark` draws a line to compare with."""
-    names = {name: _shortened(name, 28 * FONT // 2) for name in values}
+    names = {name: _shortened(name, 26 * FONT // 2) for name in values}
     left, top = 22 + max((_width(name) for name in names.values()), default=0), TOP + (16 if mark else 0)
     bottom = top + ROW * len(values)
 

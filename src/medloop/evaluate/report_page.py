@@ -3,7 +3,7 @@
 Answers are not in it: `eval_report.md` quotes the worst ones.
 """
 
-import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -56,12 +56,13 @@ def _by_model(report: EvalReport, split: str) -> Iterator[IntervalPlot]:
 def _by_stratum(report: EvalReport, split: str) -> Iterator[IntervalPlot]:
     """One plot per metric, and in it one bar per stratum and model; the reference answers are in the plots above."""
     models = [result for result in report.results if result.label != REFERENCE] or list(report.results)
-    shared = os.path.commonprefix([result.label for result in models])
-    start = max(shared.rfind(":"), shared.rfind("/")) + 1  # of the part of the labels that tells the models apart
+    names = {result.label: re.split(r"[+:/]", result.label)[-1] for result in models}
+    if len(set(names.values())) < len(names):  # the last part of the labels does not tell the models apart
+        names = {label: label for label in names}
     groups = sorted({group for result in report.results for group in result.by_stratum.get(split, {})})
     for metric in report.rules:
         bars = {
-            f"{group_name(group)} · {result.label[start:]}": result.by_stratum.get(split, {}).get(group, {}).get(metric)
+            f"{group_name(group)} · {names[result.label]}": result.by_stratum.get(split, {}).get(group, {}).get(metric)
             for group in groups
             for result in models
         }
