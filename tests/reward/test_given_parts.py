@@ -142,7 +142,7 @@ def test_an_unknown_part_is_named_in_the_error(workspace: Path) -> None:
 
 def test_the_budget_is_one_for_all_calls(tmp_path: Path) -> None:
     with TeacherServer() as server:
-        config = TeacherConfig(base_url=server.url, budget_usd=0.0010, null_probes=0, in_flight=1)
+        config = TeacherConfig(base_url=server.url, budget_usd=0.0010, peak_factor=1, null_probes=0, in_flight=1)
         part = TeacherPart(config, key="k", files=TeacherFiles(tmp_path / "j.jsonl", tmp_path / "logs"))
         scores = [part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.")])[0] for n in range(12)]
     assert part.spent <= 0.0010 and isinstance(scores[0], Score)
