@@ -19,6 +19,17 @@ for _name in [name for name in os.environ if name.startswith("MEDLOOP_")]:
     del os.environ[_name]  # a developer's own workspace has no part in the tests, nor in the processes they start
 
 
+def use_memory_for_temporary_files() -> None:
+    """Tests kill processes, not the machine: where a RAM disk has room, nothing has to wait for a disk to sync."""
+    memory = Path("/dev/shm")
+    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < 4 * 2**30:
+        return
+    os.environ["TMPDIR"] = tempfile.tempdir = str(memory)
+
+
+use_memory_for_temporary_files()
+
+
 @dataclass(frozen=True)
 class Postgres:
     """A server of our own: data folder and unix socket in one folder, no TCP port."""
@@ -101,19 +112,15 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Path]:
-    """The folders of a workspace, without a store or a key; in memory where there is room, for the tests kill no machine."""
+def workspace(tmp_path: Path) -> Path:
+    """The folders of a workspace, without a store or a key."""
     from medloop.settings import Workspace
 
-    memory = Path("/dev/shm")
-    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**29
-    place = Path(tempfile.mkdtemp(prefix="medloop-", dir=memory if roomy else tmp_path))
-    home = Workspace(place / "clinic")
+    home = Workspace(tmp_path / "clinic")
     for folder in home.folders():
         folder.mkdir(parents=True)
     home.config.touch()
-    yield home.home
-    shutil.rmtree(place)
+    return home.home
 
 
 @pytest.fixture
