@@ -25,12 +25,24 @@ def config(settings: Any, **more: Any) -> Any:
     return STAGES["PPO"].config(**{"model": settings.model, **SMALL, **FILES, **more})
 
 
-def test_the_preset_trains_with_checkpointing_and_micro_batches(settings: Any) -> None:
+def saved_states(monkeypatch: Any) -> list[TrainState]:
+    """Filled with the state of the run at each checkpoint."""
+    states: list[TrainState] = []
+    save = TrainState.save
+    monkeypatch.setattr(TrainState, "save", lambda self, *number: (states.append(self), save(self, *number))[1])
+    return states
+
+
+def test_the_preset_trains_with_checkpointing_and_micro_batches(settings: Any, monkeypatch: Any) -> None:
+    states = saved_states(monkeypatch)
     flags = {"model": settings.model, **SMALL, **FILES}
     preset = load_config(STAGES["PPO"].config, file=PRESET, flags=flags).model_copy(update={"adapter": None})
     card = run_stage(STAGES["PPO"], preset, settings).card
     shown = [card.config[name] for name in ("gradient_checkpointing", "micro_batch_size", "optimizer")]
     assert shown == [True, 4, "adamw"] and card.metrics["steps"] == 1
+    # not only in the settings: the model recomputes its activations, and an update reads four answers at once
+    assert any(getattr(module, "gradient_checkpointing", False) for module in states[-1].policy.model.modules())
+    assert states[-1].micro_batch_size == 4
 
 
 def test_eight_bits_without_the_package_or_a_gpu_are_refused_before_anything_is_written(settings: Any, monkeypatch: Any) -> None:
@@ -48,9 +60,7 @@ def test_eight_bits_without_the_package_or_a_gpu_are_refused_before_anything_is_
 def test_with_eight_bits_a_stopped_run_ends_with_the_same_bytes(settings: Any, monkeypatch: Any) -> None:
     pytest.importorskip("bitsandbytes")
     monkeypatch.setattr(plan, "check_optimizer", lambda *_: None)  # on a CPU the moments are in 8 bits, but not in pages
-    states = []
-    keep = TrainState.save
-    monkeypatch.setattr(TrainState, "save", lambda self, *number: (states.append(self), keep(self, *number))[1])
+    states = saved_states(monkeypatch)
     shape = {"steps": 3, "save_every": 1, "lora_r": 128, "optimizer": "paged_adamw_8bit"}
     whole = run_stage(STAGES["PPO"], config(settings, name="whole", **shape), settings).run.target
     assert any("absmax1" in moments for moments in states[-1].optimizer.state.values()), "some moments are in 8 bits"
