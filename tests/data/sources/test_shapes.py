@@ -85,14 +85,19 @@ def test_what_is_written_reads_back_as_the_same_messages(writer: Any, system: li
 def test_an_exported_split_comes_back_with_the_same_record_ids(desk: Desk, to: str) -> None:
     from data_desk import questions
 
-    long = {"messages": [{"role": r, "content": f"{t} {i}"} for i, (r, t) in enumerate(TALK)], "system": "Be kind."}
+    long = {
+        "messages": [{"role": r, "content": f"{t} {i}"} for i, (r, t) in enumerate(TALK)],
+        "system": "Be kind.",
+        "context": ["Rest helps.", "See a doctor."],
+    }
     desk.import_rows("qa", questions(40))
     desk.import_rows("long", [long])
     desk.run("prepare", "--gold", "0", "--red", "0", "--dev", "0", "--test", "0")
     out = desk.home / "out.jsonl"
     assert desk.run("export", "--to", to, "--output", out).out.startswith("41 rows in ")
-    before = {record["record_id"] for record in desk.records("train.jsonl")}
+    before = {record["record_id"]: record.get("context") for record in desk.records("train.jsonl")}
+    assert ["Rest helps.", "See a doctor."] in before.values()
     assert "already exists" in desk.run("export", "--to", to, "--output", out).error
     desk.run("import", out, "--name", "again")
     desk.run("prepare", "--source", "again", "--gold", "0", "--red", "0", "--dev", "0", "--test", "0")
-    assert {record["record_id"] for record in desk.records("train.jsonl")} == before
+    assert {record["record_id"]: record.get("context") for record in desk.records("train.jsonl")} == before

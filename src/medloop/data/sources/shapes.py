@@ -150,7 +150,7 @@ def is_reviewed(values: Mapping[str, Any]) -> bool:
 def to_sharegpt(record: Record) -> dict[str, Any]:
     names = {"user": "human", "assistant": "gpt", "system": "system"}
     messages = [{"from": names[m.role], "value": m.content} for m in record.conversation.messages]
-    return {"id": record.record_id, "conversations": messages}
+    return {"id": record.record_id, "conversations": messages} | _context(record)
 
 
 def to_alpaca(record: Record) -> dict[str, Any]:
@@ -161,7 +161,12 @@ def to_alpaca(record: Record) -> dict[str, Any]:
     pairs = [[messages[index], messages[index + 1]] for index in range(0, len(messages) - 1, 2)]
     question, answer = pairs[-1]
     row: dict[str, Any] = {"id": record.record_id, "instruction": question, "input": "", "output": answer, "history": pairs[:-1]}
-    return row | ({"system": system[0]} if system else {})
+    return row | ({"system": system[0]} if system else {}) | _context(record)
+
+
+def _context(record: Record) -> dict[str, Any]:
+    """The passages in a column of their own, which `data import` reads in every shape."""
+    return {"context": list(record.context)} if record.context else {}
 
 
 def _text(row: Mapping[str, Any], field: str) -> str:
