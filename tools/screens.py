@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import os
 import random
 import re
@@ -31,8 +32,10 @@ import uvicorn
 from PIL import Image
 from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
-from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace, utc_now
+from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace, TrainRequest, utc_now
 from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.jobs import queue
+from medloop.jobs.job_row import JobRow
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
@@ -43,7 +46,7 @@ from medloop.web.app import create_app
 SCREENS = Path(__file__).resolve().parent.parent / "docs" / "screens"
 PASSWORD = "invented for pictures"
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
-MAX_BYTES, MAX_TOTAL_BYTES = 60_000, 500_000
+MAX_BYTES, MAX_TOTAL_BYTES = 60_000, 550_000
 MAX_HEIGHT = 1250  # pixels, of a picture in the docs
 PEOPLE = {
     "dr.marlow": "clinician", "dr.quist": "clinician", "dr.okoro": "clinician", "lin.annotates": "annotator",
@@ -82,7 +85,10 @@ DOCS = {
     "incident": ("dr.marlow", "/web/incidents/{incident}", "desk", "en"),
     "users": ("kim.admin", "/web/users", "desk", "en"),
     "home": ("dr.marlow", "/web/", "phone", "zh"),
+    "sent": ("dr.quist", "/web/queue", "desk", "en"),
+    "guidelines": ("kim.admin", "/web/settings/guidelines", "phone", "zh"),
 }
+DOCS_DARK = ("sent",)
 EVERY = {
     "login": (None, "/web/login"),
     "home": ("dr.marlow", "/web/"),
@@ -98,6 +104,9 @@ EVERY = {
     "audit": ("ada.audits", "/web/audit?check=true"),
     "users": ("kim.admin", "/web/users"),
     "settings": ("kim.admin", "/web/settings"),
+    "guidelines": ("kim.admin", "/web/settings/guidelines"),
+    "run": ("sam.builds", "/web/run"),
+    "sent": ("dr.quist", "/web/queue"),  # what is shown after sending
     "home_admin": ("kim.admin", "/web/"),
     "home_auditor": ("ada.audits", "/web/"),
     "incidents": ("dr.marlow", "/web/incidents?state=all"),
@@ -108,7 +117,10 @@ EVERY = {
     "nothing": ("dr.marlow", "/web/rate?trace=none"),
     "empty": ("dr.okoro", "/web/compare"),
 }
-DARK = ("queue", "rate", "compare", "correct", "history", "quarantine", "dashboard", "home", "incident", "users", "audit")
+DARK = (
+    "queue", "rate", "compare", "correct", "history", "quarantine", "dashboard", "home", "incident", "incidents", "users",
+    "audit", "guidelines", "run", "sent",
+)  # fmt: skip
 
 
 def exchange(question: str, answer: str) -> Conversation:
@@ -222,6 +234,34 @@ def incident_path(store: Store) -> str:
     return f"/web/incidents/{list_incidents(store)[0].incident_id}"
 
 
+def fill_run(settings: Settings) -> None:
+    """A training run whose reward rises while the panel raises alarms."""
+    row = JobRow(job_id="train", stage="IRS", state="queued", submitted=utc_now(), changed=utc_now())
+    job_id = queue.put(TrainRequest(stage="IRS"), row, settings)
+    alarms = [
+        "now: answers are 80% longer (41 to 74 words).",
+        "now: rel alone contributes 71% of the reward (40% in the first round).",
+    ]
+    lines: list[dict[str, Any]] = []
+    for n in range(9):
+        weights = {"rel": 1 + n / 40, "faith": 1 - n / 50, "conc": 0.5}
+        lines.append({"iter": n, "phase": "METRICS", "avg_reward": 0.2 + n / 20, "weights": weights, "extra": {}})
+        if n % 4 == 0:
+            lines.append({"iter": n, "phase": "HELD_OUT", "avg_reward": 0.2 + n / 40, "extra": {"alarms": alarms if n else []}})
+    text = "".join(json.dumps({"ts": "2026-02-03T12:00:00Z", **line}) + "\n" for line in lines)
+    (settings.workspace.jobs / job_id / "metrics.jsonl").write_text(text)
+
+
+def send_form(page: Page) -> None:
+    """Judge what the page shows, and stop at what it says afterwards."""
+    if page.query_selector("#f-golden"):
+        page.fill("#f-golden", CALL)
+    else:
+        page.keyboard.press("a" if page.query_selector(".pair") else "4")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("[data-undo]")
+
+
 @contextlib.contextmanager
 def served() -> Iterator[tuple[str, Store]]:
     """The address and the store of a server on a temporary workspace."""
@@ -235,6 +275,7 @@ def served() -> Iterator[tuple[str, Store]]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         with open_store(settings) as store:
             fill(store)
+            fill_run(settings)
             thread.start()
             while not server.started:
                 time.sleep(0.02)
@@ -282,8 +323,10 @@ def docs(browser: Browser, address: str, store: Store, out: Path, only: list[str
     for name, (who, path, size, language) in DOCS.items():
         if only and name not in only:
             continue
-        page = open_page(browser, address, store, who, size, language)
+        page = open_page(browser, address, store, who, size, language, dark=name in DOCS_DARK)
         page.goto(path.replace("/web/incidents/{incident}", incident_path(store)))
+        if name == "sent":
+            send_form(page)
         # A page for judging keeps its button in view, so the screen is the picture.
         body = shrink(
             page.screenshot() if page.query_selector("main.wide") else page.screenshot(full_page=True, clip=_clip(page))
@@ -305,6 +348,8 @@ def every(browser: Browser, address: str, store: Store, out: Path, only: list[st
                 for dark in (False, True) if name in DARK else (False,):
                     page = open_page(browser, address, store, who, size, language, dark=dark)
                     page.goto(path.replace("/web/incidents/{incident}", incident_path(store)))
+                    if name == "sent":
+                        send_form(page)
                     whole = page.query_selector("main.wide") is None
                     page.screenshot(path=out / f"{name}_{size}_{language}{'_dark' if dark else ''}.png", full_page=whole)
                     page.context.close()

@@ -68,7 +68,7 @@ def test_why_an_item_was_chosen_is_said_only_after_judging_in_both_languages(bro
     done = someone.send(page, rating="2")
     assert "Why it was in the queue: a user gave it a thumbs-down, picked at random." in " ".join(done.text.split())
     again = someone.get(f"{done.url.path}?{done.url.query.decode()}", headers={"Accept-Language": "zh"}).text
-    assert "入选原因： 用户点了踩、随机抽取。" in again
+    assert "入选原因：用户点了踩、随机抽取。" in again
 
 
 def test_a_rating_needs_one_thing_and_the_page_says_so_before(browse):
