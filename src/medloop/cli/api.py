@@ -53,7 +53,6 @@ def serve(
             )
     listener = _listen(port)
     _first_admin(settings)
-    ui.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C stops the server, running jobs continue.")
     _serve(settings, listener, names, slots=slots, limits=RequestLimits(rate, in_flight))
 
 
@@ -62,6 +61,7 @@ def _listen(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
+        listener.listen(2048)  # who connects as soon as the address is printed waits, and is not refused
     except OSError:
         listener.close()
         raise ConfigError(f"Port {port} is in use", "Choose another one with --port") from None
@@ -81,9 +81,11 @@ def _serve(settings: Settings, listener: socket.socket, names: tuple[str, ...], 
         app, log_level="warning", server_header=False, proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5,
         limit_concurrency=2000 + limits.in_flight, http=SlowClientProtocol,
     )  # fmt: skip
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)  # uvicorn drains, then raises the signal again: it ends here
-    uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    for number in (signal.SIGTERM, signal.SIGINT):  # for signals that come before uvicorn's handlers, and that it raises again
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    ui.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C stops the server, running jobs continue.")
+    server.run(sockets=[listener])
 
 
 def _first_admin(settings: Settings) -> None:

@@ -141,10 +141,9 @@ def test_the_demo_leads_to_the_pages(tmp_path: Path, capsys) -> None:
     assert "http://127.0.0.1:8000/web/queue" in shown and "api serve" in shown
     password = re.search(r"as 'clinician' with the password: (\S+)", shown)
     assert password is not None
-    retries = httpx.HTTPTransport(retries=8)  # the address is printed before the server listens
     with (
         clinicians.run_server(home) as address,
-        httpx.Client(base_url=address, follow_redirects=True, trust_env=False, transport=retries, timeout=30) as page,
+        httpx.Client(base_url=address, follow_redirects=True, trust_env=False, timeout=30) as page,
     ):
         page.post("/web/login", data={"name": "clinician", "password": password[1]}, headers={"Origin": address})
         assert page.get("/web/queue").status_code == 200
