@@ -197,6 +197,12 @@ def test_a_model_that_is_there_but_damaged_is_an_error_and_no_fallback(settings:
         parts["rel"].score([ask(GOOD)])
 
 
+@pytest.mark.parametrize("named", ["encoder", "cross_encoder"])
+def test_a_model_that_was_asked_for_by_name_has_no_substitute(settings: Settings, named: str) -> None:
+    with pytest.raises(ModelError, match="models/nowhere"):
+        _ = load_relevance(RelevanceConfig(**{named: "models/nowhere"}), settings)["rel"].version
+
+
 def test_a_cross_encoder_judges_relevance_and_knows_what_it_reads(settings: Settings, tiny_cross: Path) -> None:
     config = RelevanceConfig(cross_encoder=str(tiny_cross))
     rel = load_relevance(config, settings)["rel"]

@@ -10,8 +10,8 @@ scores 0 in all three; otherwise silence would be the most concise answer. `rel`
 0. Cosines below 0 are 0. Without a context `faith` and `conc` do not apply.
 
 An encoder that does not read Chinese cannot judge a Chinese text. Such samples, and all samples when there is no encoder, are
-scored by word overlap (`word_overlap.py`), and author, version and reason say so. With `strict` they are missing instead, and a
-model that cannot be found is an error. An answer in a script that neither question nor context uses scores 0; if it were missing,
+scored by word overlap (`word_overlap.py`), and author, version and reason say so. With `strict` they are missing instead. A model
+that was asked for by name and cannot be found is an error. An answer in a script that neither question nor context uses scores 0; if it were missing,
 a policy could gain by answering in another language.
 """
 
@@ -88,6 +88,7 @@ class RelevanceModels:
     def __init__(self, config: RelevanceConfig, settings: Settings) -> None:
         self.config, self.settings = config, settings
         self.notes: tuple[str, ...] = ()
+        self.asked_for: set[str] = set()  # by name: these have no substitute
         if config.scorer == "heuristic":
             self.encoder_name, self.cross_encoder_name = SMALL_ENCODER, None
             self.notes = ("rel and faith compare shared words only (scorer: heuristic): they know no synonyms.",)
@@ -103,6 +104,7 @@ class RelevanceModels:
         """The configured model, else that of the settings, else the best one if it is installed."""
         name = configured if configured != AUTO else in_settings
         if name:
+            self.asked_for.add(name)
             return name
         place = installed(best, self.settings)
         return None if place is None else best
@@ -154,7 +156,7 @@ class RelevanceModels:
 
             return find(name, self.settings)[7:15]
         except (MissingExtraError, ModelError) as error:
-            if self.config.strict:
+            if self.config.strict or name in self.asked_for:
                 raise
             log.warning("relevance is scored by word overlap: %s", error)
             return None
