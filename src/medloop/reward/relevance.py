@@ -11,8 +11,8 @@ scores 0 in all three; otherwise silence would be the most concise answer. `rel`
 
 An encoder that does not read Chinese cannot judge a Chinese text. Such samples, and all samples when there is no encoder, are
 scored by word overlap (`word_overlap.py`), and author, version and reason say so. With `strict` they are missing instead. A model
-that was asked for by name and cannot be found is an error. An answer in a script that neither question nor context uses scores 0; if it were missing,
-a policy could gain by answering in another language.
+that was asked for by name and cannot be found is an error. An answer in a script that neither question nor context uses scores 0;
+if it were missing, a policy could gain by answering in another language.
 """
 
 from __future__ import annotations
