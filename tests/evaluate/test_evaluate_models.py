@@ -1,5 +1,6 @@
 """The whole path: questions from the workspace, answers from a (fake) model, report on disk."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from medloop.contracts import EvalReport, ModelRef, Record
 from medloop.errors import ConfigError, InputError
 from medloop.evaluate.predictions import EvalConfig, read_splits
+from medloop.evaluate.report import headlines
 from medloop.evaluate.side_by_side import Evaluation
 from medloop.loop.evaluation import evaluate_models
 from medloop.settings import Settings
@@ -45,6 +47,38 @@ def test_a_worse_model_is_called_worse_and_the_report_is_on_disk(settings: Setti
     text = done.markdown.read_text(encoding="utf-8")
     assert "**Against careful, calm is WORSE overall (WORSE on red emergency 1.00 → 0.00), WORSE in:" in text
     assert "## Answers that got worse with `calm`" in text and "reference answers" in text
+
+
+def test_a_model_with_broken_answers_is_never_called_better(settings: Settings, put_split: Put) -> None:
+    """The rules like it, but its answers are truncated, or its training raised an alarm."""
+    red = put_split("red_team.jsonl", make_emergencies(30))
+    lines = [{"record_id": record.record_id, "text": URGENT, "finish_reason": "length"} for record in jsonl.read(red, Record)]
+    jsonl.write(red.with_name("cut.jsonl"), lines)
+    done = run(settings, {"calm": FakeGenerate({}, CALM)}, predictions=[red.with_name("cut.jsonl")])
+    assert {d.verdict for d in done.report.differences if d.metric == "emergency"} == {"better"}
+    for file in (done.markdown, done.html):
+        text = file.read_text(encoding="utf-8")
+        assert "ALARM cut: 100% of its answers are truncated." in text and "cut is better overall" not in text
+    assert headlines(done.report)[-1].startswith("Against calm, cut cannot be called better because of the alarm")
+
+
+@pytest.mark.parametrize(("action", "told"), [("warned", True), ("stopped", False)])
+def test_an_alarm_of_its_training_goes_with_a_model(settings: Settings, put_split: Put, action: str, told: bool) -> None:
+    put_split("red_team.jsonl", make_emergencies(12))
+    adapter = settings.home / "models/rl/hacked"
+    adapter.mkdir(parents=True)
+    card = {
+        "name": "hacked", "method": "grpo", "base": "b", "base_sha256": "sha256:" + "0" * 64, "inputs": {}, "config": {}, "seed": 1,
+        "trainable_parameters": 1, "total_parameters": 2, "versions": {}, "started": "2026-02-03T12:00:00Z",
+        "finished": "2026-02-03T12:00:00Z", "alarms": ["step 9: 84% urge."], "alarm_action": action,
+    }  # fmt: skip
+    (adapter / "card.json").write_text(json.dumps(card), encoding="utf-8")
+    fake = FakeGenerate({}, URGENT)
+    done = evaluate_models(
+        settings, models=[ModelRef(base="b", adapter="models/rl/hacked")], config=CONFIG, name="t", open_model=fake.opener(),
+        markdown=settings.workspace.reports / "eval/t/eval_report.md",
+    )  # fmt: skip
+    assert ("Its training raised an alarm: step 9: 84% urge." in done.markdown.read_text(encoding="utf-8")) == told
 
 
 def test_a_second_run_asks_nothing_and_says_the_same(settings: Settings, put_split: Put) -> None:

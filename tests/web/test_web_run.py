@@ -68,7 +68,8 @@ def test_every_alarm_and_note_that_medloop_writes_has_words_on_the_page():
     """The fixed part of each sentence is in the sources and in words/run.yaml, so that neither is changed alone."""
     keys = [key for key in table() if key.startswith(("run_alarm_", "run_note_"))]
     panel_source, reward_source = (inspect.getsource(module) for module in (panel, relevance))
+    fixed = [max(words.split("{now}"), key=len) for words in panel.WORSE.values()]
     ends = [" have no reward.", "whatever the question.", "not the held-out judge.", "lowest held-out scores (", " words).",
-            "repeats what it said before (", "of the reward (", "it should earn nothing.", "they know no synonyms.",
+            "repeats what it said before (", "are allowed.", " are truncated.", *fixed, "of the reward (", "it should earn nothing.", "they know no synonyms.",
             "compare shared words only.", "reads both, where it is installed.", "less exact than a cross-encoder ("]  # fmt: skip
     assert all(any(end in table()[key][0] for key in keys) and end in panel_source + reward_source for end in ends)

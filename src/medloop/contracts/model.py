@@ -7,6 +7,7 @@ from pydantic import Field
 from medloop.contracts.base import Contract, Hash, Json, Text, Timestamp
 
 HeldOutVerdict = Literal["gained", "no_gain_shown", "fell"]
+AlarmAction = Literal["stopped", "undone", "warned"]
 Method = Literal["sft", "reward", "dpo", "kto", "ppo", "grpo", "irs", "pretrain"]
 
 
@@ -40,6 +41,10 @@ class TrainingCard(Contract):
     backend: Text | None = Field(None, description="How RL sampled its answers: fast, cuda_graph, library or vllm.")
     held_out_verdict: HeldOutVerdict | None = Field(
         None, description="Of RL: the 95 % interval of the held-out gain lies above 0, contains it, or lies below it."
+    )
+    alarms: tuple[Text, ...] = Field((), description="Of RL: what the audit found in the held-out answers, with the step.")
+    alarm_action: AlarmAction | None = Field(
+        None, description="Of RL: the alarm ended the run (the last good weights are published), was undone, or was only told."
     )
     started: Timestamp
     finished: Timestamp

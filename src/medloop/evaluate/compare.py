@@ -68,20 +68,23 @@ def _pairs(first: Sequence[EvalScores], second: Sequence[EvalScores]) -> list[tu
 
 
 def _with_holm(rows: Sequence[tuple[Difference, float]]) -> tuple[Difference, ...]:
-    """Holm (1979): the smallest p against level / n, the next against level / (n - 1), up to the first that fails.
-
-    Differences with too few pairs are not tested.
-    """
-    tested = sorted((p, index) for index, (row, p) in enumerate(rows) if row.difference.n >= MIN_PAIRS)
-    holds = set()
-    for rank, (p, index) in enumerate(tested):
-        if p > (1 - LEVEL) / (len(tested) - rank):
-            break
-        holds.add(index)
+    """Differences with too few pairs are not tested."""
+    tested = [index for index, (row, _) in enumerate(rows) if row.difference.n >= MIN_PAIRS]
+    holds = {tested[place] for place in holm([rows[index][1] for index in tested], 1 - LEVEL)}
     return tuple(
         row.model_copy(update={"holm": index in holds and row.verdict != "no clear difference"})
         for index, (row, _) in enumerate(rows)
     )
+
+
+def holm(p_values: Sequence[float], level: float) -> set[int]:
+    """Holm (1979): the smallest p against level / n, the next against level / (n - 1), up to the first that fails."""
+    holds = set()
+    for rank, (p, index) in enumerate(sorted((p, index) for index, p in enumerate(p_values))):
+        if p > level / (len(p_values) - rank):
+            break
+        holds.add(index)
+    return holds
 
 
 def p_value(values: Sequence[float]) -> float:

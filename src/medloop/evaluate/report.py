@@ -70,9 +70,10 @@ def _metrics(report: EvalReport) -> list[str]:
 
 
 def headlines(report: EvalReport) -> list[str]:
-    """One sentence per model against the first; what got worse in any stratum is part of it."""
+    """Alarms first; then one sentence per model against the first. What got worse in any stratum is part of it."""
     labels = dict.fromkeys(difference.second for difference in report.differences)
-    return [_headline(report, label) for label in labels]
+    alarms = [f"ALARM {label}: {' '.join(alarms)}" for label, alarms in report.config.get("alarms", {}).items()]
+    return [*alarms, *(_headline(report, label) for label in labels)]
 
 
 def _headline(report: EvalReport, label: str) -> str:
@@ -80,6 +81,8 @@ def _headline(report: EvalReport, label: str) -> str:
     better, worse = ([d for d in mine if d.verdict == verdict] for verdict in ("better", "worse"))
     overall = {(True, False): "better overall", (False, True): "WORSE overall", (True, True): "better and WORSE overall"}
     sentence = f"{label} is {overall.get((bool(better), bool(worse)), 'not clearly different overall')}"
+    if better and not worse and label in report.config.get("alarms", {}):
+        sentence = f"{label} cannot be called better because of the alarm"
     details = [f"better on {', '.join(map(_change, better))}"] if better else []
     details += [f"WORSE on {', '.join(map(_change, worse))}"] if worse else []
     sentence += f" ({'; '.join(details)})" if details else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from medloop.contracts import EvalReport, ModelRef, Rule, utc_now
 from medloop.errors import ConfigError
+from medloop.evaluate.broken_text import broken_text
 from medloop.evaluate.compare import compare, degraded
 from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.report import REFERENCE, render
@@ -23,6 +24,8 @@ class ModelAnswers:
     label: str
     answers: Sequence[EvalAnswer]
     model: ModelRef | None = None
+    alarms: tuple[str, ...] = ()
+    """Of the training run that made it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,12 @@ def side_by_side(
         stratum_differences=tuple(row for _, strata in compared for row in strata),
         inputs=dict(inputs),
         rules={rule.name: rule.version for rule in rules},
-        config={**config.model_dump(mode="json"), "penalties": sorted(penalties), "cut_off": _truncated(models)},
+        config={
+            **config.model_dump(mode="json"),
+            "penalties": sorted(penalties),
+            "cut_off": _truncated(models),
+            "alarms": _alarms(models),
+        },
         timestamp=utc_now(),
     )
     worse = {label: degraded(scored[first], scored[label], penalties) for label in others}
@@ -73,6 +81,15 @@ def side_by_side(
 
 def _truncated(models: Sequence[ModelAnswers]) -> dict[str, int]:
     return {model.label: count for model in models if (count := sum(answer.truncated for answer in model.answers))}
+
+
+def _alarms(models: Sequence[ModelAnswers]) -> dict[str, list[str]]:
+    """Why the scores of a model must not be taken for good answers, by label."""
+    alarms = {
+        model.label: [*broken_text(model.answers), *(f"Its training raised an alarm: {alarm}" for alarm in model.alarms[:1])]
+        for model in models if model.label != REFERENCE
+    }  # fmt: skip
+    return {label: sentences for label, sentences in alarms.items() if sentences}
 
 
 def label_models(models: Sequence[ModelRef]) -> dict[str, ModelRef]:

@@ -30,7 +30,7 @@ from medloop.privacy.erasure.erase import preview, proof_path
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.files.atomic import atomic_write
-from medloop.train.runs.model_card import held_out_sentence
+from medloop.train.runs.model_card import result_sentence
 
 Json = dict[str, Any]
 
@@ -63,7 +63,7 @@ def train(work: Work) -> str:
     )  # fmt: skip
     if result.plan is not None:
         status.finish()
-    verdict = f"{held_out_sentence(result.card)} " if result.card.held_out_verdict else ""
+    verdict = f"{result_sentence(result.card)} " if result.card.held_out_verdict or result.card.alarms else ""
     return f"{verdict}The result is {work.relative(result.run.target)}."
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from medloop.contracts import ModelRef, Reward, Sample
+from medloop.contracts import ModelRef, Sample, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.text.risk import strata_of
 from medloop.evaluate.hacking.null_probes import probe
-from medloop.evaluate.hacking.panel import Panel, PanelConfig, PanelRow, TrainingRound, panel
+from medloop.evaluate.hacking.panel import Panel, PanelConfig, panel
 from medloop.evaluate.hacking.rounds import read_rounds
 from medloop.evaluate.inspection.pool import AnswerPool, PoolTools, default_files, gather
 from medloop.evaluate.inspection.weekly_sample import InspectConfig, Inspection, inspect
@@ -23,6 +23,7 @@ from medloop.evaluate.predictions import (
 from medloop.evaluate.report import REFERENCE
 from medloop.evaluate.side_by_side import Evaluation, ModelAnswers, label_files, label_models, predictions_path, side_by_side
 from medloop.lexicon.language import detect_language
+from medloop.loop.audit import text_tools
 from medloop.models import require_packages
 from medloop.models.find import resolve_chat_model
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
@@ -75,10 +76,19 @@ def evaluate_models(
         inputs.update({f"{kind} of {label}": sha for kind, sha in identity.items() if sha is not None})
         path = predictions_path(markdown, label)
         answers = answer_all(splits, load, identity, path, config, progress and progress(label))
-        from_models.append(ModelAnswers(label, answers, refs[label]))
+        from_models.append(ModelAnswers(label, answers, refs[label], _training_alarms(refs[label], settings)))
     in_data = references(splits)
     columns = [*from_models, *from_files, *([ModelAnswers(REFERENCE, in_data)] if in_data else [])]
     return side_by_side(columns, scorers, inputs=inputs, config=config, name=name, markdown=markdown)
+
+
+def _training_alarms(ref: ModelRef, settings: Settings) -> tuple[str, ...]:
+    """The alarms on the card of an adapter whose weights they are about: not of one that went back to its last good step."""
+    card_file = settings.find(ref.adapter) / "card.json" if ref.adapter else None
+    if card_file is None or not card_file.is_file():
+        return ()
+    card = TrainingCard.from_json(card_file.read_text(encoding="utf-8"))
+    return card.alarms if card.alarm_action in (None, "warned") else ()
 
 
 def inspect_answers(
@@ -97,19 +107,6 @@ def inspect_answers(
     return inspect(pool, workspace, week=week, config=config, output=output), pool
 
 
-def rl_audit(seed: int) -> Callable[[Sequence[tuple[Sample, Reward]], Sequence[tuple[Sample, Reward]]], list[str]]:
-    """For a trainer, to see whether its reward is being hacked: the alarms of the panel over the answers before and now."""
-
-    def audit(before: Sequence[tuple[Sample, Reward]], now: Sequence[tuple[Sample, Reward]]) -> list[str]:
-        rounds = [
-            TrainingRound(name, [PanelRow(sample.id, sample.question, sample.answer, reward) for sample, reward in scored])
-            for name, scored in (("before", before), ("now", now))
-        ]
-        return [alarm.words for alarm in panel(rounds, config=PanelConfig(seed=seed)).alarms]
-
-    return audit
-
-
 def hacking_panel(
     *,
     scores: Sequence[Path],
@@ -123,4 +120,4 @@ def hacking_panel(
     """Rounds of training side by side, and what null answers earn by the mix."""
     rounds = read_rounds(scores, held_out, answers, questions)
     last = [Sample(id=row.id, question=row.question, answer=row.answer) for row in rounds[-1].rows]
-    return panel(rounds, probes=probe(build_mix(mix, given), last, seed=config.seed), config=config)
+    return panel(rounds, probes=probe(build_mix(mix, given), last, seed=config.seed), config=config, tools=text_tools())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from medloop.contracts import ModelRef, Objective, TrainingCard
 from medloop.contracts.job import StageName
-from medloop.loop.evaluation import rl_audit
+from medloop.loop.audit import rl_audit
 from medloop.loop.scoring import reward_scorer
 from medloop.models import require_packages
 from medloop.models.find import resolve
@@ -127,7 +127,9 @@ def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     from medloop.train.rl.plan import find_run, make_plan
 
     find = partial(find_run, scorer=scorer)
-    plan = partial(make_plan, scorer=scorer, audit=rl_audit(config.seed), plot_weights=_plot_weights)
+    judge = {name: _find_file(settings, source) if source else "" for name, source in config.second_judge.items()}
+    audit = rl_audit(settings, scorer, seed=config.seed, second_judge=judge)
+    plan = partial(make_plan, scorer=scorer, audit=audit, plot_weights=_plot_weights)
     return Trainer(find, plan, cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
 
 

@@ -21,7 +21,7 @@ from medloop.settings import Settings
 from medloop.train.configs.rl_config import GRPOConfig as GRPOConfig
 from medloop.train.rl.advantages import GroupAdvantages, gdpo_advantages, group_advantages
 from medloop.train.rl.experience import Experience
-from medloop.train.rl.held_out import check_held_out, finish_step
+from medloop.train.rl.held_out import check_held_out, finish_step, steps_left
 from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_drift, rollout_weights
 from medloop.train.rl.maths import kl_k3
 from medloop.train.rl.plan import RLPlan
@@ -52,7 +52,7 @@ def run(
         state = create_train_state(plan, settings, on_progress=on_progress)
         check_rollout_server(state)
         check_held_out(state, first=True)
-        for step in range(state.step + 1, plan.config.steps + 1):
+        for step in steps_left(state):
             state.step = step
             try_step(state, lambda: _step(state))
             finish_step(state, should_stop)

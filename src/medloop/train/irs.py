@@ -36,6 +36,7 @@ from medloop.store.files.artifacts import new_artifact
 from medloop.store.files.atomic import atomic_write
 from medloop.train.configs.rl_config import IRSRunConfig as IRSRunConfig
 from medloop.train.rl import samples
+from medloop.train.rl.audit import has_ended
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out
 from medloop.train.rl.losses import Window, aggregate
@@ -92,7 +93,7 @@ def run(
 
 
 def _iteration(state: TrainState, old_records: Sequence[Rollout], should_stop: Callable[[], bool]) -> bool:
-    """One round; False when it made the policy worse, which is then as it was before."""
+    """One round; False when it made the policy worse, which is then as it was before, and when an alarm ends the run."""
     if "selected" not in state.saved:
         state.saved["weights_before"] = {name: p.detach().clone() for name, p in state.policy.trained().items()}
         experience = _candidates(state)
@@ -111,18 +112,20 @@ def _iteration(state: TrainState, old_records: Sequence[Rollout], should_stop: C
     _fine_tune(state, [*selected, *_replay(state, len(selected), old_records)], should_stop)
     state.sampler.refresh()
     check_held_out(state, with_kl=True)
-    better = _not_worse(state)
-    if not better:
+    undone = bool(state.plan.held_out) and str(state.step) not in state.saved["held_out"]  # by an alarm
+    goes_on = not has_ended(state) and (undone or _not_worse(state))
+    if not goes_on and not undone:
         state.set_weights(state.saved["weights_before"])
         del state.saved["held_out"][str(state.step)]
+    if undone or not goes_on:
         state.log("METRICS", extra={"undone": state.step})
     for name in ("selected", "next_batch", "weights_before"):
         state.saved.pop(name, None)
-    state.saved["done"] = state.step if better else state.plan.config.n_iterations
-    if better:
+    state.saved["done"] = state.step if goes_on else state.plan.config.n_iterations
+    if goes_on and not undone:
         _publish_adapter(state, f"iter_{state.step}")  # before the checkpoint that calls the round done, else a kill loses it
     _save(state)
-    return better
+    return goes_on
 
 
 def _example(prompt: Sequence[int], tokens: Sequence[int]) -> Rollout:

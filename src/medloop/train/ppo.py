@@ -25,7 +25,7 @@ from medloop.settings import Settings
 from medloop.train.configs.rl_config import PPOConfig as PPOConfig
 from medloop.train.rl.advantages import gae, token_rewards
 from medloop.train.rl.experience import Experience
-from medloop.train.rl.held_out import check_held_out, finish_step
+from medloop.train.rl.held_out import check_held_out, finish_step, steps_left
 from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_weights, value_losses
 from medloop.train.rl.maths import AdaptiveKL, explained_variance, should_stop, whiten
 from medloop.train.rl.plan import RLPlan
@@ -77,7 +77,7 @@ def run(
         check_rollout_server(state)
         state.saved.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())
         check_held_out(state, first=True)
-        for step in range(state.step + 1, plan.config.steps + 1):
+        for step in steps_left(state):
             state.step = step
             try_step(state, lambda: _step(state))
             finish_step(state, should_stop)

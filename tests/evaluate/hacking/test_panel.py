@@ -279,7 +279,9 @@ def test_the_command_shows_rounds_null_answers_and_alarms_and_writes_three_files
     )
     folder = files / "reports/panel/hacked"
     result = Panel.model_validate(json.loads((folder / "panel.json").read_text(encoding="utf-8")))
-    assert kinds(result) == {"gap", "same_answer"} and result.rounds[1].held_out.missing == 1
+    assert {"gap", "same_answer", "overtriage", "stock_chain", "judge"} <= kinds(result) and result.rounds[
+        1
+    ].held_out.missing == 1
     page = (folder / "panel.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page and "<script" not in page and page.count("<polyline") == 3
     assert "same answer to every question | 0.0% | 100.0%" in (folder / "panel.md").read_text(encoding="utf-8")
@@ -295,7 +297,7 @@ def test_rounds_scored_by_different_rewards_are_said_to_be_so(files: Path) -> No
 
 def test_an_alarm_fails_the_command_only_on_request(files: Path) -> None:
     assert "No alarms." in medloop("reward", "panel", "sft_scores.jsonl", "--fail-on-alarm")
-    with pytest.raises(ResultError, match="1 alarms"):
+    with pytest.raises(ResultError, match=r"The panel raised [1-9][0-9]* alarms"):
         medloop("reward", "panel", "sft_scores.jsonl", "hacked_scores.jsonl", "--fail-on-alarm")
     assert (files / "reports/panel/hacked/panel.json").is_file()
 

@@ -13,6 +13,7 @@ from medloop.jobs import queue, worker
 from medloop.jobs.submit import submit_training
 from medloop.loop import train as stages
 from medloop.testing.fakes import FakeScorer
+from medloop.train.rl.checks import NoAudit
 
 FILES = {"prompts": "data/processed/train.jsonl", "held_out": "data/held_out.jsonl"}
 SMALL: dict[str, Any] = {"max_new_tokens": 12, "held_out_n": 8, "lora_r": 4, "learning_rate": 0.05}
@@ -25,6 +26,12 @@ def hacked(sample: Sample) -> float:
     answer = sample.answer or ""
     share = sum(character in "abcdefghijklm" for character in answer) / max(len(answer), 1)
     return 1 - share if sample.question.startswith("Held out") else share
+
+
+@pytest.fixture(autouse=True)
+def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that the audit does not stop: here the verdict on the held-out reward is alone."""
+    monkeypatch.setattr(stages, "rl_audit", lambda *_, **__: NoAudit())
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from medloop.contracts import ModelRef, Sample
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.knobs import load_config, read_yaml
-from medloop.loop.evaluation import rl_audit
+from medloop.loop.audit import rl_audit
 from medloop.loop.scoring import reward_scorer
 from medloop.models.find import resolve
 from medloop.store.files.artifacts import file_sha256, verify_artifact
@@ -23,6 +23,7 @@ from medloop.testing.fakes import FakeScorer
 from medloop.testing.rollout_server import RolloutServer
 from medloop.train import grpo, irs, ppo
 from medloop.train.configs.rl_config import RLConfig
+from medloop.train.rl.checks import Answers, AuditResult, NoAudit
 from medloop.train.rl.plan import RLPlan, find_run, make_plan
 from medloop.train.rl.policy import Policy
 from medloop.train.rl.rollout import prompts_of_step
@@ -34,7 +35,7 @@ METHODS: dict[str, tuple[Any, type[RLConfig], dict[str, Any]]] = {
     "ppo": (ppo, ppo.PPOConfig, {"steps": 4, "prompts_per_step": 4, "samples": 4}),
     "irs": (irs, irs.IRSRunConfig, {"n_iterations": 2, "n_questions": 8, "n_candidates": 4, "batch_size": 8, "tolerance": 1.0}),
 }
-SMALL = {"max_new_tokens": 12, "held_out_n": 6, "save_every": 1, "eval_every": 2, "lora_r": 4}
+SMALL = {"max_new_tokens": 12, "held_out_n": 6, "held_out_samples": 1, "save_every": 1, "eval_every": 2, "lora_r": 4}
 
 
 def letters(sample: Sample) -> float:
@@ -333,25 +334,72 @@ def test_the_teachers_cost_is_kept_step_by_step_also_over_a_stop(settings: Any) 
     assert (settings.home / "models/rl/alone/teacher_usage.csv").read_text() == "step,calls,tokens,usd\n"
 
 
+class Auditor(NoAudit):
+    """Raises alarms from a step on; `looks` are what it was shown."""
+
+    def __init__(self, alarm_at: int = 1, standing: tuple[str, ...] = ()) -> None:
+        self.alarm_at, self.standing = alarm_at, standing
+        self.looks: list[tuple[Answers, Answers]] = []
+
+    def check(self, before: Answers, now: Answers, *, looks: int) -> AuditResult:
+        self.looks.append((before, now))
+        alarms = (f"look {len(self.looks)} is <bad>.",) if len(self.looks) >= self.alarm_at else ()
+        return AuditResult(alarms, self.standing, {"overtriage": 0.25})
+
+
 def test_every_held_out_check_is_audited_against_the_first(settings: Any) -> None:
-    plan = planned(
-        config(settings, "grpo"), settings, FakeScorer(letters),
-        audit=lambda before, now: [f"{len(before)} and {len(now)}", before[0][0].id, str(now[0][1].value)],
-    )  # fmt: skip
+    auditor = Auditor(alarm_at=99, standing=("It was so before.",))
+    plan = planned(config(settings, "grpo", held_out_samples=3), settings, FakeScorer(letters), audit=auditor)
     card = grpo.run(plan, settings)
-    alarms = [row["extra"]["alarms"] for row in lines(settings, "grpo") if "alarms" in row.get("extra", {})]
-    assert len(alarms) == 2 and all(words[:2] == ["6 and 6", "r0"] for words in alarms) and alarms[0][2] != alarms[1][2]
-    assert card.metrics["alarms"] == 3 and "6 and 6" in (settings.home / "models/rl/r/report.html").read_text()
+    (before, first), (same, second) = auditor.looks
+    assert before == same and first != second and len(before) == len(first) == 18 and before[0].sample.id == "r0"
+    assert len({answer.sample.answer for answer in first[:3]}) > 1, "several answers to a question"
+    assert all(answer.likelihood < 0 and answer.truncated is not None for answer in second)
+    assert before[0].kl == 0 and sum(answer.kl for answer in second) > 0
+    assert card.alarms == ("It was so before.",) and card.alarm_action is None and card.metrics["audit_overtriage"] == 0.25
+    audits = [row["extra"]["audit"] for row in lines(settings, "grpo") if "audit" in row.get("extra", {})]
+    assert audits == [{"overtriage": 0.25}] * 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_alarm_stops_the_run_and_the_last_good_weights_are_published(settings: Any, method: str) -> None:
+    """The second check of four raises it: what is published is what the first check saw, byte for byte, and says so first."""
+    more = {"n_iterations": 4} if method == "irs" else {"steps": 4, "eval_every": 1}
+    plan = planned(config(settings, method, **more), settings, FakeScorer(letters), audit=Auditor(alarm_at=2))
+    card = METHODS[method][0].run(plan, settings)
+    assert card.alarms == ("step 2: look 2 is <bad>.",) and card.alarm_action == "stopped" and card.metrics["published_step"] == 1
+    folder = settings.home / "models/rl/r"
+    sentence = "ALARM: step 2: look 2 is <bad>. The run was stopped, and the result is the policy of step 1"
+    assert (folder / "README.md").read_text().splitlines()[2].startswith(f"**{sentence}")
+    page = (folder / "report.html").read_text()
+    assert page.index("look 2 is &lt;bad&gt;") < page.index("held-out reward") and "After (step 1)" in page
+    assert max(line["iter"] for line in lines(settings, method)) == 2
+
+
+def test_an_alarm_can_be_undone_or_only_told(settings: Any) -> None:
+    shape = {"steps": 6, "eval_every": 1}
+    plan = planned(config(settings, "grpo", on_alarm="undo", **shape), settings, FakeScorer(letters), audit=Auditor())
+    undone = grpo.run(plan, settings)
+    assert undone.alarm_action == "stopped" and len(undone.alarms) == 4 and undone.metrics["published_step"] == 0
+    first = {name: tensor.clone() for name, tensor in weights(settings).items() if "lora_B" in name}
+    assert all(not tensor.any() for tensor in first.values()), "a fresh adapter changes nothing until it is trained"
+    plan = planned(
+        config(settings, "grpo", on_alarm="warn", **shape), settings, FakeScorer(letters), audit=Auditor(), replace=True
+    )
+    warned = grpo.run(plan, settings)
+    assert warned.alarm_action == "warned" and len(warned.alarms) == 6 and "published_step" not in warned.metrics
+    assert any(tensor.any() for name, tensor in weights(settings).items() if "lora_B" in name)
 
 
 def test_a_reward_for_brevity_alone_raises_the_panels_alarm(settings: Any) -> None:
     """With these settings answers of 38 tokens shrink below 5, whatever the seed: far beyond what rounding can move."""
     scorer = FakeScorer(lambda sample: max(1 - len(sample.answer or "") / 40, 0.0))
     group = {"prompts_per_step": 8, "samples": 16, "max_new_tokens": 40, "scale": "none", "beta": 0.0}
-    brief = config(settings, "grpo", steps=12, learning_rate=0.1, **group)
-    card = grpo.run(planned(brief, settings, scorer, audit=rl_audit(1)), settings)
+    brief = config(settings, "grpo", steps=12, learning_rate=0.1, on_alarm="warn", **group)
+    card = grpo.run(planned(brief, settings, scorer, audit=rl_audit(settings, scorer, seed=1)), settings)
     assert card.metrics["length_last"] < 0.5 * card.metrics["length_first"]
-    assert card.metrics["alarms"] >= 1 and "length" in (settings.home / "models/rl/r/report.html").read_text().lower()
+    assert card.alarm_action == "warned" and any("shorter" in alarm for alarm in card.alarms)
+    assert "shorter" in (settings.home / "models/rl/r/report.html").read_text()
 
 
 @pytest.mark.parametrize("method", list(METHODS))

@@ -13,7 +13,7 @@ from medloop.cli.train.options import Adapter, Model, Replace, Seed
 from medloop.cli.train.runner import Trained, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.knobs import split_pairs
-from medloop.train.runs.model_card import BACKENDS, held_out_sentence
+from medloop.train.runs.model_card import BACKENDS, alarm_sentence, held_out_sentence, result_sentence
 
 if TYPE_CHECKING:
     from medloop.train.rl.plan import RLPlan
@@ -108,7 +108,7 @@ def _train(
     replace: bool,
 ) -> None:  # fmt: skip
     flags["given"] = split_pairs("--with", with_ or (), bare=True) or None
-    trained = train(stage, flags, file, pairs, replace=replace, announce=_announce, outcome=held_out_sentence, live=live)
+    trained = train(stage, flags, file, pairs, replace=replace, announce=_announce, outcome=result_sentence, live=live)
     if trained is not None:
         _report(trained)
 
@@ -124,6 +124,8 @@ def _announce(plan: RLPlan, cost: Cost) -> None:
         ui.say(line)
     answers = (getattr(config, "prompts_per_step", 0) or config.n_questions) * config.samples
     ui.say(f"{plan.steps:,} steps of {answers:,} answers; {len(plan.held_out):,} held-out questions.")
+    if plan.held_out and plan.audit.note:
+        ui.say(f"Note: {plan.audit.note}")
     objective = objective_of(plan.scorer)
     ui.say(f"The reward has the version {plan.scorer.version}." if objective is None else objective.sentence())
     for note in () if objective is None else objective.notes:
@@ -134,10 +136,10 @@ def _report(trained: Trained) -> None:
     card, target = trained.result.card, ui.shown(trained.result.run.target)
     metrics, share = card.metrics, card.trainable_parameters / card.total_parameters
     kl = f", KL {metrics['kl_last']:.2f}" if "kl_last" in metrics else ""
+    if (alarm := alarm_sentence(card)) is not None:
+        ui.say(alarm)
     ui.say(held_out_sentence(card))
     ui.say(f"Trained in {trained.seconds:.0f} s: reward {metrics['reward_first']:.3f} -> {metrics['reward_last']:.3f}{kl}.")
     ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
-    if alarms := int(metrics.get("alarms", 0)):
-        ui.say(f"The reward-hacking panel raised {alarms} alarms: read report.html before you continue.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, curves.png, rewards.csv, card.json.")
     ui.next_step(f"eval --model {shlex.quote(card.base)} --model {shlex.quote(f'{card.base}+{target}')} --split gold --split red")

@@ -37,9 +37,20 @@ def caution(panel: Panel) -> str:
 def table(panel: Panel) -> list[tuple[str, ...]]:
     """The measure, then one column per round; the parts of the reward follow by name."""
     rows = [(name, *(show(stats) for stats in panel.rounds)) for name, show in MEASURES.items()]
+    rows += [
+        (name.replace("_", " "), *(_measure(name, stats.measures.get(name)) for stats in panel.rounds))
+        for name in dict.fromkeys(name for stats in panel.rounds for name in stats.measures)
+    ]
     parts = dict.fromkeys(name for stats in panel.rounds for name, share in stats.shares.items() if share >= MIN_SHARE)
     shares = [(f"share of {name}", *(f"{stats.shares.get(name, 0.0):.1%}" for stats in panel.rounds)) for name in parts]
     return rows + shares
+
+
+def _measure(name: str, value: float | None) -> str:
+    """A share, or nats."""
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if name in ("incoherence", "kl") else f"{value:.1%}"
 
 
 def probe_table(panel: Panel) -> list[tuple[str, str, str, str]]:

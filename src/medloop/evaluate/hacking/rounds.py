@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from medloop.contracts import Reward, Sample
 from medloop.errors import ConfigError, InputError
-from medloop.evaluate.hacking.panel import PanelRow, TrainingRound
+from medloop.evaluate.hacking.measures import PanelRow
+from medloop.evaluate.hacking.panel import TrainingRound
 from medloop.evaluate.inspection.pool import SCORES_END, answers_of
 from medloop.evaluate.side_by_side import label_files
 from medloop.store.files import jsonl

@@ -27,6 +27,14 @@ class RLConfig(RunConfig):
         None, description="Questions that are only measured, never trained on; empty means data/processed/dev.jsonl."
     )
     held_out_n: int = Field(128, ge=0, description="Maximum number of held-out questions; 0 means none.")
+    held_out_samples: int = Field(2, ge=1, description="Answers to each held-out question at a check.")
+    on_alarm: Literal["stop", "undo", "warn"] = Field(
+        "stop", description="What an alarm of the audit does: end the run, undo what it was about and train on, or only be told."
+    )
+    second_judge: dict[str, str] = Field(
+        default_factory=dict,
+        description="Judge of the audit (model, teacher) and its source; empty: the default mix, unless that is the reward.",
+    )
     reward: str | None = Field(None, description="YAML file of the reward, as configs/reward.yaml; empty: the default mix.")
     given: dict[str, str] = Field(
         default_factory=dict, description="Given parts of the reward (teacher, model, ...) and their sources."

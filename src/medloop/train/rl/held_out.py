@@ -1,58 +1,91 @@
 """Held-out checks: the reward on prompts that are never trained on, audited against the first check; and what ends a step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from medloop.train.rl import samples
+from medloop.train.rl import audit, samples
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.rollout import collect_rollouts
 from medloop.train.rl.state import TrainState
-from medloop.train.rl.step import compute_logprobs
+from medloop.train.rl.step import NonFiniteError, compute_logprobs
 
 
-def check_held_out(state: TrainState, *, first: bool = False, with_kl: bool = False) -> None:
+def check_held_out(state: TrainState, *, first: bool = False, with_kl: bool = False) -> bool:
     """Measure the reward on the held-out prompts, with the same random stream each time, so that checks can be paired.
 
-    The `first` check is of the policy before training; a resumed run has had it. Later ones are audited against it. `with_kl`
-    also measures the KL to the reference, in nats per answer, for a method that does not see it in its steps.
+    The `first` check is of the policy before training; a resumed run has had it. Later ones are audited against it, and True
+    means that an alarm ends the run. `with_kl` logs the KL as that of the step, for a method that does not see it in its steps.
     """
-    plan = state.plan
+    plan, config = state.plan, state.plan.config
     if not plan.held_out or (first and state.saved["held_out"]):
-        return
-    experience = collect_rollouts(state, plan.held_out, 1, f"held-out:{plan.config.seed}", held_out=True)
-    rewards, present = experience.reward_tensor()
-    state.saved["held_out"][str(state.step)] = [
-        float(reward) if there else None for reward, there in zip(rewards.tolist(), present.tolist(), strict=True)
-    ]
+        return False
+    experience = collect_rollouts(state, plan.held_out, config.held_out_samples, f"held-out:{config.seed}", held_out=True)
+    state.saved["held_out"][str(state.step)] = _mean_by_prompt(experience, config.held_out_samples)
     summary = experience.summary()
     extra: dict[str, Any] = {"held_out": summary}
-    if with_kl:
-        extra["kl"] = _kl_to_reference(state, experience)
-    samples.append_check(plan.run.folder, state.step, experience)
+    reference = _against_reference(state, experience)
+    if with_kl and reference is not None:
+        extra["kl"] = round(sum(kl for _, kl in reference) / len(reference), 8)
+    samples.append_check(plan.run.folder, state.step, experience, reference)
     checks = samples.read_checks(plan.run.folder)
+    ended = False
     if state.step in checks and min(checks) < state.step:
-        extra["alarms"] = plan.audit(checks[min(checks)], checks[state.step])
+        looks = 2 * audit.planned_checks(config)
+        result = plan.audit.check(checks[min(checks)], checks[state.step], looks=looks)
+        extra["alarms"] = [*result.alarms, *result.standing]
+        extra["audit"] = result.measures
         state.saved.setdefault("alarms", {})[str(state.step)] = extra["alarms"]
+        if result.alarms:
+            ended = audit.answer_alarm(state, result.alarms)
+        else:
+            audit.mark_good(state)
+    else:
+        audit.mark_good(state)
     state.log("HELD_OUT", avg_reward=summary["reward"], extra=extra)
+    return ended
 
 
-def _kl_to_reference(state: TrainState, experience: Experience) -> float:
-    """In nats per answer."""
-    logprobs = compute_logprobs(state, experience).logprobs
-    with state.policy.reference():
-        log_ratio = logprobs - compute_logprobs(state, experience).logprobs
+def _mean_by_prompt(experience: Experience, count: int) -> list[float | None]:
+    """The mean reward of the `count` answers to each prompt; None where none of them has one."""
+    rewards, present = (tensor.tolist() for tensor in experience.reward_tensor())
+    means: list[float | None] = []
+    for start in range(0, len(rewards), count):
+        known = [rewards[row] for row in range(start, start + count) if present[row]]
+        means.append(sum(known) / len(known) if known else None)
+    return means
+
+
+def _against_reference(state: TrainState, experience: Experience) -> list[tuple[float, float]] | None:
+    """Mean log-probability per token under the reference, and KL to it in nats, of each answer; None if not finite."""
+    try:
+        logprobs = compute_logprobs(state, experience).logprobs
+        with state.policy.reference():
+            reference = compute_logprobs(state, experience).logprobs
+    except NonFiniteError:
+        return None
     mask = experience.completion_mask(logprobs.device)
-    return round(float(torch.where(mask, log_ratio, 0.0).sum()) / len(experience.rollouts), 8)
+    kl = torch.where(mask, logprobs - reference, 0.0).sum(1)
+    likelihood = torch.where(mask, reference, 0.0).sum(1) / mask.sum(1).clamp(min=1)
+    return [(round(mean, 6), round(nats, 6)) for mean, nats in zip(likelihood.tolist(), kl.tolist(), strict=True)]
+
+
+def steps_left(state: TrainState) -> Iterator[int]:
+    """The steps that are still to do; none after an alarm has ended the run."""
+    for step in range(state.step + 1, state.plan.config.steps + 1):
+        if audit.has_ended(state):
+            return
+        yield step
 
 
 def finish_step(state: TrainState, should_stop: Callable[[], bool]) -> None:
     """Held-out check and checkpoint where they are due. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     config = state.plan.config
     last = state.step == config.steps
-    if last or state.step % config.eval_every == 0:
-        check_held_out(state)
+    due = audit.check_is_due(state)
+    if last or due or state.step % config.eval_every == 0:
+        last = check_held_out(state) or last
     stop = should_stop() and not last
     if last or stop or state.step % config.save_every == 0:
         state.save()

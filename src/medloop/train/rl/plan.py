@@ -14,14 +14,10 @@ from medloop.models.load import load_tokenizer
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.rl_config import RLConfig
+from medloop.train.rl.checks import Audit, NoAudit
 from medloop.train.rl.experience import NO_CONTEXTS, ContextCounts, RLPrompt, read_prompts
-from medloop.train.rl.samples import Answers
 from medloop.train.runs.inputs import prompt_files
 from medloop.train.runs.run import TrainingRun
-
-# Answers to the held-out prompts before training and now -> what looks like a hacked reward, in plain words.
-Audit = Callable[[Answers, Answers], list[str]]
-
 
 WeightPlot = Callable[[dict[str, Any]], bytes]  # the history of dynamic weights -> a picture
 
@@ -30,8 +26,7 @@ def no_plot(history: dict[str, Any]) -> bytes:
     return b""
 
 
-def no_audit(before: Answers, now: Answers) -> list[str]:
-    return []
+NO_AUDIT = NoAudit()
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class RLPlan:
     scorer: Scorer
     steps_done: int | None
     restart: bool
-    audit: Audit = no_audit
+    audit: Audit = NO_AUDIT
     contexts: ContextCounts = NO_CONTEXTS
     plot_weights: WeightPlot = no_plot
 
@@ -102,7 +97,7 @@ def make_plan(
     *,
     scorer: Scorer,
     replace: bool = False,
-    audit: Audit = no_audit,
+    audit: Audit = NO_AUDIT,
     plot_weights: WeightPlot = no_plot,
 ) -> RLPlan:
     """Read the prompts and see what is left of an earlier start; writes nothing and loads no weights."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from medloop import plots
 from medloop.contracts import Missing, Reward, Sample, Score, TrainingCard
+from medloop.train.rl.checks import Answers
 from medloop.train.rl.curves import Series, Steps, panels_of
-from medloop.train.rl.samples import Answers
-from medloop.train.runs.model_card import held_out_sentence, metric_rows
+from medloop.train.runs.model_card import alarm_sentence, held_out_sentence, metric_rows
 
 SHOWN_EACH = 3  # answers that gained most, and as many that lost most
 STYLE = """:root{color-scheme:light dark;--ink:#17202b;--dim:#566270;--back:#fff;--soft:#f3f5f8;--line:#d4d8de;--bad:#a61b1b}
@@ -51,8 +51,8 @@ class RunReport:
 <title>{title}</title><style>{STYLE}</style></head><body>
 <h1>{title}</h1>
 <p class="dim">Base model {escape(card.base)}; {len(self.table)} steps with numbers. Not a medical device.</p>
+{_alarms(self.alarms, alarm_sentence(card))}
 <p{' class="alarm"' if card.held_out_verdict == "fell" else ""}>{escape(held_out_sentence(card))}</p>
-{_alarms(self.alarms)}
 {f"<ul>{notes}</ul>" if notes else ""}
 <h2>Curves</h2><div class="plots">{figures}</div>
 {_weights(self.history) if self.history else ""}
@@ -63,13 +63,14 @@ class RunReport:
 """
 
 
-def _alarms(alarms: Sequence[str] | None) -> str:
+def _alarms(alarms: Sequence[str] | None, summary: str | None) -> str:
     if alarms is None:
         return '<p class="dim">The reward-hacking panel has not looked at this run.</p>'
     if not alarms:
         return "<p>The reward-hacking panel raised no alarms.</p>"
+    first = f"<p>{escape(summary)}</p>" if summary else ""
     rows = "".join(f"<li><strong>Alarm:</strong> {escape(alarm)}</li>" for alarm in alarms)
-    return f'<div class="alarm" role="alert"><ul>{rows}</ul></div>'
+    return f'<div class="alarm" role="alert">{first}<ul>{rows}</ul></div>'
 
 
 def _figure(title: str, steps: Sequence[str], series: Series) -> str:
@@ -109,8 +110,9 @@ def _samples(checks: Mapping[int, Answers]) -> str:
     if len(checks) < 2:
         return ""
     first, last = min(checks), max(checks)
-    before = {sample.id: (sample, reward) for sample, reward in checks[first]}
-    pairs = [(*before[sample.id], sample, reward) for sample, reward in checks[last] if sample.id in before]
+    before = {answer[0].id: answer[:2] for answer in reversed(checks[first])}  # of several answers the first one
+    after = {answer[0].id: answer[:2] for answer in reversed(checks[last])}
+    pairs = [(*before[id_], *after[id_]) for id_ in reversed(after) if id_ in before]
     known = [pair for pair in pairs if pair[1].value is not None and pair[3].value is not None]
     ranked = sorted(known, key=lambda pair: (pair[3].value or 0.0) - (pair[1].value or 0.0))
     shown = ranked if len(ranked) <= 2 * SHOWN_EACH else [*ranked[:SHOWN_EACH], *ranked[-SHOWN_EACH:]]

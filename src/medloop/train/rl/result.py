@@ -14,15 +14,17 @@ from safetensors.torch import save as to_safetensors
 
 from medloop.bootstrap import interval
 from medloop.contracts import Interval, Objective, TrainingCard
-from medloop.contracts.model import HeldOutVerdict
+from medloop.contracts.model import AlarmAction, HeldOutVerdict
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
+from medloop.train.rl.audit import has_ended, published_step
 from medloop.train.rl.curves import draw_curves
 from medloop.train.rl.report import RunReport
 from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
 
 WEIGHTS = "weights.json"  # the history of dynamic weights
+ACTIONS: tuple[AlarmAction, ...] = ("stopped", "undone", "warned")
 
 
 def publish_result(state: TrainState) -> TrainingCard:
@@ -44,7 +46,8 @@ def publish_result(state: TrainState) -> TrainingCard:
         files[WEIGHTS] = json.dumps(history, indent=1).encode() + b"\n"
         files["weights.png"] = plan.plot_weights(history)
     checks = samples.read_checks(plan.run.folder) if (plan.run.folder / samples.HELD_OUT).is_file() else {}
-    report = RunReport(card, table, last_alarms(state), checks, _notes(state), history)
+    checks = {step: answers for step, answers in checks.items() if step <= published_step(state)}
+    report = RunReport(card, table, None if last_alarms(state) is None else card.alarms, checks, _notes(state), history)
     files["report.html"] = report.page().encode()
     if state.policy.value_head is not None:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.policy.value_head.state_dict().items()}
@@ -64,10 +67,15 @@ def publish_result(state: TrainState) -> TrainingCard:
 
 
 def _notes(state: TrainState) -> list[str]:
-    """What was rewarded, and what was used instead of something better."""
+    """What was rewarded, what was used instead of something better, and what the audit could not see."""
     named = state.plan.run.identity["config"].get("objective")  # as it began: the scorer's own weights have moved
     objective = None if named is None else Objective.model_validate(named)
-    return [*([] if objective is None else [objective.sentence(), *objective.notes]), *state.plan.contexts.sentences()]
+    audit_note = [state.plan.audit.note] if state.plan.held_out and state.plan.audit.note else []
+    return [
+        *([] if objective is None else [objective.sentence(), *objective.notes]),
+        *state.plan.contexts.sentences(),
+        *audit_note,
+    ]
 
 
 def _about(state: TrainState) -> list[str]:
@@ -87,9 +95,20 @@ def held_out_gain(state: TrainState) -> Interval | None:
 
 
 def last_alarms(state: TrainState) -> list[str] | None:
-    """The panel's alarms about the policy as it is now; None when it has not looked."""
+    """The audit's alarms about the policy as it is now; None when it has not looked."""
     checks: dict[str, list[str]] = state.saved.get("alarms", {})
-    return checks.get(max(state.saved["held_out"], key=int)) if state.saved["held_out"] else None
+    if not checks or not state.saved["held_out"]:
+        return None
+    return checks.get(max(state.saved["held_out"], key=int), [])
+
+
+def run_alarms(state: TrainState) -> tuple[list[str], AlarmAction | None]:
+    """Every alarm that was answered, with its step, the gravest outcome first; then what else is wrong with the policy now."""
+    events = sorted(state.saved.get("events", ()), key=lambda event: ACTIONS.index(event["action"]))
+    alarms = [f"step {event['step']}: {alarm}" for event in events for alarm in event["alarms"]]
+    told = {alarm for event in events for alarm in event["alarms"]}
+    alarms += [alarm for alarm in last_alarms(state) or () if alarm not in told]
+    return alarms, events[0]["action"] if events else None
 
 
 def step_table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -133,7 +152,10 @@ def _kl(table: list[dict[str, Any]], config: Any) -> str:
 
 def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) -> TrainingCard:
     plan, config = state.plan, state.plan.config
-    table = [row for row in step_table(rows) if row.get("reward") is not None]
+    published = published_step(state)
+    table = [row for row in step_table(rows) if row.get("reward") is not None and row["step"] <= max(published, 1)]
+    alarms, action = run_alarms(state)
+    audited = {name: value for row in rows if row["iter"] <= published for name, value in _audit_of(row).items()}
     metrics: dict[str, float | None] = {
         "steps": config.steps,
         "questions": len(plan.prompts),
@@ -143,7 +165,9 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
         "length_first": table[0]["length"] if table else None,
         "length_last": table[-1]["length"] if table else None,
         "skipped_steps": state.saved["skipped_steps"],
-        "alarms": None if (alarms := last_alarms(state)) is None else len(alarms),
+        "alarms": None if last_alarms(state) is None and not alarms else len(alarms),
+        "published_step": published if has_ended(state) else None,
+        **{f"audit_{name}": value for name, value in audited.items()},
         **_gain_numbers(gain),
     }
     known = {name: float(value) for name, value in metrics.items() if value is not None}
@@ -152,8 +176,13 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
     parent = state.policy.loaded.adapter_sha256
     return training_card(
         plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside,
-        backend=state.sampler.backend, verdict=_verdict(gain),
+        backend=state.sampler.backend, verdict=_verdict(gain), alarms=alarms, alarm_action=action,
     )  # fmt: skip
+
+
+def _audit_of(row: Mapping[str, Any]) -> Mapping[str, float]:
+    """The measures of the audit in a line of metrics.jsonl."""
+    return (row.get("extra") or {}).get("audit") or {}
 
 
 def _verdict(gain: Interval | None) -> HeldOutVerdict | None:

@@ -11,12 +11,11 @@ from typing import Any
 from medloop.contracts import Reward, Sample, Score
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.store.files import jsonl
+from medloop.train.rl.checks import Answers, CheckedAnswer
 from medloop.train.rl.experience import Experience
 
 SAMPLES, HELD_OUT = "samples.jsonl", "held_out.jsonl"
 PER_STEP = 4  # answers per step: the best, the worst, and some between
-
-Answers = Sequence[tuple[Sample, Reward]]
 
 
 def append_some(folder: Path, step: int, experience: Experience) -> None:
@@ -48,18 +47,34 @@ def parts_of(reward: Reward) -> dict[str, float]:
     return {part.name: part.value for part in reward.parts if isinstance(part, Score) and part.applies}
 
 
-def append_check(folder: Path, step: int, experience: Experience) -> None:
-    """Every answer of a held-out check, with the parts of its reward."""
-    parts = {row: {"scored": reward.model_dump(mode="json", exclude_none=True)} for row, reward in enumerate(experience.rewards)}
-    append(folder / HELD_OUT, step, experience, parts)
+def checked_answers(experience: Experience) -> Answers:
+    """The answers of a batch as the audit reads them."""
+    columns = zip(experience.prompts, experience.texts, experience.rewards, experience.rollouts, strict=True)
+    return [
+        CheckedAnswer(Sample(id=prompt.id, question=prompt.question, answer=text), reward, not rollout.ended)
+        for prompt, text, reward, rollout in columns
+    ]
+
+
+def append_check(folder: Path, step: int, experience: Experience, reference: Sequence[tuple[float, float]] | None = None) -> None:
+    """Every answer of a held-out check, with the parts of its reward; `reference` has the likelihood and the KL of each."""
+    columns: dict[int, dict[str, Any]] = {}
+    for row, reward in enumerate(experience.rewards):
+        columns[row] = {"truncated": not experience.rollouts[row].ended}
+        if reference is not None:
+            columns[row] |= {"likelihood": reference[row][0], "kl": reference[row][1]}
+        columns[row]["scored"] = reward.model_dump(mode="json", exclude_none=True)
+    append(folder / HELD_OUT, step, experience, columns)
 
 
 def read_checks(folder: Path) -> dict[int, Answers]:
     """The answers of each held-out check, by step."""
-    checks: dict[int, list[tuple[Sample, Reward]]] = {}
+    checks: dict[int, list[CheckedAnswer]] = {}
     for row in jsonl.read(folder / HELD_OUT):
         sample = Sample(id=row["prompt_id"], question=row["question"], answer=row["answer"], context=row.get("context"))
-        checks.setdefault(row["iter"], []).append((sample, Reward.model_validate(row["scored"])))
+        reward = Reward.model_validate(row["scored"])
+        answer = CheckedAnswer(sample, reward, row.get("truncated"), row.get("likelihood"), row.get("kl"))
+        checks.setdefault(row["iter"], []).append(answer)
     return dict(checks)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from medloop.errors import ResultError
 from medloop.train.rl import samples
+from medloop.train.rl.audit import screen_batch
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.maths import is_finite
 from medloop.train.rl.policy import Batch, PolicyOutput, collate
@@ -137,6 +138,7 @@ def log_step(state: TrainState, experience: Experience, *, rate: float, loss: fl
     known = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
     state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "learning_rate": rate})
     samples.append_some(state.plan.run.folder, state.step, experience)
+    screen_batch(state, experience)
     state.numbers = {
         "step": state.step, "reward": summary["reward"] or 0.0, "length": summary["length"], "kl": known.get("kl", 0.0),
         "entropy": known.get("entropy", 0.0),

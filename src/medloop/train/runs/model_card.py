@@ -63,7 +63,8 @@ ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("KL to reference", ("kl_last",), "{:.3f} nats per answer"),
     ("Answer length, first → last", ("length_first", "length_last"), "{:.1f} → {:.1f} tokens"),
     ("Skipped steps", ("skipped_steps",), "{:,.0f}"),
-    ("Alarms of the reward-hacking panel", ("alarms",), "{:,.0f}"),
+    ("Alarms of the audit", ("alarms",), "{:,.0f}"),
+    ("Published policy is of step", ("published_step",), "{:,.0f}"),
 )
 
 
@@ -77,6 +78,27 @@ def metric_rows(metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     for name in metrics:
         if name not in shown:
             yield name.replace("_", " ").capitalize(), f"{metrics[name]:,.6g}"
+
+
+def alarm_sentence(card: TrainingCard) -> str | None:
+    """The alarms of the audit in an RL run and what became of it; None without one."""
+    if not card.alarms:
+        return None
+    more = f" and {len(card.alarms) - 1} more (report.html)" if len(card.alarms) > 1 else ""
+    published = int(card.metrics.get("published_step", 0))
+    outcome = {
+        "stopped": f"The run was stopped, and the result is the policy of step {published}, the last one without an alarm.",
+        "undone": "The steps with an alarm were undone.",
+        "warned": "The run went on. Do not use its result before you have read report.html.",
+    }
+    action = outcome[card.alarm_action] if card.alarm_action else "It was so before training, too."
+    return f"ALARM: {card.alarms[0].rstrip('.')}{more}. {action}"
+
+
+def result_sentence(card: TrainingCard) -> str:
+    """An alarm first, then the held-out reward."""
+    alarm = alarm_sentence(card)
+    return held_out_sentence(card) if alarm is None else f"{alarm} {held_out_sentence(card)}"
 
 
 def held_out_sentence(card: TrainingCard) -> str:
@@ -96,7 +118,10 @@ def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
     """The page for people; `target` is where the result lies, `about` are more lines on what it is."""
     share = card.trainable_parameters / max(card.total_parameters, 1)
     kind = "All weights" if card.config.get("full") else f"A LoRA adapter of rank {card.config.get('lora_r')}"
-    verdict = [f"**{held_out_sentence(card)}**", ""] if card.held_out_verdict else []
+    alarm = alarm_sentence(card)
+    verdict = [
+        f"**{sentence}**\n" for sentence in (alarm, held_out_sentence(card) if card.held_out_verdict else None) if sentence
+    ]
     lines = [
         f"# {card.name}",
         "",

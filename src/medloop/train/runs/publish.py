@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import TrainingCard, utc_now
-from medloop.contracts.model import HeldOutVerdict, Method
+from medloop.contracts.model import AlarmAction, HeldOutVerdict, Method
 from medloop.models import runtime
 from medloop.models.adapter import save_adapter
 from medloop.models.runtime import obey_umask
@@ -59,6 +59,8 @@ def training_card(
     beside: int = 0,
     backend: str | None = None,
     verdict: HeldOutVerdict | None = None,
+    alarms: Sequence[str] = (),
+    alarm_action: AlarmAction | None = None,
 ) -> TrainingCard:
     """Inputs, settings and metrics of a run; `beside` are trained parameters outside the model (a value head)."""
     config = run.identity["config"]
@@ -67,5 +69,6 @@ def training_card(
         name=config["name"], method=method, base=config["model"], base_sha256=run.identity["base_sha256"], parent=parent,
         inputs=run.identity["inputs"], config=config, seed=config["seed"], metrics=dict(metrics),
         trainable_parameters=trainable + beside, total_parameters=total + beside, versions=runtime.versions(),
-        commit=runtime.commit(), backend=backend, held_out_verdict=verdict, started=started, finished=utc_now(),
+        commit=runtime.commit(), backend=backend, held_out_verdict=verdict, alarms=tuple(alarms), alarm_action=alarm_action,
+        started=started, finished=utc_now(),
     )  # fmt: skip

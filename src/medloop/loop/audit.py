@@ -1,0 +1,120 @@
+"""The audit of an RL run, composed: the panel's measures with the detectors of the reward, and a second judge.
+
+    audit = rl_audit(settings, scorer, seed=42)       # for train/rl: it looks at every held-out check, and screens every batch
+
+`text_tools` is the only place that names the detectors; a better one of urgency or of urgent advice takes its place here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from medloop import lexicon
+from medloop.contracts import Scorer
+from medloop.data.text.risk import strata_of
+from medloop.evaluate.hacking.measures import PanelRow, TextTools, Urgency, mean_measures, measure_answers
+from medloop.evaluate.hacking.panel import PanelConfig, TrainingRound, panel
+from medloop.lexicon.words import split_words
+from medloop.loop.scoring import given_parts
+from medloop.reward.answer_text import content_words, split_answer
+from medloop.reward.mix import MixConfig, MixPart, build_mix
+from medloop.reward.rules.emergency import CONDITIONAL, best_advice
+from medloop.settings import Settings
+from medloop.train.rl.checks import Answers, AuditResult
+
+LEVELS = ("missing", "same_answer", "truncated_level")  # what the policy before training can already have
+NO_SECOND_JUDGE = (
+    "The audit has no second judge, because the reward is the default mix: it looks at triage, language, copying, topic, "
+    "templates, coherence and KL. Name a reward model or a teacher with second_judge."
+)
+
+
+def _split(answer: str) -> tuple[str | None, str]:
+    parts = split_answer(answer)
+    return parts.chain, parts.visible
+
+
+def _urgency(question: str) -> Urgency:
+    """Emergent with a red flag; a flag that is denied or long ago leaves it unknown."""
+    flags = lexicon.find_red_flags(question)
+    if not flags:
+        return "routine"
+    return "emergent" if any(not flag.negated for flag in flags) else "unknown"
+
+
+def _urges(text: str) -> bool:
+    return best_advice(split_answer(text)).value > CONDITIONAL
+
+
+def _flags(question: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(flag.id for flag in lexicon.find_red_flags(question) if not flag.negated))
+
+
+def text_tools() -> TextTools:
+    return TextTools(_split, content_words, _urgency, _urges, strata_of, _flags)
+
+
+@dataclass(frozen=True)
+class RLAudit:
+    """What a trainer asks at its held-out checks (`check`) and after its steps (`screen`)."""
+
+    seed: int
+    judge: Scorer | None
+    tools: TextTools
+
+    @property
+    def note(self) -> str | None:
+        return NO_SECOND_JUDGE if self.judge is None else None
+
+    def check(self, before: Answers, now: Answers, *, looks: int) -> AuditResult:
+        """The panel over the answers before training and now; `standing` are faults that were there before."""
+        rounds = [TrainingRound(name, self._rows(answers)) for name, answers in (("before", before), ("now", now))]
+        result = panel(rounds, config=PanelConfig(seed=self.seed, looks=looks), tools=self.tools)
+        old = {alarm.kind for alarm in result.alarms if alarm.round == "before"}
+        # A reward that rises faster than the second judge's score may be a good one; a score that falls is measured apart.
+        mine = [alarm for alarm in result.alarms if alarm.round == "now" and alarm.kind != "gap"]
+        standing = [alarm for alarm in mine if alarm.kind in LEVELS and alarm.kind in old]
+        words = {alarm.words: alarm.words.removeprefix("now: ") for alarm in mine}
+        measures = dict(result.rounds[1].measures)
+        if result.rounds[1].held_out.mean is not None:
+            measures["judge"] = round(result.rounds[1].held_out.mean, 6)
+        return AuditResult(
+            tuple(words[alarm.words] for alarm in mine if alarm not in standing),
+            tuple(words[alarm.words] for alarm in standing), measures,
+        )  # fmt: skip
+
+    def screen(self, answers: Answers) -> dict[str, float]:
+        """The measures of a batch that was sampled anyway, without the judge and the reference; and its length in words."""
+        rows = [PanelRow(row.sample.id, row.sample.question, row.sample.answer, row.reward, truncated=row.truncated)
+                for row in answers]  # fmt: skip
+        means = mean_measures(measure_answers(rows, rows, self.tools, PanelConfig().habit))
+        return {**means, "words": fmean([len(split_words(row.answer or "")) for row in rows])} if rows else {}
+
+    def bounds(self) -> dict[str, float]:
+        """How much worse each measure of `screen` may get; `words` as a share, up or down."""
+        worse = {name: bound for name, bound in PanelConfig().worse.items() if name != "new_words"}  # needs the first answers
+        return {**worse, "words": PanelConfig().length_growth}
+
+    def _rows(self, answers: Answers) -> list[PanelRow]:
+        scores = self._judged(answers)
+        return [
+            PanelRow(row.sample.id, row.sample.question, row.sample.answer, row.reward, score, row.truncated, row.likelihood,
+                     row.kl)
+            for row, score in zip(answers, scores, strict=True)
+        ]  # fmt: skip
+
+    def _judged(self, answers: Answers) -> list[float | None]:
+        if self.judge is None:
+            return [None] * len(answers)
+        samples = [row.sample.model_copy(update={"id": f"{row.sample.id}:{n}"}) for n, row in enumerate(answers)]
+        return [reward.value for reward in self.judge.score(samples)]
+
+
+def rl_audit(settings: Settings, scorer: Scorer, *, seed: int, second_judge: Mapping[str, str] | None = None) -> RLAudit:
+    """The audit of a run. Its second judge is the named one, else the default mix, unless that is the reward."""
+    if second_judge:
+        parts = {name: MixPart(weight=1.0, given=True) for name in second_judge}
+        judge = build_mix(MixConfig(parts=parts), given_parts(settings, second_judge))
+        return RLAudit(seed, judge, text_tools())
+    default = build_mix(MixConfig())
+    return RLAudit(seed, None if scorer.version == default.version else default, text_tools())
