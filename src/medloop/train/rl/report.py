@@ -45,14 +45,16 @@ class RunReport:
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         steps = [str(row["step"]) for row in self.table]
         figures = "".join(_figure(name, steps, series) for name, series in panels_of(self.table).items())
+        audit = _alarms(self.alarms, alarm_sentence(card))
         return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{title}</title><style>{STYLE}</style></head><body>
 <h1>{title}</h1>
 <p class="dim">Base model {escape(card.base)}; {len(self.table)} steps with numbers. Not a medical device.</p>
-{_alarms(self.alarms, alarm_sentence(card))}
+{audit if self.alarms else ""}
 <p{' class="alarm"' if card.held_out_verdict == "fell" else ""}>{escape(held_out_sentence(card))}</p>
+{"" if self.alarms else audit}
 {f"<ul>{notes}</ul>" if notes else ""}
 <h2>Curves</h2><div class="plots">{figures}</div>
 {_weights(self.history) if self.history else ""}
