@@ -60,6 +60,10 @@ class RewardSettings(Section):
         description="Cross-encoder of the relevance reward, a folder or hub id; "
         "empty: BAAI/bge-reranker-v2-m3 if it is installed, else none.",
     )
+    urgency_encoder: str = Field(
+        "",
+        description="Sentence encoder that helps to judge how urgent an English question is: embedded:minilm; empty: none.",
+    )
 
 
 class RolloutSettings(Section):

@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from medloop.cli import reward_weights, ui
+from medloop.cli.reward_detect import detect
 from medloop.cli.reward_panel import panel
 from medloop.contracts import Missing, Reward, Sample, Score, Span
 from medloop.errors import ConfigError, InputError
@@ -36,6 +37,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Score answers with rules and models, and explain each score.")
     group.command("score")(score)
     group.command("explain")(explain)
+    group.command("detect")(detect)
     group.command("rules")(rules)
     group.command("panel")(panel)
     group.command("weights")(reward_weights.weights)

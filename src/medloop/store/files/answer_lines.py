@@ -103,13 +103,18 @@ def read_samples(path: Path, questions: Questions | None = None, *, unique: bool
 
 
 def read_answers(
-    path: Path, questions: Questions | None = None, *, unique: bool = True, need_question: bool = True
+    path: Path,
+    questions: Questions | None = None,
+    *,
+    unique: bool = True,
+    need_question: bool = True,
+    need_answer: bool = True,
 ) -> Iterator[AnswerLine]:
     """Every answer of a file, streaming. With `unique`, a duplicate id is an error."""
     first_lines: dict[str, int] = {}
     for number, row in _rows(path):
         try:
-            line = _answer_line(number, row, questions or Questions())
+            line = _answer_line(number, row, questions or Questions(), need_answer)
             if need_question and not line.prompt:
                 raise ValueError(NO_QUESTION)
         except ValueError as error:
@@ -165,7 +170,7 @@ def _conversation(row: dict[str, Any]) -> Conversation:
     return Conversation(messages=(Message(role="user", content=question),))
 
 
-def _answer_line(number: int, row: dict[str, Any], questions: Questions) -> AnswerLine:
+def _answer_line(number: int, row: dict[str, Any], questions: Questions, need_answer: bool) -> AnswerLine:
     prompt, answer, end = _prompt(row), _answer(row), row.get("finish_reason")
     if prompt and prompt[-1].role == "assistant":
         answer = prompt[-1].content if answer is None else answer
@@ -174,7 +179,7 @@ def _answer_line(number: int, row: dict[str, Any], questions: Questions) -> Answ
     if not prompt and (known := questions.find(ids)):
         prompt = tuple(RawMessage(message.role, message.content) for message in known.conversation.prompt)
         passages, strata = passages or known.passages, known.strata
-    if answer is None and end != "error":
+    if answer is None and end != "error" and need_answer:
         raise ValueError("no answer")
     group = str(row["group"]) if row.get("group") else None
     context = "\n".join(passages) or None

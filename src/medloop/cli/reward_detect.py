@@ -1,0 +1,64 @@
+"""`medloop reward detect`: what the detectors find in each question of a file, without any reward."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medloop.cli import ui
+from medloop.contracts.base import canonical_json
+from medloop.contracts.detect import Urgency
+from medloop.reward.detect.encoder_head import load_detector
+from medloop.store.files.answer_lines import AnswerLine, Questions, read_answers
+
+AT_ONCE = 256  # questions that are read together
+SHOWN = 20  # lines of the table; --json has no limit
+
+
+def detect(
+    file: Annotated[Path, typer.Argument(help="Lines with a question, with or without an answer: {id, question[, answer]}.")],
+    questions: ui.QuestionFiles = None,
+    json_: ui.AsJson = False,
+) -> None:
+    """Say how urgent each question of a file is: emergent, urgent, routine or unknown, with confidence and evidence.
+
+    Unknown means undecided, and routine does not mean safe. With --json one line is printed for each line of the file. The
+    setting reward.urgency_encoder adds a sentence encoder, which reads English.
+
+    Example:  medloop reward detect questions.jsonl --json
+
+    Example:  medloop --set reward.urgency_encoder=embedded:minilm reward detect questions.jsonl
+    """
+    detector = load_detector(ui.settings())
+    lines = read_answers(file, Questions(questions or ()), need_answer=False)
+    counts: Counter[str] = Counter()
+    rows: list[tuple[str, ...]] = []
+    while batch := list(islice(lines, AT_ONCE)):
+        for line, urgency in zip(batch, detector.read([line.question for line in batch]), strict=True):
+            counts[urgency.level] += 1
+            if json_:
+                typer.echo(canonical_json({"id": _id(line), "urgency": urgency.model_dump(mode="json")}))
+            elif len(rows) < SHOWN:
+                rows.append((_id(line), urgency.level, f"{urgency.confidence:.2f}", "; ".join(_evidence(urgency, line.question))))
+    if json_:
+        return
+    ui.table(("id", "urgency", "confidence", "evidence"), rows)
+    if (more := counts.total() - len(rows)) > 0:
+        ui.say(f"… and {more} more lines (--json prints all)")
+    ui.say(
+        ", ".join(f"{counts[level]} {level}" for level in ("emergent", "urgent", "routine", "unknown")) + f" ({detector.version})"
+    )
+
+
+def _id(line: AnswerLine) -> str:
+    return line.ids[0] if line.ids else str(line.number)
+
+
+def _evidence(urgency: Urgency, question: str) -> Iterator[str]:
+    """Source and id of each finding, with its words where they are few."""
+    for evidence in urgency.evidence:
+        words = " ".join(question[evidence.start : evidence.end].split())
+        yield f"{evidence.source} {evidence.id}" + (f' "{words}"' if len(words) <= 40 and evidence.source != "encoder" else "")

@@ -1,0 +1,1 @@
+"""Detectors: what a question or an answer says, with evidence. They know nothing of rewards."""

@@ -1,0 +1,63 @@
+"""How a text speaks of a danger: as a present state, or as information, history, a case already seen, or a story.
+
+    is_aside("what are the warning signs of a stroke?", ..., zh=False)      -> True: nobody has one
+    is_aside("my mother's face droops, what is it?", ..., zh=False)         -> False
+
+A red flag or a number that is only mentioned does not make a question urgent. English is judged by the sentence of the mention;
+a Chinese question is judged whole, because titles and run-on sentences carry the frame at either end.
+"""
+
+import re
+from typing import Final
+
+_STORIES = r"novel|film|movie|tv show|sitcom|video ?game|song|joke|meme|essay|quiz|homework|exam question|crossword|lyrics"
+_INFORMATION: Final = re.compile(
+    r"\b(?:what (?:is|are|does|do|causes?|would|happens|counts)|how (?:do|does|did|is|are|common|likely|often|to|can)"
+    r"|(?:warning )?signs? (?:and symptoms )?of|symptoms? of|causes? of|risks? of|difference between|explain|meaning of"
+    r"|definition|lecture|revision|leaflet|poster|first aid course|article|documentary|podcast|news|statistics|in general"
+    r"|generally|hypothetical\w*|what if)\b"
+)
+_PERSON: Final = re.compile(
+    r"\b(?:i|i'm|im|i've|ive|my|me|mine|he|he's|she|she's|his|her|him|they're|our|we|patient|pt|y/?o|yo|wife|husband|baby|child"
+    r"|toddler|mum|mom|dad|mother|father|son|daughter|gran|grandma|grandad|friend|neighbour|neighbor|colleague)\b"
+)
+_STORY: Final = re.compile(rf"\b(?:{_STORIES})s?\b")
+_PAST: Final = re.compile(
+    r"\b(?:(?:years?|months?) ago|last (?:year|summer|winter|spring|autumn|month)|in (?:19|20)\d\d|back in|used to|when i was"
+    r"|previously|history of|recovered|was (?:treated|discharged|diagnosed|ruled out)|has been (?:treated|ruled out)"
+    r"|(?:came|come) back (?:normal|clear|fine)|all clear|follow[- ]?up|check[- ]?up|doctors? (?:says?|said) (?:it|it's|that))\b"
+)
+_NOW: Final = re.compile(
+    r"\b(?:now|again|today|tonight|currently|at the moment|this (?:morning|afternoon|evening)|since (?:this|last night|yesterday)"
+    r"|suddenly|just (?:started|now)|(?:\d+|few|an?|one|two|three|half an) ?(?:minutes?|mins?|hours?|hrs?|h)|getting worse"
+    r"|keeps?)\b"
+)
+_ZH_INFORMATION: Final = re.compile(
+    r"什么是|是什么(?:病|意思|原因引起)|(?:症状|表现|原因|病因|危害|后遗症|并发症|前兆|类型)(?:有哪些|有什么|是什么|都有)"
+    r"|有(?:哪些|什么)(?:症状|表现|危害|原因|后遗症|前兆)|(?:怎么|如何|怎样)(?:预防|护理|避免|辨别|区分|鉴别|急救|保养)"
+    r"|饮食|食疗|偏方|吃什么(?:好|食物|水果|东西|药|比较)|(?:能|可以|可不可以|能不能)吃|(?:哪家|哪个|哪里)(?:医院|地方|治)"
+    r"|多少钱|费用|(?:能|可以)(?:治好|治愈|根治|彻底)|会(?:遗传|传染)|注意(?:什么|哪些|事项)|影响(?:怀孕|生育|寿命)"
+    r"|电影|小说|电视剧|游戏|论文|考试|考题|科普|新闻|假如|如果(?:发生|出现|有人)"
+)
+_ZH_SEEN: Final = re.compile(
+    r"确诊|已经?(?:手术|治疗|出院|好了|痊愈)|出院|术后|手术后|手术已|做了.{0,6}手术|复查|后遗症|恢复期|康复|病史|诊断(?:为|是|出)"
+    r"|(?:[一二两三四五六七八九十几多\d]+)[多来]?年(?:了|前|多|来|以来|病史)|去年|前年|小时候|曾经|以前|平时"
+    r"|[几\d两三四五六]+个?多?月前|间断|反复|长期|一直|经常|时常|有时|偶尔"
+)
+_ZH_NOW: Final = re.compile(
+    r"突然|突发|忽然|刚才|刚刚|今天|今早|今晚|昨天|昨晚|现在|正在|此刻|目前|小时|分钟|不停|止不住|越来越|加重|不省人事|叫不醒"
+    r"|急急|救命|快"
+)
+
+
+def is_aside(sentence: str, whole: str, zh: bool) -> bool:
+    """Whether a sentence (folded) speaks of a danger that nobody present has now; `whole` is the text around it."""
+    if zh:
+        if _ZH_NOW.search(whole):
+            return False
+        return bool(_ZH_INFORMATION.search(whole) or _ZH_SEEN.search(whole))
+    if _STORY.search(sentence):
+        return True
+    if _INFORMATION.search(sentence) and not _PERSON.search(sentence):
+        return True
+    return bool(_PAST.search(sentence) and not _NOW.search(sentence))

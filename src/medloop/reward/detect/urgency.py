@@ -1,0 +1,228 @@
+"""How urgent a question is: emergent, urgent, routine, or unknown, with confidence and evidence.
+
+    urgency("My father's mouth droops and he cannot lift his arm")        -> Urgency(level="emergent", evidence=(...), ...)
+
+Four tiers speak, the precise ones first:
+
+    lexicon   red flags that are not denied and not an aside (framing.py) add to the score
+    numbers   vital signs, fever by age, blood values, pills taken (vitals.py); an emergent one decides
+    model     the n-gram model scores the whole text and every two neighbouring sentences: one clause in a long story counts
+    encoder   optional, English: a head on a sentence encoder (encoder_head.py), where the settings ask for it
+
+The score is compared with two limits. Above the upper one the question is emergent, below the lower one routine. In between it
+is urgent where the model prefers that to both others, and unknown otherwise. Limits were set on lay medical posts and, for terse
+notes and Chinese, on texts of that kind: docs/stages/reward.md has the numbers. "Routine" never means safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medloop import lexicon
+from medloop.contracts.dataset import Language
+from medloop.contracts.detect import Evidence, Urgency, UrgencyLevel
+from medloop.lexicon.language import detect_language
+from medloop.lexicon.scan import fold
+from medloop.reward.detect.framing import is_aside
+from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, load_ngrams
+from medloop.reward.detect.vitals import find_numbers
+
+if TYPE_CHECKING:
+    from medloop.reward.detect.encoder_head import EncoderHead
+
+VERSION = "1"
+ASSETS: Final = Path(__file__).parent.parent.parent / "assets/urgency"
+CLASSES: Final = ("emergent", "urgent", "routine")  # in the order of the models' logits
+LEXICON_WEIGHT: Final[dict[Kind, float]] = {"en": 4.0, "zh": 6.0}
+WINDOW_WEIGHT: Final = 0.5  # of the most urgent two sentences, beside the whole text
+ENCODER_WEIGHT: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From `emergent` on a score is an alarm, up to `routine` it is routine."""
+
+    emergent: float
+    routine: float
+
+
+LIMITS: Final = {"en": Limits(-0.15, -3.1), "terse": Limits(0.45, -4.0), "zh": Limits(-0.4, -3.25)}
+ENCODER_LIMITS: Final = {"en": Limits(-0.3, -3.3), "terse": Limits(0.8, -4.0)}
+_SENTENCE: Final = re.compile(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
+_TERSE_WORDS: Final = 6
+_SPOKEN: Final = re.compile(  # words of someone who talks; a note on a triage sheet has none
+    r"\b(?:i|i'm|im|i've|my|me|is|are|was|am|be|have|has|had|do|does|did|can|could|should|would|will|what|how|why|when|where|who|which"
+    r"|he|she|it|they|you|your|his|her|we|the|this|that|if|need|want|help|get|got|best|any|anyone|think|ever)\b|\?"
+)
+
+
+@dataclass
+class Reading:
+    """What the tiers found in one text."""
+
+    text: str
+    language: Language
+    terse: bool
+    score: float = 0.0
+    logits: Floats = field(default_factory=lambda: np.zeros(3, np.float32))
+    evidence: list[Evidence] = field(default_factory=list)
+    decisive: bool = False  # an emergent number
+    at_least_urgent: bool = False
+    has_model: bool = False
+
+
+@dataclass(frozen=True)
+class UrgencyDetector:
+    """The tiers in memory; `head` is the optional encoder."""
+
+    models: dict[Kind, NgramModel]
+    version: str
+    head: EncoderHead | None = None
+
+    def read(self, questions: Sequence[str]) -> list[Urgency]:
+        """The urgency of each question, in order."""
+        return [self._decide(reading) for reading in self.readings(questions)]
+
+    def readings(self, questions: Sequence[str]) -> list[Reading]:
+        """What the tiers found in each question, before the limits are applied; benchmarks/urgency.py --limits reads them."""
+        readings = [self._reading(question) for question in questions]
+        if self.head is not None:
+            self._ask_encoder(readings, self.head)
+        return readings
+
+    def _reading(self, text: str) -> Reading:
+        language = detect_language(text)
+        kind = _kind(text, language)
+        folded = fold(text)
+        reading = Reading(text, language, kind == "en" and is_terse(folded))
+        if kind is not None:
+            self._ask_model(reading, self.models[kind])
+        sentences = [match.span() for match in _SENTENCE.finditer(folded)]
+        zh = kind == "zh"
+        flags = [flag for flag in lexicon.find_red_flags(text) if not flag.negated]
+        counted = [flag for flag in flags if not is_aside(_around(folded, sentences, flag.start), folded, zh)]
+        for flag in counted:
+            reading.evidence.append(Evidence(source="lexicon", id=flag.id, start=flag.start, end=flag.end))
+        reading.score += LEXICON_WEIGHT[kind or "en"] * bool(counted)
+        for finding in find_numbers(folded):
+            if not is_aside(_around(folded, sentences, finding.start), folded, zh):
+                reading.evidence.append(Evidence(source="numbers", id=finding.id, start=finding.start, end=finding.end))
+                reading.decisive |= finding.level == "emergent"
+                reading.at_least_urgent = True
+        return reading
+
+    def _ask_model(self, reading: Reading, model: NgramModel) -> None:
+        scored = model.read(reading.text)
+        reading.logits, reading.has_model = scored.logits(), True
+        whole = float(margin(reading.logits))
+        spans = _neighbours([match.span() for match in _SENTENCE.finditer(reading.text)])
+        best, (start, end) = whole, (0, len(reading.text))
+        if len(spans):
+            margins = margin(scored.windows(spans))
+            place = int(margins.argmax())
+            best, (start, end) = float(margins[place]), (int(spans[place, 0]), int(spans[place, 1]))
+        reading.score = (whole + WINDOW_WEIGHT * best) / (1 + WINDOW_WEIGHT)
+        level = CLASSES[int(reading.logits.argmax())]
+        reading.evidence.append(Evidence(source="model", id=level, start=start, end=end))
+
+    def _ask_encoder(self, readings: Sequence[Reading], head: EncoderHead) -> None:
+        """English texts only: the encoder does not read Chinese."""
+        english = [reading for reading in readings if reading.has_model and reading.language == "en"]
+        if not english:
+            return
+        for reading, logits in zip(english, head.logits([reading.text for reading in english]), strict=True):
+            reading.score += ENCODER_WEIGHT * float(margin(logits))
+            reading.logits = reading.logits + ENCODER_WEIGHT * logits
+            level = CLASSES[int(logits.argmax())]
+            reading.evidence.append(Evidence(source="encoder", id=level, start=0, end=len(reading.text)))
+
+    def _decide(self, reading: Reading) -> Urgency:
+        level = self._level(reading)
+        return Urgency(
+            level=level, confidence=round(_confidence(reading, level), 4), evidence=tuple(reading.evidence),
+            language=reading.language, version=self.version,
+        )  # fmt: skip
+
+    def _level(self, reading: Reading) -> UrgencyLevel:
+        if reading.decisive:
+            return "emergent"
+        if not reading.has_model:
+            return "emergent" if reading.score > 0 else "unknown"
+        limits = self._limits(reading)
+        if reading.score >= limits.emergent:
+            return "emergent"
+        if reading.at_least_urgent:
+            return "urgent"
+        if reading.score <= limits.routine:
+            return "routine"
+        return "urgent" if CLASSES[int(reading.logits.argmax())] == "urgent" else "unknown"
+
+    def _limits(self, reading: Reading) -> Limits:
+        if reading.language != "en":
+            return LIMITS["zh"]
+        return (LIMITS if self.head is None else ENCODER_LIMITS)["terse" if reading.terse else "en"]
+
+
+def urgency(question: str) -> Urgency:
+    """How urgent a question is, without an encoder."""
+    return detector().read([question])[0]
+
+
+@cache
+def detector() -> UrgencyDetector:
+    """The detector without an encoder; its weights are read once."""
+    models: dict[Kind, NgramModel] = {"en": load_ngrams(ASSETS / "en.npz"), "zh": load_ngrams(ASSETS / "zh.npz")}
+    weights = hashlib.sha256(b"".join((ASSETS / f"{kind}.npz").read_bytes() for kind in ("en", "zh"))).hexdigest()[:8]
+    return UrgencyDetector(models, f"{VERSION}(lexicon-{lexicon.VERSION},ngrams@{weights})")
+
+
+def margin(logits: Floats) -> Floats:
+    """How far emergent leads, half against routine alone and half against both others; for one text or one row per text."""
+    emergent, urgent, routine = logits[..., 0], logits[..., 1], logits[..., 2]
+    return np.asarray(emergent - 0.5 * (routine + np.logaddexp(urgent, routine)), np.float32)
+
+
+def is_terse(folded: str) -> bool:
+    """Whether a text is a note ("Lt hemiparesis, 2 h") and not someone talking."""
+    return folded.count(" ") < _TERSE_WORDS and not _SPOKEN.search(folded)
+
+
+def _kind(text: str, language: Language) -> Kind | None:
+    """Which model reads a text; none for other scripts and for a text without letters."""
+    if language in ("zh", "mixed"):
+        return "zh"
+    return "en" if language == "en" and text.strip() else None
+
+
+def _neighbours(sentences: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """Every two sentences that follow one another; nothing for a text of one sentence, which is read whole anyway."""
+    if len(sentences) < 3:
+        return np.empty((0, 2), np.int64)
+    return np.array([(first[0], second[1]) for first, second in pairwise(sentences)], np.int64)
+
+
+def _around(folded: str, sentences: list[tuple[int, int]], offset: int) -> str:
+    """The sentence that contains an offset."""
+    return next((folded[start:end] for start, end in sentences if start <= offset < end), folded)
+
+
+def _confidence(reading: Reading, level: UrgencyLevel) -> float:
+    """The models' own probability of the level; at least 0.9 where a number or a red flag decided, and 0 where nothing spoke."""
+    if level == "unknown":
+        return 0.0
+    precise = any(evidence.source in ("lexicon", "numbers") for evidence in reading.evidence)
+    if not reading.has_model:
+        return 0.9
+    shares = np.exp(reading.logits - reading.logits.max())
+    own = float(shares[CLASSES.index(level)] / shares.sum())
+    return max(own, 0.9) if precise and level == "emergent" else own

@@ -1,0 +1,168 @@
+"""`urgency` and `medloop reward detect`: what has to hold for texts that stand in no corpus."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from medloop.cli import app
+from medloop.contracts.detect import Urgency
+from medloop.errors import InputError, ModelError
+from medloop.loop.workspace import init_workspace
+from medloop.reward.detect.ngrams import buckets, load_ngrams, quantized, save_ngrams
+from medloop.reward.detect.urgency import detector, urgency
+from medloop.reward.detect.vitals import find_numbers
+
+# The same matter now and as an aside: information, history, story, hypothetical, denial.
+PAIRS = [
+    ("My wife's face is drooping and she can't lift her left arm", "What are the warning signs of a stroke?"),
+    (
+        "crushing chest pain for half an hour and he is sweating",
+        "I had a heart attack in 2019 and recovered, which diet is best?",
+    ),
+    ("my son swallowed half a bottle of bleach", "In the film the villain drinks bleach, is that realistic?"),
+    ("I want to kill myself tonight, I have the pills here", "Essay question: which groups have a high risk of suicide?"),
+    ("he's had a seizure for ten minutes and won't wake up", "No seizure for three years, can I apply for a driving licence?"),
+    ("我爸突然口角歪斜，右边胳膊抬不起来，说话不清楚", "脑卒中有哪些前兆，平时怎么预防？"),
+    ("孩子误服了农药，一直吐，叫不醒", "电视剧里的人喝农药，道具是用什么做的？"),
+    ("胸口像压了块大石头，一身冷汗，半个多小时了", "没有胸痛，没有气短，就是想问冠心病吃什么水果好"),
+    ("产后大出血，止不住，人都站不稳了", "产后多久可以洗头洗澡？"),
+]
+ROUTINE = [
+    "Which toothpaste is best for sensitive teeth?",
+    "How do I get a repeat prescription for my hay fever tablets?",
+    "What should I pack for a beach holiday?",
+    "宝宝湿疹平时用什么润肤霜好",
+    "请问体检前可以喝水吗",
+    "今天股市会涨吗",
+]
+
+
+@pytest.mark.parametrize(("now", "aside"), PAIRS)
+def test_a_danger_now_is_emergent_and_the_same_words_as_an_aside_are_not(now: str, aside: str) -> None:
+    assert urgency(now).level == "emergent"
+    assert urgency(aside).level != "emergent"
+
+
+@pytest.mark.parametrize("text", ROUTINE)
+def test_everyday_questions_raise_no_alarm(text: str) -> None:
+    assert urgency(text).level in ("routine", "unknown")
+
+
+@pytest.mark.parametrize("now", [now for now, _ in PAIRS])
+def test_a_long_harmless_story_does_not_hide_one_dangerous_sentence(now: str) -> None:
+    zh = not now.isascii()
+    story = "我们上周刚搬了家，邻居都很好，阳台种了花。" if zh else "We moved house last week and the new neighbours are lovely. "
+    assert urgency(story * 3 + now + ("。" if zh else ". ") + story * 2).level != "routine"
+
+
+def test_someone_else_and_typos_do_not_hide_an_emergency() -> None:
+    for text in (
+        "my freind on the phone cant breath and her lips are going blue",
+        "neighbour collapsed, not responding, what now",
+    ):
+        assert urgency(text).level == "emergent"
+
+
+@pytest.mark.parametrize(
+    ("danger", "normal"),
+    [
+        ("sats 84% on air", "sats 98% on air"),
+        ("BP 72/40 and pale", "BP 122/78 and well"),
+        ("blood sugar is 32", "blood sugar is 96"),
+        ("6 week old with a temperature of 38.4", "6 year old with a temperature of 37.2"),
+        ("on chemo, temp 38.3", "annual check, temp 36.6"),
+        ("she took 30 paracetamol tablets", "she took 2 paracetamol tablets"),
+        ("血氧只有82", "血氧98"),
+        ("两个月宝宝发烧38.6度", "两岁宝宝体温36.8度"),
+        ("血糖2.1，人迷迷糊糊", "空腹血糖5.2"),
+        ("他吃了30片安眠药", "他吃了2片维生素"),
+    ],
+)
+def test_numbers_decide_and_say_where_they_stand(danger: str, normal: str) -> None:
+    found = urgency(danger)
+    assert found.level == "emergent"
+    (number,) = {(e.start, e.end) for e in found.evidence if e.source == "numbers"}
+    assert any(char.isdigit() for char in danger[slice(*number)])
+    assert urgency(normal).level != "emergent" and not find_numbers(normal.lower())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", "\n", "…", "🙂", "Ça va mal depuis hier soir et je ne sais pas quoi faire de plus, merci", "\ud800"]
+)
+def test_what_cannot_be_read_is_unknown(text: str) -> None:
+    assert (urgency(text).level, urgency(text).confidence) == ("unknown", 0.0)
+
+
+def test_evidence_lies_inside_the_text_and_the_value_survives_json() -> None:
+    for text in [text for pair in PAIRS for text in pair] + ["x" * 5, "胸痛"]:
+        found = urgency(text)
+        assert all(0 <= e.start < e.end <= len(text) for e in found.evidence)
+        assert Urgency.from_json(found.canonical_json()) == found == urgency(text)
+
+
+def test_a_huge_text_is_read_to_its_end() -> None:
+    filler = "The garden is quiet and the tea is warm. " * 20_000
+    found = urgency(filler + "My husband has crushing chest pain and collapsed.")
+    assert found.level != "routine"
+    assert any(e.start >= len(filler) for e in found.evidence)
+
+
+def test_any_stretch_of_a_text_scores_like_the_stretch_alone() -> None:
+    text = "My chest hurts badly. We like cake."
+    model = detector().models["en"]
+    alone, inside = model.read(text[:21]).logits(), model.read(text).logits(0, 21)
+    assert np.abs(alone - inside).max() < 1.0  # n-grams that cross the edge belong to one of the two only
+    assert np.allclose(model.read(text).logits(), model.read(text).windows(np.array([[0, len(text) + 1]]))[0])
+
+
+def test_a_model_is_the_same_bytes_again_and_a_broken_one_is_refused(tmp_path: Path) -> None:
+    bucket, _ = buckets("chest pain", "en")
+    weights = np.zeros((1 << 18, 3), np.float32)
+    weights[bucket, 0] = 1.0
+    model = quantized("en", ("emergent", "urgent", "routine"), weights, np.zeros(3, np.float32))
+    for name in ("a.npz", "b.npz"):
+        save_ngrams(tmp_path / name, model)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    assert load_ngrams(tmp_path / "a.npz").read("chest pain").logits()[0] > 1
+    (tmp_path / "a.npz").write_bytes(b"PK nothing")
+    with pytest.raises(ModelError, match=r"a\.npz is not an n-gram model"):
+        load_ngrams(tmp_path / "a.npz")
+
+
+@pytest.fixture
+def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    init_workspace(tmp_path / "ws")
+    monkeypatch.chdir(tmp_path / "ws")
+    rows = [
+        {"id": "a", "question": PAIRS[0][0]},
+        {"id": "b", "question": ROUTINE[0], "answer": "Any."},
+        {"question": PAIRS[5][0]},
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_detect_prints_one_line_for_each_question(questions: Path) -> None:
+    result = CliRunner().invoke(app, ["reward", "detect", str(questions), "--json"])
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(line["id"], line["urgency"]["level"], line["urgency"]["language"]) for line in lines] == [
+        ("a", "emergent", "en"), ("b", "routine", "en"), ("3", "emergent", "zh"),
+    ]  # fmt: skip
+    assert all(Urgency.model_validate(line["urgency"]).evidence for line in lines)
+    table = CliRunner().invoke(app, ["reward", "detect", str(questions)]).stdout
+    assert "2 emergent, 0 urgent, 1 routine, 0 unknown" in table
+
+
+def test_detect_names_the_line_that_has_no_question(questions: Path) -> None:
+    questions.write_text(questions.read_text(encoding="utf-8") + '{"id": "z"}\n', encoding="utf-8")
+    result = CliRunner().invoke(app, ["reward", "detect", str(questions), "--json"])
+    assert isinstance(result.exception, InputError) and "line 4: no question" in str(result.exception)
+
+
+def test_an_encoder_without_a_head_is_refused(questions: Path) -> None:
+    result = CliRunner().invoke(app, ["--set", "reward.urgency_encoder=BAAI/bge-m3", "reward", "detect", str(questions)])
+    assert "only embedded:minilm has a head for urgency" in str(result.exception)
