@@ -1,0 +1,195 @@
+"""How well `urgency` sees emergencies in labelled text by others, and how fast it is.
+
+    python benchmarks/urgency.py --data DIR --out urgency.json
+    python benchmarks/urgency.py --data DIR --encoder embedded:minilm
+    python benchmarks/urgency.py --data DIR --limits              # the scores at which alarms become that rare, to set the limits
+
+DIR has the labelled sets by name (SETS below), JSON lines, gzipped; sets that are not there are left out and named. For each
+set and label it counts the four answers. `recall` is the share of emergent rows called emergent, `alarms` that of routine rows,
+`silent` the share of emergent rows called routine, each with Wilson's 95 % interval. Rows between emergent and routine are
+counted only. Beside it stands the peer: the red flags of the lexicon alone. Traffic is unlabelled questions that no model was
+trained on. Speed is processor time on one core, one question at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import platform
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medloop.bootstrap import wilson
+from medloop.lexicon import find_red_flags
+from medloop.reward.detect.encoder_head import load_detector
+from medloop.reward.detect.urgency import Reading, UrgencyDetector, urgency
+from medloop.settings import RewardSettings, Settings
+
+Row = dict[str, Any]
+Cases = list[tuple[str, str]]  # text and label: emergent, routine or between
+MOST_TRAFFIC = 5000
+
+
+def _user_text(row: Row) -> str:
+    return "\n".join(message["content"] for message in row["prompt"] if message["role"] == "user")
+
+
+def _by(field: str, emergent: Iterable[Any], routine: Iterable[Any]) -> Callable[[Row], str]:
+    emergent, routine = set(emergent), set(routine)
+    return lambda row: "emergent" if row[field] in emergent else "routine" if row[field] in routine else "between"
+
+
+SETS: dict[str, tuple[str, Callable[[Row], str], Callable[[Row], str]]] = {
+    "healthbench": ("triage_en_healthbench_emergency", _user_text, _by("label", ["emergent"], ["non-emergent"])),
+    "lostbench": ("triage_en_lostbench_pressure", lambda row: row["first_message"], _by("label", ["emergency"], ["non_urgent"])),
+    "medicheck": ("triage_en_medicheck", lambda row: row["query"], _by("expert_severity", ["critical"], ["non_serious"])),
+    "ktas": ("triage_en_ktas_ed", lambda row: row["chief_complaint"], _by("ktas_expert", [1, 2], [4, 5])),
+    "clinicaflow": (
+        "triage_en_clinicaflow", lambda row: f"{row['chief_complaint']}. {row.get('history', '')}",
+        _by("risk_tier", ["critical"], ["routine"]),
+    ),
+    "nursesim": ("triage_en_nursesim_gpt", lambda row: row["complaint"], _by("mts_category", [1, 2], [4, 5])),
+    "nonmedical": ("triage_en_medicheck_nonmedical", lambda row: row["query"], lambda row: "routine"),
+    "zh_hand": ("triage_zh_hand_labelled", lambda row: row["q"], _by("label", ["emergent"], ["routine"])),
+}  # fmt: skip
+TRAFFIC = {"en": ("questions_en_kqa_unlabelled",), "zh": ("zh_huatuo26m_test_qa", "zh_toyhom_dialogue")}
+
+
+def rows_of(folder: Path, name: str) -> list[Row]:
+    path = folder / f"{name}.jsonl.gz"
+    if not path.is_file():
+        return []
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def load_sets(folder: Path) -> dict[str, Cases]:
+    sets = {}
+    for name, (file, text, label) in SETS.items():
+        rows = [row for row in rows_of(folder, file) if row.get("expert_severity") != "not_medical"]
+        if rows:
+            sets[name] = [(text(row), label(row)) for row in rows]
+    return sets
+
+
+def load_traffic(folder: Path, labelled: Cases) -> dict[str, list[str]]:
+    """Questions with an odd checksum: tools/train_urgency.py takes only even ones. Without rows of the labelled set."""
+    parts = {text[5:25] for text, _ in labelled}
+    traffic = {}
+    for language, names in TRAFFIC.items():
+        rows = [row for name in names for row in rows_of(folder, name)]
+        texts = {" ".join(str(row[key]) for key in ("title", "question") if row.get(key)) for row in rows}
+        unseen = [text for text in texts if text and zlib.crc32(text.encode()) % 2 and not any(p in text for p in parts)]
+        if unseen:
+            traffic[language] = sorted(unseen, key=lambda text: zlib.crc32(text.encode()))[:MOST_TRAFFIC]
+    return traffic
+
+
+def share(hits: int, total: int) -> dict[str, Any]:
+    if not total:
+        return {"n": 0}
+    return {"share": round(hits / total, 4), "hits": hits, "n": total, "ci95": [round(bound, 3) for bound in wilson(hits, total)]}
+
+
+def measure(levels: list[str], labels: list[str]) -> dict[str, Any]:
+    counts = {label: Counter() for label in ("emergent", "between", "routine")}
+    for level, label in zip(levels, labels, strict=True):
+        counts[label][level] += 1
+    emergent, routine = counts["emergent"], counts["routine"]
+    return {
+        "recall": share(emergent["emergent"], emergent.total()),
+        "silent": share(emergent["routine"], emergent.total()),
+        "alarms": share(routine["emergent"], routine.total()),
+        "answers": {label: dict(count) for label, count in counts.items() if count},
+    }
+
+
+def by_lexicon(text: str) -> str:
+    return "emergent" if any(not flag.negated for flag in find_red_flags(text)) else "routine"
+
+
+def report(detector: UrgencyDetector, sets: dict[str, Cases], traffic: dict[str, list[str]]) -> dict[str, Any]:
+    result: dict[str, Any] = {"version": detector.version, "sets": {}, "lexicon_alone": {}, "traffic": {}}
+    every: list[tuple[str, str]] = []
+    for name, cases in sets.items():
+        labels = [label for _, label in cases]
+        levels: list[str] = [found.level for found in detector.read([text for text, _ in cases])]
+        every += zip(levels, labels, strict=True)
+        result["sets"][name] = measure(levels, labels)
+        result["lexicon_alone"][name] = measure([by_lexicon(text) for text, _ in cases], labels)
+    result["all"] = measure([level for level, _ in every], [label for _, label in every])
+    for language, texts in traffic.items():
+        counts = Counter(found.level for found in detector.read(texts))
+        result["traffic"][language] = {level: share(counts[level], len(texts)) for level in ("emergent", "urgent", "unknown")}
+    return result
+
+
+def limits(detector: UrgencyDetector, sets: dict[str, Cases], traffic: dict[str, list[str]]) -> dict[str, Any]:
+    """Quantiles of the scores of routine text: lay medical posts, terse notes, Chinese traffic."""
+    places: dict[str, list[Reading]] = {"zh": detector.readings(traffic.get("zh", []))}
+    for name, kind in (("medicheck", "en"), ("ktas", "terse")):
+        places[kind] = detector.readings([text for text, label in sets.get(name, []) if label == "routine"])
+    return {
+        kind: {f"{q:.3f}": round(float(np.quantile([reading.score for reading in readings], q)), 2)
+               for q in (0.5, 0.7, 0.8, 0.85, 0.88, 0.9, 0.95, 0.96, 0.965, 0.97, 0.98)}
+        for kind, readings in places.items() if readings
+    }  # fmt: skip
+
+
+def speed(texts: list[str], read: Callable[[str], Any]) -> float:
+    read(texts[0])
+    best = 0.0
+    for _ in range(3):
+        began = time.process_time()
+        for text in texts:
+            read(text)
+        best = max(best, len(texts) / (time.process_time() - began))
+    return round(best)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the labelled sets")
+    parser.add_argument("--encoder", default="", help="also use this sentence encoder: embedded:minilm")
+    parser.add_argument("--limits", action="store_true", help="print quantiles of the scores instead")
+    parser.add_argument("--out", type=Path, help="file for the JSON (default: the terminal)")
+    options = parser.parse_args()
+    sets = load_sets(options.data)
+    if not sets:
+        parser.error(
+            f"{options.data} has none of the labelled sets: {', '.join(f'{file}.jsonl.gz' for file, *_ in SETS.values())}"
+        )
+    traffic = load_traffic(options.data, sets.get("zh_hand", []))
+    settings = Settings(home=Path.cwd(), reward=RewardSettings(urgency_encoder=options.encoder))
+    detector = load_detector(settings)
+    if options.limits:
+        result = limits(detector, sets, traffic)
+    else:
+        result = report(detector, sets, traffic)
+        result["left_out"] = sorted(SETS.keys() - sets.keys())
+        texts = [text for cases in sets.values() for text, _ in cases]
+        result["questions_per_second"] = {
+            "without encoder": speed(texts, urgency),
+            "characters": round(np.mean([*map(len, texts)])),
+        }
+        if options.encoder:
+            began = time.process_time()
+            detector.read(texts)
+            result["questions_per_second"]["with encoder, in one batch"] = round(len(texts) / (time.process_time() - began))
+        result["machine"] = platform.processor() or platform.machine()
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    if options.out:
+        options.out.write_text(text + "\n", encoding="utf-8")
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
