@@ -1,6 +1,7 @@
 """`urgency` and `medloop reward detect`: what has to hold for texts that stand in no corpus."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,10 @@ def test_everyday_questions_raise_no_alarm(text: str) -> None:
 def test_a_long_harmless_story_does_not_hide_one_dangerous_sentence(now: str) -> None:
     zh = not now.isascii()
     story = "我们上周刚搬了家，邻居都很好，阳台种了花。" if zh else "We moved house last week and the new neighbours are lovely. "
-    assert urgency(story * 3 + now + ("。" if zh else ". ") + story * 2).level != "routine"
+    found = urgency(story * 3 + now + ("。" if zh else ". ") + story * 2)
+    assert found.level != "routine"
+    (read,) = [e for e in found.evidence if e.source == "model"]
+    assert read.start <= 3 * len(story) < read.end < 5 * len(story) + len(now)  # it is the dangerous sentence that spoke
 
 
 def test_someone_else_and_typos_do_not_hide_an_emergency() -> None:
@@ -89,6 +93,21 @@ def test_numbers_decide_and_say_where_they_stand(danger: str, normal: str) -> No
     assert urgency(normal).level != "emergent" and not find_numbers(normal.lower())
 
 
+def test_a_number_of_the_past_decides_nothing_and_an_urgent_one_rules_out_routine() -> None:
+    assert urgency("In 2019 my blood sugar was 480 and I was treated. Which breakfast is good for diabetics?").level != "emergent"
+    assert urgency("Can I go to the gym, my blood pressure is 186/95?").level in ("urgent", "emergent")
+    assert urgency("Can I go to the gym, my blood pressure is 126/75?").level in ("routine", "unknown")
+
+
+def test_a_red_flag_lifts_what_a_model_does_not_know() -> None:
+    bias = np.array([-2, -1, 0], np.float32)
+    silent = quantized("en", ("emergent", "urgent", "routine"), np.zeros((1 << 18, 3), np.float32), bias)
+    blank = replace(detector(), models={"en": silent, "zh": silent})
+    flagged, denied, plain = blank.read(["I am vomiting blood", "He is not vomiting blood", "I am planting roses"])
+    assert (flagged.level, denied.level, plain.level) == ("emergent", "unknown", "unknown")
+    assert ("lexicon", "vomiting_blood") in {(e.source, e.id) for e in flagged.evidence}
+
+
 @pytest.mark.parametrize(
     "text", ["", "   ", "\n", "…", "🙂", "Ça va mal depuis hier soir et je ne sais pas quoi faire de plus, merci", "\ud800"]
 )
@@ -113,7 +132,7 @@ def test_a_huge_text_is_read_to_its_end() -> None:
 def test_any_stretch_of_a_text_scores_like_the_stretch_alone() -> None:
     text = "My chest hurts badly. We like cake."
     model = detector().models["en"]
-    alone, inside = model.read(text[:21]).logits(), model.read(text).logits(0, 21)
+    alone, inside = model.read(text[:21]).logits(), model.read(text).windows(np.array([[0, 21]]))[0]
     assert np.abs(alone - inside).max() < 1.0  # n-grams that cross the edge belong to one of the two only
     assert np.allclose(model.read(text).logits(), model.read(text).windows(np.array([[0, len(text) + 1]]))[0])
 

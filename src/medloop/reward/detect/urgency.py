@@ -17,6 +17,7 @@ notes and Chinese, on texts of that kind: docs/stages/reward.md has the numbers.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medloop import lexicon
 from medloop.contracts.dataset import Language
@@ -56,8 +56,8 @@ class Limits:
     routine: float
 
 
-LIMITS: Final = {"en": Limits(-0.15, -3.1), "terse": Limits(0.45, -4.0), "zh": Limits(-0.4, -3.25)}
-ENCODER_LIMITS: Final = {"en": Limits(-0.3, -3.3), "terse": Limits(0.8, -4.0)}
+LIMITS: Final = {"en": Limits(-0.45, -3.3), "terse": Limits(0.3, -4.0), "zh": Limits(-0.4, -3.25)}
+ENCODER_LIMITS: Final = {"en": Limits(-0.3, -3.5), "terse": Limits(0.4, -4.0)}
 _SENTENCE: Final = re.compile(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
 _TERSE_WORDS: Final = 6
 _SPOKEN: Final = re.compile(  # words of someone who talks; a note on a triage sheet has none
@@ -74,7 +74,7 @@ class Reading:
     language: Language
     terse: bool
     score: float = 0.0
-    logits: Floats = field(default_factory=lambda: np.zeros(3, np.float32))
+    logits: tuple[float, ...] = (0.0, 0.0, 0.0)  # in the order of CLASSES
     evidence: list[Evidence] = field(default_factory=list)
     decisive: bool = False  # an emergent number
     at_least_urgent: bool = False
@@ -105,9 +105,9 @@ class UrgencyDetector:
         kind = _kind(text, language)
         folded = fold(text)
         reading = Reading(text, language, kind == "en" and is_terse(folded))
-        if kind is not None:
-            self._ask_model(reading, self.models[kind])
         sentences = [match.span() for match in _SENTENCE.finditer(folded)]
+        if kind is not None:
+            self._ask_model(reading, self.models[kind], sentences)
         zh = kind == "zh"
         flags = [flag for flag in lexicon.find_red_flags(text) if not flag.negated]
         counted = [flag for flag in flags if not is_aside(_around(folded, sentences, flag.start), folded, zh)]
@@ -121,18 +121,18 @@ class UrgencyDetector:
                 reading.at_least_urgent = True
         return reading
 
-    def _ask_model(self, reading: Reading, model: NgramModel) -> None:
+    def _ask_model(self, reading: Reading, model: NgramModel, sentences: list[tuple[int, int]]) -> None:
         scored = model.read(reading.text)
-        reading.logits, reading.has_model = scored.logits(), True
-        whole = float(margin(reading.logits))
-        spans = _neighbours([match.span() for match in _SENTENCE.finditer(reading.text)])
+        reading.logits, reading.has_model = tuple(scored.logits().tolist()), True
+        whole = _margin(reading.logits)
         best, (start, end) = whole, (0, len(reading.text))
-        if len(spans):
+        if len(sentences) > 2:  # two are the whole text
+            spans = np.array([(first[0], second[1]) for first, second in pairwise(sentences)], np.int64)
             margins = margin(scored.windows(spans))
             place = int(margins.argmax())
             best, (start, end) = float(margins[place]), (int(spans[place, 0]), int(spans[place, 1]))
         reading.score = (whole + WINDOW_WEIGHT * best) / (1 + WINDOW_WEIGHT)
-        level = CLASSES[int(reading.logits.argmax())]
+        level = _leader(reading.logits)
         reading.evidence.append(Evidence(source="model", id=level, start=start, end=end))
 
     def _ask_encoder(self, readings: Sequence[Reading], head: EncoderHead) -> None:
@@ -140,10 +140,11 @@ class UrgencyDetector:
         english = [reading for reading in readings if reading.has_model and reading.language == "en"]
         if not english:
             return
-        for reading, logits in zip(english, head.logits([reading.text for reading in english]), strict=True):
-            reading.score += ENCODER_WEIGHT * float(margin(logits))
-            reading.logits = reading.logits + ENCODER_WEIGHT * logits
-            level = CLASSES[int(logits.argmax())]
+        for reading, row in zip(english, head.logits([reading.text for reading in english]), strict=True):
+            logits = tuple(row.tolist())
+            reading.score += ENCODER_WEIGHT * _margin(logits)
+            reading.logits = tuple(own + ENCODER_WEIGHT * new for own, new in zip(reading.logits, logits, strict=True))
+            level = _leader(logits)
             reading.evidence.append(Evidence(source="encoder", id=level, start=0, end=len(reading.text)))
 
     def _decide(self, reading: Reading) -> Urgency:
@@ -165,7 +166,7 @@ class UrgencyDetector:
             return "urgent"
         if reading.score <= limits.routine:
             return "routine"
-        return "urgent" if CLASSES[int(reading.logits.argmax())] == "urgent" else "unknown"
+        return "urgent" if _leader(reading.logits) == "urgent" else "unknown"
 
     def _limits(self, reading: Reading) -> Limits:
         if reading.language != "en":
@@ -187,9 +188,20 @@ def detector() -> UrgencyDetector:
 
 
 def margin(logits: Floats) -> Floats:
-    """How far emergent leads, half against routine alone and half against both others; for one text or one row per text."""
+    """How far emergent leads, half against routine alone and half against both others; one row per text."""
     emergent, urgent, routine = logits[..., 0], logits[..., 1], logits[..., 2]
     return np.asarray(emergent - 0.5 * (routine + np.logaddexp(urgent, routine)), np.float32)
+
+
+def _margin(logits: tuple[float, ...]) -> float:
+    """`margin` of one text, without the cost of arrays."""
+    emergent, urgent, routine = logits
+    high, low = max(urgent, routine), min(urgent, routine)
+    return emergent - 0.5 * (routine + high + math.log1p(math.exp(low - high)))
+
+
+def _leader(logits: tuple[float, ...]) -> str:
+    return CLASSES[logits.index(max(logits))]
 
 
 def is_terse(folded: str) -> bool:
@@ -204,13 +216,6 @@ def _kind(text: str, language: Language) -> Kind | None:
     return "en" if language == "en" and text.strip() else None
 
 
-def _neighbours(sentences: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """Every two sentences that follow one another; nothing for a text of one sentence, which is read whole anyway."""
-    if len(sentences) < 3:
-        return np.empty((0, 2), np.int64)
-    return np.array([(first[0], second[1]) for first, second in pairwise(sentences)], np.int64)
-
-
 def _around(folded: str, sentences: list[tuple[int, int]], offset: int) -> str:
     """The sentence that contains an offset."""
     return next((folded[start:end] for start, end in sentences if start <= offset < end), folded)
@@ -223,6 +228,7 @@ def _confidence(reading: Reading, level: UrgencyLevel) -> float:
     precise = any(evidence.source in ("lexicon", "numbers") for evidence in reading.evidence)
     if not reading.has_model:
         return 0.9
-    shares = np.exp(reading.logits - reading.logits.max())
-    own = float(shares[CLASSES.index(level)] / shares.sum())
+    highest = max(reading.logits)
+    shares = [math.exp(logit - highest) for logit in reading.logits]
+    own = shares[CLASSES.index(level)] / sum(shares)
     return max(own, 0.9) if precise and level == "emergent" else own
