@@ -9,6 +9,7 @@ from rich.text import Text
 from medloop.cli import reward_weights, ui
 from medloop.cli.reward_detect import detect
 from medloop.cli.reward_panel import panel
+from medloop.cli.reward_validate import validate
 from medloop.contracts import Missing, Reward, Sample, Score, Span
 from medloop.errors import ConfigError, InputError
 from medloop.knobs import load_config, split_pairs
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
     group.command("detect")(detect)
     group.command("rules")(rules)
     group.command("panel")(panel)
+    group.command("validate")(validate)
     group.command("weights")(reward_weights.weights)
     app.add_typer(group, name="reward")
 

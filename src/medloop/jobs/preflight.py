@@ -16,6 +16,7 @@ from medloop.contracts import Objective, TrainRequest
 from medloop.errors import ConfigError
 from medloop.jobs import requests
 from medloop.jobs.job_row import StateError
+from medloop.loop import trust
 from medloop.loop.train import STAGES, Stage, objective_of
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import RLConfig
@@ -64,8 +65,14 @@ def check(request: TrainRequest, settings: Settings) -> Preflight:
     if size is not None:
         _check_trained_share(STAGES[request.stage], config, size)
     objective = objective_of(config, settings) if isinstance(config, RLConfig) else None
-    notes = () if objective is None else objective.notes
-    return Preflight(needs, memory, (*_warnings(request, settings, size), *notes), objective)
+    return Preflight(needs, memory, (*_warnings(request, settings, size), *_notes(config, objective, settings)), objective)
+
+
+def _notes(config: Any, objective: Objective | None, settings: Settings) -> tuple[str, ...]:
+    """What to know about the reward of an RL job; an untrusted one is refused here, before anything waits for it."""
+    if objective is None:
+        return ()
+    return (*trust.check(settings, objective, accept_untrusted=config.accept_untrusted), *objective.notes)
 
 
 def _check_trained_share(stage: Stage, config: Any, size: ModelSize) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from medloop.contracts import ModelRef, Objective, TrainingCard
 from medloop.contracts.job import StageName
+from medloop.loop import trust
 from medloop.loop.audit import rl_audit
 from medloop.loop.scoring import reward_scorer
 from medloop.models import require_packages
@@ -122,6 +123,7 @@ def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     scorer = _scorer(
         config, settings, partial(_find_file, settings)
     )  # first: what is wrong with the reward's files is told before torch is imported
+    notes = trust.check(settings, scorer.objective, accept_untrusted=config.accept_untrusted)
     from medloop.train import grpo, irs, ppo  # torch
     from medloop.train.rl.cost import cost
     from medloop.train.rl.plan import find_run, make_plan
@@ -129,7 +131,7 @@ def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     find = partial(find_run, scorer=scorer)
     judge = {name: _find_file(settings, source) if source else "" for name, source in config.second_judge.items()}
     audit = rl_audit(settings, scorer, seed=config.seed, second_judge=judge)
-    plan = partial(make_plan, scorer=scorer, audit=audit, plot_weights=_plot_weights)
+    plan = partial(make_plan, scorer=scorer, audit=audit, plot_weights=_plot_weights, trust=notes)
     return Trainer(find, plan, cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
 
 

@@ -37,6 +37,9 @@ InitialRate = Annotated[float | None, typer.Option(help="Initial learning rate (
 RolloutUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="vLLM server that samples from the same base (default: none).")
 ]
+AcceptUntrusted = Annotated[
+    bool, typer.Option("--accept-untrusted", help="Train although people disagree with the reward; the card says so.")
+]
 Live = Annotated[bool, typer.Option("--live", help="Show reward, KL, entropy and length of every step while it runs.")]
 
 
@@ -46,6 +49,7 @@ def train_ppo(
     rollout_url: RolloutUrl = None,
     target_kl: Annotated[float | None, typer.Option(help="Target KL to the reference, nats per answer (default: 6).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
+    accept_untrusted: AcceptUntrusted = False,
 ) -> None:  # fmt: skip
     """PPO: a critic, the KL to the reference inside the reward and steered to a target, any reward function.
 
@@ -55,6 +59,7 @@ def train_ppo(
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
         "steps": steps, "samples": samples, "learning_rate": learning_rate, "target_kl": target_kl, "seed": seed,
         "rollout_url": rollout_url,
+        "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
     _train("PPO", flags, with_, config, set_, live=live, replace=replace)
 
@@ -66,6 +71,7 @@ def train_grpo(
     loss: Annotated[str | None, typer.Option(help="How tokens are averaged: dapo, grpo, dr_grpo, bnpo (default: dapo).")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the KL to the reference; 0: none (default: 0.02).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
+    accept_untrusted: AcceptUntrusted = False,
 ) -> None:  # fmt: skip
     """GRPO: several answers to each question, each compared with the others; no critic.
 
@@ -75,6 +81,7 @@ def train_grpo(
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
         "steps": steps, "samples": samples, "learning_rate": learning_rate, "loss": loss, "beta": beta, "seed": seed,
         "rollout_url": rollout_url,
+        "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
     _train("GRPO", flags, with_, config, set_, live=live, replace=replace)
 
@@ -90,6 +97,7 @@ def train_irs(
     threshold: Annotated[float | None, typer.Option(help="Minimum reward of a kept answer (default: the round's mean).")] = None,
     learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, seed: Seed = None, config: ConfigFile = None,
     set_: SetPairs = None, live: Live = False, replace: Replace = False,
+    accept_untrusted: AcceptUntrusted = False,
 ) -> None:  # fmt: skip
     """Iterative Rejection Sampling: generate candidates, keep the best of each question, fine-tune on them, again.
 
@@ -99,6 +107,7 @@ def train_irs(
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward, "dw": dw,
         "n_iterations": n_iterations, "n_questions": n_questions, "n_candidates": n_candidates, "top_k": top_k,
         "threshold": threshold, "learning_rate": learning_rate, "seed": seed, "rollout_url": rollout_url,
+        "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
     _train("IRS", flags, with_, config, set_, live=live, replace=replace)
 
@@ -128,6 +137,8 @@ def _announce(plan: RLPlan, cost: Cost) -> None:
         ui.say(f"Note: {plan.audit.note}")
     objective = objective_of(plan.scorer)
     ui.say(f"The reward has the version {plan.scorer.version}." if objective is None else objective.sentence())
+    for line in plan.trust:
+        ui.say(line)
     for note in () if objective is None else objective.notes:
         ui.say(f"Note: {note}")
 

@@ -44,6 +44,8 @@ class RLPlan:
     audit: Audit = NO_AUDIT
     contexts: ContextCounts = NO_CONTEXTS
     plot_weights: WeightPlot = no_plot
+    trust: tuple[str, ...] = ()
+    """How far the reward agrees with people, in sentences."""
 
     @property
     def steps(self) -> int:
@@ -99,6 +101,7 @@ def make_plan(
     replace: bool = False,
     audit: Audit = NO_AUDIT,
     plot_weights: WeightPlot = no_plot,
+    trust: tuple[str, ...] = (),
 ) -> RLPlan:
     """Read the prompts and see what is left of an earlier start; writes nothing and loads no weights."""
     runtime.keep_quiet()
@@ -118,5 +121,6 @@ def make_plan(
     # IRS numbers its checkpoints by saves, several in a round, and counts the rounds apart.
     steps_done = None if checkpoint is None else checkpoint.extra["saved"].get("done", checkpoint.step)
     return RLPlan(
-        config, run, train.prompts, held_out, train.too_long, scorer, steps_done, replace, audit, train.contexts, plot_weights
-    )
+        config, run, train.prompts, held_out, train.too_long, scorer, steps_done, replace, audit, train.contexts, plot_weights,
+        trust,
+    )  # fmt: skip

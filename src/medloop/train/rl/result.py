@@ -72,7 +72,7 @@ def _notes(state: TrainState) -> list[str]:
     objective = None if named is None else Objective.model_validate(named)
     audit_note = [state.plan.audit.note] if state.plan.held_out and state.plan.audit.note else []
     return [
-        *([] if objective is None else [objective.sentence(), *objective.notes]),
+        *([] if objective is None else [objective.sentence(), *state.plan.trust, *objective.notes]),
         *state.plan.contexts.sentences(),
         *audit_note,
     ]

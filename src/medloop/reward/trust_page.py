@@ -1,0 +1,41 @@
+"""A validity card as a page for people: verdicts first, then every measure with its interval."""
+
+from collections.abc import Iterable, Sequence
+
+from medloop.contracts.validity import Validity, ValidityCard
+from medloop.reward.trust import ALL, MIX, rows_of
+
+WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED", "unmeasured": "not measured"}
+
+
+def page(card: ValidityCard) -> str:
+    """The card in Markdown."""
+    bounds = ", ".join(f"{name} at least {bound:g}" for name, bound in card.bounds.items())
+    verdicts = [(judge, WORDS[verdict], reason, version) for judge, verdict, reason, version in rows_of(card)]
+    measures = [measure_row(row) for row in card.measures if row.slice == ALL]
+    slices = [(row.slice, *measure_row(row)) for row in card.measures if row.slice != ALL]
+    return "\n".join([
+        f"# Can this reward be trusted? Version {card.reward_version}", "",
+        f"Measured on {card.n_cases:,} labelled cases from {', '.join(card.sources) or 'no source'} "
+        f"({card.created:%Y-%m-%d}, cases {card.cases[7:19]}).",
+        f"A judge is trusted when the lower end of each 95 % interval reaches its bound ({bounds}).",
+        "Not measured does not mean trusted: no case, or too few, label what the judge says.", "",
+        *_table(("judge", "verdict", "why", "version"), verdicts), "",
+        f"`{MIX}` is the whole reward. Agreement: pairs in which the judge prefers the answer that people preferred.",
+        "For a single part, only pairs on which it gives two different values count.", "",
+        "## All cases", "", *_table(("judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"), measures), "",
+        "## By language, stratum and source", "",
+        *_table(("slice", "judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"), slices), "",
+    ])  # fmt: skip
+
+
+def measure_row(row: Validity) -> tuple[str, ...]:
+    value = row.value
+    share = "–" if value.mean is None else f"{value.mean:.2f}"
+    bounds = "–" if value.low is None or value.high is None else f"{value.low:.2f} to {value.high:.2f}"
+    return row.judge, row.quantity, share, bounds, str(value.n), str(row.ties), str(value.missing)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    return lines + [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
