@@ -47,6 +47,13 @@ def read_card(settings: Settings, version: str) -> ValidityCard | None:
     return ValidityCard.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+def cards(settings: Settings) -> list[ValidityCard]:
+    """Every card of the workspace, the newest first."""
+    folder = settings.workspace.reports / "trust"
+    every = [ValidityCard.from_json(path.read_text(encoding="utf-8")) for path in folder.glob(f"*/{CARD}")]
+    return sorted(every, key=lambda card: card.created, reverse=True)
+
+
 def verdicts(settings: Settings, objective: Objective) -> list[JudgeTrust] | None:
     """One verdict for the whole reward and one for each part that is there; None without a card."""
     card = read_card(settings, objective.version)

@@ -21,11 +21,12 @@ from medloop.web.pages import (
     rate,
     run,
     settings,
+    trust,
     users,
 )
 
 PAGES = (
-    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, dashboard, run, audit, users,
+    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, dashboard, run, trust, audit, users,
     settings, guidelines, static_files,
 )  # fmt: skip
 

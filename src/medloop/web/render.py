@@ -25,7 +25,8 @@ MENU = {
     "queue": ("clinician", "annotator"), "rate": ("clinician",), "compare": ("clinician", "annotator"),
     "correct": ("clinician",), "history": ("clinician", "annotator"), "quarantine": ("clinician",),
     "incidents": ("clinician", "engineer", "auditor", "admin"),
-    "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"), "audit": ("auditor",), "users": ("admin",),
+    "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"),
+    "trust": ("engineer", "auditor", "admin"), "audit": ("auditor",), "users": ("admin",),
     "settings": ("admin",),
 }  # fmt: skip
 FormFields = Annotated[dict[str, str], Depends(read_form)]

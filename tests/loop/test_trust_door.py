@@ -1,0 +1,73 @@
+"""`medloop reward validate` and what training makes of its card: an untrusted reward is refused unless it is accepted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medloop.cli import app
+from medloop.contracts.validity import ValidityCard
+from medloop.errors import ConfigError, ResultError
+from medloop.loop import trust
+from medloop.loop.workspace import init_workspace
+from medloop.reward.mix import MixConfig, build_mix
+from medloop.settings import Settings
+from medloop.store.files import jsonl
+
+GOOD = "This may be a heart attack. Call an ambulance now and sit down until help comes."
+BAD = "Do not worry, this is nothing. Have some tea and sleep, it will pass by itself tomorrow."
+QUESTION = "I have had crushing chest pain for an hour, and my left arm is numb."
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    init_workspace(tmp_path / "ws")
+    monkeypatch.chdir(tmp_path / "ws")
+    return tmp_path / "ws"
+
+
+def medloop(*args: str) -> str:
+    result = CliRunner().invoke(app, args)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def pairs(path: Path, chosen: str, rejected: str) -> str:
+    jsonl.append(path, [{"id": str(n), "question": QUESTION, "chosen": chosen, "rejected": rejected} for n in range(30)])
+    return str(path)
+
+
+def test_the_command_measures_writes_a_card_and_says_it_in_json(workspace: Path) -> None:
+    jsonl.append(workspace / "triage.jsonl", [{"id": f"t{n}", "question": QUESTION, "urgency": "emergent"} for n in range(25)])
+    output = medloop("reward", "validate", "triage.jsonl", pairs(workspace / "votes.jsonl", GOOD, BAD))
+    assert "reward: trusted (agreement 1.00" in output and "urgency: trusted (precision 1.00" in output
+    (path,) = workspace.glob("reports/trust/*/validity.json")
+    assert "| reward | trusted |" in (path.parent / "validity.md").read_text()
+    card = ValidityCard.model_validate(json.loads(medloop("reward", "validate", "triage.jsonl", "votes.jsonl", "--json")))
+    assert card.n_cases == 55 and card.sources == ("triage", "votes")
+
+
+def test_a_reward_that_people_disagree_with_is_refused_before_training_and_accepted_on_demand(workspace: Path) -> None:
+    with pytest.raises(ResultError, match=r"Untrusted: .*reward"):
+        medloop("reward", "validate", pairs(workspace / "votes.jsonl", BAD, GOOD), "--fail-on-untrusted")
+    settings, objective = Settings(home=workspace), build_mix(MixConfig()).objective
+    notes = trust.check(settings, objective, accept_untrusted=True)
+    assert notes[0].startswith("Untrusted, and accepted: reward (agreement 0.00")
+    jsonl.append(workspace / "data/rl/training_prompts.jsonl", {"id": "1", "question": QUESTION})
+    for method in ("ppo", "grpo", "irs"):
+        with pytest.raises(ConfigError, match="People disagree with this reward: reward"):
+            medloop("train", method, "--name", "x", "--set", "held_out_n=0")
+    with pytest.raises(ConfigError, match="People disagree with this reward: reward"):
+        medloop("jobs", "submit", "GRPO", "--set", "held_out_n=0")
+    assert not list((workspace / "jobs").glob("train_*"))
+
+
+def test_another_version_of_the_reward_has_no_card(workspace: Path) -> None:
+    medloop("reward", "validate", pairs(workspace / "votes.jsonl", GOOD, BAD))
+    settings, other = Settings(home=workspace), build_mix(MixConfig(version="9")).objective
+    assert trust.check(settings, other) == (trust.NOTHING,)

@@ -1,0 +1,44 @@
+"""The page of the trust meter: verdicts, intervals as bars, one judge by slice; for engineers, auditors and admins."""
+
+import pytest
+
+from medloop.contracts.evaluation import Interval
+from medloop.contracts.validity import JudgeTrust, Validity, ValidityCard
+from medloop.loop.trust import CARD, card_folder
+from medloop.store.files.atomic import atomic_write
+
+ZH = {"Accept-Language": "zh"}
+
+
+@pytest.fixture
+def card(settings) -> ValidityCard:
+    def row(judge: str, quantity: str, where: str, mean: float) -> Validity:
+        value = Interval(mean=mean, low=mean - 0.1, high=mean + 0.1, n=40)
+        return Validity(judge=judge, quantity=quantity, slice=where, value=value)
+
+    card = ValidityCard(
+        reward_version="1+abc", cases="sha256:" + "0" * 64, n_cases=80, bounds={"recall": 0.6, "precision": 0.6, "agreement": 0.5},
+        judges=tuple(
+            JudgeTrust(judge=judge, version="2", verdict=verdict, reason="measured")
+            for judge, verdict in (("reward", "untrusted"), ("risk", "trusted"), ("chain", "unmeasured"))
+        ),
+        measures=(
+            row("reward", "agreement", "all", 0.45), row("risk", "recall", "all", 0.8), row("risk", "recall", "language=zh", 0.3),
+        ),
+    )  # fmt: skip
+    atomic_write(card_folder(settings, card.reward_version) / CARD, card.model_dump_json())
+    return card
+
+
+def test_the_trust_page_shows_verdicts_intervals_and_one_judge_by_slice(card, browse):
+    page = browse("auditor").get("/web/trust").text
+    assert page.index("untrusted</strong>") < page.index("<svg") and page.count("<svg") == 2 and "not measured" in page
+    assert '<td class="number">0.45</td><td class="number">0.35</td><td class="number">0.55</td>' in page
+    one = browse("engineer").get("/web/trust?version=1%2Babc&judge=risk").text
+    assert one.count("<svg") == 1 and ">zh<" in one and ">0.30<" in one
+    assert "不可信" in browse("admin").get("/web/trust", headers=ZH).text
+
+
+def test_the_trust_page_says_how_to_make_a_card_and_is_closed_to_raters(browse):
+    assert "medloop reward validate" in browse("engineer").get("/web/trust").text
+    assert browse("clinician").get("/web/trust").status_code == 403
