@@ -119,7 +119,7 @@ def test_a_body_without_end_is_cut_off(desk: Any, fault: str) -> None:
     with TeacherServer(fault=only(fault)) as server:
         began = time.monotonic()
         run = desk.judge(server)
-    assert "too_large" in run.results[0].missing and time.monotonic() - began < 4
+    assert "too_large" in run.results[0].missing and time.monotonic() - began < 60  # the bomb would go on for ever
 
 
 def test_another_model_than_asked_for_ends_the_run(desk: Any) -> None:
