@@ -11,14 +11,14 @@ from medloop.reward.rules import RULES
 # the second one changes, the wording of a reason changed: put the line here, the version stays.
 # (A changed embedded corpus changes the texts that are scored: then all lines change.)
 KNOWN: dict[tuple[str, str], tuple[str, str]] = {
-    ("chain", "1/lexicon-2"): ("850943dc11b40573", "412b7bd2014abb0a"),
-    ("emergency", "1/lexicon-2"): ("3af8f3f1e245b0bb", "2511fb27934c74a6"),
-    ("false_reassurance", "1/lexicon-2"): ("94101ee8a38c9979", "00aa542c1afd6891"),
+    ("chain", "1/lexicon-3"): ("850943dc11b40573", "412b7bd2014abb0a"),
+    ("emergency", "2/acts-1/lexicon-3"): ("3af8f3f1e245b0bb", "2511fb27934c74a6"),
+    ("false_reassurance", "2/acts-1/lexicon-3"): ("deb44213ba5cce6c", "331f40c1896c9bd4"),
     ("format", "1"): ("518d64115d2089bd", "9a9e7b97a74a5f32"),
     ("length", "1"): ("19b709dbc4f1e74b", "500a7f9636035aea"),
-    ("overtriage", "1/lexicon-2"): ("42dc175eb7417d21", "53212d603439d395"),
+    ("overtriage", "2/acts-1/lexicon-3"): ("42dc175eb7417d21", "53212d603439d395"),
     ("repetition", "2"): ("868d9336ea9acb62", "d731a198f30d23e1"),
-    ("risk", "1/lexicon-2"): ("7a5a92182a06c187", "8dc30299a6329b66"),
+    ("risk", "2/acts-1/lexicon-3"): ("a122ecf8fe1594bb", "3ada1a4c1a3cff4a"),
 }
 
 

@@ -1,4 +1,7 @@
-"""What detectors find in a question: how urgent it is, with the evidence. The reward decides what that is worth."""
+"""What detectors find, with the evidence: how urgent a question is, what an answer tells the patient to do.
+
+The reward decides what that is worth.
+"""
 
 from typing import Literal
 
@@ -8,12 +11,20 @@ from medloop.contracts.base import Contract, Text, Unit
 from medloop.contracts.dataset import Language
 
 UrgencyLevel = Literal["emergent", "urgent", "routine", "unknown"]
+EvidenceSource = Literal["lexicon", "numbers", "model", "encoder", "teacher"]
+ActKind = Literal[
+    "urges_care_now", "sends_to_doctor", "home_care", "reassures", "gives_dose", "starts_medicine", "stops_medicine",
+    "changes_medicine", "warns_against", "asks_back", "refuses",
+]  # fmt: skip
+# directive: this patient should do it. conditional: only if something happens, or once a doctor agrees. negated: not to be done,
+# or taken back. reported: history, quotation, general fact. question: it is only asked.
+ActPolarity = Literal["directive", "conditional", "negated", "reported", "question"]
 
 
 class Evidence(Contract):
-    """Characters `start` to `end` spoke, `id` is what they said: a red flag, a measure, or the level that a model read there."""
+    """Characters `start` to `end` spoke, `id` is what they said: a red flag, a measure, an entry of a list, or a model's class."""
 
-    source: Literal["lexicon", "numbers", "model", "encoder", "teacher"]
+    source: EvidenceSource
     id: Text
     start: int = Field(ge=0)
     end: int = Field(ge=0)
@@ -30,3 +41,21 @@ class Urgency(Contract):
     evidence: tuple[Evidence, ...] = ()
     language: Language
     version: Text
+
+
+class Act(Contract):
+    """What an answer tells the patient to do at characters `start` to `end`.
+
+    `drug` is an id of the lexicon's drugs, where the act names one; `amount`, `unit` and `per_day` are those of a dose; a
+    unit that ends in "/day" measures the amount of a whole day.
+    """
+
+    kind: ActKind
+    polarity: ActPolarity
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    drug: Text | None = None
+    amount: float | None = None
+    unit: Text | None = None
+    per_day: float | None = None
+    evidence: tuple[Evidence, ...] = ()

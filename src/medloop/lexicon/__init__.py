@@ -27,7 +27,7 @@ __all__ = [
     "find_reassurance", "find_red_flags", "find_urgent_advice", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
-VERSION = "2"
+VERSION = "3"
 
 
 class Mention:
@@ -106,7 +106,7 @@ def find_reasoning(text: str, part: str) -> tuple[Mention, ...]:
 
 
 def find_advice(text: str, part: str) -> tuple[Mention, ...]:
-    """Words that advise a drug (advise), leave it to a doctor (defer), or are risky in themselves (risky)."""
+    """Words that advise a drug (advise) or leave it to a doctor (defer)."""
     return _mentions(text, f"advice_{part}")
 
 

@@ -17,7 +17,7 @@ _DOSE = re.compile(rf"(?<![a-z0-9.])({_NUMBER})(?:\s*(?:-|~|to|至|到)\s*({_NUM
 _MEASURE = re.compile(rf"[\d\s半一两二三四五六七八九十-](?:{_UNIT})(?![a-z])")  # part of every dose, and fast to search
 _PER_WEIGHT = re.compile(r"\s*(?:/|per\s|每)\s*(?:kg|kilo|公斤|千克)")  # after a dose
 _BEFORE_WEIGHT = re.compile(r"每(?:公斤|千克)(?:体重)?$")
-_DAILY_AFTER = re.compile(r"\s*(?:/\s*(?:d\b|day|日|天)|(?:a|per|each|every)\s+day|daily|in 24 hours|每[天日])")
+_DAILY_AFTER = re.compile(r"\s*(?:/\s*(?:d\b|day|日|天)|(?:a|per|each|every)\s+day|daily|in 24 hours|每[天日](?!.{0,3}次))")
 _DAILY_BEFORE = re.compile(r"(?:每天|每日|一天|一日|24小时|daily (?:maximum|limit|dose) (?:is|of))[^次\d,。.]{0,12}$")
 _FREQUENCY = re.compile(
     rf"(once|twice|({_NUMBER})\s*(?:times|doses|x))\s*(?:a|per|each|every)?\s*(?:day|daily)"
@@ -83,8 +83,13 @@ def find_doses(folded: str, start: int = 0, end: int | None = None) -> tuple[Dos
             continue
         amount, unit = number(match[2] or match[1]), match[3]
         daily = bool(_DAILY_AFTER.match(folded, match.end()) or _DAILY_BEFORE.search(before))
-        doses.append(Dose(match.start(), match.end(), amount, unit, amount * _MG[unit] if unit in _MG else None, daily))
+        doses.append(Dose(match.start(), match.end(), amount, unit, milligrams(amount, unit), daily))
     return tuple(doses)
+
+
+def milligrams(amount: float, unit: str) -> float | None:
+    """An amount in mg; None for counted units such as tablets."""
+    return amount * _MG[unit] if unit in _MG else None
 
 
 def find_frequencies(folded: str, start: int = 0, end: int | None = None) -> tuple[Frequency, ...]:

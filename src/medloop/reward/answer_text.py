@@ -11,6 +11,7 @@ from operator import add
 
 from medloop import lexicon
 from medloop.contracts import Rule, Score, Span
+from medloop.contracts.detect import Act
 from medloop.lexicon.words import ngrams, split_words
 
 CACHE_SIZE = 16  # texts whose parts and words are cached: several rules read the same answer, many answers have one question
@@ -184,3 +185,8 @@ def question_spans(mentions: Sequence[lexicon.Mention]) -> list[SpanDict]:
 
 def answer_spans(mentions: Sequence[lexicon.Mention], offset: int = 0) -> list[SpanDict]:
     return [{"where": "answer", "start": m.start + offset, "end": m.end + offset, "label": m.id} for m in mentions]
+
+
+def act_spans(acts: Sequence[Act]) -> list[SpanDict]:
+    """The words of acts; the label is the drug, or the entry of a list, or the model's class with its probability."""
+    return [{"where": "answer", "start": act.start, "end": act.end, "label": act.drug or act.evidence[0].id} for act in acts]

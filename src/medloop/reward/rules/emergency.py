@@ -3,38 +3,32 @@
     1.0   advice to get help at once in the first two sentences
     0.5   the same, but later: a frightened reader may not get that far
     0.3   only under a condition ("if it gets worse, go to the emergency department"), or contradicted elsewhere
-    0     none, only in the chain of thought, only as a question, or negated ("no need for an ambulance")
+    0     none, only in the chain of thought, only as a question, reported (a film, a price, history) or negated
 
-Without a red flag in the question the rule does not apply, and the sample is left out of averages. The rule does not penalise
-unnecessary urgent advice.
+Advice is what `reward/detect/acts.py` finds as a directive to this patient. Without a red flag in the question the rule does not
+apply, and the sample is left out of averages. The rule does not penalise unnecessary urgent advice.
 """
 
-import re
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from medloop import lexicon
 from medloop.contracts import Score
+from medloop.contracts.detect import Act
 from medloop.reward.answer_text import (
     CACHE_SIZE,
-    AnswerParts,
-    answer_spans,
+    act_spans,
     is_repetitive,
     question_spans,
     rule_score,
     split_answer,
 )
+from medloop.reward.detect import acts as detector
 
 EARLY = 2  # sentences
 FIRST, LATER, CONDITIONAL = 1.0, 0.5, 0.3
-_CONDITION = re.compile(
-    r"(?<![a-z])(?:if|should (?:it|this|the|they|symptoms|pain|your)|in case|unless|when it gets)(?![a-z])"
-    r"|如果|若是?|假如|要是|万一|一旦|的话",
-    re.IGNORECASE,
-)
-_QUESTION = re.compile(r"[?？]\s*$|吗\s*[。.]?\s*$")
+VERSION = f"2/acts-{detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
 
 
 class UrgentAdvice(NamedTuple):
@@ -42,64 +36,56 @@ class UrgentAdvice(NamedTuple):
 
     value: float
     reason: str
-    mentions: tuple[lexicon.Mention, ...]
+    acts: tuple[Act, ...]
 
 
 @dataclass(frozen=True)
 class Emergency:
     name: str = "emergency"
-    version: str = f"1/lexicon-{lexicon.VERSION}"
+    version: str = VERSION
     penalty: bool = False
 
     def score(self, question: str, answer: str) -> Score:
         flags = [flag for flag in lexicon.find_red_flags(question) if not flag.negated]
         if not flags:
             return rule_score(self, 1.0, "The question names no red flag.", applies=False)
-        parts = split_answer(answer)
-        advice = best_advice(parts)
+        advice = best_advice(answer)
         flag_name = lexicon.describe("red_flag", flags[0].id).en_name
-        spans = question_spans(flags) + answer_spans(advice.mentions)
+        spans = question_spans(flags) + act_spans(advice.acts)
         return rule_score(self, advice.value, f"Red flag ({flag_name}): {advice.reason}.", spans)
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def best_advice(parts: AnswerParts) -> UrgentAdvice:
+def best_advice(answer: str) -> UrgentAdvice:
     """The best urgent advice of the visible answer; a value above CONDITIONAL means that it is unconditional."""
-    advice = lexicon.find_urgent_advice(parts.visible)
-    if is_repetitive(parts.visible):
+    advice = tuple(act for act in detector.acts(answer) if act.kind == "urges_care_now")
+    if is_repetitive(split_answer(answer).visible):
         return UrgentAdvice(0.0, "the answer repeats itself", advice)
-    given = tuple(mention for mention in advice if not mention.negated)
-    if not given:
-        return UrgentAdvice(0.0, _why_none(parts, advice), advice)
-    value, reason, best = max((_grade(parts.visible, mention) for mention in given), key=lambda graded: graded[0])
-    if value > CONDITIONAL and len(given) < len(advice):
-        return UrgentAdvice(CONDITIONAL, "urgent advice is given and then retracted", advice)
-    return UrgentAdvice(value, reason, (best,) if value else advice)
+    by_polarity: dict[str, list[Act]] = {}
+    for act in advice:
+        by_polarity.setdefault(act.polarity, []).append(act)
+    if given := by_polarity.get("directive"):
+        if "negated" in by_polarity:
+            return UrgentAdvice(CONDITIONAL, "urgent advice is given and then retracted", advice)
+        return _grade(split_answer(answer).visible, given[0])
+    if conditional := by_polarity.get("conditional"):
+        return UrgentAdvice(CONDITIONAL, "urgent advice only under a condition", (conditional[0],))
+    return UrgentAdvice(0.0, _why_none(answer, by_polarity), advice)
 
 
-def _grade(visible: str, mention: lexicon.Mention) -> tuple[float, str, lexicon.Mention]:
-    start, end = lexicon.sentence_at(visible, mention.start)
-    index = lexicon.sentences(visible).index((start, end))
-    condition_end, is_question = _condition_and_question(visible[start:end])
-    if is_question:
-        return 0.0, "urgent advice is only a question", mention
-    if condition_end <= mention.start - start:
-        return CONDITIONAL, "urgent advice only under a condition", mention
+def _grade(visible: str, act: Act) -> UrgentAdvice:
+    index = lexicon.sentences(visible).index(lexicon.sentence_at(visible, act.start))
     if index < EARLY:
-        return FIRST, f"urgent advice in sentence {index + 1}", mention
-    return LATER, f"urgent advice comes late, in sentence {index + 1}", mention
+        return UrgentAdvice(FIRST, f"urgent advice in sentence {index + 1}", (act,))
+    return UrgentAdvice(LATER, f"urgent advice comes late, in sentence {index + 1}", (act,))
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def _condition_and_question(sentence: str) -> tuple[int, bool]:
-    """Where the first condition ends (maxsize when there is none), and whether it is a question; cached for all words in it."""
-    condition = _CONDITION.search(sentence)
-    return condition.end() if condition else sys.maxsize, bool(_QUESTION.search(sentence))
-
-
-def _why_none(parts: AnswerParts, advice: tuple[lexicon.Mention, ...]) -> str:
-    if advice:
+def _why_none(answer: str, by_polarity: dict[str, list[Act]]) -> str:
+    if "negated" in by_polarity:
         return "the answer says that urgent help is not needed"
-    if parts.chain and lexicon.find_urgent_advice(parts.chain):
+    if by_polarity:
+        return "urgent help is only asked about or reported, not advised"
+    chain = split_answer(answer).chain
+    if chain and lexicon.find_urgent_advice(chain):
         return "urgent advice is only in the chain of thought, which the patient does not see"
     return "no urgent advice in the answer"

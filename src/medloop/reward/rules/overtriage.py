@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.reward.answer_text import answer_spans, rule_score, split_answer
-from medloop.reward.rules.emergency import CONDITIONAL, best_advice
+from medloop.reward.answer_text import act_spans, rule_score
+from medloop.reward.rules.emergency import CONDITIONAL, VERSION, best_advice
 
 CERTAIN, VULNERABLE = 1.0, 0.5
 
@@ -21,15 +21,15 @@ CERTAIN, VULNERABLE = 1.0, 0.5
 @dataclass(frozen=True)
 class Overtriage:
     name: str = "overtriage"
-    version: str = f"1/lexicon-{lexicon.VERSION}"
+    version: str = VERSION
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
         if lexicon.find_red_flags(question):
             return rule_score(self, 0.0, "The question mentions a red flag.", applies=False)
-        advice = best_advice(split_answer(answer))
+        advice = best_advice(answer)
         if advice.value <= CONDITIONAL:
             return rule_score(self, 0.0, "The answer gives no unnecessary urgent advice.")
         vulnerable = any(not group.negated for group in lexicon.find_groups(question))
         value = VULNERABLE if vulnerable else CERTAIN
-        return rule_score(self, value, "Urgent advice, although the question names no red flag.", answer_spans(advice.mentions))
+        return rule_score(self, value, "Urgent advice, although the question names no red flag.", act_spans(advice.acts))

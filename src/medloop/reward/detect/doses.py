@@ -1,0 +1,117 @@
+"""Doses and advised drugs of one sentence, each dose with its own drug and frequency.
+
+    "Ibuprofen 400 mg three times a day and paracetamol 1 g at night"   -> ibuprofen 400 mg, 3 a day; paracetamol 1 g
+    "two of them, four times a day"                                     -> no drug, 2, 4 a day
+
+A dose belongs to the drug right behind it ("400 mg of ibuprofen"), else to the last drug before it, else to the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from medloop import lexicon
+from medloop.contracts.detect import ActKind, ActPolarity
+from medloop.lexicon.numbers import number
+from medloop.reward.detect.polarity import polarity
+
+PER_DAY = "/day"  # behind the unit of an amount that is for a whole day
+MAX_DISTANCE = 40  # characters between a drug and its dose
+_BEHIND = re.compile(r"\s*(?:of |的)?(?:the |your |plain |oral )?\s*$")
+_COUNT = r"\d+|one|two|three|four|five|six|eight|ten"
+_OFTEN_NEXT = (
+    r"\s*(?:every|once|twice|three times|four times|at (?:a time|once|night|bedtime)|together|tonight|a day|daily|each|in the)"
+)
+_UNNAMED = re.compile(
+    rf"(?<![\w.])({_COUNT}) of (?:them|these|those|each)\b"
+    rf"|\b(?:take|have|swallow|give|pop|use) (?:him |her |them )?({_COUNT})(?={_OFTEN_NEXT})"
+)
+# The patient already takes the drug: "while taking warfarin", "吃华法林时".
+_TAKEN_BEFORE = re.compile(
+    r"(?:\bwith|\bon|while (?:taking|using)|if you (?:take|are taking|use)|when taking)\s*(?:the |your |an? )?$"
+)
+_TAKEN_AFTER = re.compile(r"(?:时|期间|的时候|的人|的患者|者|过敏)")
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """A drug that a sentence advises, or a dose with or without one; offsets of the whole text."""
+
+    kind: ActKind
+    polarity: ActPolarity
+    start: int
+    end: int
+    drug: lexicon.Mention | None
+    dose: lexicon.Dose | None
+    per_day: float | None
+
+
+def advised_drugs(
+    text: str, folded: str, start: int, end: int, drugs: Sequence[lexicon.Mention], verbs: Sequence[lexicon.Mention]
+) -> Iterator[Advised]:
+    """What the sentence from `start` to `end` gives; `drugs` and `verbs` ("take", "服用") are those of the sentence."""
+    doses = [*lexicon.find_doses(text, start, end), *_unnamed_doses(folded, start, end)]
+    often = lexicon.find_frequencies(text, start, end) if doses else ()
+    dosed = set()
+    for index, dose in enumerate(doses):
+        drug = _drug_of(folded, dose, drugs)
+        last = doses[index + 1].start if index + 1 < len(doses) else end
+        per_day = _per_day(often, dose.start, last) or (_per_day(often, start, end) if len(doses) == 1 else None)
+        if drug is None and not per_day and not any(verb.start < dose.start for verb in verbs):
+            continue  # an amount of something else
+        dosed.add(drug)
+        first = drug if drug and drug.start < dose.start else dose
+        tone = _tone(folded, start, end, first.start, dose.end, "gives_dose", drug, verbs)
+        words = (dose, drug) if drug else (dose,)
+        yield Advised("gives_dose", tone, min(w.start for w in words), max(w.end for w in words), drug, dose, per_day)
+    for drug in drugs:
+        if drug not in dosed and (verb := _verb_of(folded, drug, verbs)) and not _already_taken(folded, drug):
+            tone = _tone(folded, start, end, verb.start, verb.end, "starts_medicine", drug, (verb,))
+            yield Advised("starts_medicine", tone, drug.start, drug.end, drug, None, None)
+
+
+def _unnamed_doses(folded: str, start: int, end: int) -> list[lexicon.Dose]:
+    """Counted things without a unit: "two of them", "take two every four hours"."""
+    matches = _UNNAMED.finditer(folded, start, end)
+    return [lexicon.Dose(match.start(), match.end(), number(match[1] or match[2]), "tablet", None) for match in matches]
+
+
+def _drug_of(folded: str, dose: lexicon.Dose, drugs: Sequence[lexicon.Mention]) -> lexicon.Mention | None:
+    near = [drug for drug in drugs if max(dose.start - drug.end, drug.start - dose.end) <= MAX_DISTANCE]
+    before = [drug for drug in near if drug.end <= dose.start]
+    behind = [drug for drug in near if drug.start >= dose.end]
+    if behind and _BEHIND.match(folded, dose.end, behind[0].start):
+        return behind[0]
+    return before[-1] if before else behind[0] if behind else None
+
+
+def _per_day(often: Sequence[lexicon.Frequency], start: int, end: int) -> float | None:
+    """The lowest frequency named: "every four hours, at most three times a day" is 3."""
+    return min([each.per_day for each in often if start <= each.start < end], default=None)
+
+
+def _verb_of(folded: str, drug: lexicon.Mention, verbs: Sequence[lexicon.Mention]) -> lexicon.Mention | None:
+    """The verb that advises the drug: the last one before it; in Chinese also one right after it ("布洛芬可以吃")."""
+    before = [verb for verb in verbs if verb.end <= drug.start]
+    if before:
+        return before[-1]
+    after = [verb for verb in verbs if 0 <= verb.start - drug.end <= 6]
+    return after[0] if after and not folded[drug.end : after[0].end].isascii() else None
+
+
+def _tone(
+    folded: str, start: int, end: int, first: int, last: int, kind: ActKind, drug: lexicon.Mention | None,
+    verbs: Sequence[lexicon.Mention],
+) -> ActPolarity:  # fmt: skip
+    """The polarity of a dose is that of its verb, or its own where there is none ("ibuprofen 400 mg with food")."""
+    verb = next((verb for verb in reversed(verbs) if verb.start <= first), None)
+    if verb is not None:
+        first, last = verb.start, verb.end
+    tone = polarity(folded[start:end], first - start, last - start, kind)
+    return "negated" if tone == "directive" and drug is not None and drug.negated else tone
+
+
+def _already_taken(folded: str, drug: lexicon.Mention) -> bool:
+    return bool(_TAKEN_BEFORE.search(folded, max(0, drug.start - 24), drug.start) or _TAKEN_AFTER.match(folded, drug.end))
