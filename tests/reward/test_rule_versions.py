@@ -12,13 +12,13 @@ from medloop.reward.rules import RULES
 # (A changed embedded corpus changes the texts that are scored: then all lines change.)
 KNOWN: dict[tuple[str, str], tuple[str, str]] = {
     ("chain", "1/lexicon-3"): ("850943dc11b40573", "412b7bd2014abb0a"),
-    ("emergency", "2/acts-1/lexicon-3"): ("3af8f3f1e245b0bb", "2511fb27934c74a6"),
-    ("false_reassurance", "2/acts-1/lexicon-3"): ("deb44213ba5cce6c", "331f40c1896c9bd4"),
+    ("emergency", "2/acts-1/lexicon-3"): ("d75d5534a744f3ea", "2511fb27934c74a6"),
+    ("false_reassurance", "2/acts-1/lexicon-3"): ("490e05464b425386", "331f40c1896c9bd4"),
     ("format", "1"): ("518d64115d2089bd", "9a9e7b97a74a5f32"),
     ("length", "1"): ("19b709dbc4f1e74b", "500a7f9636035aea"),
     ("overtriage", "2/acts-1/lexicon-3"): ("42dc175eb7417d21", "53212d603439d395"),
     ("repetition", "2"): ("868d9336ea9acb62", "d731a198f30d23e1"),
-    ("risk", "2/acts-1/lexicon-3"): ("a122ecf8fe1594bb", "3ada1a4c1a3cff4a"),
+    ("risk", "2/acts-1/lexicon-3"): ("8243af23b707f78c", "1de6a1a92e359856"),
 }
 
 

@@ -22,8 +22,8 @@ from medloop.lexicon.numbers import Dose, Frequency
 from medloop.lexicon.scan import NormalizedText, fold, sentence_ends
 
 __all__ = [
-    "VERSION", "Dose", "Drug", "Frequency", "LexiconEntry", "Mention", "describe", "drugs", "find_advice", "find_conditions",
-    "find_doses", "find_drugs", "find_frequencies", "find_groups", "find_medication", "find_reasoning",
+    "VERSION", "Dose", "Drug", "Frequency", "LexiconEntry", "Mention", "describe", "drugs", "find_act_words", "find_advice",
+    "find_conditions", "find_doses", "find_drugs", "find_frequencies", "find_groups", "find_medication", "find_reasoning",
     "find_reassurance", "find_red_flags", "find_urgent_advice", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
@@ -115,6 +115,11 @@ def find_reassurance(text: str, part: str) -> tuple[Mention, ...]:
     return _mentions(text, f"reassurance_{part}")
 
 
+def find_act_words(text: str) -> Mapping[str, tuple[Mention, ...]]:
+    """Words by which an answer acts on the patient (stop_verb, reassure, urge, ...), by part; those of the text."""
+    return _analyze(text).act_words()
+
+
 def sentences(text: str) -> tuple[tuple[int, int], ...]:
     """Where sentences begin and end; the end includes the full stop."""
     analyzed = _analyze(text)
@@ -179,6 +184,9 @@ class _AnalyzedText:
             mentions = self._mentions[kind] = self._as_mentions(kind, self._matches(kind))
         return mentions
 
+    def act_words(self) -> dict[str, tuple[Mention, ...]]:
+        return {kind[4:]: self.mentions(kind) for kind in self._candidates if kind.startswith("act_")}
+
     def _matches(self, kind: str) -> list[PatternMatch]:
         spans = self._scan.spans
         matches = find_matches(self._candidates[kind], spans, self.ends)
@@ -212,7 +220,7 @@ def _negation_for(kind: str) -> str | None:
         return None
     if kind in ("red_flag", "group", "condition", "reasoning_red_flags") or kind.startswith("reassurance_"):
         return "finding"
-    if kind.startswith("reasoning_"):
+    if kind.startswith(("reasoning_", "act_")):
         return None
     return "urgent" if kind == "urgent" else "drug"
 

@@ -14,7 +14,7 @@ from medloop.lexicon.negation import Negation, compile_negation
 
 FILES = (
     "red_flags.yaml", "urgent_advice.yaml", "groups.yaml", "drugs.yaml", "reasoning.yaml", "advice.yaml", "negation.yaml",
-    "reassurance.yaml",
+    "reassurance.yaml", "acts.yaml",
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ class Lexicon:
 
 @lru_cache(maxsize=1)
 def load_lexicon() -> Lexicon:
-    flags, urgent, groups, drugs, reasoning, advice, negation, reassurance = (read_list(name) for name in FILES)
+    flags, urgent, groups, drugs, reasoning, advice, negation, reassurance, acts = (read_list(name) for name in FILES)
     sections = [
         ("red_flag", flags, flags["entries"]),
         ("urgent", urgent, urgent["entries"]),
@@ -67,6 +67,7 @@ def load_lexicon() -> Lexicon:
         *((f"reasoning_{part}", reasoning, entries) for part, entries in reasoning["parts"].items()),
         *((f"advice_{part}", advice, entries) for part, entries in advice["parts"].items()),
         *((f"reassurance_{part}", reassurance, entries) for part, entries in reassurance["parts"].items()),
+        *((f"act_{part}", acts, entries) for part, entries in acts["parts"].items()),
     ]
     patterns = [pattern for kind, file, entries in sections for pattern in _patterns(kind, entries, file.get("words", {}))]
     cue_sets: list[frozenset[str]] = []

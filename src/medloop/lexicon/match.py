@@ -142,14 +142,9 @@ class Matcher:
 
     def find(self, folded: str) -> list[PatternMatch]:
         """Every pattern in `folded` (see `fold`), unsorted and with overlaps."""
-        return [match for _, match in self.find_by_kind(folded)]
-
-    def find_by_kind(self, folded: str) -> list[tuple[str, PatternMatch]]:
-        """The same with the kind of each pattern."""
         spans = self.scan(NormalizedText(folded)).spans
         ends = sentence_ends(folded)
-        candidates = self.candidates(spans)
-        return [(kind, match) for kind, patterns in candidates.items() for match in find_matches(patterns, spans, ends)]
+        return [match for patterns in self.candidates(spans).values() for match in find_matches(patterns, spans, ends)]
 
     def candidates(self, spans: Spans) -> dict[str, list[CompiledPattern]]:
         """Kind -> patterns all of whose parts are somewhere in the text."""

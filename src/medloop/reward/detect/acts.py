@@ -2,49 +2,48 @@
 
     acts("Do not stop your tablets.")     -> (Act(kind="stops_medicine", polarity="negated", start=7, end=24, ...),)
 
-Word lists (`acts.yaml`, the lexicon) find the words, `polarity.py` reads the grammar around them, `doses.py` attaches doses to
-their drugs. Where the lists are silent, a small classifier of sentences (`act_model.py`) finds unusual wordings. Only what the
-patient sees counts: the chain of thought has no acts.
+Word lists (the lexicon, above all its `acts.yaml`) find the words, `polarity.py` reads the grammar around them, `doses.py`
+attaches doses to their drugs. Where the lists are silent about a sentence that names a medicine or a hospital, a small classifier
+(`act_model.py`) finds unusual wordings. Only what the patient sees counts: the chain of thought has no acts.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
-from typing import Final, NamedTuple
-
-import yaml
+from typing import Final
 
 from medloop import lexicon
 from medloop.contracts.detect import Act, ActKind, ActPolarity, Evidence, EvidenceSource
-from medloop.lexicon.match import Matcher, PatternMatch, parse_pattern
+from medloop.lexicon import Mention
 from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.act_model import KINDS, classify
-from medloop.reward.detect.doses import PER_DAY, Advised, advised_drugs
-from medloop.reward.detect.polarity import polarity, sentence_polarity
+from medloop.reward.detect.doses import PER_DAY, Advised, advised_drugs, may_have_dose
+from medloop.reward.detect.polarity import find_warning, polarity, sentence_polarity
 
 VERSION: Final = "1"
-_REACH: Final = 40  # characters between a verb and its medicine
-_NEXT: Final = 3  # the same for "停", which is part of many words
+_REACH: Final = {"stop_verb": 30, "keep_verb": 30, "change_verb": 16}  # characters between an English verb and its medicine
+_REACH_ZH: Final = 12
+_NEXT: Final = 3  # the same for "停", which is part of many words, and for "别人的"
+# A sentence, not a list of words: something small joins it.
+_IN_SENTENCE: Final = re.compile(
+    r"\b(?:you|to|the|a|your|in|is|and|this|for|of|him|her|it|with|at)\b|[去到打叫送拨让把了就别停吃]"
+)
+_BREAK: Final = re.compile(r"[,，;；:：()（）、/|]")
+_ALONE: Final[dict[str, ActKind]] = {
+    "calm": "reassures", "promise": "reassures", "reassure": "reassures", "sends": "sends_to_doctor", "home": "home_care",
+    "refuse": "refuses",
+}  # fmt: skip
 _HANDLED: Final[dict[str, ActKind]] = {
     "stop_verb": "stops_medicine", "keep_verb": "stops_medicine", "change_verb": "changes_medicine", "change": "changes_medicine",
 }  # fmt: skip
-_ALONE: Final[dict[str, ActKind]] = {"sends": "sends_to_doctor", "home": "home_care", "refuse": "refuses"}
-
-
-# Kinds that the word lists decide: where they find one, the classifier is not asked.
+# Kinds that the word lists decide: where they find one in a sentence, the classifier is not asked.
 _SURE: Final = frozenset({"urges_care_now", "stops_medicine", "changes_medicine", "reassures", "gives_dose"})
-
-
-class _Words(NamedTuple):
-    """Words that may be an act; `id` is their entry in a word list."""
-
-    id: str
-    start: int
-    end: int
-    negated: bool = False
+_ANCHORS: Final = ("drug", "medicine", "emergency_place")  # without one of them a sentence is nothing for the classifier
+Words = dict[str, list[Mention]]  # of one sentence, by part of the lists
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -56,134 +55,156 @@ def acts(answer: str) -> tuple[Act, ...]:
     return tuple(sorted(_Reader(visible).acts(), key=lambda act: (act.start, act.end, act.kind)))
 
 
-@lru_cache(maxsize=1)
-def _matcher() -> Matcher:
-    lists = yaml.safe_load((files("medloop.reward.detect") / "acts.yaml").read_text(encoding="utf-8"))
-    patterns = []
-    for part, entries in lists["parts"].items():
-        for entry in entries:
-            for key, kind in (("en", part), ("zh", part), ("exclude", f"-{part}")):
-                patterns += [parse_pattern(kind, entry["id"], source, lists["words"]) for source in entry.get(key, ())]
-    return Matcher(patterns)
-
-
 class _Reader:
-    """One visible answer and the words found in it, by part of the lists."""
+    """One visible answer, its sentences, and the words found in each of them."""
 
     def __init__(self, visible: str) -> None:
         self.text, self.folded = visible, fold(visible)
-        self.words = _found(self.folded)
-        self.drugs = [m for m in lexicon.find_drugs(visible) if lexicon.drugs()[m.id].family != "any"]
-        self.verbs = list(lexicon.find_advice(visible, "advise"))
-        self.defers = [m for m in lexicon.find_advice(visible, "defer") if not m.negated]
-        self.urges = [_Words(m.id, m.start, m.end, m.negated) for m in lexicon.find_urgent_advice(visible)]
-        self.calms = {part: lexicon.find_reassurance(visible, part) for part in ("calm", "dismiss", "promise")}
+        self.spans = lexicon.sentences(visible)
+        self.words = _words_by_sentence(visible, self.spans)
 
     def acts(self) -> Iterator[Act]:
-        spans = lexicon.sentences(self.text)
-        for (start, end), likely in zip(spans, classify(self.text, spans), strict=True):
-            found = list(_distinct(self._sentence(start, end)))
+        unclear = []
+        for (start, end), words in zip(self.spans, self.words, strict=True):
+            found = list(_distinct(_Sentence(self, start, end, words).acts()))
             yield from found
-            if likely and not any(act.kind in _SURE for act in found):
-                yield from self._likely(*likely, start, end, found)
+            if not words.keys().isdisjoint(_ANCHORS) and not any(act.kind in _SURE for act in found):
+                unclear.append((start, end, words))
+        likely = classify(self.text, [(start, end) for start, end, _ in unclear])
+        for guess, (start, end, words) in zip(likely, unclear, strict=True):
+            if guess:
+                yield from _Sentence(self, start, end, words).likely(*guess)
 
-    def _likely(self, name: str, share: float, start: int, end: int, found: Sequence[Act]) -> Iterator[Act]:
-        """What the classifier takes the sentence for, where the word lists found nothing like it."""
-        kind, sentence = KINDS[name], self.folded[start:end]
-        if all(act.kind != kind for act in found):
-            first = start + len(sentence) - len(sentence.lstrip())
-            words = _Words(f"{name} {share:.2f}", first, start + len(sentence.rstrip()))
-            yield _act(kind, sentence_polarity(sentence), words, source="model")
 
-    def _sentence(self, start: int, end: int) -> Iterator[Act]:
-        urges = _within([*self.urges, *self.words.get("urge", ())], start, end)
-        yield from (self._act("urges_care_now", words, start, end) for words in urges)
-        yield from self._medicine(start, end)
-        yield from self._reassurance(start, end)
-        for part, kind in _ALONE.items():
-            for words in _within(self.words.get(part, ()), start, end):
-                if not any(urge.start < words.end and words.start < urge.end for urge in urges):
-                    yield self._act(kind, words, start, end)
+def _words_by_sentence(visible: str, spans: Sequence[tuple[int, int]]) -> list[Words]:
+    by_sentence: list[Words] = [{} for _ in spans]
+    starts = [start for start, _ in spans]
+    for part, mentions in _words(visible):
+        for mention in mentions:
+            by_sentence[bisect_right(starts, mention.start) - 1].setdefault(part, []).append(mention)
+    return by_sentence
 
-    def _act(self, kind: ActKind, words: _Words, start: int, end: int) -> Act:
-        tone = polarity(self.folded[start:end], words.start - start, words.end - start, kind)
-        return _act(kind, "negated" if words.negated and tone == "directive" else tone, words)
 
-    def _medicine(self, start: int, end: int) -> Iterator[Act]:
-        drugs = [drug for drug in self.drugs if start <= drug.start < end]
-        verbs = [verb for verb in self.verbs if start <= verb.start < end]
-        for part, kind in _HANDLED.items():
-            for words in _within(self.words.get(part, ()), start, end):
-                if medicine := self._medicine_of(part, words, drugs, start, end):
-                    yield self._handled(part, kind, words, medicine, start, end)
-        for advised in advised_drugs(self.text, self.folded, start, end, drugs, verbs):
-            yield _advised_act(advised)
+def _words(visible: str) -> Iterator[tuple[str, Sequence[Mention]]]:
+    yield from lexicon.find_act_words(visible).items()
+    yield "drug", [mention for mention in lexicon.find_drugs(visible) if lexicon.drugs()[mention.id].family != "any"]
+    yield "advise", lexicon.find_advice(visible, "advise")
+    yield "defer", [mention for mention in lexicon.find_advice(visible, "defer") if not mention.negated]
+    yield "urge", lexicon.find_urgent_advice(visible)
+    for part in ("calm", "dismiss", "promise"):
+        yield part, lexicon.find_reassurance(visible, part)
 
-    def _medicine_of(self, part: str, words: _Words, drugs: Sequence[lexicon.Mention], start: int, end: int) -> _Words | None:
-        """The nearest medicine in the sentence; "停药" is its own."""
+
+class _Sentence:
+    """One sentence of an answer; all offsets are those of the answer."""
+
+    def __init__(self, reader: _Reader, start: int, end: int, words: Words) -> None:
+        self.text, self.folded = reader.text, reader.folded
+        self.start, self.end, self.words = start, end, words
+        self.sentence = self.folded[start:end]
+
+    def acts(self) -> Iterator[Act]:
+        found = []
+        if self.words or may_have_dose(self.sentence):
+            found = [*self._advice(), *self._medicine()]
+        yield from found
+        yield from self._remaining(found)
+
+    def _advice(self) -> Iterator[Act]:
+        """What the patient should do about help, home care and worry."""
+        urges = self.words.get("urge", ())
+        for words in urges:
+            yield self._act("urges_care_now", words)
+        for part in self.words:
+            if kind := _ALONE.get(part):
+                for words in self.words[part]:
+                    if not any(urge.start < words.end and words.start < urge.end for urge in urges):
+                        yield self._act(kind, words, part if kind == "reassures" else words.id)
+        for words in self.words.get("dismiss", ()):
+            yield _act("sends_to_doctor", "negated", words.start, words.end, "dismiss")
+
+    def _act(self, kind: ActKind, words: Mention, id: str | None = None) -> Act:
+        tone = self._polarity(kind, words)
+        return _act(kind, "negated" if words.negated and tone == "directive" else tone, words.start, words.end, id or words.id)
+
+    def _polarity(self, kind: ActKind, words: Mention) -> ActPolarity:
+        return polarity(self.sentence, words.start - self.start, words.end - self.start, kind)
+
+    def _medicine(self) -> Iterator[Act]:
+        """Medicine that is stopped, kept, changed, given or started."""
+        for part in self.words:
+            if kind := _HANDLED.get(part):
+                for words in self.words[part]:
+                    if medicine := self._medicine_of(part, words):
+                        yield self._handled(part, kind, words, medicine)
+        drugs, verbs = self.words.get("drug", ()), self.words.get("advise", ())
+        if drugs or may_have_dose(self.sentence):
+            for advised in advised_drugs(self.text, self.folded, self.start, self.end, drugs, verbs):
+                yield _advised_act(advised)
+
+    def _medicine_of(self, part: str, words: Mention) -> Mention | None:
+        """The nearest medicine that the verb can mean; "停药" is its own."""
         if words.id == "stop_medication" or part == "change":
             return words
-        medicines = [_Words(drug.id, drug.start, drug.end) for drug in drugs]
-        medicines += _within(self.words.get("medicine", ()), start, end)
+        medicines = [*self.words.get("drug", ()), *self.words.get("medicine", ())]
         if part == "change_verb":
-            medicines += _within(self.words.get("change_unit", ()), start, end)
-        reach = _NEXT if words.id == "stop_bare" else _REACH
-        near = [(max(m.start - words.end, words.start - m.end, 0), m) for m in medicines]
-        return min([pair for pair in near if pair[0] <= reach], default=(0, None), key=lambda pair: pair[0])[1]
+            medicines += self.words.get("change_unit", ())
+        near = [(max(m.start - words.end, words.start - m.end, 0), m) for m in medicines if self._joins(part, words, m)]
+        return min(near, key=lambda pair: pair[0])[1] if near else None
 
-    def _handled(self, part: str, kind: ActKind, words: _Words, medicine: _Words, start: int, end: int) -> Act:
+    def _joins(self, part: str, words: Mention, medicine: Mention) -> bool:
+        """Whether a verb and a medicine belong together: close, and in English the verb first ("stop diarrhea" stops no drug)."""
+        verb = self.folded[words.start : words.end]
+        if medicine.start >= words.start:
+            between = self.folded[words.end : medicine.start]
+        elif verb.isascii() and not verb.endswith(("ed", " go")):
+            return False
+        else:
+            between = self.folded[medicine.end : words.start]
+        if words.id in ("stop_bare", "kin_drug"):
+            return len(between) <= _NEXT and (words.id != "kin_drug" or medicine.start >= words.start)
+        if verb.isascii():
+            return len(between) <= _REACH[part] and not _BREAK.search(between)
+        return len(between) <= _REACH_ZH and len(_BREAK.findall(between)) <= (part == "stop_verb")
+
+    def _handled(self, part: str, kind: ActKind, words: Mention, medicine: Mention) -> Act:
         """Stopping, keeping on or changing a medicine. "Keep taking it" is the negation of stopping."""
-        tone = polarity(self.folded[start:end], words.start - start, words.end - start, kind)
+        tone = self._polarity(kind, words)
         if part == "keep_verb":
-            tone = {"directive": "negated", "negated": "directive"}.get(tone, tone)  # type: ignore[assignment]
-        if tone == "directive" and any(start <= defer.start < end for defer in self.defers):
+            tone = "negated" if tone == "directive" else "reported"
+        if tone == "directive" and "defer" in self.words:
             tone = "conditional"  # a doctor decides
-        first, last = min(words.start, medicine.start), max(words.end, medicine.end)
-        drug = medicine.id if medicine.id in lexicon.drugs() else None
-        return _act(kind, tone, _Words(words.id, first, last), drug)
+        drug = medicine.id if medicine.kind == "drug" else None
+        return _act(kind, tone, min(words.start, medicine.start), max(words.end, medicine.end), words.id, drug)
 
-    def _reassurance(self, start: int, end: int) -> Iterator[Act]:
-        for part, mentions in self.calms.items():
-            for m in mentions:
-                if start <= m.start < end:
-                    words = _Words(part, m.start, m.end, m.negated)
-                    yield (
-                        _act("sends_to_doctor", "negated", words)
-                        if part == "dismiss"
-                        else self._act("reassures", words, start, end)
-                    )
-        yield from (self._act("reassures", words, start, end) for words in _within(self.words.get("reassure", ()), start, end))
+    def _remaining(self, found: Sequence[Act]) -> Iterator[Act]:
+        """A question back, or a warning that is about no medicine and no doctor."""
+        first, last = self._edges()
+        if self.folded[first:last].endswith("?"):
+            if not any(act.polarity != "question" for act in found):
+                yield _act("asks_back", "directive", first, last, "question")
+        elif not any(act.polarity == "negated" for act in found) and (span := find_warning(self.sentence)):
+            yield _act("warns_against", "directive", self.start + span[0], self.start + span[1], "warning")
 
+    def likely(self, name: str, share: float) -> Iterator[Act]:
+        """What the classifier takes the sentence for, where the word lists found nothing like it."""
+        kind = KINDS[name]
+        anchored = ("emergency_place" if name == "N" else "medicine") in self.words or (name != "N" and "drug" in self.words)
+        if anchored and _IN_SENTENCE.search(self.sentence):
+            first, last = self._edges()
+            yield _act(kind, sentence_polarity(self.sentence), first, last, f"{name} {share:.2f}", source="model")
 
-def _found(folded: str) -> dict[str, list[_Words]]:
-    """Words of `acts.yaml` by part; what a part excludes is taken out, and of words inside one another the longest stay."""
-    matches: dict[str, list[PatternMatch]] = {}
-    for kind, match in _matcher().find_by_kind(folded):
-        matches.setdefault(kind, []).append(match)
-    found = {}
-    for part in [kind for kind in matches if not kind.startswith("-")]:
-        excluded = matches.get(f"-{part}", [])
-        found[part] = _longest(
-            [m for m in matches[part] if not any(o.id == m.id and o.start < m.end and m.start < o.end for o in excluded)]
-        )
-    return found
+    def _edges(self) -> tuple[int, int]:
+        """The sentence without white space around it."""
+        size = len(self.sentence)
+        return self.start + size - len(self.sentence.lstrip()), self.start + len(self.sentence.rstrip())
 
 
-def _longest(matches: list[PatternMatch]) -> list[_Words]:
-    words: list[_Words] = []
-    for match in sorted(matches, key=lambda match: (match.start, -match.end)):
-        if not words or match.end > words[-1].end:
-            words.append(_Words(match.id, match.start, match.end))
-    return words
-
-
-def _within(words: Sequence[_Words], start: int, end: int) -> list[_Words]:
-    return [each for each in words if start <= each.start < end]
-
-
-def _act(kind: ActKind, tone: ActPolarity, words: _Words, drug: str | None = None, source: EvidenceSource = "lexicon") -> Act:
-    evidence = Evidence(source=source, id=words.id, start=words.start, end=words.end)
-    return Act(kind=kind, polarity=tone, start=words.start, end=words.end, drug=drug, evidence=(evidence,))
+def _act(
+    kind: ActKind, tone: ActPolarity, start: int, end: int, id: str, drug: str | None = None, source: EvidenceSource = "lexicon"
+) -> Act:
+    evidence = Evidence(source=source, id=id, start=start, end=end)
+    return Act(kind=kind, polarity=tone, start=start, end=end, drug=drug, evidence=(evidence,))
 
 
 def _advised_act(advised: Advised) -> Act:

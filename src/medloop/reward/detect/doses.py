@@ -35,6 +35,14 @@ _TAKEN_BEFORE = re.compile(
 _TAKEN_AFTER = re.compile(r"(?:时|期间|的时候|的人|的患者|者|过敏)")
 
 
+_MAY_HAVE_DOSE = re.compile(r"\d|[半一两二三四五六七八九十][片粒颗袋支喷滴]|\b(?:half|one|two|three|four|five|six|eight|ten)\b")
+
+
+def may_have_dose(sentence: str) -> bool:
+    """Whether a sentence contains any number that could be a dose; quick."""
+    return _MAY_HAVE_DOSE.search(sentence) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Advised:
     """A drug that a sentence advises, or a dose with or without one; offsets of the whole text."""

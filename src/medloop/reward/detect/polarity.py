@@ -39,6 +39,11 @@ _CUES: Final = {
     for name, cue in yaml.safe_load((files("medloop.reward.detect") / "polarity.yaml").read_text(encoding="utf-8")).items()
     if name != "version"
 }
+_WITH_DOCTOR_EN = _CUES["with_doctor_en"]
+_WITH_DOCTOR_ZH = _CUES["with_doctor_zh"]
+_NOUN_ZH = _CUES["noun_zh"]
+_NEEDED_EN = _CUES["needed_en"]
+_REFUSED_ZH = _CUES["refused_zh"]
 _CLAUSE_EN = _CUES["clause_en"]
 _CLAUSE_ZH = _CUES["clause_zh"]
 _QUESTION_EN = _CUES["question_en"]
@@ -96,6 +101,12 @@ def sentence_polarity(sentence: str) -> ActPolarity:
     return "negated" if hedge.search(sentence) else "conditional" if condition.search(sentence) else "directive"
 
 
+def find_warning(sentence: str) -> tuple[int, int] | None:
+    """Where a sentence tells the patient not to do something."""
+    match = _CUES["warning_en" if sentence.isascii() else "warning_zh"].search(sentence)
+    return match.span() if match else None
+
+
 def _english(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
     before, after = sentence[:start], sentence[end:]
     clause = _last_clause(_CLAUSE_EN, before)
@@ -142,6 +153,8 @@ def _condemned_english(words: str, clause: str, after: str) -> bool:
 
 
 def _is_conditional_english(before: str, after: str, kind: ActKind) -> bool:
+    if kind in _MEDICINE and _WITH_DOCTOR_EN.search(after):
+        return True
     condition = _CONDITION_EN.search(before) or _CONDITION_EN.search(after)
     if condition is None:
         return kind in _MEDICINE and bool(_DECIDES_EN.search(before))
@@ -155,6 +168,8 @@ def _directs_english(words: str, clause: str) -> bool:
         return bool(_GERUND_DIRECTS.search(clause))
     if (verb.endswith("ed") and verb != "need") or verb in ("came", "taken", "driven"):
         return bool(_PASSIVE_DIRECTS.search(clause))
+    if verb in ("need", "needs", "require", "requires"):
+        return bool(_NEEDED_EN.search(clause))
     if _YOU_EN.search(clause):
         return bool(_THAT_YOU_EN.search(clause))
     if to := _TO_EN.search(clause):
@@ -175,9 +190,11 @@ def _chinese(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
         return "reported" if _SAID_ZH.search(before) else "conditional"
     if _REPORTED_ZH.search(before) or (kind == "urges_care_now" and _COST_ZH.search(sentence)):
         return "reported"
-    if kind in _MEDICINE and _PAST_ZH.search(after):
+    if kind in _MEDICINE and (_PAST_ZH.search(after) or _NOUN_ZH.search(clause)):
         return "reported"
-    if kind in _MEDICINE and _DECIDES_ZH.search(before):
+    if kind == "reassures" and after.startswith(("时", "者", "的话", "的患者", "的时候", "的情况下")):
+        return "conditional"
+    if kind in _MEDICINE and (_DECIDES_ZH.search(before) or _WITH_DOCTOR_ZH.search(after)):
         return "conditional"
     if condition := _CONDITION_ZH.search(before) or re.search("如果|要是|除非|的话", after):
         if kind not in _MEDICINE or not _WELL_ZH.search(condition.string[: condition.end() + 8]):
@@ -189,4 +206,6 @@ def _denied_chinese(clause: str, after: str, kind: ActKind) -> bool:
     for cue in _NEGATION_ZH.finditer(clause):
         if len(clause) - cue.end() <= _REACH_ZH:
             return True
+    if kind == "changes_medicine" and _REFUSED_ZH.search(after):
+        return True
     return kind not in ("urges_care_now", "sends_to_doctor") and bool(_NEGATED_AFTER_ZH.search(after))
