@@ -1,6 +1,7 @@
 """What an answer tells the patient to do: the same words with opposite meaning, in both languages."""
 
 import itertools
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from medloop.cli import app
 from medloop.contracts.detect import Act
+from medloop.loop.workspace import init_workspace
 from medloop.reward.detect.acts import acts
 
 ROOT = Path(__file__).parent.parent.parent
@@ -113,6 +117,20 @@ def doses(answer: str) -> list[tuple[str | None, float | None, str | None, float
 )
 def test_each_dose_has_its_own_drug_and_frequency(sentence: str, expected: list[tuple[str, float, str, float]]) -> None:
     assert doses(sentence) == expected
+
+
+def test_detect_prints_the_acts_of_each_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    init_workspace(tmp_path / "ws")
+    monkeypatch.chdir(tmp_path / "ws")
+    file = tmp_path / "answers.jsonl"
+    rows = [{"id": "a", "question": "I feel dizzy.", "answer": "Do not stop your tablets."}, {"id": "b", "question": "Hello?"}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    result = CliRunner().invoke(app, ["reward", "detect", str(file), "--json"])
+    first, second = (json.loads(line) for line in result.stdout.splitlines())
+    (act,) = first["acts"]
+    assert (act["kind"], act["polarity"], act["start"], act["end"]) == ("stops_medicine", "negated", 7, 24)
+    assert "acts" not in second
+    assert "stops_medicine (negated)" in CliRunner().invoke(app, ["reward", "detect", str(file)]).stdout
 
 
 def test_the_chain_of_thought_does_nothing() -> None:

@@ -1,4 +1,4 @@
-"""`medloop reward detect`: what the detectors find in each question of a file, without any reward."""
+"""`medloop reward detect`: what the detectors find in each question and answer of a file, without any reward."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.contracts.base import canonical_json
+from medloop.contracts.base import Json, canonical_json
 from medloop.contracts.detect import Urgency
+from medloop.reward.detect.acts import acts
 from medloop.reward.detect.encoder_head import load_detector
 from medloop.store.files.answer_lines import AnswerLine, Questions, read_answers
 
@@ -25,8 +26,10 @@ def detect(
 ) -> None:
     """Say how urgent each question of a file is: emergent, urgent, routine or unknown, with confidence and evidence.
 
-    Unknown means undecided, and routine does not mean safe. With --json one line is printed for each line of the file. The
-    setting reward.urgency_encoder adds a sentence encoder, which reads English.
+    Where a line has an answer, what it tells the patient to do is listed, too: each act with its polarity (directive,
+    conditional, negated, reported, question) and its place. Unknown means undecided, and routine does not mean safe. With
+    --json one line is printed for each line of the file. The setting reward.urgency_encoder adds a sentence encoder, which
+    reads English.
 
     Example:  medloop reward detect questions.jsonl --json
 
@@ -40,12 +43,15 @@ def detect(
         for line, urgency in zip(batch, detector.read([line.question for line in batch]), strict=True):
             counts[urgency.level] += 1
             if json_:
-                typer.echo(canonical_json({"id": _id(line), "urgency": urgency.model_dump(mode="json")}))
+                typer.echo(canonical_json(_json(line, urgency)))
             elif len(rows) < SHOWN:
-                rows.append((_id(line), urgency.level, f"{urgency.confidence:.2f}", "; ".join(_evidence(urgency, line.question))))
+                found = "; ".join(_evidence(urgency, line.question))
+                rows.append((_id(line), urgency.level, f"{urgency.confidence:.2f}", found, "; ".join(_acts(line.answer))))
     if json_:
         return
-    ui.table(("id", "urgency", "confidence", "evidence"), rows)
+    has_acts = any(row[-1] for row in rows)
+    columns = ("id", "urgency", "confidence", "evidence", "acts of the answer")
+    ui.table(columns if has_acts else columns[:-1], rows if has_acts else [row[:-1] for row in rows])
     if (more := counts.total() - len(rows)) > 0:
         ui.say(f"… and {more} more lines (--json prints all)")
     ui.say(
@@ -55,6 +61,20 @@ def detect(
 
 def _id(line: AnswerLine) -> str:
     return line.ids[0] if line.ids else str(line.number)
+
+
+def _json(line: AnswerLine, urgency: Urgency) -> Json:
+    findings: Json = {"id": _id(line), "urgency": urgency.model_dump(mode="json")}
+    if line.answer is not None:
+        findings["acts"] = [act.model_dump(mode="json", exclude_none=True) for act in acts(line.answer)]
+    return findings
+
+
+def _acts(answer: str | None) -> Iterator[str]:
+    """Kind and polarity of each act with its words, where they are few."""
+    for act in acts(answer or ""):
+        words = " ".join((answer or "")[act.start : act.end].split())
+        yield f"{act.kind} ({act.polarity})" + (f' "{words}"' if len(words) <= 40 else "")
 
 
 def _evidence(urgency: Urgency, question: str) -> Iterator[str]:

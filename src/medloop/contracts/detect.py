@@ -22,7 +22,7 @@ ActPolarity = Literal["directive", "conditional", "negated", "reported", "questi
 
 
 class Evidence(Contract):
-    """Characters `start` to `end` spoke, `id` is what they said: a red flag, a measure, an entry of a list, or a model's class."""
+    """Characters `start` to `end` spoke, `id` is what they said: a red flag, a measure, an entry of a list, a model's class."""
 
     source: EvidenceSource
     id: Text
