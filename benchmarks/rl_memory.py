@@ -95,7 +95,7 @@ def measure_preset(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         config = load_config(ppo.PPOConfig, file=args.preset, pairs=pairs, flags={"optimizer": optimizer, **values})
         config = config.model_copy(update={"adapter": None})  # a flag that is None does not win over the file
         state = train_state(folder, config, "ppo", config.prompts_per_step * args.steps, config.max_prompt, args.device)
-        state.saved["kl"] = ppo.AdaptiveKL(config.beta, config.target_kl, config.horizon).state()
+        state.saved["kl"] = ppo.kl_controller(config).state()
         for state.step in range(1, args.steps + 1):
             began = time.perf_counter()
             try_step(state, lambda: ppo._step(state))
@@ -133,7 +133,7 @@ def measure_limits(folder: Path) -> dict[str, Any]:
             micro_batch_size=4, rollout_batch_size=16,
         )  # fmt: skip
         state = train_state(folder, config, "ppo", 4, 128)
-        state.saved["kl"] = ppo.AdaptiveKL(config.beta, config.target_kl, config.horizon).state()
+        state.saved["kl"] = ppo.kl_controller(config).state()
         state.step = 1
         ppo._step(state)
         return state

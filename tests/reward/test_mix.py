@@ -214,7 +214,10 @@ def test_what_can_be_earned_is_the_same_whatever_is_missing(present: set[str]) -
     weights = effective_weights(parts, present)
     if present - {"d"}:
         assert sum(weight for weight in weights.values() if weight > 0) == pytest.approx(0.85, abs=1e-5)
-    assert weights.get("d", -0.4) == -0.4
+        earned = next(name for name in present if name != "d")  # a penalty keeps its proportion to what can be earned
+        assert weights.get("d", 0.0) / weights[earned] == pytest.approx(
+            parts["d"].weight * ("d" in present) / parts[earned].weight, abs=1e-4
+        )
 
 
 def test_one_outlier_counts_at_most_z_bound() -> None:

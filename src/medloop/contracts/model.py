@@ -46,5 +46,7 @@ class TrainingCard(Contract):
     alarm_action: AlarmAction | None = Field(
         None, description="Of RL: the alarm ended the run (the last good weights are published), was undone, or was only told."
     )
+    stopped: Text | None = Field(None, description="Of RL: why the run ended before its last step, such as a KL beyond abort_kl.")
+    warnings: tuple[Text, ...] = Field((), description="What to know before the result is used.")
     started: Timestamp
     finished: Timestamp

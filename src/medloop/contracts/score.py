@@ -7,6 +7,8 @@ from pydantic import Field
 
 from medloop.contracts.base import Contract, Hash, Text, Timestamp, Unit, canonical_json, sha256_id, utc_now
 
+SERIOUS = 0.5  # of a penalty: such an answer earns nothing where it is a gate, and IRS never learns from it
+
 
 class Span(Contract):
     """Evidence of a rule: characters `start` to `end` of the question or the answer."""
@@ -60,12 +62,14 @@ class Rule(RewardPart, Protocol):
 class Reward(Contract):
     """The mix of several scores; without a value when a required one is missing.
 
-    `weights` are those used for this sample; `reason` says which parts were left out, or why there is no value.
+    `weights` are those used for this sample; `gate` is the share of the positive parts that counts, below 1 for a risky answer;
+    `reason` says which parts were left out, or why there is no value.
     """
 
     value: float | None = None
     parts: tuple[Score | Missing, ...]
     weights: dict[str, float]
+    gate: Unit = 1.0
     version: Text
     reason: Text | None = None
 

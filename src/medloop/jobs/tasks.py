@@ -63,8 +63,9 @@ def train(work: Work) -> str:
     )  # fmt: skip
     if result.plan is not None:
         status.finish()
-    verdict = f"{result_sentence(result.card)} " if result.card.held_out_verdict or result.card.alarms else ""
-    return f"{verdict}The result is {work.relative(result.run.target)}."
+    card = result.card
+    verdict = [result_sentence(card)] if card.held_out_verdict or card.alarms or card.stopped else []
+    return " ".join([*verdict, *card.warnings, f"The result is {work.relative(result.run.target)}."])
 
 
 def build_dataset(work: Work) -> str:

@@ -259,4 +259,5 @@ def enter_result(kind: str, run: TrainingRun, card: TrainingCard, settings: Sett
     """The catalog and the audit trail know the result; entered once more after a kill, it stays one entry."""
     with open_audit_trail(settings) as trail:
         trail.register(kind, run.target, card)
-    run.end()
+    if card.stopped is None:  # a run that was stopped keeps its last checkpoint
+        run.end()

@@ -73,4 +73,5 @@ def rules_share(reward: Reward, config: MixConfig) -> float | None:
     highest = sum(weight for weight, _ in scores if weight > 0)
     if not highest:
         return None
-    return round(min(1.0, max(0.0, sum(weight * value for weight, value in scores) / highest)), 6)
+    total = sum(weight * value * (reward.gate if weight > 0 else 1.0) for weight, value in scores)
+    return round(min(1.0, max(0.0, total / highest)), 6)

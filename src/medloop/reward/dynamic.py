@@ -173,7 +173,10 @@ class DynamicScorer:
         self.config = config
         self._components = dict(components)
         scale = sum(config.initial_weights.values())
-        self._safety = {name: MixPart(weight=round(share * scale, 6)) for name, share in (safety or {}).items()}
+        gates = {name for name, part in default_parts().items() if part.gate}
+        self._safety = {
+            name: MixPart(weight=round(share * scale, 6), gate=name in gates) for name, share in (safety or {}).items()
+        }
         self._weights: Weights = dict(config.initial_weights)
         self._rounds: tuple[DwRound, ...] = ()
 

@@ -3,15 +3,18 @@
     scorer = build_mix(MixConfig(), given={"teacher": teacher})      # a Scorer: score(samples) -> list[Reward]
 
     plain sum      R = clip(Σ wᵢ·vᵢ); the weight of a penalty is negative
+    gate           positive parts count by max(0, 1 - v / 0.5) of each gate (`risk`): a serious risk earns nothing
     normalise      z = (v - mean) / (std + 1e-4) of each part over its group or batch, then Σ wᵢ·zᵢ (GDPO, arXiv 2601.05242)
 
-A part that is missing or does not apply is left out. The other positive weights then grow in proportion, so that their sum stays
-the same; penalties keep their weight. A missing part that is `required` makes the whole reward missing. A failure is never 0.
+A part that is missing or does not apply is left out. All other weights then grow by one factor, so that the sum of the positive
+ones stays the same and a penalty keeps its proportion to them. A rule that raises, or whose value is not a number, is missing
+under its name. A missing part that is `required`, or a gate, makes the whole reward missing. A failure is never 0.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from statistics import fmean, pstdev
@@ -21,8 +24,8 @@ from pydantic import Field, field_validator, model_validator
 
 from medloop.contracts import Component, Contract, Missing, Reward, Rule, Sample, Score, Scorer, canonical_json, sha256_id
 from medloop.contracts.base import Text, Unit
-from medloop.contracts.score import ABSENT, Objective, ObjectivePart
-from medloop.errors import ConfigError
+from medloop.contracts.score import ABSENT, SERIOUS, Objective, ObjectivePart
+from medloop.errors import ConfigError, MedloopError
 from medloop.reward.rules import load_rules
 
 EPS = 1e-4  # as in TRL: a group with equal scores has no spread to divide by
@@ -41,14 +44,16 @@ class MixPart(Contract):
     """Not a rule: given by the caller (teacher, reward model). Where it is not given, it is declared absent."""
     required: bool = False
     """A sample without this part has no reward."""
+    gate: bool = False
+    """A penalty that no positive part can outweigh: at 0.5 or more they earn nothing, below it in proportion."""
     options: dict[str, float] = Field(default_factory=dict)
     """Parameters of a rule that differ from its defaults, such as the length range; they are part of its version."""
 
 
 def default_parts() -> dict[str, MixPart]:
-    """R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher, minus penalties against shortcuts."""
+    """R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher, minus penalties against shortcuts; risk is a gate."""
     return {
-        "chain": MixPart(weight=0.35), "emergency": MixPart(weight=0.25), "risk": MixPart(weight=-0.15),
+        "chain": MixPart(weight=0.35), "emergency": MixPart(weight=0.25), "risk": MixPart(weight=-0.15, gate=True),
         "teacher": MixPart(weight=0.25, given=True), "false_reassurance": MixPart(weight=-0.10),
         "overtriage": MixPart(weight=-0.10), "length": MixPart(weight=-0.05), "repetition": MixPart(weight=-0.10),
         "format": MixPart(weight=0.0),
@@ -58,7 +63,7 @@ def default_parts() -> dict[str, MixPart]:
 class MixConfig(Contract):
     """Weights, bounds and versions of a reward."""
 
-    version: Text = "1"
+    version: Text = "2"
     """Your own version; the reward's full version also has a hash of everything below and of the versions of the parts."""
     normalise: Literal["none", "group", "batch"] = "none"
     """Over what each part is normalised to mean 0 and standard deviation 1 before the sum."""
@@ -117,16 +122,31 @@ class RewardMix:
             self._parts_of(sample, {name: column[index] for name, column in scored.items()})
             for index, sample in enumerate(samples)
         ]
-        values = _normalised(self.config, samples, rows) if self.config.normalise != "none" else [_values(row) for row in rows]
-        return [self._combine(row, value) for row, value in zip(rows, values, strict=True)]
+        gates = [self._gate(row) for row in rows]
+        if self.config.normalise == "none":
+            return [self._combine(row, _values(row), gate) for row, gate in zip(rows, gates, strict=True)]
+        values = self._normalised(samples, rows, gates)
+        return [self._combine(row, value, gate) for row, value, gate in zip(rows, values, gates, strict=True)]
+
+    @property
+    def unnormalised(self) -> RewardMix:
+        """The same mix as a plain sum: what held-out answers are measured by, because z-scores have the mean 0 in any round."""
+        if self.config.normalise == "none":
+            return self
+        config = self.config.model_copy(update={"normalise": "none"})
+        return replace(self, config=config, version=f"{self.version}/plain")
+
+    def _gate(self, row: tuple[Score | Missing, ...]) -> float:
+        """The share of the positive parts that counts; every gate that applies lowers it."""
+        values = [part.value for part in row if self.config.parts[part.name].gate and isinstance(part, Score) and part.applies]
+        return round(math.prod(max(0.0, 1 - value / SERIOUS) for value in values), 6)
 
     def _given_scores(self, samples: Sequence[Sample]) -> dict[str, dict[int, Score | Missing]]:
         """The scores of the given parts, in one call each; samples without an answer are missing."""
         answered = [index for index, sample in enumerate(samples) if sample.answer is not None]
         columns: dict[str, dict[int, Score | Missing]] = {}
         for name, component in self.given.items():
-            results = component.score([samples[index] for index in answered]) if answered else []
-            assert len(results) == len(answered), f"{name} returned {len(results)} results for {len(answered)} samples"
+            results = _component_scores(name, component, [samples[index] for index in answered]) if answered else []
             column: dict[int, Score | Missing] = dict(zip(answered, results, strict=True))
             for index, sample in enumerate(samples):
                 column.setdefault(index, _missing(name, sample.why_missing, component.version))
@@ -144,7 +164,7 @@ class RewardMix:
             elif sample.answer is None:
                 part = _missing(name, sample.why_missing, self.rules[name].version)
             else:
-                part = self.rules[name].score(sample.question, sample.answer)
+                part = _rule_score(name, self.rules[name], sample.question, sample.answer)
             parts.append(part if part.name == name else part.model_copy(update={"name": name}))
         return tuple(parts)
 
@@ -153,11 +173,13 @@ class RewardMix:
         weight = self.config.parts[part.name].weight
         return weight > 0 or (weight < 0 and isinstance(part, Missing))
 
-    def _combine(self, row: tuple[Score | Missing, ...], values: Mapping[str, float]) -> Reward:
+    def _combine(self, row: tuple[Score | Missing, ...], values: Mapping[str, float], gate: float) -> Reward:
         config = self.config.parts
         left_out = [f"{part.name}: {_why_left_out(part)}" for part in row if part.name not in values and self._is_reported(part)]
-        reason = "; ".join(left_out) or None
-        required = [part for part in row if isinstance(part, Missing) and config[part.name].required]
+        gates = ", ".join(name for name, value in values.items() if config[name].gate and value)
+        closed = [f"gate ({gates}): {gate:.0%} of the positive parts count"] if gate < 1 else []
+        reason = "; ".join([*closed, *left_out]) or None
+        required = [part for part in row if isinstance(part, Missing) and (config[part.name].required or config[part.name].gate)]
         if required:
             reason = f"required and missing: {required[0].name} ({required[0].reason})"
             return Reward(value=None, parts=row, weights={}, version=self.version, reason=reason)
@@ -165,17 +187,73 @@ class RewardMix:
         if not any(weight > 0 for weight in weights.values()):
             reason = f"no part with a positive weight has a score ({reason})"
             return Reward(value=None, parts=row, weights={}, version=self.version, reason=reason)
+        if self.config.normalise == "none":
+            weights = {name: round(weight * gate, 6) if weight > 0 else weight for name, weight in weights.items()}
         total = sum(weight * values[name] for name, weight in weights.items())
         low, high = self.config.bounds if self.config.normalise == "none" else (float("-inf"), float("inf"))
-        return Reward(value=round(min(high, max(low, total)), 6), parts=row, weights=weights, version=self.version, reason=reason)
+        return Reward(
+            value=round(min(high, max(low, total)), 6), parts=row, weights=weights, gate=gate, version=self.version, reason=reason
+        )
+
+    def _normalised(
+        self, samples: Sequence[Sample], rows: Sequence[tuple[Score | Missing, ...]], gates: Sequence[float]
+    ) -> list[dict[str, float]]:
+        """The z-score of each part, positive ones behind the gate. Scores of two versions never share a mean; one alone has 0."""
+        config = self.config
+        columns: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+        for index, (sample, row) in enumerate(zip(samples, rows, strict=True)):
+            group = (sample.group or sample.id) if config.normalise == "group" else ""
+            for part in row:
+                if isinstance(part, Score) and part.applies:
+                    value = part.value * gates[index] if config.parts[part.name].weight > 0 else part.value
+                    columns.setdefault((group, part.name, part.version), []).append((index, value))
+        z_scores: list[dict[str, float]] = [{} for _ in samples]
+        for (_, name, _), column in columns.items():
+            values = [value for _, value in column]
+            mean, spread = fmean(values), pstdev(values)
+            for index, value in column:
+                z = (value - mean) / (spread + EPS)
+                z_scores[index][name] = min(config.z_bound, max(-config.z_bound, z))
+        return z_scores
 
 
 def effective_weights(parts: Mapping[str, MixPart], present: Iterable[str]) -> dict[str, float]:
-    """The weights of the present parts; positive ones grow so that their sum is that of all positive weights."""
+    """The weights of the present parts, all scaled by one factor: that which keeps the sum of the positive weights."""
     weights = {name: parts[name].weight for name in present if parts[name].weight}
     declared = sum(part.weight for part in parts.values() if part.weight > 0)
     positive = sum(weight for weight in weights.values() if weight > 0)
-    return {name: round(weight * declared / positive, 6) if weight > 0 else weight for name, weight in weights.items()}
+    return {name: round(weight * declared / positive, 6) for name, weight in weights.items()} if positive else weights
+
+
+def _rule_score(name: str, rule: Rule, question: str, answer: str) -> Score | Missing:
+    """A rule's score; one that fails is missing. Its message is not repeated, because it may quote the patient."""
+    try:
+        return _checked(name, rule.score(question, answer), rule.version)
+    except Exception as error:
+        return _missing(name, f"the rule failed with {type(error).__name__}", rule.version)
+
+
+def _component_scores(name: str, component: Component, samples: Sequence[Sample]) -> list[Score | Missing]:
+    """The scores of a given part. An error with advice for people ends the scoring; any other makes the part missing."""
+    try:
+        results = component.score(samples)
+        problem = None if len(results) == len(samples) else f"gave {len(results)} results for {len(samples)} answers"
+    except MedloopError:
+        raise
+    except Exception as error:
+        results, problem = [], f"failed with {type(error).__name__}"
+    if problem:
+        return [_missing(name, f"the part {problem}", component.version) for _ in samples]
+    return [_checked(name, result, component.version) for result in results]
+
+
+def _checked(name: str, part: object, version: str) -> Score | Missing:
+    """The part if it is a score with a number; else it is missing."""
+    if not isinstance(part, Score | Missing):
+        return _missing(name, f"it gave {type(part).__name__} instead of a score", version)
+    if isinstance(part, Score) and not math.isfinite(part.value):
+        return _missing(name, f"its value is {part.value}, which is not a number", version)
+    return part
 
 
 def _missing(name: str, why: str, version: str) -> Missing:
@@ -190,26 +268,6 @@ def _values(row: Iterable[Score | Missing]) -> dict[str, float]:
     return {part.name: part.value for part in row if isinstance(part, Score) and part.applies}
 
 
-def _normalised(
-    config: MixConfig, samples: Sequence[Sample], rows: Sequence[tuple[Score | Missing, ...]]
-) -> list[dict[str, float]]:
-    """The z-score of each part. Scores of two versions never share a mean; a single score has z = 0."""
-    columns: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
-    for index, (sample, row) in enumerate(zip(samples, rows, strict=True)):
-        group = (sample.group or sample.id) if config.normalise == "group" else ""
-        for part in row:
-            if isinstance(part, Score) and part.applies:
-                columns.setdefault((group, part.name, part.version), []).append((index, part.value))
-    z_scores: list[dict[str, float]] = [{} for _ in samples]
-    for (_, name, _), column in columns.items():
-        values = [value for _, value in column]
-        mean, spread = fmean(values), pstdev(values)
-        for index, value in column:
-            z = (value - mean) / (spread + EPS)
-            z_scores[index][name] = min(config.z_bound, max(-config.z_bound, z))
-    return z_scores
-
-
 def build_mix(config: MixConfig, given: GivenParts | None = None) -> RewardMix:
     """The mix of a configuration; ConfigError lists all problems."""
     given = given or {}
@@ -222,6 +280,8 @@ def build_mix(config: MixConfig, given: GivenParts | None = None) -> RewardMix:
         weight = config.parts[name].weight
         if (weight > 0) == scorer.penalty and weight:
             problems.append(f"{name} is {'a penalty' if scorer.penalty else 'not a penalty'}: its weight cannot be {weight:g}")
+        if config.parts[name].gate and not scorer.penalty:
+            problems.append(f"{name} is not a penalty: it cannot be a gate")
     if problems:
         hint = "Name a given part in the mix like 'rel: {weight: 0.2, given: true}'; penalties have negative weights"
         raise ConfigError("; ".join(sorted(problems)), f"{hint}; see configs/reward.yaml")

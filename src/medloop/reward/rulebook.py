@@ -3,6 +3,7 @@
 import sys
 
 from medloop.contracts import Component, Rule
+from medloop.contracts.score import SERIOUS
 from medloop.reward.mix import RewardMix
 
 
@@ -52,10 +53,21 @@ def _computation(mix: RewardMix) -> list[str]:
         ]
     return [
         *lines,
-        "- A part that is missing or does not apply is left out; the other positive weights grow to the same sum.",
-        "- If a required part is missing, the sample has no reward. A missing part never counts as 0.",
+        *_gates(mix),
+        "- A part that is missing or does not apply is left out. All other weights grow by one factor, so that the positive ones "
+        "keep their sum.",
+        "- If a required part or a gate is missing, the sample has no reward. A missing part never counts as 0.",
+        "- A rule that fails is a missing part.",
         f"- Answers on which teacher and rules differ by more than {config.conflict:g} are written to `teacher_conflicts.jsonl`.",
     ]
+
+
+def _gates(mix: RewardMix) -> list[str]:
+    names = [name for name, part in mix.config.parts.items() if part.gate]
+    if not names:
+        return []
+    below = f"below it, they count by 1 - value / {SERIOUS:g}"
+    return [f"- Gate: {', '.join(names)}. At {SERIOUS:g} or more the positive parts earn nothing; {below}."]
 
 
 def _scorer(mix: RewardMix, name: str) -> Rule | Component | None:

@@ -141,9 +141,9 @@ def optimise_policy(
             losses.append(optimizer_step(state, rows, experience, compute_loss))
             state.phase("TRAINING", len(losses), config.epochs * config.minibatches)
     if total is None:
-        return {"loss": 0.0, "kl": 0.0}
+        return {"loss": 0.0}
     tokens, answers = max(float(total.tokens), 1.0), max(len(trainable) * config.epochs, 1)
     return {
-        "loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, "kl": sums["kl"] / answers, **total.means(),
-        "drift": sums["drift"] / tokens,
+        "loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, **total.means(), "drift": sums["drift"] / tokens,
+        "kl": None if reference is None else sums["kl"] / answers,
     }  # fmt: skip

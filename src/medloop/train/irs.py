@@ -24,6 +24,7 @@ from torch import Tensor
 
 from medloop.contracts import Reward, Score, TrainingCard, canonical_json, sha256_id
 from medloop.contracts.dataset import SPLIT_FILES
+from medloop.contracts.score import SERIOUS
 from medloop.errors import ResultError
 from medloop.models.adapter import save_adapter
 from medloop.models.context_prompt import fit_with_context
@@ -36,6 +37,7 @@ from medloop.store.files.artifacts import new_artifact
 from medloop.store.files.atomic import atomic_write
 from medloop.train.configs.rl_config import IRSRunConfig as IRSRunConfig
 from medloop.train.rl import samples
+from medloop.train.rl.advantages import group_advantages
 from medloop.train.rl.audit import has_ended
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out
@@ -54,7 +56,6 @@ from medloop.train.rl.step import (
 )
 from medloop.train.runs.progress import OnProgress, ignore_progress
 
-SERIOUS = 0.5  # of a penalty: an answer that has it is never learnt from
 FILES = ("metrics.jsonl", samples.SAMPLES, samples.HELD_OUT)
 
 
@@ -183,11 +184,14 @@ def _log_selection(state: TrainState, experience: Experience, selection: Selecti
     weights = weights_of(scorer, experience)
     lengths = [len(rollout.tokens) for rollout in experience.rollouts]
     selected = [lengths[row] for row in selection.rows]
+    rewards, present = experience.reward_tensor()
+    groups = group_advantages(rewards, experience.groups, present=present)
     length_ratio = sum(selected) * len(lengths) / max(len(selected) * sum(lengths), 1)
     more = {
         "selected": len(selected), "duplicates": selection.duplicates, "below": selection.below, "unsafe": selection.unsafe,
         "capped": selection.capped,
-        "threshold": selection.threshold, "length_ratio": round(length_ratio, 6),
+        "threshold": selection.threshold, "length_ratio": round(length_ratio, 6), "flat_groups": groups.flat_groups,
+        "groups": groups.groups,
     }  # fmt: skip
     if hasattr(scorer, "end_round"):
         scorer.end_round(experience.rewards)

@@ -5,8 +5,9 @@
     card = ppo.run(plan, settings)
 
 https://arxiv.org/abs/1707.06347, with what made it work for language: KL inside the reward with a weight that steers to a target
-(https://arxiv.org/abs/1909.08593), GAE, whitened advantages, clipped values, and an early end of the epoch when the policy has
-moved far from the one that was sampled. Policy and critic share the base; the reference is a frozen adapter on it.
+(https://arxiv.org/abs/1909.08593), GAE, whitened advantages, an early end of the epoch when the policy has moved
+far from the one that was sampled, and updates that stay near the reference (kl_control.py). The critic reads the policy's
+features and fits its own head (critic.py); the reference is a frozen adapter on the same base.
 
 In: prompts, a policy to start from, a scorer. Out: `models/rl/NAME`, whole or not at all. It leaves out several GPUs.
 """
@@ -23,11 +24,13 @@ from torch import Tensor
 from medloop.contracts import TrainingCard
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import PPOConfig as PPOConfig
-from medloop.train.rl.advantages import gae, token_rewards
+from medloop.train.rl.advantages import gae, group_advantages, token_rewards
+from medloop.train.rl.critic import CriticMoments, fit_critic
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out, finish_step, steps_left
+from medloop.train.rl.kl_control import adapter_weights, kl_controller, limit_update, stop_reason
 from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_weights, value_losses
-from medloop.train.rl.maths import AdaptiveKL, explained_variance, should_stop, whiten
+from medloop.train.rl.maths import AdaptiveKL, explained_variance, masked_mean, should_stop, whiten
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
@@ -53,15 +56,16 @@ class PPOBatch:
     advantages: Tensor
     returns: Tensor
     mask: Tensor
+    reference: Tensor  # log-probabilities under the reference
     weights: Tensor | None  # of samples from a server
-    kl: float  # to the reference, nats per answer
+    kl: float | None  # to the reference, nats per answer; None where no answer has a reward
 
     def select(self, rows: list[int], columns: int) -> PPOBatch:
         """Some answers, without the columns that none of them reaches."""
-        tensors = (self.old_logprobs, self.old_values, self.advantages, self.returns, self.mask)
-        old_logprobs, old_values, advantages, returns, mask = (tensor[rows, :columns] for tensor in tensors)
+        tensors = (self.old_logprobs, self.old_values, self.advantages, self.returns, self.mask, self.reference)
+        old_logprobs, old_values, advantages, returns, mask, reference = (tensor[rows, :columns] for tensor in tensors)
         weights = None if self.weights is None else self.weights[rows, :columns]
-        return PPOBatch(old_logprobs, old_values, advantages, returns, mask, weights, self.kl)
+        return PPOBatch(old_logprobs, old_values, advantages, returns, mask, reference, weights, self.kl)
 
 
 def run(
@@ -75,7 +79,7 @@ def run(
     with plan.run.lock():
         state = create_train_state(plan, settings, with_values=True, on_progress=on_progress)
         check_rollout_server(state)
-        state.saved.setdefault("kl", AdaptiveKL(plan.config.beta, plan.config.target_kl, plan.config.horizon).state())
+        state.saved.setdefault("kl", kl_controller(plan.config).state())
         check_held_out(state, first=True)
         for step in steps_left(state):
             state.step = step
@@ -85,20 +89,32 @@ def run(
 
 
 def _step(state: TrainState) -> None:
-    """Sample, score, compute advantages, optimise, and adapt the weight of the KL."""
+    """Sample, score, compute advantages, optimise, and adapt the weight of the KL. Too far from the reference, only measure."""
     config, controller = state.plan.config, AdaptiveKL(**state.saved["kl"])
     rate = set_learning_rate(state, (state.step - 1) / config.steps)
     prompts = prompts_of_step(state, config.prompts_per_step)
     experience = collect_rollouts(state, prompts, config.samples, f"{config.seed}:{state.step}")
     batch = compute_advantages(state, experience, controller.beta)
-    stats = optimise_policy(state, experience, batch)
-    state.sampler.refresh()
-    answers = int(batch.mask.any(1).sum())
-    state.saved["kl"] = controller.after(batch.kl, answers).state()
+    stats: dict[str, Any] = {"loss": 0.0}
+    if reason := stop_reason(config, batch.kl, state.step):
+        state.saved["stopped"] = reason
+    else:
+        before = adapter_weights(state)
+        stats = optimise_policy(state, experience, batch)
+        moments = CriticMoments(batch.returns, batch.mask)
+        stats |= limit_update(state, before, experience, batch.old_logprobs, batch.reference, moments)
+        fit_critic(state, moments)
+        state.sampler.refresh()
+    if batch.kl is not None:
+        state.saved["kl"] = controller.after(batch.kl, int(batch.mask.any(1).sum())).state()
     explained = explained_variance(batch.old_values, batch.returns, batch.mask)
+    value_loss = masked_mean(value_losses(batch.old_values, batch.returns, batch.mask), batch.mask)
+    rewards, present = experience.reward_tensor()
+    groups = group_advantages(rewards, experience.groups, present=present)
     log_step(
         state, experience, rate=rate, **stats, kl=batch.kl, beta=controller.beta, explained_variance=explained,
-        drift=mean_drift(experience, batch.old_logprobs),
+        value_loss=value_loss, drift=mean_drift(experience, batch.old_logprobs), flat_groups=groups.flat_groups,
+        groups=groups.groups,
     )  # fmt: skip
 
 
@@ -116,10 +132,11 @@ def compute_advantages(state: TrainState, experience: Experience, beta: float) -
     assert old.values is not None
     mask = paid.mask
     advantages, returns = gae(paid.rewards, old.values, mask, gamma=config.gamma, lam=config.lam)
-    kl = float(paid.kl.sum()) / max(int(mask.any(1).sum()), 1)
+    answers = int(mask.any(1).sum())
+    kl = float(paid.kl.sum()) / answers if answers else None
     sampled = experience.sampled_logprobs(device)
     weights = rollout_weights(old.logprobs, sampled, mask, config.rollout_cap) if config.rollout_url else None
-    return PPOBatch(old.logprobs, old.values, whiten(advantages, mask), returns, mask, weights, kl)
+    return PPOBatch(old.logprobs, old.values, whiten(advantages, mask), returns, mask, reference, weights, kl)
 
 
 def optimise_policy(state: TrainState, experience: Experience, batch: PPOBatch) -> dict[str, Any]:
@@ -128,7 +145,7 @@ def optimise_policy(state: TrainState, experience: Experience, batch: PPOBatch) 
     trainable = [row for row in range(len(batch.mask)) if batch.mask[row].any()]
     first: PolicyStats | None = None
     last: PolicyStats | None = None
-    sums = {"entropy": 0.0, "value_loss": 0.0, "tokens": 0.0}
+    sums = {"entropy": 0.0, "tokens": 0.0}
     losses: list[float] = []
     early_stop = False
     for epoch in range(config.epochs):
@@ -140,22 +157,18 @@ def optimise_policy(state: TrainState, experience: Experience, batch: PPOBatch) 
             ) -> Tensor:
                 old = batch.select(part, micro_batch.mask.shape[1])
                 output = state.policy.forward(
-                    micro_batch, temperature=config.temperature, entropy="gradient" if config.entropy_weight else "value",
-                    values=True,
-                )  # fmt: skip
+                    micro_batch, temperature=config.temperature, entropy="gradient" if config.entropy_weight else "value"
+                )
                 per_token, stats = policy_losses(
                     output.logprobs, old.old_logprobs, old.advantages, old.mask, clip_low=config.clip,
                     dual_clip=config.dual_clip, weights=old.weights,
                 )  # fmt: skip
-                assert output.values is not None and output.entropy is not None
-                critic = value_losses(output.values, old.old_values, old.returns, old.mask, clip=config.value_clip)
+                assert output.entropy is not None
                 entropy = torch.where(old.mask, output.entropy, 0.0)
                 parts.append(stats)
                 sums["entropy"] += float(entropy.detach().sum())
-                sums["value_loss"] += float(critic.detach().sum())
                 sums["tokens"] += float(old.mask.sum())
-                per_token = per_token + config.value_weight * critic - config.entropy_weight * entropy
-                return aggregate(per_token, old.mask, window, "dapo")
+                return aggregate(per_token - config.entropy_weight * entropy, old.mask, window, "dapo")
 
             losses.append(optimizer_step(state, rows, experience, compute_loss))
             state.phase("TRAINING", len(losses), config.epochs * config.minibatches)
@@ -170,6 +183,6 @@ def optimise_policy(state: TrainState, experience: Experience, batch: PPOBatch) 
         return {"loss": 0.0}
     tokens = max(sums["tokens"], 1.0)
     return {
-        "loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, "value_loss": sums["value_loss"] / tokens,
-        **last.means(), "first_ratio": first.means()["ratio"], "updates": len(losses), "early_stop": early_stop,
+        "loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, **last.means(),
+        "first_ratio": first.means()["ratio"], "updates": len(losses), "early_stop": early_stop,
     }  # fmt: skip

@@ -109,12 +109,24 @@ def test_only_with_the_ratio_is_the_gradient_that_of_the_kl() -> None:  # (9)
 
 
 def test_the_kl_controller_by_hand() -> None:  # (14)
-    control = AdaptiveKL(beta=0.2, target=6.0, horizon=10_000)
-    # KL 6.6 is 10 % above: e = .1, 256 samples: .2 x (1 + .1 x 256 / 10000)
-    assert control.after(6.6, 256).beta == pytest.approx(0.2 * 1.00256)
-    assert control.after(60.0, 256).beta == pytest.approx(0.2 * 1.00512)  # e is kept at .2
-    assert control.after(-60.0, 256).beta == pytest.approx(0.2 * 0.99488)  # and at -.2
+    control = AdaptiveKL(beta=0.2, target=6.0, horizon=256)
+    # KL 6.6 is 10 % above: e = .1, 128 samples: .2 x exp(.1 x 128 / 256)
+    assert control.after(6.6, 128).beta == pytest.approx(0.2 * 1.0512711)
+    assert control.after(60.0, 128).beta == pytest.approx(0.2 * 1.6487213)  # e is kept at 1: exp(.5)
+    assert control.after(-60.0, 128).beta == pytest.approx(0.2 * 0.9048374)  # and at -.2
     assert control.after(6.0, 256).beta == 0.2
+    assert AdaptiveKL(0.2, None).after(60.0, 128).beta == 0.2  # no target: it stays
+
+
+def test_beta_is_back_in_time_after_a_long_calm() -> None:  # (14)
+    """Forty steps far below the target, then one far above: within its range beta needs a few steps, not as many again."""
+    control = AdaptiveKL(beta=0.02, target=0.5, horizon=192, low=0.002, high=20.0)
+    for _ in range(40):
+        control = control.after(0.0, 128)
+    assert control.beta == 0.002
+    for _ in range(4):
+        control = control.after(5.0, 128)
+    assert control.beta > 0.02
 
 
 def test_the_kl_controller_goes_through_json() -> None:  # (14, 25)
@@ -125,13 +137,13 @@ def test_the_kl_controller_goes_through_json() -> None:  # (14, 25)
 def test_the_kl_controller_refuses_what_would_break_it() -> None:  # (14)
     with pytest.raises(AssertionError, match="not finite"):
         AdaptiveKL(beta=0.2, target=6.0).after(math.nan, 64)
-    with pytest.raises(AssertionError, match=r"horizon must be above 12\.8"):
+    with pytest.raises(AssertionError, match=r"horizon must be at least 64"):
         AdaptiveKL(beta=0.2, target=6.0, horizon=12).after(1.0, 64)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), max_size=30))
 def test_beta_stays_positive(kls: list[float]) -> None:  # (14)
-    control = AdaptiveKL(beta=0.2, target=6.0, horizon=100)
+    control = AdaptiveKL(beta=0.2, target=6.0, horizon=500)
     for kl in kls:
         control = control.after(kl, 499)
     assert 0 < control.beta < math.inf

@@ -12,6 +12,7 @@ from medloop.cli import ui
 from medloop.cli.train.options import Adapter, Model, Replace, Seed
 from medloop.cli.train.runner import Trained, train
 from medloop.cli.ui import ConfigFile, SetPairs
+from medloop.errors import ResultError
 from medloop.knobs import split_pairs
 from medloop.train.runs.model_card import BACKENDS, alarm_sentence, held_out_sentence, result_sentence
 
@@ -151,6 +152,11 @@ def _report(trained: Trained) -> None:
         ui.say(alarm)
     ui.say(held_out_sentence(card))
     ui.say(f"Trained in {trained.seconds:.0f} s: reward {metrics['reward_first']:.3f} -> {metrics['reward_last']:.3f}{kl}.")
+    for warning in card.warnings:
+        ui.say(warning)
     ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, curves.png, rewards.csv, card.json.")
+    if card.stopped:
+        job = ui.shown(trained.result.run.folder)
+        raise ResultError(card.stopped, f"{target} has the result as far as it went, {job} the last checkpoint")
     ui.next_step(f"eval --model {shlex.quote(card.base)} --model {shlex.quote(f'{card.base}+{target}')} --split gold --split red")

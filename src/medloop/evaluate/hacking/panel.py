@@ -75,7 +75,7 @@ class PanelConfig(Contract):
     habit: Unit = 0.1
     """A phrase in answers to this share of the questions is stock text."""
     one_part: Unit = 0.8
-    """Alarm when one part contributes more than this share of the reward, and `part_growth` more than at first."""
+    """Alarm when one part contributes more than this share of what is earned, and `part_growth` more than at first."""
     part_growth: Unit = 0.1
     probe: float = 0.1
     """Largest mean reward of a null answer."""
@@ -259,12 +259,15 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 def part_shares(rows: Sequence[PanelRow]) -> dict[str, float]:
-    """The share of the reward that each part contributes: |weight x value| over that of all parts, for the whole round."""
+    """The share that each part has of what is earned: weight x value over that of all parts with a positive weight.
+
+    Penalties are left out: where they vanish, because answers became safer, no part has come to dominate.
+    """
     contributed: dict[str, float] = {}
     for row in rows:
         for part in row.reward.parts:
-            if isinstance(part, Score) and part.applies and part.name in row.reward.weights:
-                contributed[part.name] = contributed.get(part.name, 0.0) + abs(row.reward.weights[part.name] * part.value)
+            if isinstance(part, Score) and part.applies and (weight := row.reward.weights.get(part.name, 0.0)) > 0:
+                contributed[part.name] = contributed.get(part.name, 0.0) + weight * part.value
     total = sum(contributed.values())
     return {name: value / total for name, value in contributed.items()} if total else {}
 

@@ -1,8 +1,8 @@
 """The settings of PPO, GRPO and IRS; each field says what it does."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from medloop.contracts import ModelRef
 from medloop.contracts.model import Method
@@ -103,19 +103,38 @@ class PPOConfig(StepConfig):
         le=1,
         description="Lambda of GAE; below 1 the score reaches early tokens only through the critic, which starts at 0.",
     )
-    value_weight: float = Field(0.1, ge=0, description="Weight of the critic's loss.")
-    value_rate: float = Field(0.1, gt=0, description="Learning rate of the value head, as a share of the policy's.")
-    value_clip: float = Field(0.2, gt=0, description="Clip range of the critic's value around its old value.")
     entropy_weight: float = Field(0.0, ge=0, description="Weight of the entropy bonus.")
     beta: float = Field(0.02, ge=0, description="Initial weight of the KL to the reference, per nat.")
-    target_kl: float = Field(6.0, gt=0, description="The KL to the reference that beta steers to, in nats per answer.")
-    horizon: float = Field(1000, gt=0, description="Answers over which beta may move by its whole correction.")
+    target_kl: float | None = Field(
+        6.0, gt=0, description="The KL to the reference that beta steers to, in nats per answer; empty: beta stays as it is."
+    )
+    horizon: float | None = Field(
+        None, gt=0, description="Answers over which beta may change by the factor e; empty: 1.5 times the answers of a step."
+    )
+    abort_kl: float | None = Field(
+        4.0, ge=2, description="The run ends when the KL is more than this many times target_kl; empty: never."
+    )
     step_kl: float = Field(
         0.05, gt=0, description="An epoch ends early when the policy moved 1.5 times this far, in nats per token."
     )
     missing_eos_penalty: float = Field(
         0.0, ge=0, description="Subtracted from the score of an answer that was truncated at the limit."
     )
+
+    @model_validator(mode="after")
+    def _can_hold_its_target(self) -> Self:
+        answers = self.prompts_per_step * self.samples
+        if self.target_kl is not None and self.beta == 0:
+            raise ValueError(
+                f"beta=0 cannot steer to target_kl={self.target_kl:g}, because 0 times any factor is 0; set beta above 0, or "
+                "target_kl=null for a run without a target"
+            )
+        if self.horizon is not None and self.horizon < answers:
+            raise ValueError(
+                f"horizon={self.horizon:g} is below the {answers} answers of a step, so that beta would jump; set horizon to at "
+                f"least {answers}, or leave it empty"
+            )
+        return self
 
 
 class GRPOConfig(StepConfig):

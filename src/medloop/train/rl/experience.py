@@ -90,9 +90,16 @@ class Experience:
         return torch.tensor([reward.value or 0.0 for reward in self.rewards], dtype=torch.float32), present
 
     def part_rewards(self, weights: dict[str, float]) -> tuple[Tensor, Tensor, list[str]]:
-        """The parts of the reward one by one (N, K), which are present, and their names; a penalty counts negative."""
+        """The parts of the reward one by one (N, K), which are present, and their names; a penalty counts negative.
+
+        What a gate of the mix does not let count is not earned here either.
+        """
         names = [name for name, weight in weights.items() if weight]
-        table = [{p.name: p.value for p in r.parts if isinstance(p, Score) and p.applies} for r in self.rewards]
+        table = [
+            {p.name: p.value * (r.gate if weights.get(p.name, 0.0) > 0 else 1.0)
+             for p in r.parts if isinstance(p, Score) and p.applies}
+            for r in self.rewards
+        ]  # fmt: skip
         values = torch.tensor([[row.get(name, 0.0) * math.copysign(1, weights[name]) for name in names] for row in table])
         return values, torch.tensor([[name in row for name in names] for row in table]), names
 

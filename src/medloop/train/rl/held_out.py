@@ -72,9 +72,9 @@ def _against_reference(state: TrainState, experience: Experience) -> list[tuple[
 
 
 def steps_left(state: TrainState) -> Iterator[int]:
-    """The steps that are still to do; none after an alarm has ended the run."""
+    """The steps that are still to do; none after an alarm or a KL beyond its bound has ended the run."""
     for step in range(state.step + 1, state.plan.config.steps + 1):
-        if audit.has_ended(state):
+        if audit.has_ended(state) or "stopped" in state.saved:
             return
         yield step
 
@@ -82,7 +82,7 @@ def steps_left(state: TrainState) -> Iterator[int]:
 def finish_step(state: TrainState, should_stop: Callable[[], bool]) -> None:
     """Held-out check and checkpoint where they are due. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     config = state.plan.config
-    last = state.step == config.steps
+    last = state.step == config.steps or "stopped" in state.saved
     due = audit.check_is_due(state)
     if last or due or state.step % config.eval_every == 0:
         last = check_held_out(state) or last

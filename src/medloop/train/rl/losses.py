@@ -118,11 +118,6 @@ def rollout_drift(logprobs: Tensor, sampled_logprobs: Tensor, mask: Tensor) -> T
     return torch.where(mask, (logprobs.detach() - sampled_logprobs).abs(), 0.0).sum()
 
 
-def value_losses(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, clip: float = 0.2) -> Tensor:
-    """Half the squared error per token (B, T): the worse of the value and the value kept within `clip` of the old one.
-
-    `aggregate(..., "dapo")` makes it a mean per token. https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details
-    """
-    values, old_values, returns = (torch.where(mask, x, 0.0) for x in (values, old_values, returns))
-    near = old_values + (values - old_values).clamp(-clip, clip)
-    return 0.5 * torch.maximum((values - returns).square(), (near - returns).square())
+def value_losses(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
+    """Half the squared error of the critic per token (B, T)."""
+    return 0.5 * torch.where(mask, values - returns, 0.0).square()

@@ -84,24 +84,34 @@ def log_ratio(above: Tensor, below: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AdaptiveKL:
-    """The weight of the KL term, moved towards a target KL per answer, in nats. https://arxiv.org/abs/1909.08593, section 2.2
+    """The weight of the KL term, moved towards a target KL per answer, in nats; without a target it stays.
+
+    The error is that of https://arxiv.org/abs/1909.08593, section 2.2; the step is its exponential, so that beta may move fast
+    and stays positive. It falls more slowly than it rises, because every run starts at a KL of 0; and it is kept between `low`
+    and `high`, because a beta that fell for the whole run could not rise in time.
 
     A value: `after` gives the next one, `asdict` and `AdaptiveKL(**...)` take it through JSON, as a checkpoint does.
     """
 
     beta: float
-    target: float
-    horizon: float = 10_000
-    clip: float = 0.2
+    target: float | None
+    horizon: float = 200
+    fall: float = 0.2
+    rise: float = 1.0
+    low: float = 0.0
+    high: float = 1e9
 
     def after(self, kl: float, samples: int) -> AdaptiveKL:
-        """beta x (1 + e n / horizon), with e = KL / target - 1 kept within +-`clip`, after `samples` answers of mean `kl`."""
+        """beta x exp(e n / horizon), with e = KL / target - 1 kept between -`fall` and `rise`, after n `samples` of mean `kl`."""
         assert math.isfinite(kl), "the KL is not finite: skip this step instead of adapting beta"
-        assert self.clip * samples < self.horizon, f"the horizon must be above {self.clip * samples:g}, or beta may turn negative"
-        error = min(max(kl / self.target - 1, -self.clip), self.clip)
-        return replace(self, beta=self.beta * (1 + error * samples / self.horizon))
+        if self.target is None:
+            return self
+        assert samples <= self.horizon, f"the horizon must be at least {samples}, the answers of a step, or beta may jump"
+        error = min(max(kl / self.target - 1, -self.fall), self.rise)
+        beta = self.beta * math.exp(error * samples / self.horizon)
+        return replace(self, beta=min(max(beta, self.low), self.high))
 
-    def state(self) -> dict[str, float]:
+    def state(self) -> dict[str, float | None]:
         """Plain numbers for JSON; `AdaptiveKL(**state)` is the same controller."""
         return asdict(self)
 

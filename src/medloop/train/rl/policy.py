@@ -41,11 +41,12 @@ class Batch(NamedTuple):
 
 
 class PolicyOutput(NamedTuple):
-    """All (B, C), 0 outside the mask."""
+    """All (B, C), 0 outside the mask; `hidden` (B, C, H) are the states that predict each token."""
 
     logprobs: Tensor
     entropy: Tensor | None
     values: Tensor | None
+    hidden: Tensor | None = None
 
 
 def collate(rollouts: Sequence[Rollout], pad_id: int, device: torch.device) -> Batch:
@@ -87,6 +88,14 @@ class Policy:
         values = {} if self.value_head is None else dict(self.value_head.named_parameters(prefix="value_head"))
         return {**named, **values}
 
+    def reference_weights(self) -> dict[str, Tensor]:
+        """Values of the trained adapter weights with which the policy is the reference: its copy, or an adapter that adds 0."""
+        every = dict(self.model.named_parameters())
+        trained = {name: p.detach() for name, p in every.items() if p.requires_grad}
+        if self.has_reference:
+            return {name: every[name.replace(".default.", f".{REFERENCE}.")].detach() for name in trained}
+        return {name: torch.zeros_like(p) if "lora_B" in name else p.clone() for name, p in trained.items()}
+
     def sampler(self) -> Sampler:
         return Sampler(self.model, stop_ids=stop_ids(self.model, self.loaded.tokenizer), pad_id=self.pad_id)
 
@@ -119,8 +128,9 @@ class Policy:
         estimates = None
         if values:
             assert self.value_head is not None, "this policy was opened without a value head"
-            estimates = torch.where(batch.mask, self.value_head(hidden.float()).squeeze(-1), 0.0)
-        return PolicyOutput(tokens.logprobs, tokens.entropy, estimates)
+            # Detached: the critic reads the policy's features and moves none of its weights.
+            estimates = torch.where(batch.mask, self.value_head(hidden.detach().float()).squeeze(-1), 0.0)
+        return PolicyOutput(tokens.logprobs, tokens.entropy, estimates, hidden.detach())
 
     @contextmanager
     def reference(self) -> Iterator[None]:

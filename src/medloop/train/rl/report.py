@@ -53,7 +53,8 @@ class RunReport:
 <h1>{title}</h1>
 <p class="dim">Base model {escape(card.base)}; {len(self.table)} steps with numbers. Not a medical device.</p>
 {audit if self.alarms else ""}
-<p{' class="alarm"' if card.held_out_verdict == "fell" else ""}>{escape(held_out_sentence(card))}</p>
+<p{' class="alarm"' if card.held_out_verdict == "fell" or card.stopped else ""}>{escape(held_out_sentence(card))}</p>
+{"".join(f'<p class="alarm">{escape(warning)}</p>' for warning in card.warnings)}
 {"" if self.alarms else audit}
 {f"<ul>{notes}</ul>" if notes else ""}
 <h2>Curves</h2><div class="plots">{figures}</div>

@@ -28,7 +28,7 @@ ACTIONS: tuple[AlarmAction, ...] = ("stopped", "undone", "warned")
 
 
 def publish_result(state: TrainState) -> TrainingCard:
-    """Publish the policy as it is now, and delete the checkpoints."""
+    """Publish the policy as it is now, and delete the checkpoints; a run that was stopped keeps its last one."""
     plan = state.plan
     state.phase("METRICS", 1, 1)
     rows = list(jsonl.read(plan.run.metrics))
@@ -62,7 +62,8 @@ def publish_result(state: TrainState) -> TrainingCard:
         about=_about(state),
     )
     state.sampler.close()
-    plan.run.end()
+    if card.stopped is None:
+        plan.run.end()
     return card
 
 
@@ -177,12 +178,25 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
     return training_card(
         plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside,
         backend=state.sampler.backend, verdict=_verdict(gain), alarms=alarms, alarm_action=action,
+        stopped=state.saved.get("stopped"), warnings=_warnings(table),
     )  # fmt: skip
 
 
 def _audit_of(row: Mapping[str, Any]) -> Mapping[str, float]:
     """The measures of the audit in a line of metrics.jsonl."""
     return (row.get("extra") or {}).get("audit") or {}
+
+
+def _warnings(table: list[dict[str, Any]]) -> list[str]:
+    """A reward that told no answer from another taught nothing, however well the run ended."""
+    compared = [row for row in table if row.get("groups")]
+    if not compared or any(row["flat_groups"] < row["groups"] for row in compared):
+        return []
+    steps = f"all {len(compared)} steps" if len(compared) > 1 else "the only step"
+    return [
+        f"WARNING: in {steps}, all answers to a question had the same reward, so that the run could not tell good answers from "
+        "bad ones. Check the parts of the reward, or sample more answers to each question."
+    ]
 
 
 def _verdict(gain: Interval | None) -> HeldOutVerdict | None:

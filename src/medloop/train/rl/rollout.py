@@ -64,8 +64,13 @@ def collect_rollouts(
 
 
 def _score(state: TrainState, experience: Experience, streams: Sequence[str], samples: int, *, held_out: bool) -> None:
-    """Fill in the rewards, some prompts at a time, so that whoever watches sees how far it is and how good so far."""
+    """Fill in the rewards, some prompts at a time, so that whoever watches sees how far it is and how good so far.
+
+    Held-out answers are measured by the plain sum of a mix that is normalised in training: one z-score alone is always 0.
+    """
     scorer, total = state.plan.scorer, len(experience.texts)
+    if held_out:
+        scorer = getattr(scorer, "unnormalised", scorer)
     answers = [
         Sample(id=name, question=prompt.question, answer=text, group=prompt.id, context=prompt.context)
         for name, prompt, text in zip(streams, experience.prompts, experience.texts, strict=True)

@@ -110,7 +110,8 @@ def _optimizer(policy: Policy, config: Any, rate: float) -> torch.optim.Optimize
 
         kind = PagedAdamW8bit
     # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
-    return kind(_parameter_groups(policy, config), lr=rate, eps=1e-5, weight_decay=0.0)
+    adapter = [p for name, p in policy.trained().items() if not name.startswith("value_head")]  # the critic fits its own head
+    return kind(adapter, lr=rate, eps=1e-5, weight_decay=0.0)
 
 
 def _sampler(policy: Policy, plan: RLPlan, settings: Settings) -> RolloutSampler:
@@ -121,12 +122,3 @@ def _sampler(policy: Policy, plan: RLPlan, settings: Settings) -> RolloutSampler
         config.rollout_url, policy.model, base=config.model, stop_ids=stop_ids(policy.model, policy.loaded.tokenizer),
         folder=plan.run.folder / "rollout", key=settings.rollout.key.get_secret_value(),
     )  # fmt: skip
-
-
-def _parameter_groups(policy: Policy, config: Any) -> list[dict[str, Any]]:
-    """What is trained, with its `lr_scale`: a value head sums hundreds of units, so that Adam's equal steps move it far."""
-    named = policy.trained()
-    head = [p for name, p in named.items() if name.startswith("value_head")]
-    adapter = [p for name, p in named.items() if not name.startswith("value_head")]
-    groups: list[dict[str, Any]] = [{"params": adapter, "lr_scale": 1.0}]
-    return [*groups, {"params": head, "lr_scale": config.value_rate}] if head else groups

@@ -6,7 +6,7 @@ log-probabilities are not finite is undone and counted; the third ends the run.
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,14 @@ from medloop.train.rl.policy import Batch, PolicyOutput, collate
 from medloop.train.rl.state import TrainState
 
 MAX_SKIPPED = 3  # steps that may end in a number that is not finite
+
+
+class HiddenMoments(Protocol):
+    """What a critic remembers of a pass over the answers."""
+
+    def clear(self) -> None: ...
+
+    def add(self, rows: list[int], hidden: Tensor) -> None: ...
 
 
 class NonFiniteError(Exception):
@@ -55,19 +63,28 @@ def optimizer_step(
 
 
 @torch.no_grad()
-def compute_logprobs(state: TrainState, experience: Experience, *, values: bool = False) -> PolicyOutput:
-    """Every answer under the active adapter, without gradients: (N, C), in the order of the answers."""
+def compute_logprobs(
+    state: TrainState, experience: Experience, *, values: bool = False, moments: HiddenMoments | None = None
+) -> PolicyOutput:
+    """Every answer under the active adapter, without gradients: (N, C), in the order of the answers.
+
+    `moments` get the hidden states of this pass, micro-batch by micro-batch.
+    """
     order = sorted(range(len(experience.rollouts)), key=lambda row: _length(experience, row))
     columns = max(len(rollout.tokens) for rollout in experience.rollouts)
     while True:
         logprobs = torch.zeros(len(order), columns, device=state.policy.device)
         all_values = torch.zeros_like(logprobs) if values else None
+        if moments is not None:
+            moments.clear()
         try:
             for part, batch in _micro_batches(state, order, experience):
                 output = state.policy.forward(batch, temperature=state.plan.config.temperature, values=values)
                 logprobs[part, : batch.mask.shape[1]] = output.logprobs
                 if all_values is not None and output.values is not None:
                     all_values[part, : batch.mask.shape[1]] = output.values
+                if moments is not None and output.hidden is not None:
+                    moments.add(part, output.hidden)
             break
         except torch.OutOfMemoryError:
             _halve_micro_batches(state)
@@ -117,10 +134,13 @@ def count_skipped_step(state: TrainState) -> None:
 
 
 def set_learning_rate(state: TrainState, done: float) -> float:
-    """The learning rate after the share `done` of the run: it falls from the first rate to 0 along a line."""
-    rate = state.learning_rate * (1 - done)
+    """The learning rate after the share `done` of the run: it falls from the first rate to 0 along a line.
+
+    PPO lowers it where updates were too long for its target KL.
+    """
+    rate = float(state.learning_rate * (1 - done) * state.saved.get("rate_share", 1.0))
     for group in state.optimizer.param_groups:
-        group["lr"] = rate * group["lr_scale"]
+        group["lr"] = rate
     return rate
 
 
@@ -137,9 +157,9 @@ def log_step(state: TrainState, experience: Experience, *, rate: float, loss: fl
     state.log("METRICS", avg_reward=summary["reward"], weights=experience.mean_part_weights(), extra=extra)
     known = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
     state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "learning_rate": rate})
+    if stopped := state.saved.get("stopped"):
+        state.log("METRICS", extra={"stopped": stopped})
     samples.append_some(state.plan.run.folder, state.step, experience)
     screen_batch(state, experience)
-    state.numbers = {
-        "step": state.step, "reward": summary["reward"] or 0.0, "length": summary["length"], "kl": known.get("kl", 0.0),
-        "entropy": known.get("entropy", 0.0),
-    }  # fmt: skip
+    measured = {name: value for name, value in known.items() if name in ("kl", "entropy")}
+    state.numbers = {"step": state.step, "reward": summary["reward"] or 0.0, "length": summary["length"], **measured}

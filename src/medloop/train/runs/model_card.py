@@ -102,7 +102,12 @@ def result_sentence(card: TrainingCard) -> str:
 
 
 def held_out_sentence(card: TrainingCard) -> str:
-    """What an RL run changed on held-out questions; a fall is said in capitals, with what to do about it."""
+    """What an RL run changed on held-out questions; a fall is said in capitals, with what to do about it.
+
+    A run that was stopped says so before that.
+    """
+    if card.stopped:
+        return f"{card.stopped} {held_out_sentence(card.model_copy(update={'stopped': None}))}"
     if card.held_out_verdict is None:
         return "No gain shown: no held-out questions were measured."
     gain, low, high = (card.metrics[f"held_out_gain{end}"] for end in ("", "_low", "_high"))
@@ -119,9 +124,9 @@ def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
     share = card.trainable_parameters / max(card.total_parameters, 1)
     kind = "All weights" if card.config.get("full") else f"A LoRA adapter of rank {card.config.get('lora_r')}"
     alarm = alarm_sentence(card)
-    verdict = [
-        f"**{sentence}**\n" for sentence in (alarm, held_out_sentence(card) if card.held_out_verdict else None) if sentence
-    ]
+    shown = card.held_out_verdict or card.stopped
+    sentences = (alarm, held_out_sentence(card) if shown else None, *card.warnings)
+    verdict = [f"**{sentence}**\n" for sentence in sentences if sentence]
     lines = [
         f"# {card.name}",
         "",
