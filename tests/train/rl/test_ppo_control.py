@@ -55,7 +55,7 @@ def test_held_out_rewards_are_plain_sums_where_training_normalises(settings: Any
     file = own_reward(settings, monkeypatch, LETTERS, normalise="group")
     assert command(monkeypatch, settings, "grpo", "--reward", str(file), **STEPS) == 0
     checks = [row["extra"]["held_out"] for row in metrics(settings, "grpo") if "held_out" in (row.get("extra") or {})]
-    assert len(checks) == 2 and all(0 < check["reward"] < 1 and check["reward_std"] > 0 for check in checks)
+    assert len(checks) >= 2 and all(0 < check["reward"] < 1 and check["reward_std"] > 0 for check in checks)
 
 
 def test_irs_undoes_a_round_that_fell_also_where_training_normalises(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
