@@ -1,11 +1,15 @@
 """Everything a paid service has been seen to do; each row ends in a verdict or in Missing with a reason, never in a made-up score."""
 
+import json
+import socket
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from medloop.contracts import Missing, Score
+from medloop.store.files import jsonl
 from medloop.testing.teacher_server import TeacherServer
 
 
@@ -159,3 +163,41 @@ def test_nobody_there_is_missing(desk: Any) -> None:
         pass
     run = desk.judge(server, 3)
     assert run.missing.total() == 3 and "ConnectError" in " ".join(run.missing)
+
+
+def spent(run: Any, desk: Any) -> tuple[int, float, int, float]:
+    """Tokens and cost of the run, requests that were sent, and the cost in the request log."""
+    log = [json.loads(line) for path in desk.files.logs.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return run.tokens, run.cost, run.calls, sum(row["cost"] for row in log)
+
+
+def test_a_refused_connection_costs_nothing_and_is_no_request(desk: Any) -> None:
+    with TeacherServer() as server:
+        pass
+    run = desk.judge(server, 40, in_flight=8, circuit_failures=100)
+    assert run.missing.total() == 40 and spent(run, desk) == (0, 0.0, 0, 0.0)
+    assert {row["outcome"] for row in jsonl.read(next(desk.files.logs.glob("*.jsonl")))} == {"unreachable"}
+
+
+def test_an_address_that_never_answers_the_connection_costs_nothing(desk: Any) -> None:
+    with socket.socket() as full:  # its queue of connections is full, so the next one waits
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        waiting = [socket.socket() for _ in range(4)]
+        for connection in waiting:
+            connection.setblocking(False)
+            connection.connect_ex(address)
+        run = desk.judge(SimpleNamespace(url=f"http://127.0.0.1:{address[1]}"), deadline_s=0.5)
+        for connection in waiting:
+            connection.close()
+    assert "timeout" in run.results[0].missing and spent(run, desk) == (0, 0.0, 0, 0.0)
+
+
+@pytest.mark.parametrize(("fault", "charged"), [("rate_short", False), ("error_500", True), ("reset", True), ("truncated", True)])
+def test_what_was_sent_is_booked_unless_it_was_refused_before_any_work(desk: Any, fault: str, charged: bool) -> None:
+    with TeacherServer(fault=only(fault)) as server:
+        run = desk.judge(server, attempts=1)
+        sent = server.requests
+    tokens, cost, calls, logged = spent(run, desk)
+    assert calls == sent == 1 and cost == logged and (tokens > 1024, cost > 0) == (charged, charged)

@@ -138,7 +138,10 @@ class Teacher:
     async def _attempt(
         self, messages: Sequence[Mapping[str, str]], max_tokens: int, accept: Callable[[Reply], V], about: dict[str, Any]
     ) -> tuple[V, Reply, float]:
-        """One request: its worst cost is reserved in the budget before, settled and logged after, whatever happens."""
+        """One request: its worst cost is reserved in the budget before, settled and logged after, whatever happens.
+
+        A request that never left is logged, but costs nothing and does not count as a call.
+        """
         payload = canonical_json(self._payload(messages, max_tokens)).encode()
         tokens, sent, began = self._estimate(messages, max_tokens), utc_now(), time.monotonic()
         reserved = self.config.cost(0, tokens - max_tokens, max_tokens, sent)
@@ -146,12 +149,20 @@ class Teacher:
         if self.stopped is not None:
             self.budget.settle(reserved, tokens, spent_usd=0.0, spent_tokens=0)
             self._raise_if_stopped()
-        self.calls += 1
-        usage, outcome, reply = Usage(), "cancelled", None
+        usage, outcome, reply, is_sent = Usage(), "cancelled", None, False
+
+        def on_sent() -> None:
+            nonlocal is_sent
+            self.calls += not is_sent
+            is_sent = True
+
+        def may_be_charged() -> bool:
+            return is_sent and outcome not in _FREE
+
         try:
             url = self.config.base_url.rstrip("/") + "/chat/completions"
             async with self._connections.borrow() as connection:
-                reply = await post(connection, url, self._headers(), payload, self.config.body_bytes)
+                reply = await post(connection, url, self._headers(), payload, self.config.body_bytes, on_sent=on_sent)
             usage = reply.usage
             verdict = self._accept(reply, accept)
             outcome = "ok"
@@ -160,13 +171,12 @@ class Teacher:
         except Failure as failure:
             usage, outcome = failure.usage or usage, failure.kind
             self._note_failure(failure)
-            failure.cost = self._cost(usage, 0.0 if failure.kind in _FREE else reserved, sent)
+            failure.cost = self._cost(usage, reserved if may_be_charged() else 0.0, sent)
             about["detail"] = failure.detail
             raise
         finally:
-            free = outcome in _FREE
-            cost = self._cost(usage, 0.0 if free else reserved, sent)
-            spent = usage.prompt + usage.out if usage.known else (0 if free else tokens)
+            cost = self._cost(usage, reserved if may_be_charged() else 0.0, sent)
+            spent = usage.prompt + usage.out if usage.known else (tokens if may_be_charged() else 0)
             self.budget.settle(reserved, tokens, spent_usd=cost, spent_tokens=spent)
             self._log_attempt(about, payload, sent, time.monotonic() - began, outcome, reply, usage, cost)
 

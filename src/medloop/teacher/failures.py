@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 FailureKind = Literal[
-    "timeout", "connection", "rate", "server", "refused", "unreadable", "too_large", "empty", "cut_off", "verdict",
+    "timeout", "unreachable", "connection", "rate", "server", "refused", "unreadable", "too_large", "empty", "cut_off", "verdict",
     "wrong_model", "changed", "no_balance", "bad_key", "no_key", "budget", "circuit",
 ]  # fmt: skip
 
 # Retries of one judgement for each kind of failure, within `attempts` in all.
-RETRIES: dict[str, int] = {"connection": 9, "rate": 9, "server": 9, "unreadable": 2, "empty": 2, "verdict": 1, "cut_off": 1}
+RETRIES: dict[str, int] = {
+    "unreachable": 9, "connection": 9, "rate": 9, "server": 9, "unreadable": 2, "empty": 2, "verdict": 1, "cut_off": 1,
+}  # fmt: skip
 # Failures of the service itself; the others concern one request, or us.
-SERVICE_FAILURES = frozenset({"timeout", "connection", "server", "unreadable", "too_large", "empty"})
+SERVICE_FAILURES = frozenset({"timeout", "unreachable", "connection", "server", "unreadable", "too_large", "empty"})
 # After these no further request is sent in this run.
 FINAL = frozenset({"no_balance", "bad_key", "wrong_model", "budget"})
 

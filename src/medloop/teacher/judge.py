@@ -161,7 +161,7 @@ async def _run(
     finally:  # also after Ctrl-C: finished judgements are stored
         await cache.flush()
         await log.flush()
-    if teacher.calls:
+    if log.path.exists():
         usage.write_table(files.logs)
     results = [work.results[index] for index in range(len(work.items))]
     incomplete = any(result.judgement is None for result in results)

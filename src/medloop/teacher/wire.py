@@ -5,7 +5,7 @@ import json
 import math
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,20 +24,37 @@ class Reply:
 
 
 async def post(
-    connection: httpx.AsyncBaseTransport, url: str, headers: Mapping[str, str], payload: bytes, max_bytes: int
+    connection: httpx.AsyncBaseTransport,
+    url: str,
+    headers: Mapping[str, str],
+    payload: bytes,
+    max_bytes: int,
+    *,
+    on_sent: Callable[[], None] = lambda: None,
 ) -> Reply:
-    """Send a request and read its reply; raises Failure. The caller sets the deadline. A redirect is refused, not followed."""
+    """Send a request and read its reply; raises Failure. The caller sets the deadline. A redirect is refused, not followed.
+
+    `on_sent` is called when the first byte of the request leaves: before that the service cannot have charged for it.
+    """
+
+    async def trace(event: str, info: Mapping[str, Any]) -> None:
+        if event.endswith(".send_request_headers.started"):
+            on_sent()
+
     try:
-        response = await connection.handle_async_request(httpx.Request("POST", url, headers=dict(headers), content=payload))
+        request = httpx.Request("POST", url, headers=dict(headers), content=payload, extensions={"trace": trace})
+        response = await connection.handle_async_request(request)
         try:
             if response.status_code != 200:
                 raise _refusal(response.status_code, response.headers.get("retry-after"))
             return parse(await _body(response, max_bytes))
         finally:
             await response.aclose()
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise Failure("unreachable", type(error).__name__) from None
     except httpx.TimeoutException as error:
         raise Failure("timeout", type(error).__name__) from None
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+    except (httpx.HTTPError, httpx.StreamError) as error:
         raise Failure("connection", type(error).__name__) from None
 
 
