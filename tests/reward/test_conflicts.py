@@ -58,3 +58,19 @@ def test_the_rules_view_is_their_share_of_what_could_be_earned() -> None:
     length = next(part.value for part in reward.parts if part.name == "length" and isinstance(part, Score))
     # chain 0, emergency 1: (0.35·0 + 0.25·1 - 0.05·length) / 0.60
     assert rules_share(reward, MixConfig()) == pytest.approx((0.25 - 0.05 * length) / 0.60, abs=1e-6)
+
+
+def test_a_ranking_teacher_is_compared_with_the_ranks_of_the_rules(tmp_path: Path) -> None:
+    class Ranks(Teacher):
+        def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
+            base = {"name": "teacher", "author": "teacher:fake", "version": "t1", "suggested_answer": "Call an ambulance."}
+            return [Score(**base, value=float(sample.answer == BAD), reason="liked") for sample in samples]
+
+    config = MixConfig()
+    samples = [Sample(id=str(n), group="g", question=QUESTION, answer=text) for n, text in enumerate((BAD, GOOD))]
+    rewards = build_mix(config, {"teacher": Ranks(1.0)}).score(samples)
+    assert write_conflicts(tmp_path / "c.jsonl", samples, rewards, config, relative=True) == 2
+    rows = list(jsonl.read(tmp_path / "c.jsonl", Conflict))
+    assert [(row.teacher, row.rules) for row in rows] == [(1.0, 0.0), (0.0, 1.0)]
+    assert {row.suggested_answer for row in rows} == {"Call an ambulance."} and rows[0].critique == "liked"
+    assert write_conflicts(tmp_path / "d.jsonl", samples[:1], rewards[:1], config, relative=True) == 0

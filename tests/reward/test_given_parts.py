@@ -1,5 +1,6 @@
 """Parts that are handed into the mix: the teacher, and a user's own."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -158,3 +159,68 @@ def test_a_judge_that_praises_empty_answers_is_not_believed(tmp_path: Path, monk
         part = TeacherPart(config, key="k", files=TeacherFiles(tmp_path / "j.jsonl", tmp_path / "logs"))
         scores = part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.") for n in range(6)])
     assert all(isinstance(score, Missing) and score.reason.startswith("not trusted") for score in scores)
+
+
+MIX = {
+    "chain": {"weight": 0.5}, "risk": {"weight": -0.2}, "teacher": {"weight": 0.5, "given": True},
+    "teacher.risk": {"weight": -0.2, "given": True}, "teacher.urgency": {"weight": 0.2, "given": True},
+    "teacher.relevance": {"weight": 0.1, "given": True}, "teacher.reasoning": {"weight": 0.1, "given": True},
+    "teacher.false_reassurance": {"weight": -0.1, "given": True},
+}  # fmt: skip
+
+
+def mix_file(workspace: Path, parts: dict[str, Any]) -> str:
+    (workspace / "mix.yaml").write_text(json.dumps({"parts": parts}))
+    return str(workspace / "mix.yaml")
+
+
+def test_the_entries_of_one_verdict_are_parts_of_the_same_mix_without_another_request(workspace: Path) -> None:
+    risky = {"id": "c", "question": "May I stop my tablets?", "answer": "You can stop taking the tablets. Call a doctor."}
+    urgent = {**ROWS[0], "id": "d", "answer": "This can be a heart attack. Please keep still. Go to the emergency room at once."}
+    jsonl.write(workspace / "answers.jsonl", [*ROWS, risky, urgent])
+    mix = mix_file(workspace, MIX)
+    _, alone = score("--config", mix)
+    assert all(parts[name].reason == "declared absent" for parts in alone.values() for name in MIX if "teacher" in name)
+    with TeacherServer() as server:
+        _, parts = score("--config", mix, "--with", f"teacher={teacher_file(workspace, server.url)}")
+        assert server.requests == 4
+    value = {row: {name: part.value for name, part in named.items()} for row, named in parts.items()}  # type: ignore[union-attr]
+    assert (value["c"]["teacher.risk"], value["d"]["teacher.risk"]) == (1.0, 0.0)
+    assert (value["c"]["teacher.urgency"], value["d"]["teacher.urgency"]) == (0.0, 1.0)
+    assert "dangerous_advice: yes" in parts["c"]["teacher.risk"].reason
+    assert {value[row]["teacher.relevance"] for row in "abc"} == {1.0} and parts["a"]["chain"] == alone["a"]["chain"]
+
+
+def test_a_mix_may_take_only_an_entry_of_the_verdict_and_a_wrong_name_is_told(workspace: Path) -> None:
+    with TeacherServer() as server:
+        source = f"teacher={teacher_file(workspace, server.url)}"
+        _, parts = score(
+            "--config", mix_file(workspace, {name: MIX[name] for name in ("chain", "teacher.risk")}), "--with", source
+        )
+        assert set(parts["a"]) == {"chain", "teacher.risk"} and isinstance(parts["a"]["teacher.risk"], Score)
+        wrong = mix_file(workspace, {"chain": {"weight": 1}, "teacher.rsk": {"weight": -1, "given": True}})
+        with pytest.raises(MedloopError, match=r"'teacher' has no part 'rsk' here \(it has urgency, risk"):
+            score("--config", wrong, "--with", source)
+
+
+def test_a_teacher_that_is_away_is_the_first_line_with_its_count(workspace: Path) -> None:
+    with TeacherServer() as server:
+        pass
+    output, parts = score("--config", mix_file(workspace, MIX), "--with", f"teacher={teacher_file(workspace, server.url)}")
+    words = "Degraded: teacher: unreachable: ConnectError. 2 of 2 answers have no score"
+    assert output.index(words) < output.index("chain")  # before the table
+    attempts = [row for path in (workspace / "logs/deepseek_teacher").glob("*.jsonl") for row in jsonl.read(path)]
+    assert len(attempts) == 2  # one per answer, not one per part
+    assert all(isinstance(named[name], Missing) for named in parts.values() for name in MIX if "teacher" in name)
+
+
+def test_the_group_judge_scores_a_file_question_by_question(workspace: Path) -> None:
+    better = "Call an ambulance now, because this can be a heart attack. I understand your worry."
+    jsonl.write(workspace / "answers.jsonl", [ROWS[0], {**ROWS[0], "id": "c", "answer": better}, ROWS[1]])
+    with TeacherServer() as server:
+        source = teacher_file(workspace, server.url)
+        Path(source).write_text(Path(source).read_text() + "mode: group\nposition_check: 0\n")
+        output, parts = score("--with", f"teacher={source}")
+        assert server.requests == 1 and "Degraded" not in output
+    assert [getattr(parts[name]["teacher"], "value", None) for name in "ac"] == [0.0, 1.0]
+    assert isinstance(parts["b"]["teacher"], Score) and not parts["b"]["teacher"].applies

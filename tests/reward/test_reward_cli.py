@@ -16,6 +16,7 @@ from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.score_file import ScoreLine, score_file
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import read_samples
+from medloop.teacher import prompt_templates
 
 ROWS: list[dict[str, Any]] = [
     {"id": "a", "question": "I have crushing chest pain.", "answer": "Call an ambulance now. Sit down and wait for help to come."},
@@ -154,6 +155,20 @@ def test_rules_writes_the_page_with_every_part_weight_and_version(workspace: Pat
         version = mix.rules[name].version if name in mix.rules else "absent"
         assert f"| {name} | {part.weight:+g} |" in page and f"## {name}" in page and f"`{version}`" in page
     assert "R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher" in page
+
+
+def test_the_page_of_the_rules_has_the_teachers_template_version_rubric_and_modes(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "group.yaml").write_text("mode: group\n")
+    medloop("reward", "rules", "--with", f"teacher={tmp_path / 'group.yaml'}")
+    page = (workspace / "data/rl/reward_rules.md").read_text(encoding="utf-8")
+    assert "| chain | +0.35 | +0.35 … +0.85 |" in page and "| risk | -0.15 | -0.51 … -0.15 |" in page  # weight and its range
+    for name in ("group", "judge", "review"):
+        template = prompt_templates.load(name)
+        assert f"### {name}, version `{template.version}`" in page and template.system.strip() in page
+    assert "mode `group`" in page and "| dangerous_advice | fault | -1 | -1 … 0 | `teacher.risk` |" in page
+    assert all(words in page for words in ("| training: ", "| inspection: ", "`medloop teacher review`"))
+    medloop("reward", "rules", "--set", "parts.teacher.weight=0")
+    assert "mode `absolute`" in (workspace / "data/rl/reward_rules.md").read_text(encoding="utf-8")
 
 
 def test_an_impossible_weight_is_refused_in_one_sentence(workspace: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from medloop.teacher.wire import Reply
 from medloop.testing.teacher_server import form
 
 ANSWER = "Please rest and drink water. See a doctor if it lasts three days. It is usually due to stress."
-VERSIONS = {"judge": "1-d9a71185", "review": "1-f1d192f8"}
+VERSIONS = {"group": "1-c72abe0d", "judge": "1-d9a71185", "review": "1-f1d192f8"}
 
 
 @pytest.mark.parametrize("name", prompt_templates.names())
@@ -52,6 +52,7 @@ def good(**changes: Any) -> dict[str, Any]:
         "See a doctor if it",
         "if it lasts three days",
         "It is usually due",
+        "rest and drink water. See",
     )
     criteria = {name: {"met": True, "evidence": quote} for name, quote in zip(verdict.CRITERIA, quotes, strict=True)}
     return {**form(criteria, "f"), **changes}

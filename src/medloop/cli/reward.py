@@ -13,9 +13,9 @@ from medloop.cli.reward_validate import validate
 from medloop.contracts import Missing, Reward, Sample, Score, Span
 from medloop.errors import ConfigError, InputError
 from medloop.knobs import load_config, split_pairs
-from medloop.loop.scoring import given_parts, score_answers
+from medloop.loop.scoring import given_parts, rules_text, score_answers
 from medloop.reward.mix import MixConfig, build_mix
-from medloop.reward.rulebook import reward_formula, rulebook
+from medloop.reward.rulebook import reward_formula
 from medloop.reward.score_file import FileSummary
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files.answer_lines import Questions, read_samples
@@ -78,10 +78,12 @@ def score(
             store=trail.store if store else None, progress=bar.update,
         )  # fmt: skip
         trail.record("reward.score", target, answers=summary.answers, missing=summary.missing, conflicts=conflicts)
+    for name, part in given.items():
+        if why := getattr(part, "degraded", ""):
+            missing = max(summary.parts[part].missing for part in summary.parts if part.partition(".")[0] == name)
+            count = f"{missing} of {summary.answers} answers have no score"
+            ui.say(f"Degraded: {name}: {why}. {count}; run the same command again to score them.")
     _show_summary(summary, mix)
-    for part in given.values():
-        if degraded := getattr(part, "degraded", ""):
-            ui.say(f"Degraded: {part.name}: {degraded}. Run the same command again to score what is missing.")
     if conflicts:
         ui.say(f"The teacher and the rules disagree on {conflicts} answers: data/rl/teacher_conflicts.jsonl")
     earlier = f", {summary.already_there} of them earlier" if summary.already_there else ""
@@ -112,6 +114,7 @@ def explain(
 def rules(
     config: MixFile = None,
     set_: ui.SetPairs = None,
+    with_: With = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File for the page (default: data/rl/reward_rules.md).")
     ] = None,
@@ -119,11 +122,14 @@ def rules(
 ) -> None:
     """List the parts of the reward with their weights and versions, and write a page that defines them.
 
+    Where the teacher is a part, the page also has its modes, its rubric and its prompt templates with their versions.
+
     Example:  medloop reward rules --config configs/reward.yaml
     """
-    mix = build_mix(_config(config, set_))
+    given = given_parts(ui.settings(), split_pairs("--with", with_ or (), bare=True), load_models=False)
+    mix = build_mix(_config(config, set_), given)
     target = (output or ui.settings().workspace.rl / "reward_rules.md").expanduser().absolute()
-    atomic_write(target, rulebook(mix))
+    atomic_write(target, rules_text(mix, given))
     rows = []
     for name, part in mix.config.parts.items():
         rule = mix.rules.get(name) or mix.given.get(name)

@@ -2,7 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,7 +16,15 @@ from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import require_writable
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import NULL_CEILING, JudgeRun, TeacherFiles, judge_all, require_key, score_rows
+from medloop.teacher.judge import (
+    NULL_CEILING,
+    JudgeRun,
+    TeacherFiles,
+    judge_all,
+    position_alarm,
+    require_key,
+    score_rows,
+)
 from medloop.teacher.judge_items import read_judge_items
 from medloop.teacher.probe import PROBES
 from medloop.teacher.probe import probe as probe_teacher
@@ -40,6 +48,10 @@ def judge(
     questions: ui.QuestionFiles = None,
     output: Annotated[Path | None, typer.Option(help="Scores to write (default: data/rl/teacher_scores_NAME.jsonl).")] = None,
     n: Annotated[int, typer.Option("--n", min=0, help="Judge only the first N answers; 0: all.")] = 0,
+    mode: Annotated[
+        Literal["absolute", "group"] | None,
+        typer.Option(help="absolute: each answer on its own (default); group: all answers to one question ranked in one call."),
+    ] = None,
     model: Model = None,
     base_url: BaseUrl = None,
     budget: Budget = None,
@@ -48,10 +60,12 @@ def judge(
 ) -> None:
     """Let the teacher judge answers. Earlier judgements are reused; a judgement that fails is missing, not zero.
 
+    With '--mode group' an answer is scored by its rank among all answers to the same question.
+
     Example:  medloop teacher judge data/processed/gold_set.jsonl --budget 2
     """
     settings = ui.settings()
-    chosen = _config(config, set_, model=model, base_url=base_url, budget_usd=budget)
+    chosen = _config(config, set_, mode=mode, model=model, base_url=base_url, budget_usd=budget)
     key, files = settings.teacher.key.get_secret_value(), TeacherFiles.of(settings.workspace)
     items = read_judge_items(file, questions=questions or (), limit=n)
     target = output or settings.workspace.rl / f"teacher_scores_{file.stem}.jsonl"
@@ -172,6 +186,9 @@ def _config(file: Path | None, pairs: list[str] | None, **flags: Any) -> Teacher
 
 def _report(run: JudgeRun) -> None:
     """What was judged, what is missing and why, and the cost."""
+    if run.missing:
+        why = run.degraded or run.missing.most_common(1)[0][0]
+        ui.say(f"Degraded: {run.missing.total():,} of {len(run.results):,} answers have no judgement ({why}).")
     scores = [judgement.teacher_score for judgement in run.judgements]
     cached = sum(result.cached for result in run.results)
     mean = f", mean score {sum(scores) / len(scores):.3f}" if scores else ""
@@ -181,12 +198,22 @@ def _report(run: JudgeRun) -> None:
     ui.say(f"{run.calls:,} requests, {run.cost:.4f} USD.")
     for reason, count in run.missing.most_common(5):
         ui.say(f"Missing {count:,}: {reason}")
-    if run.degraded and run.degraded not in run.missing:
-        ui.say(f"The run stopped early ({run.degraded}). Answers without a judgement have no score.")
+    _report_groups(run)
     if run.new_fingerprints:
         changed = ", ".join(sorted(set(run.new_fingerprints)))
         ui.say(f"The teacher's version changed to {changed}. Probe it, then add it to the setting 'fingerprints'.")
         ui.next_step("teacher probe")
+
+
+def _report_groups(run: JudgeRun) -> None:
+    """Of rankings: how many groups, what could not be compared, and whether the order of the answers mattered."""
+    if groups := {judgement.group for judgement in run.judgements if judgement.group}:
+        ui.say(f"{len(groups):,} groups of answers to the same question were ranked.")
+    if alone := sum(bool(result.not_compared) for result in run.results):
+        ui.say(f"{alone:,} answers have no score: there is no other answer to the same question.")
+    if agreements := run.agreements:
+        mean = sum(agreements) / len(agreements)
+        ui.say(f"Position check: {len(agreements):,} groups ranked in both orders agree on {mean:.0%} of their pairs.")
 
 
 def _raise_if_poor(run: JudgeRun, config: TeacherConfig) -> None:
@@ -200,3 +227,5 @@ def _raise_if_poor(run: JudgeRun, config: TeacherConfig) -> None:
             f"Empty answers scored {run.null_mean:.2f} on average (allowed: {NULL_CEILING})",
             "Do not train on these scores; read the teacher's critiques and run 'medloop teacher probe'",
         )
+    if alarm := position_alarm(run.agreements, config):
+        raise ResultError(f"The teacher judges places, not answers: {alarm}", "Do not train on these scores; try another model")

@@ -48,5 +48,8 @@ class TrainingCard(Contract):
     )
     stopped: Text | None = Field(None, description="Of RL: why the run ended before its last step, such as a KL beyond abort_kl.")
     warnings: tuple[Text, ...] = Field((), description="What to know before the result is used.")
+    degraded: Text | None = Field(
+        None, description="Of RL: the parts of the reward that were missing, for how many answers and why; empty when none was."
+    )
     started: Timestamp
     finished: Timestamp

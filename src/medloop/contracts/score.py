@@ -20,7 +20,10 @@ class Span(Contract):
 
 
 class Score(Contract):
-    """One number with its reason. `applies=False`: the rule does not apply to this sample (no red flag in the question)."""
+    """One number with its reason. `applies=False`: the rule does not apply to this sample (no red flag in the question).
+
+    `suggested_answer` is a teacher's better answer, where it gave one.
+    """
 
     name: Text
     value: Unit
@@ -29,6 +32,7 @@ class Score(Contract):
     version: Text
     applies: bool = True
     spans: tuple[Span, ...] = ()
+    suggested_answer: str | None = None
 
 
 class Missing(Contract):
@@ -160,6 +164,11 @@ class Judgement(Contract):
     served_model: Text
     fingerprint: str | None = None
     proposals: tuple[str, ...] | None = None
+    group: Hash | None = Field(None, description="Of a ranking: the question and all its answers, by hash.")
+    rank: int | None = Field(None, ge=1, description="Of a ranking: 1 for the best; equal answers share a rank.")
+    agreement: Unit | None = Field(
+        None, description="Of a ranking that was repeated in the opposite order: the share of pairs that both order alike."
+    )
     template: Text
     template_version: Text
     prompt_tokens: int = Field(0, ge=0)

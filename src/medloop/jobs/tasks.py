@@ -64,7 +64,7 @@ def train(work: Work) -> str:
     if result.plan is not None:
         status.finish()
     card = result.card
-    verdict = [result_sentence(card)] if card.held_out_verdict or card.alarms or card.stopped else []
+    verdict = [result_sentence(card)] if card.held_out_verdict or card.alarms or card.stopped or card.degraded else []
     return " ".join([*verdict, *card.warnings, f"The result is {work.relative(result.run.target)}."])
 
 

@@ -8,10 +8,12 @@ from medloop.contracts import Component, Missing, Reward, Sample, Score
 from medloop.errors import ConfigError
 from medloop.knobs import load_config
 from medloop.models import require_packages
+from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.reward.conflicts import write_conflicts
 from medloop.reward.dynamic import DynamicConfig, DynamicScorer, load_dynamic
 from medloop.reward.mix import GivenParts, MixConfig, RewardMix, build_mix, load_component
 from medloop.reward.relevance import load_relevance
+from medloop.reward.rulebook import rulebook
 from medloop.reward.score_file import FileSummary, ScoreLine, is_whole, score_file
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor
@@ -23,8 +25,11 @@ from medloop.store.records.chunks import chunks
 from medloop.teacher.component import TeacherPart
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import TeacherFiles
+from medloop.teacher.rules_page import rules_page
 
 Progress = Callable[[int, int], None]  # done, total
+OnScored = Callable[[Sequence[Sample], Sequence[Reward]], None]
+CONFLICTS = "teacher_conflicts.jsonl"
 
 
 @dataclass(frozen=True)
@@ -124,19 +129,56 @@ def score_answers(
 
     With `store` the rewards are also stored; a second scoring of the same answers adds nothing.
     """
-    conflicts = 0
+    conflicts, is_compared = 0, _compares(given or {})
 
     def compare(samples: Sequence[Sample], rewards: Sequence[Reward]) -> None:
         nonlocal conflicts
-        conflicts += write_conflicts(settings.workspace.rl / "teacher_conflicts.jsonl", samples, rewards, config)
+        conflicts += write_conflicts(settings.workspace.rl / CONFLICTS, samples, rewards, config, relative=is_compared)
 
     summary = score_file(
-        source, output, build_mix(config, given), questions=Questions(questions), whole=config.normalise != "none",
-        on_scored=compare, progress=progress,
+        source, output, build_mix(config, given), questions=Questions(questions),
+        whole=config.normalise != "none" or is_compared, on_scored=compare, progress=progress,
     )  # fmt: skip
     if store is not None:
         _store_scores(store, output)
     return summary, conflicts
+
+
+def rules_text(mix: RewardMix, given: GivenParts) -> str:
+    """`reward_rules.md`: the parts of the reward, and the teacher's modes, rubric and templates where it is one of them."""
+    if not any(name.partition(".")[0] == "teacher" for name in mix.config.parts):
+        return rulebook(mix)
+    teacher = given.get("teacher")
+    return rulebook(mix) + "\n" + rules_page(teacher.config if isinstance(teacher, TeacherPart) else TeacherConfig())
+
+
+def conflict_writer(settings: Settings, mix: RewardMix) -> OnScored:
+    """For a trainer: what teacher and rules disagree on goes to the reviewer, without identifiers."""
+
+    def write(samples: Sequence[Sample], rewards: Sequence[Reward]) -> None:
+        clean = [(sample, reward) for answer, reward in zip(samples, rewards, strict=True) if (sample := _scrubbed(answer))]
+        write_conflicts(
+            settings.workspace.rl / CONFLICTS, [sample for sample, _ in clean], [reward for _, reward in clean], mix.config,
+            relative=_compares(mix.given),
+        )  # fmt: skip
+
+    return write
+
+
+def _compares(given: GivenParts) -> bool:
+    """Whether a part scores an answer by its rank among the answers to the same question."""
+    return any(getattr(part, "compares", False) for part in given.values())
+
+
+def _scrubbed(sample: Sample) -> Sample | None:
+    """Without identifiers; None where they cannot be removed, or where there is no answer."""
+    scrubber = Scrubber()
+    try:
+        if sample.answer is None:
+            return None
+        return sample.model_copy(update={"question": scrubber.scrub(sample.question), "answer": scrubber.scrub(sample.answer)})
+    except Unscrubbable:
+        return None
 
 
 def _store_scores(store: Store, scores: Path) -> None:

@@ -21,7 +21,7 @@ from medloop.contracts import ModelRef, Objective, TrainingCard
 from medloop.contracts.job import StageName
 from medloop.loop import trust
 from medloop.loop.audit import rl_audit
-from medloop.loop.scoring import reward_scorer
+from medloop.loop.scoring import conflict_writer, reward_scorer
 from medloop.models import require_packages
 from medloop.models.find import resolve
 from medloop.reward.dynamic import DwState, DynamicScorer
@@ -132,6 +132,8 @@ def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     judge = {name: _find_file(settings, source) if source else "" for name, source in config.second_judge.items()}
     audit = rl_audit(settings, scorer, seed=config.seed, second_judge=judge)
     plan = partial(make_plan, scorer=scorer, audit=audit, plot_weights=_plot_weights, trust=notes)
+    if isinstance(scorer, RewardMix) and "teacher" in scorer.given:
+        plan = partial(plan, on_scored=conflict_writer(settings, scorer))
     return Trainer(find, plan, cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
 
 

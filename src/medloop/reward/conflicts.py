@@ -1,9 +1,10 @@
 """Where teacher and rules disagree: `data/rl/teacher_conflicts.jsonl`, for the medical reviewer.
 
-    write_conflicts(path, samples, rewards, config)      # after scoring; returns how many are new
+    write_conflicts(path, samples, rewards, config)      # after scoring, also in training; returns how many are new
 
 The score of the rules is their part of the mix, as a share of what they could earn, 0–1. A conflict is written once per answer
-and versions: scoring the same file again adds nothing, a new rule or prompt version may.
+and versions: scoring the same file again adds nothing, a new rule or prompt version may. The teacher's critique and its better
+answer stand in the line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,13 +29,17 @@ class Conflict(Contract):
     rules: Unit
     gap: Unit
     parts: tuple[Score | Missing, ...]
+    critique: Text | None = None
+    suggested_answer: str | None = None
     version: Text
     timestamp: Timestamp
 
 
-def write_conflicts(path: Path, samples: Sequence[Sample], rewards: Sequence[Reward], config: MixConfig) -> int:
-    """Append the new conflicts; returns how many."""
-    conflicts = {conflict.key: conflict for conflict in find_conflicts(samples, rewards, config)}
+def write_conflicts(
+    path: Path, samples: Sequence[Sample], rewards: Sequence[Reward], config: MixConfig, *, relative: bool = False
+) -> int:
+    """Append the new conflicts; returns how many. `relative`: the teacher ranks, so the rules' scores are ranked the same way."""
+    conflicts = {conflict.key: conflict for conflict in find_conflicts(samples, rewards, config, relative=relative)}
     if not conflicts:
         return 0
     known = {row["key"] for row in jsonl.read(path)} if path.is_file() else set()
@@ -42,10 +47,15 @@ def write_conflicts(path: Path, samples: Sequence[Sample], rewards: Sequence[Rew
     return jsonl.append(path, new) if new else 0
 
 
-def find_conflicts(samples: Sequence[Sample], rewards: Sequence[Reward], config: MixConfig) -> Iterator[Conflict]:
-    for sample, reward in zip(samples, rewards, strict=True):
-        teacher = next((part for part in reward.parts if part.name == TEACHER and isinstance(part, Score)), None)
-        rules = rules_share(reward, config)
+def find_conflicts(
+    samples: Sequence[Sample], rewards: Sequence[Reward], config: MixConfig, *, relative: bool = False
+) -> Iterator[Conflict]:
+    shares = [rules_share(reward, config) for reward in rewards]
+    if relative:
+        shares = _ranked(samples, shares)
+    for sample, reward, rules in zip(samples, rewards, shares, strict=True):
+        scores = (part for part in reward.parts if part.name == TEACHER and isinstance(part, Score) and part.applies)
+        teacher = next(scores, None)
         if teacher is None or rules is None or sample.answer is None or abs(teacher.value - rules) <= config.conflict:
             continue
         versions = {part.name: part.version for part in reward.parts}
@@ -58,9 +68,28 @@ def find_conflicts(samples: Sequence[Sample], rewards: Sequence[Reward], config:
             rules=rules,
             gap=round(abs(teacher.value - rules), 6),
             parts=reward.parts,
+            critique=teacher.reason,
+            suggested_answer=teacher.suggested_answer,
             version=reward.version,
             timestamp=utc_now(),
         )
+
+
+def _ranked(samples: Sequence[Sample], shares: Sequence[float | None]) -> list[float | None]:
+    """The share of the other answers to the same question that score less; ties count half. None where there is no other."""
+    groups: dict[tuple[str | None, str], list[float]] = {}
+    for sample, share in zip(samples, shares, strict=True):
+        if share is not None:
+            groups.setdefault((sample.group, sample.question), []).append(share)
+    ranks: list[float | None] = []
+    for sample, share in zip(samples, shares, strict=True):
+        values = groups.get((sample.group, sample.question), [])
+        if share is None or len(values) < 2:
+            ranks.append(None)
+            continue
+        below, tied = sum(value < share for value in values), sum(value == share for value in values) - 1
+        ranks.append(round((below + tied / 2) / (len(values) - 1), 6))
+    return ranks
 
 
 def rules_share(reward: Reward, config: MixConfig) -> float | None:

@@ -270,12 +270,11 @@ def _values(row: Iterable[Score | Missing]) -> dict[str, float]:
 
 def build_mix(config: MixConfig, given: GivenParts | None = None) -> RewardMix:
     """The mix of a configuration; ConfigError lists all problems."""
-    given = given or {}
     expected = {name for name, part in config.parts.items() if part.given}
+    given, problems = _with_views(expected, given or {})
     rules = {name: _rule(name, part) for name, part in config.parts.items() if not part.given}
-    problems = [f"'{name}' was given, but the mix has no such given part" for name in given if name not in expected]
     problems += [f"'{name}' is required, but was not given" for name in expected - set(given) if config.parts[name].required]
-    scorers: dict[str, Rule | Component] = {**rules, **{name: part for name, part in given.items() if name in expected}}
+    scorers: dict[str, Rule | Component] = {**rules, **given}
     for name, scorer in scorers.items():
         weight = config.parts[name].weight
         if (weight > 0) == scorer.penalty and weight:
@@ -289,6 +288,22 @@ def build_mix(config: MixConfig, given: GivenParts | None = None) -> RewardMix:
     versions = {name: scorer.version for name, scorer in scorers.items()} | dict.fromkeys(absent, ABSENT)
     digest = sha256_id(canonical_json([config.model_dump(mode="json"), versions]))[7:19]
     return RewardMix(config=config, rules=rules, given=dict(given), absent=absent, version=f"{config.version}+{digest}")
+
+
+def _with_views(expected: set[str], given: GivenParts) -> tuple[GivenParts, list[str]]:
+    """The given parts of a mix, and problems. `teacher.risk` comes with `teacher`, whose `views` are parts of its verdict."""
+    parts: dict[str, Component] = {name: part for name, part in given.items() if name in expected}
+    problems, owners = [], set[str]()
+    for name in sorted(expected - set(given)):
+        owner, _, view = name.partition(".")
+        views: Mapping[str, Component] = getattr(given.get(owner), "views", {})
+        if view in views:
+            parts[name] = views[view]
+            owners.add(owner)
+        elif view and views:
+            problems.append(f"'{owner}' has no part '{view}' here (it has {', '.join(views)})")
+    unknown = [name for name in given if name not in expected and name not in owners]
+    return parts, problems + [f"'{name}' was given, but the mix has no such given part" for name in unknown]
 
 
 def _rule(name: str, part: MixPart) -> Rule:

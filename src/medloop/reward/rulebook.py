@@ -4,7 +4,7 @@ import sys
 
 from medloop.contracts import Component, Rule
 from medloop.contracts.score import SERIOUS
-from medloop.reward.mix import RewardMix
+from medloop.reward.mix import MixConfig, RewardMix
 
 
 def rulebook(mix: RewardMix) -> str:
@@ -19,18 +19,29 @@ def rulebook(mix: RewardMix) -> str:
         "",
         *_computation(mix),
         "",
-        "| part | weight | better | source | version | required |",
-        "|---|---|---|---|---|---|",
+        "| part | weight | range of the weight | better | source | version | required |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, part in config.parts.items():
         scorer = _scorer(mix, name)
         is_penalty = scorer.penalty if scorer else part.weight < 0
         version = scorer.version if scorer else "absent"
-        row = [name, f"{part.weight:+g}", "lower" if is_penalty else "higher", _source(mix, name), f"`{version}`"]
+        low, high = weight_range(config, name)
+        weights = f"{low:+.3g}" if low == high else f"{low:+.3g} … {high:+.3g}"
+        row = [name, f"{part.weight:+g}", weights, "lower" if is_penalty else "higher", _source(mix, name), f"`{version}`"]
         lines.append("| " + " | ".join([*row, "yes" if part.required else "no"]) + " |")
     for name in config.parts:
         lines += ["", f"## {name}", "", *_definition(mix, name)]
     return "\n".join(lines) + "\n"
+
+
+def weight_range(config: MixConfig, name: str) -> tuple[float, float]:
+    """The weights that a part can have: larger than configured where other positive parts are missing that may be."""
+    weight, positive = config.parts[name].weight, {key: part for key, part in config.parts.items() if part.weight > 0}
+    present = [part.weight for key, part in positive.items() if part.required or key == name]
+    least = sum(present) or min(part.weight for part in positive.values())
+    largest = weight * sum(part.weight for part in positive.values()) / least
+    return min(weight, largest), max(weight, largest)
 
 
 def reward_formula(mix: RewardMix) -> str:

@@ -72,17 +72,23 @@ class Teacher:
         await self._connections.close()
 
     async def complete(
-        self, messages: Sequence[Mapping[str, str]], accept: Callable[[Reply], V], about: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Mapping[str, str]],
+        accept: Callable[[Reply], V],
+        about: Mapping[str, Any] | None = None,
+        *,
+        max_tokens: int = 0,
     ) -> AcceptedReply[V]:
-        """A verdict that `accept` returned, or Failure. `about` is logged with each attempt."""
+        """A verdict that `accept` returned, or Failure. `about` is logged with each attempt; `max_tokens` 0: as configured."""
+        limit = max_tokens or self.config.max_tokens
         self._raise_if_stopped()
         probe = await self.breaker.enter()
         try:
             self._raise_if_stopped()
-            tokens = self._estimate(messages, self.config.max_tokens)
+            tokens = self._estimate(messages, limit)
             await asyncio.sleep(max(self.request_rate.reserve(1), self.token_rate.reserve(tokens)))
             async with asyncio.timeout(self.config.deadline_s):
-                return await self._complete_with_retries(messages, accept, dict(about or {}))
+                return await self._complete_with_retries(messages, limit, accept, dict(about or {}))
         except TimeoutError:
             self.breaker.failed()
             raise Failure("timeout", f"no verdict within {self.config.deadline_s:g} s") from None
@@ -101,9 +107,9 @@ class Teacher:
             raise Failure(self.stopped.kind, self.stopped.detail)
 
     async def _complete_with_retries(
-        self, messages: Sequence[Mapping[str, str]], accept: Callable[[Reply], V], about: dict[str, Any]
+        self, messages: Sequence[Mapping[str, str]], limit: int, accept: Callable[[Reply], V], about: dict[str, Any]
     ) -> AcceptedReply[V]:
-        max_tokens, retries, cost = self.config.max_tokens, dict.fromkeys(RETRIES, 0), 0.0
+        max_tokens, retries, cost = limit, dict.fromkeys(RETRIES, 0), 0.0
         for attempt in range(1, self.config.attempts + 1):
             await self._pause(attempt)
             try:
@@ -117,7 +123,7 @@ class Teacher:
                 if not allowed or not self.breaker.retry_allowed() or self.stopped:
                     raise
                 retries[failure.kind] += 1
-                max_tokens = 2 * self.config.max_tokens if failure.kind == "cut_off" else max_tokens
+                max_tokens = 2 * limit if failure.kind == "cut_off" else max_tokens
                 await self._back_off(attempt, failure)
         raise AssertionError("the loop returns or raises")
 

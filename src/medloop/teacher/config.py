@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+GROUP_TEMPLATE = "group"
 
 
 class TeacherConfig(BaseModel):
@@ -23,7 +26,18 @@ class TeacherConfig(BaseModel):
     """A new fingerprint stops the run, so that scores of two teachers are never mixed. False only reports it."""
     needs_key: bool = True
     """False for your own service without a key."""
+    mode: Literal["absolute", "group"] = "absolute"
+    """absolute: each answer is judged on its own. group: all answers to one question are ranked in one call."""
+    order_seed: int = 0
+    """In a group: shuffles the order in which the answers are shown."""
+    position_check: float = Field(0.1, ge=0, le=1)
+    """Share of the groups that are ranked again in the opposite order; how far both agree is reported."""
+    min_agreement: float = Field(0.6, ge=0, le=1)
+    """With less agreement over five groups or more, the rankings are not used: they depend on the places."""
+    group_max: int = Field(16, ge=2, le=64)
+    """Most different answers to one question; a larger group is missing."""
     template: str = "judge"
+    """Of absolute verdicts; a group has its own."""
     thinking: bool | None = False
     """DeepSeek's thinking mode; null leaves the parameter out (for services that do not know it)."""
     temperature: float = Field(0.0, ge=0, le=2)
@@ -72,10 +86,16 @@ class TeacherConfig(BaseModel):
     """One empty answer is mixed in for this many answers; they must score 0.1 or less. 0 means none."""
 
     @model_validator(mode="after")
-    def _check_peak_hours(self) -> TeacherConfig:
+    def _check(self) -> TeacherConfig:
         if any(not 0 <= start < end <= 24 for start, end in self.peak_hours_utc):
             raise ValueError("peak_hours_utc must be pairs of hours like [1, 4]")
+        if self.template == GROUP_TEMPLATE:
+            raise ValueError("template: set mode to group for rankings, and leave the template as it is")
         return self
+
+    @property
+    def used_template(self) -> str:
+        return GROUP_TEMPLATE if self.mode == "group" else self.template
 
     @property
     def accepted_models(self) -> tuple[str, ...]:

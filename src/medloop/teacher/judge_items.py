@@ -1,7 +1,7 @@
 """What the teacher judges: one answer to the last question of a conversation, with the earlier messages as context."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -16,13 +16,17 @@ _PRIORITY = {"emergency": 0, "medication": 1, "pregnancy": 1, "child": 1, "elder
 
 @dataclass(frozen=True)
 class JudgeItem:
-    """An answer for the teacher, or None where the model gave none. Lower `priority` goes first: the budget may run out."""
+    """An answer for the teacher, or None where the model gave none. Lower `priority` goes first: the budget may run out.
+
+    Answers with the same question, context and `group` are compared in one call by a teacher that ranks.
+    """
 
     prompt_id: str
     question: str
     answer: str | None
     context: str | None = None
     priority: int = 0
+    group: str | None = None
 
 
 def read_judge_items(path: Path, *, questions: Iterable[Path] = (), limit: int = 0) -> list[JudgeItem]:
@@ -34,7 +38,7 @@ def read_judge_items(path: Path, *, questions: Iterable[Path] = (), limit: int =
 def _of_line(line: AnswerLine, questions: Questions) -> JudgeItem:
     name = line.ids[0] if line.ids else sha256_id(canonical_json([line.question, line.answer]))
     strata = line.strata or ((known := questions.find(line.ids)) and known.strata) or ()
-    return _item(name, line.prompt, line.answer, line.context, strata)
+    return replace(_item(name, line.prompt, line.answer, line.context, strata), group=line.group)
 
 
 def item_of_record(record: Record) -> JudgeItem | None:

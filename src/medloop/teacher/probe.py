@@ -13,8 +13,9 @@ from medloop.contracts import sha256_id, utc_now
 from medloop.store.files import jsonl
 from medloop.teacher import prompt_templates
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import NULL_CEILING, JudgeRun, Progress, TeacherFiles, judge_all, require_key
+from medloop.teacher.judge import NULL_CEILING, JudgeRun, TeacherFiles, judge_all, require_key
 from medloop.teacher.judge_items import JudgeItem, read_judge_items
+from medloop.teacher.judge_work import Progress
 
 PROBES = "teacher_probes.jsonl"
 MAX_SHIFT = 0.05
@@ -51,7 +52,7 @@ def probe(
     config: TeacherConfig, *, key: str, files: TeacherFiles, accept: bool = False, progress: Progress | None = None
 ) -> Probe:
     """Judge the pinned answers, compare, and record the result; with `accept`, later probes are compared with this one."""
-    config = config.model_copy(update={"stop_on_change": False, "null_probes": 0})
+    config = config.model_copy(update={"stop_on_change": False, "null_probes": 0, "mode": "absolute"})
     run = judge_all(pinned(), config, key=key, files=files, progress=progress, fresh=True)
     require_key(run, config, key)
     scores = {result.item.prompt_id: result.judgement.teacher_score for result in run.results if result.judgement}

@@ -15,8 +15,9 @@ from medloop.contracts import Judgement, Record, canonical_json, sha256_id, utc_
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import atomic_write
 from medloop.teacher.config import TeacherConfig
-from medloop.teacher.judge import JudgeResult, JudgeRun, Progress, TeacherFiles, judge_all, require_key
+from medloop.teacher.judge import JudgeRun, TeacherFiles, judge_all, require_key
 from medloop.teacher.judge_items import JudgeItem, item_of_record
+from medloop.teacher.judge_work import JudgeResult, Progress
 from medloop.teacher.verdict import CRITERIA, FAULTS
 
 PROPOSALS = "red_team_proposals.jsonl"
@@ -50,7 +51,7 @@ def review(
     """Judge the records of each split with the template `review`; report and proposals are written even when some are missing."""
     records = [(split, record) for split, records in splits.items() for record in records]
     judged = [(split, record, item) for split, record in records if (item := item_of_record(record))]
-    config = config.model_copy(update={"template": "review"})
+    config = config.model_copy(update={"template": "review", "mode": "absolute"})
     run = judge_all([item for _, _, item in judged], config, key=key, files=files, progress=progress)
     require_key(run, config, key)
     reviewed = [Reviewed(split, record, result) for (split, record, _), result in zip(judged, run.results, strict=True)]

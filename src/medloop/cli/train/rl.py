@@ -150,6 +150,8 @@ def _report(trained: Trained) -> None:
     kl = f", KL {metrics['kl_last']:.2f}" if "kl_last" in metrics else ""
     if (alarm := alarm_sentence(card)) is not None:
         ui.say(alarm)
+    if card.degraded:
+        ui.say(card.degraded)
     ui.say(held_out_sentence(card))
     ui.say(f"Trained in {trained.seconds:.0f} s: reward {metrics['reward_first']:.3f} -> {metrics['reward_last']:.3f}{kl}.")
     for warning in card.warnings:

@@ -84,7 +84,7 @@ def _foreign(sentence: str, like: str) -> bool:
     return language != "english" and language != latin_language(like)
 
 
-def fenced_json(fence: str, **values: str | None) -> str:
+def fenced_json(fence: str, **values: str | list[dict[str, str]] | None) -> str:
     """A JSON object between two fence lines; angle brackets are escaped so that no tag survives."""
     body = json.dumps({name: value for name, value in values.items() if value is not None}, ensure_ascii=False)
     return f"=== data {fence} ===\n{body.replace('<', chr(92) + 'u003c').replace('>', chr(92) + 'u003e')}\n=== end {fence} ==="

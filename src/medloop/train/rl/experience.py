@@ -23,6 +23,7 @@ from medloop.models.context_prompt import fit_with_context
 from medloop.models.rollout.sampler import Rollout
 from medloop.models.template import THINK, opens_thinking, render_prompt
 from medloop.store.files.answer_lines import read_conversations
+from medloop.train.rl.degraded import missing_parts
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ class Experience:
             "reward": _mean(rewards[present].tolist()),
             "reward_std": round(float(rewards[present].std()), 6) if int(present.sum()) > 1 else 0.0,
             "missing": int((~present).sum()),
+            "missing_parts": missing_parts(self.rewards),
             "parts": {name: mean for name, values in parts.items() if (mean := _mean(values)) is not None},
             "length": _mean([len(rollout.tokens) for rollout in self.rollouts]),
             "truncated": round(sum(not rollout.ended for rollout in self.rollouts) / len(self.rollouts), 6),

@@ -1,12 +1,12 @@
 """What is known of an RL run before its first step: where it lives, what it is made of, and the prompts it will use."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medloop.contracts import Objective, Scorer
+from medloop.contracts import Objective, Reward, Sample, Scorer
 from medloop.errors import ConfigError, MissingExtraError
 from medloop.models import runtime
 from medloop.models.find import resolve
@@ -19,6 +19,7 @@ from medloop.train.rl.experience import NO_CONTEXTS, ContextCounts, RLPrompt, re
 from medloop.train.runs.inputs import prompt_files
 from medloop.train.runs.run import TrainingRun
 
+OnScored = Callable[[Sequence[Sample], Sequence[Reward]], None]  # each batch of answers with its rewards
 WeightPlot = Callable[[dict[str, Any]], bytes]  # the history of dynamic weights -> a picture
 
 
@@ -27,6 +28,10 @@ def no_plot(history: dict[str, Any]) -> bytes:
 
 
 NO_AUDIT = NoAudit()
+
+
+def ignore_scores(samples: Sequence[Sample], rewards: Sequence[Reward]) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class RLPlan:
     plot_weights: WeightPlot = no_plot
     trust: tuple[str, ...] = ()
     """How far the reward agrees with people, in sentences."""
+    on_scored: OnScored = ignore_scores
 
     @property
     def steps(self) -> int:
@@ -102,6 +108,7 @@ def make_plan(
     audit: Audit = NO_AUDIT,
     plot_weights: WeightPlot = no_plot,
     trust: tuple[str, ...] = (),
+    on_scored: OnScored = ignore_scores,
 ) -> RLPlan:
     """Read the prompts and see what is left of an earlier start; writes nothing and loads no weights."""
     runtime.keep_quiet()
@@ -122,5 +129,5 @@ def make_plan(
     steps_done = None if checkpoint is None else checkpoint.extra["saved"].get("done", checkpoint.step)
     return RLPlan(
         config, run, train.prompts, held_out, train.too_long, scorer, steps_done, replace, audit, train.contexts, plot_weights,
-        trust,
+        trust, on_scored,
     )  # fmt: skip

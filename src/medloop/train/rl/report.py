@@ -53,6 +53,7 @@ class RunReport:
 <h1>{title}</h1>
 <p class="dim">Base model {escape(card.base)}; {len(self.table)} steps with numbers. Not a medical device.</p>
 {audit if self.alarms else ""}
+{f'<p class="alarm" role="alert"><strong>{escape(card.degraded)}</strong></p>' if card.degraded else ""}
 <p{' class="alarm"' if card.held_out_verdict == "fell" or card.stopped else ""}>{escape(held_out_sentence(card))}</p>
 {"".join(f'<p class="alarm">{escape(warning)}</p>' for warning in card.warnings)}
 {"" if self.alarms else audit}

@@ -19,6 +19,7 @@ from medloop.store.files import jsonl
 from medloop.train.rl import samples
 from medloop.train.rl.audit import has_ended, published_step
 from medloop.train.rl.curves import draw_curves
+from medloop.train.rl.degraded import degraded_metrics, degraded_sentence
 from medloop.train.rl.report import RunReport
 from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
@@ -123,6 +124,7 @@ def step_table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         elif row["phase"] == "METRICS":
             step.update({name: value for name, value in extra.items() if not isinstance(value, dict)})
             step.update({f"part_{name}": value for name, value in extra.get("parts", {}).items()})
+            step.update({f"missing_{name}": count for name, count in extra.get("missing_parts", {}).items()})
         elif row["phase"] == "TRAINING":
             step.update({"loss": row.get("loss"), **extra})
     return [table[number] for number in sorted(table)]
@@ -169,6 +171,7 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
         "alarms": None if last_alarms(state) is None and not alarms else len(alarms),
         "published_step": published if has_ended(state) else None,
         **{f"audit_{name}": value for name, value in audited.items()},
+        **degraded_metrics(state.saved),
         **_gain_numbers(gain),
     }
     known = {name: float(value) for name, value in metrics.items() if value is not None}
@@ -178,7 +181,7 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
     return training_card(
         plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside,
         backend=state.sampler.backend, verdict=_verdict(gain), alarms=alarms, alarm_action=action,
-        stopped=state.saved.get("stopped"), warnings=_warnings(table),
+        stopped=state.saved.get("stopped"), warnings=_warnings(table), degraded=degraded_sentence(state.saved),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from medloop.contracts import Sample, Scorer
 from medloop.errors import ConfigError, ResultError
+from medloop.train.rl.degraded import count_missing
 from medloop.train.rl.experience import Experience, RLPrompt
 from medloop.train.rl.losses import rollout_drift
 from medloop.train.rl.state import TrainState
@@ -80,7 +81,7 @@ def _score(state: TrainState, experience: Experience, streams: Sequence[str], sa
         state.phase(*(("HELD_OUT", total + done, 2 * total) if held_out else ("SCORING", done, total)))
 
     report(0)
-    teacher = getattr(scorer, "given", {}).get("teacher")
+    teacher = _teacher(scorer)
     if teacher is not None:
         teacher.progress = lambda done, of: report(total * done // max(of, 1))
     size = total if _needs_all(scorer) else samples * max(1, SCORED_AT_ONCE // samples)
@@ -89,12 +90,14 @@ def _score(state: TrainState, experience: Experience, streams: Sequence[str], sa
         if not held_out:
             state.reward = _reward_so_far(scorer, experience)
         report(len(experience.rewards))
+    count_missing(state.saved, experience.rewards, getattr(scorer, "given", {}))
+    state.plan.on_scored(answers, experience.rewards)
 
 
 def _needs_all(scorer: Scorer) -> bool:
     """Whether a score depends on the others of its batch: normalised over it, or by a teacher that is probed now and then."""
     normalise = getattr(getattr(scorer, "config", None), "normalise", "none")
-    return normalise == "batch" or "teacher" in getattr(scorer, "given", {})
+    return normalise == "batch" or _teacher(scorer) is not None
 
 
 def _reward_so_far(scorer: Scorer, experience: Experience) -> StepReward:
@@ -120,9 +123,16 @@ def _check_missing(experience: Experience, max_missing: float) -> None:
         )
 
 
+def _teacher(scorer: Scorer) -> Any:
+    """The teacher among a scorer's parts, also when only a part of its verdict is taken (`teacher.risk`); None without one."""
+    given = getattr(scorer, "given", {})
+    view = next((part for name, part in given.items() if name.startswith("teacher.")), None)
+    return given.get("teacher") or getattr(view, "teacher", None)
+
+
 def _teacher_usage(scorer: Scorer) -> dict[str, float]:
     """What the teacher among a scorer's parts has cost so far; empty without one."""
-    teacher = getattr(scorer, "given", {}).get("teacher")
+    teacher = _teacher(scorer)
     return {} if teacher is None else {"calls": teacher.calls, "tokens": teacher.tokens, "usd": teacher.spent}
 
 

@@ -12,6 +12,7 @@ from medloop.contracts import Reward, Sample, Score
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.store.files import jsonl
 from medloop.train.rl.checks import Answers, CheckedAnswer
+from medloop.train.rl.degraded import missing_of
 from medloop.train.rl.experience import Experience
 
 SAMPLES, HELD_OUT = "samples.jsonl", "held_out.jsonl"
@@ -37,7 +38,7 @@ def append(path: Path, step: int, experience: Experience, rows: Mapping[int, Map
             if context := experience.prompts[row].context:
                 line["context"] = scrubber.scrub(context)
             reward = experience.rewards[row]
-            lines.append({**line, "reward": reward.value, "parts": parts_of(reward), **more})
+            lines.append({**line, "reward": reward.value, "parts": parts_of(reward), **_remarks(reward), **more})
     if lines:
         jsonl.append(path, lines)
 
@@ -45,6 +46,15 @@ def append(path: Path, step: int, experience: Experience, rows: Mapping[int, Map
 def parts_of(reward: Reward) -> dict[str, float]:
     """The parts with a value. One that is missing or does not apply is absent, never 0."""
     return {part.name: part.value for part in reward.parts if isinstance(part, Score) and part.applies}
+
+
+def _remarks(reward: Reward) -> dict[str, Any]:
+    """The teacher's critique and its better answer, and why a part is missing; only what there is."""
+    teacher = next((part for part in reward.parts if part.name == "teacher" and isinstance(part, Score) and part.applies), None)
+    missing = {part.name: part.reason for part in missing_of(reward)}
+    critique, suggested = (teacher.reason, teacher.suggested_answer) if teacher else (None, None)
+    remarks = {"critique": critique, "suggested_answer": suggested, "missing": missing}
+    return {name: value for name, value in remarks.items() if value}
 
 
 def checked_answers(experience: Experience) -> Answers:

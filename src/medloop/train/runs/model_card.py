@@ -62,6 +62,7 @@ ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Held-out questions", ("held_out",), "{:,.0f}"),
     ("KL to reference", ("kl_last",), "{:.3f} nats per answer"),
     ("Answer length, first → last", ("length_first", "length_last"), "{:.1f} → {:.1f} tokens"),
+    ("Answers without a score from the teacher", ("missing_teacher", "scored_answers"), "{:,.0f} of {:,.0f}"),
     ("Skipped steps", ("skipped_steps",), "{:,.0f}"),
     ("Alarms of the audit", ("alarms",), "{:,.0f}"),
     ("Published policy is of step", ("published_step",), "{:,.0f}"),
@@ -96,9 +97,8 @@ def alarm_sentence(card: TrainingCard) -> str | None:
 
 
 def result_sentence(card: TrainingCard) -> str:
-    """An alarm first, then the held-out reward."""
-    alarm = alarm_sentence(card)
-    return held_out_sentence(card) if alarm is None else f"{alarm} {held_out_sentence(card)}"
+    """An alarm first, then what was missing in the reward, then the held-out reward."""
+    return " ".join(sentence for sentence in (alarm_sentence(card), card.degraded, held_out_sentence(card)) if sentence)
 
 
 def held_out_sentence(card: TrainingCard) -> str:
@@ -123,9 +123,8 @@ def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
     """The page for people; `target` is where the result lies, `about` are more lines on what it is."""
     share = card.trainable_parameters / max(card.total_parameters, 1)
     kind = "All weights" if card.config.get("full") else f"A LoRA adapter of rank {card.config.get('lora_r')}"
-    alarm = alarm_sentence(card)
     shown = card.held_out_verdict or card.stopped
-    sentences = (alarm, held_out_sentence(card) if shown else None, *card.warnings)
+    sentences = (alarm_sentence(card), card.degraded, held_out_sentence(card) if shown else None, *card.warnings)
     verdict = [f"**{sentence}**\n" for sentence in sentences if sentence]
     lines = [
         f"# {card.name}",

@@ -63,6 +63,7 @@ def training_card(
     alarm_action: AlarmAction | None = None,
     stopped: str | None = None,
     warnings: Sequence[str] = (),
+    degraded: str | None = None,
 ) -> TrainingCard:
     """Inputs, settings and metrics of a run; `beside` are trained parameters outside the model (a value head)."""
     config = run.identity["config"]
@@ -72,6 +73,6 @@ def training_card(
         inputs=run.identity["inputs"], config=config, seed=config["seed"], metrics=dict(metrics),
         trainable_parameters=trainable + beside, total_parameters=total + beside, versions=runtime.versions(),
         commit=runtime.commit(), backend=backend, held_out_verdict=verdict, alarms=tuple(alarms), alarm_action=alarm_action,
-        stopped=stopped, warnings=tuple(warnings),
+        stopped=stopped, warnings=tuple(warnings), degraded=degraded,
         started=started, finished=utc_now(),
     )  # fmt: skip
