@@ -11,6 +11,7 @@ from medloop.evaluate.hacking import panel
 from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
 from medloop.reward import relevance
+from medloop.teacher import component
 from medloop.web.words import table
 
 ZH = {"Accept-Language": "zh"}
@@ -48,6 +49,16 @@ def test_the_run_page_is_empty_without_jobs_and_closed_to_raters(browse):
     assert browse("engineer").get("/web/run?job=train_20200101T000000Z").status_code == 404
 
 
+def test_a_run_that_lacks_a_part_of_its_reward_says_so_before_everything_else(job_id, browse, settings):
+    training, held_out = {"answers": 8, "missing_parts": {"teacher": 3}}, {"answers": 4, "missing_parts": {"teacher": 2}}
+    with (settings.workspace.jobs / job_id / "metrics.jsonl").open("a") as file:
+        for phase, extra in (("METRICS", training), ("HELD_OUT", {"held_out": held_out})):
+            file.write(json.dumps({"ts": "2026-02-03T12:00:00Z", "iter": 3, "phase": phase, "extra": extra}) + "\n")
+    page = browse("engineer").get(f"/web/run?job={job_id}").text
+    assert page.index("5 of 12 answers have no score from teacher") < page.index("Answers are &lt;b&gt;twice")
+    assert "12 个回答中有 5 个没有 teacher 的评分" in browse("engineer").get(f"/web/run?job={job_id}", headers=ZH).text
+
+
 @pytest.mark.parametrize("text", [
     "now: 12% of the answers have no reward.", "now: 40% of the answers are mostly the same text, whatever the question.",
     "now: answers are 80% longer (20 to 36 words).", "now: answers are 80% shorter (20 to 4 words).",
@@ -67,9 +78,10 @@ def test_alarms_are_in_the_language_of_the_page(job_id, browse, settings, text):
 def test_every_alarm_and_note_that_medloop_writes_has_words_on_the_page():
     """The fixed part of each sentence is in the sources and in words/run.yaml, so that neither is changed alone."""
     keys = [key for key in table() if key.startswith(("run_alarm_", "run_note_"))]
-    panel_source, reward_source = (inspect.getsource(module) for module in (panel, relevance))
+    panel_source, *reward_sources = (inspect.getsource(module) for module in (panel, relevance, component))
+    reward_source = "".join(reward_sources)
     fixed = [max(words.split("{now}"), key=len) for words in panel.WORSE.values()]
     ends = [" have no reward.", "whatever the question.", "not the held-out judge.", "lowest held-out scores (", " words).",
             "repeats what it said before (", "are allowed.", " are truncated.", *fixed, "of the reward (", "it should earn nothing.", "they know no synonyms.",
-            "compare shared words only.", "reads both, where it is installed.", "less exact than a cross-encoder ("]  # fmt: skip
+            "compare shared words only.", "about a question with one answer.", "reads both, where it is installed.", "less exact than a cross-encoder ("]  # fmt: skip
     assert all(any(end in table()[key][0] for key in keys) and end in panel_source + reward_source for end in ends)

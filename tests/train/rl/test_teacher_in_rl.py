@@ -88,6 +88,19 @@ def test_a_teacher_that_dies_is_counted_from_then_on(settings, monkeypatch, caps
     assert calls == sent and tokens > 0 and usd > 0
 
 
+@pytest.mark.parametrize("method", ["grpo", "irs"])
+def test_the_group_judge_ranks_the_answers_of_each_question_in_one_call(settings, monkeypatch, capsys, method) -> None:
+    with TeacherServer() as server:
+        folder = train(settings, monkeypatch, server.url, method, mode="group", position_check=1.0)
+        shown = [json.loads(body["messages"][-1]["content"].split("\n")[1])["answers"] for body in server.seen]
+    card = json.loads((folder / "card.json").read_text())
+    assert len(shown) == 2 * 2 * STEPS and all(1 < len(answers) <= 4 for answers in shown)  # two questions, both orders
+    assert (card["metrics"]["teacher_agreement"], card["metrics"]["teacher_groups_checked"]) == (1.0, 4)
+    assert card["degraded"] is None and card["metrics"]["missing_teacher"] == 0  # a held-out question has one answer
+    assert "Note: The teacher ranks the answers to each question" in capsys.readouterr().out
+    assert "100% (4 groups)" in (folder / "README.md").read_text()
+
+
 def test_training_keeps_critiques_and_writes_conflicts_with_the_suggested_answer(settings, monkeypatch, capsys) -> None:
     with TeacherServer() as server:
         folder = train(settings, monkeypatch, server.url)

@@ -49,15 +49,15 @@ def degraded_sentence(saved: Mapping[str, Any]) -> str | None:
     )
 
 
-def degraded_metrics(saved: Mapping[str, Any]) -> dict[str, float]:
-    """`scored_answers` and `missing_PART`, for the card."""
-    scored = saved.get("scored")
-    if not scored or not scored["missing"]:
-        return {}
-    return {
-        "scored_answers": scored["answers"],
-        **{f"missing_{name}": sum(reasons.values()) for name, reasons in scored["missing"].items()},
-    }
+def judge_metrics(saved: Mapping[str, Any]) -> dict[str, float]:
+    """For the card: `scored_answers` and `missing_PART`; of a teacher that ranks, how far its rankings in both orders agree."""
+    metrics: dict[str, float] = {}
+    if (scored := saved.get("scored")) and scored["missing"]:
+        metrics["scored_answers"] = scored["answers"]
+        metrics |= {f"missing_{name}": sum(reasons.values()) for name, reasons in scored["missing"].items()}
+    if agreements := saved.get("agreements"):
+        metrics |= {"teacher_agreement": sum(agreements) / len(agreements), "teacher_groups_checked": len(agreements)}
+    return metrics
 
 
 def missing_of(reward: Reward) -> Iterable[Missing]:

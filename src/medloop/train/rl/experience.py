@@ -133,6 +133,7 @@ class Experience:
         return {
             "reward": _mean(rewards[present].tolist()),
             "reward_std": round(float(rewards[present].std()), 6) if int(present.sum()) > 1 else 0.0,
+            "answers": len(self.rewards),
             "missing": int((~present).sum()),
             "missing_parts": missing_parts(self.rewards),
             "parts": {name: mean for name, values in parts.items() if (mean := _mean(values)) is not None},

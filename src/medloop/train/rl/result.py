@@ -19,7 +19,7 @@ from medloop.store.files import jsonl
 from medloop.train.rl import samples
 from medloop.train.rl.audit import has_ended, published_step
 from medloop.train.rl.curves import draw_curves
-from medloop.train.rl.degraded import degraded_metrics, degraded_sentence
+from medloop.train.rl.degraded import degraded_sentence, judge_metrics
 from medloop.train.rl.report import RunReport
 from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
@@ -171,7 +171,7 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
         "alarms": None if last_alarms(state) is None and not alarms else len(alarms),
         "published_step": published if has_ended(state) else None,
         **{f"audit_{name}": value for name, value in audited.items()},
-        **degraded_metrics(state.saved),
+        **judge_metrics(state.saved),
         **_gain_numbers(gain),
     }
     known = {name: float(value) for name, value in metrics.items() if value is not None}

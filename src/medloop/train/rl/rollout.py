@@ -44,7 +44,7 @@ def collect_rollouts(
     A held-out check is a phase of its own: its first half is sampling, its second half scoring.
     """
     config, scorer = state.plan.config, state.plan.scorer
-    spent_before = _teacher_usage(scorer)
+    spent_before, checked_before = _teacher_usage(scorer), len(getattr(_teacher(scorer), "agreements", []))
     repeated = [prompt for prompt in prompts for _ in range(samples)]
     streams = [f"{stream}:{prompt.id}:{index % samples}" for index, prompt in enumerate(repeated)]
     if not held_out:
@@ -58,6 +58,8 @@ def collect_rollouts(
     experience = Experience(repeated, rollouts, texts, [])
     _score(state, experience, streams, samples, held_out=held_out)
     _check_missing(experience, config.max_missing)
+    agreements = getattr(_teacher(scorer), "agreements", [])
+    state.saved.setdefault("agreements", []).extend(agreements[checked_before:])
     for name, value in _teacher_usage(scorer).items():
         usage = state.saved.setdefault("usage", {}).setdefault(str(state.step), {})
         usage[name] = usage.get(name, 0) + value - spent_before[name]

@@ -63,6 +63,11 @@ ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("KL to reference", ("kl_last",), "{:.3f} nats per answer"),
     ("Answer length, first → last", ("length_first", "length_last"), "{:.1f} → {:.1f} tokens"),
     ("Answers without a score from the teacher", ("missing_teacher", "scored_answers"), "{:,.0f} of {:,.0f}"),
+    (
+        "Teacher's rankings in opposite orders: pairs that agree",
+        ("teacher_agreement", "teacher_groups_checked"),
+        "{:.0%} ({:,.0f} groups)",
+    ),
     ("Skipped steps", ("skipped_steps",), "{:,.0f}"),
     ("Alarms of the audit", ("alarms",), "{:,.0f}"),
     ("Published policy is of step", ("published_step",), "{:,.0f}"),

@@ -1,5 +1,6 @@
 """Training runs: alarms first, then where a run is, its reward, and how its weights moved. Read-only, and numbers only."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -32,13 +33,13 @@ def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_
     """The newest runs, and one of them: the named one, else the newest."""
     settings, t = settings_of(request), translator_of(request)
     jobs = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
-    context: Row = {"jobs": jobs, "run": None, "alarms": None, "figures": [], "objective": None, "notes": []}
+    context: Row = {"jobs": jobs, "run": None, "alarms": None, "figures": [], "objective": None, "notes": [], "missing": []}
     if job or jobs:
         status = queue.status_of(job or jobs[0].job_id, settings)
         if not status.job_id.startswith("train_"):
             raise unknown(status.job_id)
         lines = queue.metrics_of(status.job_id, settings)
-        context |= {"run": status, "objective": status.objective, "alarms": _alarms(lines, t)}
+        context |= {"run": status, "objective": status.objective, "alarms": _alarms(lines, t), "missing": _missing(lines, t)}
         context["notes"] = [_in_language(note, t) for note in (status.objective.notes if status.objective else ())]
         context["figures"] = [figure for draw in (_rewards, _weights) if (figure := draw(lines, t)) is not None]
     return show(request, caller, "run.html", **context)
@@ -48,6 +49,17 @@ def _alarms(lines: Sequence[Row], t: Translator) -> list[Sentence] | None:
     """What the reward-hacking panel said at the last held-out check; None before it has looked."""
     checks = [extra["alarms"] for line in lines if "alarms" in (extra := line.get("extra") or {})]
     return [_in_language(alarm.removeprefix("now: "), t) for alarm in checks[-1]] if checks else None
+
+
+def _missing(lines: Sequence[Row], t: Translator) -> list[str]:
+    """Parts of the reward that did not score every answer so far, as when the teacher was away."""
+    extras = [line.get("extra") or {} for line in lines]
+    summaries = [extra.get("held_out", extra) for extra in extras if "missing_parts" in extra.get("held_out", extra)]
+    counts = Counter[str]()
+    for summary in summaries:
+        counts.update(summary["missing_parts"])
+    answers = sum(summary["answers"] for summary in summaries)
+    return [t("run_missing_part", part=name, missing=f"{count:,}", answers=f"{answers:,}") for name, count in counts.items()]
 
 
 def _in_language(text: str, t: Translator) -> Sentence:
