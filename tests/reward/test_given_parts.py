@@ -222,5 +222,8 @@ def test_the_group_judge_scores_a_file_question_by_question(workspace: Path) -> 
         Path(source).write_text(Path(source).read_text() + "mode: group\nposition_check: 0\n")
         output, parts = score("--with", f"teacher={source}")
         assert server.requests == 1 and "Degraded" not in output
-    assert [getattr(parts[name]["teacher"], "value", None) for name in "ac"] == [0.0, 1.0]
-    assert isinstance(parts["b"]["teacher"], Score) and not parts["b"]["teacher"].applies
+        assert [getattr(parts[name]["teacher"], "value", None) for name in "ac"] == [0.0, 1.0]
+        assert isinstance(parts["b"]["teacher"], Score) and not parts["b"]["teacher"].applies
+        jsonl.append(workspace / "answers.jsonl", {**ROWS[0], "id": "d", "answer": "Nothing helps."})
+        _, parts = score("--with", f"teacher={source}")  # one more answer moves the ranks of the others
+    assert [getattr(parts[name]["teacher"], "value", None) for name in "acd"] == [0.5, 1.0, 0.0]

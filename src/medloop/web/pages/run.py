@@ -53,8 +53,8 @@ def _alarms(lines: Sequence[Row], t: Translator) -> list[Sentence] | None:
 
 def _missing(lines: Sequence[Row], t: Translator) -> list[str]:
     """Parts of the reward that did not score every answer so far, as when the teacher was away."""
-    extras = [line.get("extra") or {} for line in lines]
-    summaries = [extra.get("held_out", extra) for extra in extras if "missing_parts" in extra.get("held_out", extra)]
+    extras: list[Row] = [line.get("extra") or {} for line in lines]
+    summaries: list[Row] = [summary for extra in extras if "missing_parts" in (summary := extra.get("held_out") or extra)]
     counts = Counter[str]()
     for summary in summaries:
         counts.update(summary["missing_parts"])
