@@ -97,7 +97,9 @@ class TeacherPart:
         return (RELATIVE,) if self.compares else ()
 
 
-RELATIVE = "The teacher ranks the answers to each question, so its score says nothing about a question with one answer."
+RELATIVE = (
+    "The teacher ranks the answers to each question. Held-out checks do without it: ranks of two checks cannot be compared."
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,10 @@ class RubricPart:
     @property
     def name(self) -> str:
         return f"teacher.{self.part}"
+
+    @property
+    def compares(self) -> bool:
+        return self.teacher.compares
 
     @property
     def penalty(self) -> bool:

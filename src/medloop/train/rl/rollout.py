@@ -74,8 +74,10 @@ def _score(state: TrainState, experience: Experience, streams: Sequence[str], sa
     scorer, total = state.plan.scorer, len(experience.texts)
     if held_out:
         scorer = getattr(scorer, "unnormalised", scorer)
+    # Ranks of two held-out checks cannot be compared, so there every answer stands alone and a teacher that ranks does not apply.
+    is_alone = held_out and any(getattr(part, "compares", False) for part in getattr(scorer, "given", {}).values())
     answers = [
-        Sample(id=name, question=prompt.question, answer=text, group=prompt.id, context=prompt.context)
+        Sample(id=name, question=prompt.question, answer=text, group=name if is_alone else prompt.id, context=prompt.context)
         for name, prompt, text in zip(streams, experience.prompts, experience.texts, strict=True)
     ]
 
