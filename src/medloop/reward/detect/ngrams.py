@@ -68,38 +68,43 @@ def _words(codes: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:
     return starts, np.add.reduceat(codes[places] * _POWERS[within], firsts)
 
 
-def buckets(text: str, kind: Kind) -> tuple[Ints, Ints]:
-    """The bucket of every n-gram and the character at which it begins."""
+def buckets(text: str, kind: Kind) -> Ints:
+    """The bucket of every n-gram."""
     codes = _codes(text)
     hashes: list[NDArray[np.uint64]] = []
-    places: list[Ints] = []
-    everywhere = np.arange(-1, len(codes) - 1)
-    everywhere[0] = 0  # the blank in front
-    running = np.zeros(len(codes), np.uint64)
-    for size in range(1, _SIZES[kind][-1] + 1):
-        if len(codes) < size:
-            break
-        running = running[: len(codes) - size + 1] + codes[size - 1 :] * _POWERS[size - 1]
-        if size >= _SIZES[kind][0]:
-            hashes.append(running ^ _SALTS[size])
-            places.append(everywhere[: len(running)])
+    running = codes * _POWERS[0]
+    for size in range(2, _SIZES[kind][-1] + 1):
+        if size > _SIZES[kind][0]:
+            hashes.append(running ^ _SALTS[size - 1])
+        running = running[:-1] + codes[size - 1 :] * _POWERS[size - 1]
+    hashes.append(running ^ _SALTS[_SIZES[kind][-1]])
     if kind == "en":
-        starts, words = _words(codes)
-        starts = starts - 1
+        words = _words(codes)[1]
         hashes.append(words ^ _SALTS[11])
         hashes.append((words[:-1] * _POWERS[1] + words[1:] * _POWERS[2]) ^ _SALTS[12])
         hashes.append((words[:-2] * _POWERS[1] + words[2:] * _POWERS[3]) ^ _SALTS[13])
-        places += [starts, starts[:-1], starts[:-2]]
-    return _mix(np.concatenate(hashes)), np.concatenate(places)
+    return _mix(np.concatenate(hashes))
+
+
+def places(text: str, kind: Kind) -> Ints:
+    """The character at which each n-gram begins, in the order of `buckets`."""
+    codes = _codes(text)
+    everywhere = np.arange(-1, len(codes) - 1)
+    everywhere[0] = 0  # the blank in front
+    starts = [everywhere[: max(0, len(codes) - size + 1)] for size in _SIZES[kind]]
+    if kind == "en":
+        words = _words(codes)[0] - 1
+        starts += [words, words[:-1], words[:-2]]
+    return np.concatenate(starts)
 
 
 @dataclass(frozen=True)
 class ScoredText:
     """The weights of every n-gram of a text; stretches of it are scored without reading it again."""
 
+    text: str
+    kind: Kind
     values: Floats  # (n-grams, classes)
-    places: Ints  # the character at which each begins
-    length: int
     bias: Floats
 
     def logits(self) -> Floats:
@@ -110,18 +115,19 @@ class ScoredText:
     def windows(self, spans: Ints) -> Floats:
         """The logits of several stretches, one row each: `spans` has a column of starts and one of ends."""
         sums, counts = self._running
-        starts, ends = spans[:, 0], np.minimum(spans[:, 1], self.length)
+        starts, ends = spans[:, 0], np.minimum(spans[:, 1], len(self.text) + 1)
         size = np.sqrt(np.maximum(counts[ends] - counts[starts], 1))
         return np.asarray((sums[ends] - sums[starts]) / size[:, None] + self.bias, np.float32)
 
     @cached_property
     def _running(self) -> tuple[NDArray[np.float64], Ints]:
         """Sums of the weights, and numbers of n-grams, before each character."""
-        columns = [np.bincount(self.places, column, self.length) for column in self.values.T]
-        sums = np.zeros((self.length + 1, len(columns)))
+        begins, length = places(self.text, self.kind), len(self.text) + 1
+        columns = [np.bincount(begins, column, length) for column in self.values.T]
+        sums = np.zeros((length + 1, len(columns)))
         np.cumsum(np.stack(columns, 1), 0, out=sums[1:])
-        counts = np.zeros(self.length + 1, np.int64)
-        np.cumsum(np.bincount(self.places, minlength=self.length), out=counts[1:])
+        counts = np.zeros(length + 1, np.int64)
+        np.cumsum(np.bincount(begins, minlength=length), out=counts[1:])
         return sums, counts
 
 
@@ -136,13 +142,8 @@ class NgramModel:
     bias: Floats
 
     def read(self, text: str) -> ScoredText:
-        bucket, places = buckets(text, self.kind)
-        return ScoredText(self._table.take(bucket, 0), places, len(text) + 1, self.bias)
-
-    @cached_property
-    def _table(self) -> Floats:
-        """The weights as they are multiplied: 3 MB in memory."""
-        return np.asarray(self.weights * self.scale, np.float32)
+        values = self.weights.take(buckets(text, self.kind), 0)  # bytes: a larger table would not stay in the processor's cache
+        return ScoredText(text, self.kind, values * self.scale, self.bias)
 
 
 def load_ngrams(path: Path) -> NgramModel:

@@ -56,9 +56,10 @@ class Limits:
     routine: float
 
 
-LIMITS: Final = {"en": Limits(-0.45, -3.3), "terse": Limits(0.3, -4.0), "zh": Limits(-0.4, -3.25)}
+LIMITS: Final = {"en": Limits(-0.7, -3.3), "terse": Limits(0.15, -4.0), "zh": Limits(-0.5, -3.3)}
 ENCODER_LIMITS: Final = {"en": Limits(-0.3, -3.5), "terse": Limits(0.4, -4.0)}
 _SENTENCE: Final = re.compile(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
+_WORD: Final = re.compile(r"[A-Za-z]{2}")
 _TERSE_WORDS: Final = 6
 _SPOKEN: Final = re.compile(  # words of someone who talks; a note on a triage sheet has none
     r"\b(?:i|i'm|im|i've|my|me|is|are|was|am|be|have|has|had|do|does|did|can|could|should|would|will|what|how|why|when|where|who|which"
@@ -72,13 +73,13 @@ class Reading:
 
     text: str
     language: Language
+    kind: Kind | None  # which model reads it
     terse: bool
     score: float = 0.0
     logits: tuple[float, ...] = (0.0, 0.0, 0.0)  # in the order of CLASSES
     evidence: list[Evidence] = field(default_factory=list)
     decisive: bool = False  # an emergent number
     at_least_urgent: bool = False
-    has_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class UrgencyDetector:
         language = detect_language(text)
         kind = _kind(text, language)
         folded = fold(text)
-        reading = Reading(text, language, kind == "en" and is_terse(folded))
+        reading = Reading(text, language, kind, kind == "en" and is_terse(folded))
         sentences = [match.span() for match in _SENTENCE.finditer(folded)]
         if kind is not None:
             self._ask_model(reading, self.models[kind], sentences)
@@ -123,7 +124,7 @@ class UrgencyDetector:
 
     def _ask_model(self, reading: Reading, model: NgramModel, sentences: list[tuple[int, int]]) -> None:
         scored = model.read(reading.text)
-        reading.logits, reading.has_model = tuple(scored.logits().tolist()), True
+        reading.logits = tuple(scored.logits().tolist())
         whole = _margin(reading.logits)
         best, (start, end) = whole, (0, len(reading.text))
         if len(sentences) > 2:  # two are the whole text
@@ -137,7 +138,7 @@ class UrgencyDetector:
 
     def _ask_encoder(self, readings: Sequence[Reading], head: EncoderHead) -> None:
         """English texts only: the encoder does not read Chinese."""
-        english = [reading for reading in readings if reading.has_model and reading.language == "en"]
+        english = [reading for reading in readings if reading.kind == "en"]
         if not english:
             return
         for reading, row in zip(english, head.logits([reading.text for reading in english]), strict=True):
@@ -157,7 +158,7 @@ class UrgencyDetector:
     def _level(self, reading: Reading) -> UrgencyLevel:
         if reading.decisive:
             return "emergent"
-        if not reading.has_model:
+        if reading.kind is None:
             return "emergent" if reading.score > 0 else "unknown"
         limits = self._limits(reading)
         if reading.score >= limits.emergent:
@@ -169,7 +170,7 @@ class UrgencyDetector:
         return "urgent" if _leader(reading.logits) == "urgent" else "unknown"
 
     def _limits(self, reading: Reading) -> Limits:
-        if reading.language != "en":
+        if reading.kind == "zh":
             return LIMITS["zh"]
         return (LIMITS if self.head is None else ENCODER_LIMITS)["terse" if reading.terse else "en"]
 
@@ -213,7 +214,8 @@ def _kind(text: str, language: Language) -> Kind | None:
     """Which model reads a text; none for other scripts and for a text without letters."""
     if language in ("zh", "mixed"):
         return "zh"
-    return "en" if language == "en" and text.strip() else None
+    # A note without small words ("CP, SOB, diaphoresis, hx MI, BP 90/60 ...") looks like no language, but is plain ASCII.
+    return "en" if (language == "en" or text.isascii()) and _WORD.search(text) else None
 
 
 def _around(folded: str, sentences: list[tuple[int, int]], offset: int) -> str:
@@ -226,7 +228,7 @@ def _confidence(reading: Reading, level: UrgencyLevel) -> float:
     if level == "unknown":
         return 0.0
     precise = any(evidence.source in ("lexicon", "numbers") for evidence in reading.evidence)
-    if not reading.has_model:
+    if reading.kind is None:
         return 0.9
     highest = max(reading.logits)
     shares = [math.exp(logit - highest) for logit in reading.logits]
