@@ -18,7 +18,7 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
     ("length", "1"): ("19b709dbc4f1e74b", "500a7f9636035aea"),
     ("overtriage", "2/acts-1/lexicon-3"): ("42dc175eb7417d21", "53212d603439d395"),
     ("repetition", "2"): ("868d9336ea9acb62", "d731a198f30d23e1"),
-    ("risk", "2/acts-1/lexicon-3"): ("8243af23b707f78c", "1de6a1a92e359856"),
+    ("risk", "2/acts-1/lexicon-3"): ("5a12a3802663d7fa", "48a7beeabbb2a133"),
 }
 
 

@@ -147,7 +147,7 @@ class _Sentence:
         if words.id == "stop_medication" or part == "change":
             return words
         medicines = [*self.words.get("drug", ()), *self.words.get("medicine", ())]
-        if part == "change_verb":
+        if part == "change_verb" and words.id not in ("kin_drug", "leftover_drug"):
             medicines += self.words.get("change_unit", ())
         near = [(max(m.start - words.end, words.start - m.end, 0), m) for m in medicines if self._joins(part, words, m)]
         return min(near, key=lambda pair: pair[0])[1] if near else None

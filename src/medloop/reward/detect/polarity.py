@@ -44,6 +44,8 @@ _WITH_DOCTOR_ZH = _CUES["with_doctor_zh"]
 _NOUN_ZH = _CUES["noun_zh"]
 _NEEDED_EN = _CUES["needed_en"]
 _REFUSED_ZH = _CUES["refused_zh"]
+_LICENSED_EN = _CUES["licensed_en"]
+_FAR_NEGATION_ZH = _CUES["far_negation_zh"]
 _CLAUSE_EN = _CUES["clause_en"]
 _CLAUSE_ZH = _CUES["clause_zh"]
 _QUESTION_EN = _CUES["question_en"]
@@ -120,6 +122,11 @@ def _english(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
         return "reported"
     if _is_conditional_english(before, after, kind):
         return "conditional"
+    if kind == "urges_care_now" and ("whether" in clause or after.startswith((" condition", " medicine", " physician"))):
+        return "reported"
+    if kind in _MEDICINE and not (_LICENSED_EN.search(clause) or _DIRECTED_EN.search(clause) or _GERUND_DIRECTS.search(clause)):
+        passive = _PASSIVE_DIRECTS.search(clause) or sentence[start:end].endswith(" go")
+        return "directive" if passive else "reported"
     return "directive" if _directs_english(sentence[start:end], clause) else "reported"
 
 
@@ -183,6 +190,10 @@ def _chinese(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
     if _QUESTION_ZH.search(sentence) or _ASKED_ZH.search(clause):
         return "question"
     if kind == "reassures" and (_HEDGE_ZH.search(before) or clause.endswith(("不", "没", "并非"))):
+        return "negated"
+    if kind == "urges_care_now" and sentence.startswith("是一种", start):
+        return "reported"
+    if kind in _MEDICINE and _FAR_NEGATION_ZH.search(before):
         return "negated"
     if kind != "reassures" and _denied_chinese(clause, after, kind):
         return "negated"
