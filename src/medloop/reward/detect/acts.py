@@ -32,6 +32,10 @@ _NEXT: Final = 3  # the same for "停", which is part of many words, and for "�
 _IN_SENTENCE: Final = re.compile(
     r"\b(?:you|to|the|a|your|in|is|and|this|for|of|him|her|it|with|at)\b|[去到打叫送拨让把了就别停吃]"
 )
+_DRUG_ENDING: Final = re.compile(
+    r"\b[a-z]{3,}(?:pril|sartan|statin|olol|alol|cillin|mycin|zepam|zolam|azole|tidine|dipine|xaban|parin|mab|formin|gliptin|gliflozin"
+    r"|oxetine|triptyline|pramine|setron|profen|thiazide|semide|prine|tinib|vir|floxacin|cycline|sone|olone|faxine|pidem|zine|azine)\b"
+)
 _BREAK: Final = re.compile(r"[,，;；:：()（）、/|]")
 _ALONE: Final[dict[str, ActKind]] = {
     "calm": "reassures", "promise": "reassures", "reassure": "reassures", "sends": "sends_to_doctor", "home": "home_care",
@@ -150,7 +154,13 @@ class _Sentence:
         if part == "change_verb" and words.id not in ("kin_drug", "leftover_drug"):
             medicines += self.words.get("change_unit", ())
         near = [(max(m.start - words.end, words.start - m.end, 0), m) for m in medicines if self._joins(part, words, m)]
-        return min(near, key=lambda pair: pair[0])[1] if near else None
+        return min(near, key=lambda pair: pair[0])[1] if near else self._unlisted(part, words)
+
+    def _unlisted(self, part: str, words: Mention) -> Mention | None:
+        """A drug that no list has, known by its ending: "azathioprine", "labetalol"."""
+        match = _DRUG_ENDING.search(self.folded, words.end, min(self.end, words.end + _REACH[part]))
+        medicine = match and Mention("medicine", "unlisted", match.start(), match.end(), match[0], False)
+        return medicine if medicine and self._joins(part, words, medicine) else None
 
     def _joins(self, part: str, words: Mention, medicine: Mention) -> bool:
         """Whether a verb and a medicine belong together: close, and in English the verb first ("stop diarrhea" stops no drug)."""
