@@ -43,7 +43,7 @@ def _urgency(question: str) -> Urgency:
 
 
 def _urges(text: str) -> bool:
-    return best_advice(split_answer(text)).value > CONDITIONAL
+    return best_advice(text).value > CONDITIONAL
 
 
 def _flags(question: str) -> tuple[str, ...]:
