@@ -55,7 +55,7 @@ def read_corpus(folder: Path) -> list[Row]:
 
 
 def features(texts: Sequence[str], kind: Kind) -> csr_matrix:
-    rows = [buckets(text, kind)[0] & ((1 << BITS) - 1) for text in texts]
+    rows = [buckets(text, kind) & ((1 << BITS) - 1) for text in texts]
     values = np.concatenate([np.full(len(row), 1 / np.sqrt(len(row))) for row in rows])
     ends = np.cumsum([0, *(len(row) for row in rows)])
     matrix = csr_matrix((values, np.concatenate(rows), ends), shape=(len(texts), 1 << BITS))

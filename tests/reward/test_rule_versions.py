@@ -11,14 +11,14 @@ from medloop.reward.rules import RULES
 # the second one changes, the wording of a reason changed: put the line here, the version stays.
 # (A changed embedded corpus changes the texts that are scored: then all lines change.)
 KNOWN: dict[tuple[str, str], tuple[str, str]] = {
-    ("chain", "1/lexicon-3"): ("850943dc11b40573", "412b7bd2014abb0a"),
-    ("emergency", "2/acts-1/lexicon-3"): ("d75d5534a744f3ea", "2511fb27934c74a6"),
-    ("false_reassurance", "2/acts-1/lexicon-3"): ("490e05464b425386", "331f40c1896c9bd4"),
-    ("format", "1"): ("518d64115d2089bd", "9a9e7b97a74a5f32"),
-    ("length", "1"): ("19b709dbc4f1e74b", "500a7f9636035aea"),
-    ("overtriage", "2/acts-1/lexicon-3"): ("42dc175eb7417d21", "53212d603439d395"),
-    ("repetition", "2"): ("868d9336ea9acb62", "d731a198f30d23e1"),
-    ("risk", "2/acts-1/lexicon-3"): ("5a12a3802663d7fa", "48a7beeabbb2a133"),
+    ("chain", "1/lexicon-3"): ("2d77431952443dda", "412b7bd2014abb0a"),
+    ("emergency", "2/acts-1/lexicon-3"): ("128100e45c28d119", "2511fb27934c74a6"),
+    ("false_reassurance", "2/acts-1/lexicon-3"): ("f943a2c41f5758ec", "331f40c1896c9bd4"),
+    ("format", "1"): ("cffa4c3e2ca8c259", "9a9e7b97a74a5f32"),
+    ("length", "1"): ("414b78676c16c6c5", "500a7f9636035aea"),
+    ("overtriage", "2/acts-1/lexicon-3"): ("cfeb96c14453333d", "53212d603439d395"),
+    ("repetition", "2"): ("9f2e2d432a0f5d8a", "d731a198f30d23e1"),
+    ("risk", "2/acts-1/lexicon-3"): ("1af05b5a119d85cc", "48a7beeabbb2a133"),
 }
 
 

@@ -7,8 +7,8 @@ took small talk for it.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -37,29 +37,21 @@ def _model(kind: Kind) -> NgramModel:
     return load_ngrams(ASSETS / f"{kind}.npz")
 
 
-def classify(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[str, float] | None]:
-    """The likeliest directive of each span with its probability, or None below its threshold."""
-    if not spans:
-        return []
-    kind = kind_of(text)
-    shares = probabilities(_model(kind), text, spans)
-    best = shares[:, 1:].argmax(1) + 1
-    sure = ((CLASSES[index], float(shares[row, index])) for row, index in enumerate(best))
-    short = [end - start <= LONGEST[kind] for start, end in spans]
-    return [(name, share) if fits and share >= THRESHOLD else None for (name, share), fits in zip(sure, short, strict=True)]
+def classify(sentence: str) -> tuple[str, float] | None:
+    """The likeliest directive of a sentence with its probability, or None below the threshold."""
+    kind = kind_of(sentence)
+    if len(sentence) > LONGEST[kind]:
+        return None
+    model = _model(kind)
+    shares = probabilities(model, sentence)
+    best = int(shares[1:].argmax()) + 1
+    return (model.classes[best], float(shares[best])) if shares[best] >= THRESHOLD else None
 
 
-def probabilities(model: NgramModel, text: str, spans: Sequence[tuple[int, int]]) -> Floats:
-    """One row per span, one column per class."""
-    pieces = [text[start:end] for start, end in spans]
-    bucket, place = buckets("".join(pieces), model.kind)
-    ends = np.cumsum([len(piece) for piece in pieces])
-    owner = np.searchsorted(ends[:-1], place, "right")
-    weights = model.weights[bucket & (len(model.weights) - 1)]
-    sums = np.empty((len(pieces), len(model.classes)), np.float32)
-    for column in range(len(model.classes)):
-        sums[:, column] = np.bincount(owner, weights[:, column], len(pieces))
-    counts = np.bincount(owner, minlength=len(pieces))
-    logits = sums * model.scale / np.sqrt(np.maximum(counts, 1))[:, None] + model.bias
-    shares = np.exp(logits - logits.max(1, keepdims=True))
-    return shares / shares.sum(1, keepdims=True)  # type: ignore[no-any-return]
+def probabilities(model: NgramModel, sentence: str) -> Floats:
+    """One number per class."""
+    values = model.weights.take(buckets(sentence, model.kind) & (len(model.weights) - 1), 0).astype(np.float32)
+    sums = np.ones(len(values), np.float32) @ values
+    logits = sums * model.scale / math.sqrt(max(len(values), 1)) + model.bias
+    shares = np.exp(logits - logits.max())
+    return np.asarray(shares / shares.sum(), np.float32)

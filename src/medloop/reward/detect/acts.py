@@ -68,16 +68,12 @@ class _Reader:
         self.words = _words_by_sentence(visible, self.spans)
 
     def acts(self) -> Iterator[Act]:
-        unclear = []
         for (start, end), words in zip(self.spans, self.words, strict=True):
-            found = list(_distinct(_Sentence(self, start, end, words).acts()))
+            sentence = _Sentence(self, start, end, words)
+            found = list(_distinct(sentence.acts()))
             yield from found
             if not words.keys().isdisjoint(_ANCHORS) and not any(act.kind in _SURE for act in found):
-                unclear.append((start, end, words))
-        likely = classify(self.text, [(start, end) for start, end, _ in unclear])
-        for guess, (start, end, words) in zip(likely, unclear, strict=True):
-            if guess:
-                yield from _Sentence(self, start, end, words).likely(*guess)
+                yield from sentence.likely()
 
 
 def _words_by_sentence(visible: str, spans: Sequence[tuple[int, int]]) -> list[Words]:
@@ -196,13 +192,16 @@ class _Sentence:
         elif not any(act.polarity == "negated" for act in found) and (span := find_warning(self.sentence)):
             yield _act("warns_against", "directive", self.start + span[0], self.start + span[1], "warning")
 
-    def likely(self, name: str, share: float) -> Iterator[Act]:
+    def likely(self) -> Iterator[Act]:
         """What the classifier takes the sentence for, where the word lists found nothing like it."""
-        kind = KINDS[name]
+        first, last = self._edges()
+        guess = classify(self.text[first:last])
+        if guess is None:
+            return
+        name, share = guess
         anchored = ("emergency_place" if name == "N" else "medicine") in self.words or (name != "N" and "drug" in self.words)
         if anchored and _IN_SENTENCE.search(self.sentence):
-            first, last = self._edges()
-            yield _act(kind, sentence_polarity(self.sentence), first, last, f"{name} {share:.2f}", source="model")
+            yield _act(KINDS[name], sentence_polarity(self.sentence), first, last, f"{name} {share:.2f}", source="model")
 
     def _edges(self) -> tuple[int, int]:
         """The sentence without white space around it."""
