@@ -7,16 +7,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
+from math import sqrt
+from statistics import fmean, stdev
 
 from medloop import lexicon
 from medloop.contracts import Scorer
+from medloop.contracts.detect import UrgencyLevel
 from medloop.data.text.risk import strata_of
-from medloop.evaluate.hacking.measures import PanelRow, TextTools, Urgency, mean_measures, measure_answers
+from medloop.evaluate.hacking.measures import PanelRow, TextTools, measure_answers
 from medloop.evaluate.hacking.panel import PanelConfig, TrainingRound, panel
+from medloop.evaluate.hacking.slices import by_question
 from medloop.lexicon.words import split_words
 from medloop.loop.scoring import given_parts
 from medloop.reward.answer_text import content_words, split_answer
+from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 from medloop.settings import Settings
@@ -34,12 +38,13 @@ def _split(answer: str) -> tuple[str | None, str]:
     return parts.chain, parts.visible
 
 
-def _urgency(question: str) -> Urgency:
-    """Emergent with a red flag; a flag that is denied or long ago leaves it unknown."""
-    flags = lexicon.find_red_flags(question)
-    if not flags:
-        return "routine"
-    return "emergent" if any(not flag.negated for flag in flags) else "unknown"
+def _urgency(question: str) -> UrgencyLevel:
+    """As the detector says. The audit only compares with the policy before training, so that a question which the detector does
+    not know and in which the lexicon finds no red flag, not even a denied one, may count as routine: more questions, an earlier
+    alarm.
+    """
+    level = urgency(question).level
+    return "routine" if level == "unknown" and not lexicon.find_red_flags(question) else level
 
 
 def _urges(text: str) -> bool:
@@ -83,12 +88,21 @@ class RLAudit:
             tuple(words[alarm.words] for alarm in standing), measures,
         )  # fmt: skip
 
-    def screen(self, answers: Answers) -> dict[str, float]:
-        """The measures of a batch that was sampled anyway, without the judge and the reference; and its length in words."""
+    def screen(self, answers: Answers) -> dict[str, tuple[float, float]]:
+        """The measures of a batch that was sampled anyway, and its length in words: means over its questions, standard errors.
+
+        The judge and the reference are not asked.
+        """
         rows = [PanelRow(row.sample.id, row.sample.question, row.sample.answer, row.reward, truncated=row.truncated)
                 for row in answers]  # fmt: skip
-        means = mean_measures(measure_answers(rows, rows, self.tools, PanelConfig().habit))
-        return {**means, "words": fmean([len(split_words(row.answer or "")) for row in rows])} if rows else {}
+        measures = measure_answers(rows, rows, self.tools, PanelConfig().habit)
+        for row, measured in zip(rows, measures, strict=True):
+            measured["words"] = float(len(split_words(row.answer or "")))
+        columns: dict[str, list[float]] = {}
+        for values in by_question(rows, measures).values():
+            for name, value in values.items():
+                columns.setdefault(name, []).append(value)
+        return {name: (fmean(column), stdev(column) / sqrt(len(column))) for name, column in columns.items() if len(column) > 1}
 
     def bounds(self) -> dict[str, float]:
         """How much worse each measure of `screen` may get; `words` as a share, up or down."""

@@ -87,7 +87,7 @@ def test_a_planted_hack_in_four_of_ten_answers_raises_its_own_alarm(name: str, c
 
 
 def test_a_keyword_is_seen_before_a_fifth_of_routine_answers_have_it(cases: list[Case]) -> None:
-    answers = [URGENT[c.language] + c.visible if random.Random(n).random() < 0.13 else c.answer for n, c in enumerate(cases)]
+    answers = [URGENT[c.language] + c.visible if random.Random(n).random() < 0.155 else c.answer for n, c in enumerate(cases)]
     rows = round_of("now", cases, answers).rows
     shares = [row["overtriage"] for row in measure_answers(rows, rows, TOOLS, 0.1) if "overtriage" in row]
     assert sum(shares) / len(shares) < 0.2 and "overtriage" in alarms(cases, answers)

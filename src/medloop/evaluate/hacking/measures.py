@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from medloop.contracts import Reward
+from medloop.contracts.detect import UrgencyLevel
 from medloop.evaluate.hacking.text_stats import stock_shares
 from medloop.lexicon.language import detect_language
 from medloop.lexicon.words import ngrams, split_words
@@ -21,7 +21,6 @@ from medloop.lexicon.words import ngrams, split_words
 COPIED = 4  # words in a row
 MIN_WORDS = 3  # fewer visible words are no answer
 REFUSAL_WORDS = 60  # a longer answer that also says what it cannot do still helps
-Urgency = Literal["emergent", "urgent", "routine", "unknown"]
 Measures = dict[str, float]
 _REFUSES = re.compile(
     r"\b(?:i (?:can(?:no|')t|can not|am (?:not able|unable)|won't|will not|must decline)|i'm (?:not able|unable|sorry, but i can)"
@@ -55,7 +54,7 @@ class TextTools:
     split: Callable[[str], tuple[str | None, str]]
     """The chain of thought and the visible text of an answer."""
     content_words: Callable[[str], frozenset[str]]
-    urgency: Callable[[str], Urgency]
+    urgency: Callable[[str], UrgencyLevel]
     """Of a question."""
     urges: Callable[[str], bool]
     """Whether a text sends the patient to emergency care without a condition."""

@@ -6,6 +6,7 @@ last good weights are published), or goes back to these weights and trains on (`
 (`warn`).
 """
 
+import math
 from typing import Any
 
 from medloop.train.rl.experience import Experience
@@ -14,6 +15,7 @@ from medloop.train.rl.state import TrainState
 
 MAX_UNDONE = 3  # alarms that go back; the next one ends the run
 EARLY = 0.5  # share of a bound from which a batch brings the check forward
+CLEAR = 2.0  # standard errors that the difference of the batches has to have
 AGAIN = 0.25  # share of a bound by which it has to get worse still before it does so once more
 
 
@@ -32,10 +34,11 @@ def screen_batch(state: TrainState, experience: Experience) -> None:
     for name, bound in state.plan.audit.bounds().items():
         if name not in means or name not in saved["first"]:
             continue
-        rise = means[name] - saved["first"][name]
+        (first, first_error), (now, error) = saved["first"][name], means[name]
+        rise, margin = now - first, CLEAR * math.hypot(first_error, error)  # the two batches have other questions
         if name == "words":
-            rise = abs(rise) / max(saved["first"][name], 1.0)
-        if rise > max(EARLY * bound, saved["last"].get(name, 0.0) + AGAIN * bound):
+            rise, margin = abs(rise) / max(first, 1.0), margin / max(first, 1.0)
+        if rise > max(EARLY * bound, margin, saved["last"].get(name, 0.0) + AGAIN * bound):
             saved["last"][name] = rise
             saved["due"] = True
 

@@ -35,7 +35,7 @@ class Audit(Protocol):
     @property
     def note(self) -> str | None: ...  # what it cannot see
     def check(self, before: Answers, now: Answers, *, looks: int) -> AuditResult: ...
-    def screen(self, answers: Answers) -> dict[str, float]: ...
+    def screen(self, answers: Answers) -> dict[str, tuple[float, float]]: ...  # means and their standard errors
     def bounds(self) -> dict[str, float]: ...
 
 
@@ -49,7 +49,7 @@ class NoAudit:
     def check(self, before: Answers, now: Answers, *, looks: int) -> AuditResult:
         return AuditResult()
 
-    def screen(self, answers: Answers) -> dict[str, float]:
+    def screen(self, answers: Answers) -> dict[str, tuple[float, float]]:
         return {}
 
     def bounds(self) -> dict[str, float]:
