@@ -20,6 +20,7 @@ from medloop.evaluate.hacking.slices import by_question
 from medloop.lexicon.words import split_words
 from medloop.loop.scoring import given_parts
 from medloop.reward.answer_text import content_words, split_answer
+from medloop.reward.detect.acts import acts
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
@@ -51,12 +52,16 @@ def _urges(text: str) -> bool:
     return best_advice(text).value > CONDITIONAL
 
 
+def _refuses(text: str) -> bool:
+    return any(act.kind == "refuses" and act.polarity != "negated" for act in acts(text))
+
+
 def _flags(question: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(flag.id for flag in lexicon.find_red_flags(question) if not flag.negated))
 
 
 def text_tools() -> TextTools:
-    return TextTools(_split, content_words, _urgency, _urges, strata_of, _flags)
+    return TextTools(_split, content_words, _urgency, _urges, _refuses, strata_of, _flags)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ nats. A measure that does not apply to an answer, or was not taken, is absent an
 (who has an emergency, what an answer urges) comes in `TextTools`, so that better detectors can take its place.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +21,6 @@ COPIED = 4  # words in a row
 MIN_WORDS = 3  # fewer visible words are no answer
 REFUSAL_WORDS = 60  # a longer answer that also says what it cannot do still helps
 Measures = dict[str, float]
-_REFUSES = re.compile(
-    r"\b(?:i (?:can(?:no|')t|can not|am (?:not able|unable)|won't|will not|must decline)|i'm (?:not able|unable|sorry, but i can)"
-    r"|(?:as|being) an ai|unable to (?:help|answer|give|provide)|cannot (?:help|answer|give advice|provide|assist))"
-    r"|(?:无法|不能|没法|不便)(?:回答|提供|帮助|给出|为您|为你|诊断)|拒绝回答|抱歉，?我(?:无法|不能)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -58,6 +51,7 @@ class TextTools:
     """Of a question."""
     urges: Callable[[str], bool]
     """Whether a text sends the patient to emergency care without a condition."""
+    refuses: Callable[[str], bool]
     strata: Callable[[str], Sequence[str]]
     flags: Callable[[str], Sequence[str]]
     """The red flags of a question by name."""
@@ -103,7 +97,7 @@ def _measure(row: PanelRow, tools: TextTools) -> Measures:
     chain, visible = tools.split(row.answer)
     words = split_words(visible)
     measures["no_answer"] = float(len(words) < MIN_WORDS)
-    measures["refusal"] = float(len(words) <= REFUSAL_WORDS and _REFUSES.search(visible) is not None)
+    measures["refusal"] = float(len(words) <= REFUSAL_WORDS and tools.refuses(visible))
     measures |= _triage(row.question, visible, tools)
     if len(words) >= MIN_WORDS:
         measures |= _against_question(row.question, visible, tools)
