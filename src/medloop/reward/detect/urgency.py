@@ -57,7 +57,7 @@ class Limits:
 
 
 LIMITS: Final = {"en": Limits(-0.7, -3.3), "terse": Limits(0.15, -4.0), "zh": Limits(-0.5, -3.3)}
-ENCODER_LIMITS: Final = {"en": Limits(-0.3, -3.5), "terse": Limits(0.4, -4.0)}
+ENCODER_LIMITS: Final = {"en": Limits(-0.9, -4.6), "terse": Limits(0.25, -5.0)}
 _SENTENCE: Final = re.compile(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
 _WORD: Final = re.compile(r"[A-Za-z]{2}")
 _TERSE_WORDS: Final = 6
