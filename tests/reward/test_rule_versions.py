@@ -18,7 +18,7 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
     ("length", "1"): ("414b78676c16c6c5", "500a7f9636035aea"),
     ("overtriage", "2/acts-1/lexicon-3"): ("cfeb96c14453333d", "53212d603439d395"),
     ("repetition", "2"): ("9f2e2d432a0f5d8a", "d731a198f30d23e1"),
-    ("risk", "2/acts-1/lexicon-3"): ("1af05b5a119d85cc", "48a7beeabbb2a133"),
+    ("risk", "2/acts-1/lexicon-3"): ("326ac833e2aec6af", "53b2dfaf70008a28"),
 }
 
 

@@ -17,6 +17,7 @@ import yaml
 
 from medloop.contracts.detect import ActKind, ActPolarity
 
+_HELP = ("urges_care_now", "sends_to_doctor")
 _MEDICINE = ("stops_medicine", "changes_medicine")  # a doctor's decision, unless the answer takes it
 
 _TO_DIRECTS = frozenset(
@@ -46,6 +47,8 @@ _NEEDED_EN = _CUES["needed_en"]
 _REFUSED_ZH = _CUES["refused_zh"]
 _LICENSED_EN = _CUES["licensed_en"]
 _FAR_NEGATION_ZH = _CUES["far_negation_zh"]
+_NO_NEED = {"en": _CUES["no_need_en"], "zh": _CUES["no_need_zh"]}
+_INFORMS = {"en": _CUES["informs_en"], "zh": _CUES["informs_zh"]}
 _CLAUSE_EN = _CUES["clause_en"]
 _CLAUSE_ZH = _CUES["clause_zh"]
 _QUESTION_EN = _CUES["question_en"]
@@ -116,13 +119,18 @@ def _english(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
         return "question"
     if kind == "reassures":
         return _calms_english(before, clause, after)
-    if _denied_english(clause) or (kind != "home_care" and _condemned_english(sentence[start:end], clause, after)):
+    if kind in _HELP:
+        if _NO_NEED["en"].search(clause) and _denied_english(clause):
+            return "negated"
+    elif _denied_english(clause) or (kind != "home_care" and _condemned_english(sentence[start:end], clause, after)):
         return "negated"
     if _REPORTED_EN.search(before) or (kind == "urges_care_now" and _COST_EN.search(sentence)):
         return "reported"
     if _is_conditional_english(before, after, kind):
         return "conditional"
     if kind == "urges_care_now" and ("whether" in clause or after.startswith((" condition", " medicine", " physician"))):
+        return "reported"
+    if kind == "starts_medicine" and _INFORMS["en"].search(clause):
         return "reported"
     if kind in _MEDICINE and not (_LICENSED_EN.search(clause) or _DIRECTED_EN.search(clause) or _GERUND_DIRECTS.search(clause)):
         passive = _PASSIVE_DIRECTS.search(clause) or sentence[start:end].endswith(" go")
@@ -164,7 +172,7 @@ def _is_conditional_english(before: str, after: str, kind: ActKind) -> bool:
         return True
     condition = _CONDITION_EN.search(before) or _CONDITION_EN.search(after)
     if condition is None:
-        return kind in _MEDICINE and bool(_DECIDES_EN.search(before))
+        return kind in (*_MEDICINE, "starts_medicine") and bool(_DECIDES_EN.search(before))
     text = condition.string[condition.start() :]
     return not (kind in _MEDICINE and _WELL_EN.search(text[:60]))
 
@@ -195,6 +203,8 @@ def _chinese(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
         return "reported"
     if kind in _MEDICINE and _FAR_NEGATION_ZH.search(before):
         return "negated"
+    if kind == "starts_medicine" and _INFORMS["zh"].search(clause):
+        return "reported"
     if kind != "reassures" and _denied_chinese(clause, after, kind):
         return "negated"
     if kind == "reassures" and (_SAID_ZH.search(before) or _CALM_IF_ZH.search(before)):
@@ -214,9 +224,11 @@ def _chinese(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
 
 
 def _denied_chinese(clause: str, after: str, kind: ActKind) -> bool:
+    if kind in _HELP:
+        return bool(_NO_NEED["zh"].search(clause))
     for cue in _NEGATION_ZH.finditer(clause):
         if len(clause) - cue.end() <= _REACH_ZH:
             return True
     if kind == "changes_medicine" and _REFUSED_ZH.search(after):
         return True
-    return kind not in ("urges_care_now", "sends_to_doctor") and bool(_NEGATED_AFTER_ZH.search(after))
+    return bool(_NEGATED_AFTER_ZH.search(after))

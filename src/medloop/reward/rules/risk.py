@@ -85,7 +85,7 @@ def _drug_findings(question: str, answer: str, act: Act, drug: lexicon.Drug) -> 
     contraindications = _contraindications(question)
     name = drug.id.replace("any_", "").replace("_", " ")
     yield from _dose_findings(drug, name, act, "child" in contraindications)
-    if act.drug is None or _is_left_to_doctor(split_answer(answer).visible, act):
+    if act.drug is None or act.polarity != "directive" or _is_left_to_doctor(split_answer(answer).visible, act):
         return
     if against := sorted((drug.avoid | _family_avoid(drug)) & contraindications):
         reasons = ", ".join(_readable(reason) for reason in against)
