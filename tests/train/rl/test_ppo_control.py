@@ -127,6 +127,8 @@ def test_the_critic_moves_no_weight_of_the_policy(settings: Any, monkeypatch: py
         state = create_train_state(plan, settings, with_values=True)
         state.saved["kl"], state.step = ppo.kl_controller(config).state(), 1
         monkeypatch.setattr(ppo, "whiten", lambda advantages, mask: torch.zeros_like(advantages))
+        assert state.policy.value_head is not None
+        torch.nn.init.ones_(state.policy.value_head.weight)  # a head of 0 would pass nothing on
         before = {name: weight.detach().clone() for name, weight in state.policy.trained().items()}
         ppo._step(state)
     moved = {name for name, weight in state.policy.trained().items() if not torch.equal(weight, before[name])}
