@@ -78,6 +78,8 @@ def test_someone_else_and_typos_do_not_hide_an_emergency() -> None:
         ("BP 72/40 and pale", "BP 122/78 and well"),
         ("blood sugar is 32", "blood sugar is 96"),
         ("6 week old with a temperature of 38.4", "6 year old with a temperature of 37.2"),
+        ("my 40 day old has a fever of 38.2", "my 40 year old son has a fever of 37.6"),
+        ("宝宝才40天，体温38.3", "孩子4岁，体温37.1"),
         ("on chemo, temp 38.3", "annual check, temp 36.6"),
         ("she took 30 paracetamol tablets", "she took 2 paracetamol tablets"),
         ("血氧只有82", "血氧98"),

@@ -22,6 +22,10 @@ _GAP = r"[^\d.,，。;；\n]{0,14}?"  # between the name of a measure and its nu
 _NUM = r"(\d{1,4}(?:\.\d{1,2})?)(?![\d岁])"
 _DIGIT: Final = re.compile(r"\d")
 _CHILD: Final = re.compile(r"baby|infant|newborn|toddler|month[s ]|weeks? old|宝宝|婴|新生儿|个月|月龄|小儿|孩子|小孩")
+_YOUNG: Final = re.compile(
+    r"newborn|新生儿|[未没刚]满月|\b(?:\d|1[0-2]) ?wks?[ -]old|\b\d{1,2}[ -]days?[ -]old|宝宝(?:才|刚|只有)?\d\d天"
+    r"|出生.{0,2}?\d{1,2}天|\d\d天[大的]{0,2}(?:宝宝|婴儿|孩子)"
+)
 _RUNNING: Final = re.compile(r"\brun|exercis|gym|training|workout|treadmill|跑步|运动|锻炼|爬楼")
 _UNWELL: Final = re.compile(
     r"headache|vision|blur|chest|breath|confus|numb|weak|dizz|vomit|drows|sleepy|头痛|头疼|头晕|视物|模糊|胸|气|呕|吐|昏|嗜睡|麻|无力"
@@ -71,8 +75,8 @@ def _temperature(value: float, around: str) -> Level | None:
 
 
 def _is_young_baby(around: str) -> bool:
-    """Younger than three months, by an age or by a word."""
-    return "newborn" in around or "新生儿" in around or any(age.years < 0.25 for age in numbers.find_ages(around))
+    """Younger than three months, by a word or by an age in days, weeks or months."""
+    return bool(_YOUNG.search(around)) or any(age.years < 0.25 for age in numbers.find_ages(around))
 
 
 def _systolic(value: float, around: str) -> Level | None:
