@@ -8,7 +8,7 @@ from medloop.lexicon.load import FILES, read_list
 KNOWN = {
     "1": "sha256:a403f586209311bb13c306e6f4ec085c8d68b131d33fded2c73115219d990d66",
     "2": "sha256:7882af3f6a9eb5967db7384d1ca6e6e7e750369c2c252cc26ce4ad67a25a8a27",
-    "3": "sha256:ce3ab4a0c889602b2b45a956660cdbcefda359f9da53823daaa018b8312e329e",
+    "3": "sha256:5b962ed098c08949d4574b2a8538d383684accf189171b5c81d54d3372076043",
 }
 
 

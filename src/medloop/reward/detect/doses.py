@@ -32,7 +32,10 @@ _UNNAMED = re.compile(
 _TAKEN_BEFORE = re.compile(
     r"(?:\bwith|\bon|while (?:taking|using)|if you (?:take|are taking|use)|when taking)\s*(?:the |your |an? )?$"
 )
-_TAKEN_AFTER = re.compile(r"(?:时|期间|的时候|的人|的患者|者|过敏)")
+_EXAMPLE = re.compile(r"(?:(?:例|比|譬)?如|包括|such as|including|like)\s*[:：]?\s*$")  # right before a drug: it is only named
+_TAKEN_AFTER = re.compile(
+    r"(?:时|期间|的时候|的人|的患者|者|过敏|的使用|(?:治疗)?[^，,。]{0,8}的时间|(?:等|类|药物?)*(?:可以|可)?(?:用于|适用于)|等[^，,。]{0,4}适用)"
+)
 
 
 _MAY_HAVE_DOSE = re.compile(r"\d|[半一两二三四五六七八九十][片粒颗袋支喷滴]|\b(?:half|one|two|three|four|five|six|eight|ten)\b")
@@ -75,7 +78,12 @@ def advised_drugs(
         words = (dose, drug) if drug else (dose,)
         yield Advised("gives_dose", tone, min(w.start for w in words), max(w.end for w in words), drug, dose, per_day)
     for drug in drugs:
-        if drug not in dosed and (verb := _verb_of(folded, drug, verbs)) and not _already_taken(folded, drug):
+        if (
+            drug not in dosed
+            and not _EXAMPLE.search(folded, start, drug.start)
+            and (verb := _verb_of(folded, drug, verbs))
+            and not _already_taken(folded, drug)
+        ):
             tone = _tone(folded, start, end, verb.start, verb.end, "starts_medicine", drug, (verb,))
             yield Advised("starts_medicine", tone, drug.start, drug.end, drug, None, None)
 

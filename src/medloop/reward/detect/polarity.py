@@ -25,7 +25,7 @@ _TO_DIRECTS = frozenset(
     crucial essential vital time going him her them safe fine ok okay free sensible advisable recommended advised hesitate afraid
     imperative necessary option able good thing idea please want""".split()
 )
-_REACH_ZH = 14  # characters between a negation and what it negates
+_REACH_ZH = 18  # characters between a negation and what it negates
 
 
 def _compile(cue: dict[str, list[str]]) -> re.Pattern[str]:
