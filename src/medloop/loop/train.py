@@ -123,7 +123,9 @@ def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
     scorer = _scorer(
         config, settings, partial(_find_file, settings)
     )  # first: what is wrong with the reward's files is told before torch is imported
-    notes = trust.check(settings, scorer.objective, accept_untrusted=config.accept_untrusted)
+    objective = getattr(scorer, "objective", None)  # a scorer of one's own need not say what it rewards
+    accept = config.accept_untrusted
+    notes = (trust.NOTHING,) if objective is None else trust.check(settings, objective, accept_untrusted=accept)
     from medloop.train import grpo, irs, ppo  # torch
     from medloop.train.rl.cost import cost
     from medloop.train.rl.plan import find_run, make_plan
