@@ -56,6 +56,8 @@ class FakeGenerate:
 class FakeScorer:
     """A Scorer that judges by a function of your own; None is a missing reward. `seen` counts the samples."""
 
+    objective = None  # it does not say what it rewards
+
     def __init__(self, judge: Callable[[Sample], float | None], version: str = "fake-1") -> None:
         self.judge = judge
         self.version = version

@@ -30,8 +30,9 @@ def hacked(sample: Sample) -> float:
 
 @pytest.fixture(autouse=True)
 def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that the audit does not stop: here the verdict on the held-out reward is alone."""
+    """A run that the audit does not stop and nobody distrusts: here the verdict on the held-out reward is alone."""
     monkeypatch.setattr(stages, "rl_audit", lambda *_, **__: NoAudit())
+    monkeypatch.setattr(stages.trust, "check", lambda *_, **__: ())
 
 
 @pytest.fixture
