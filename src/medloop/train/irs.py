@@ -119,7 +119,7 @@ def _iteration(state: TrainState, old_records: Sequence[Rollout], should_stop: C
         state.set_weights(state.saved["weights_before"])
         del state.saved["held_out"][str(state.step)]
     if undone or not goes_on:
-        state.log("METRICS", extra={"undone": state.step})
+        state.log("HELD_OUT", extra={"undone": state.step})
     for name in ("selected", "next_batch", "weights_before"):
         state.saved.pop(name, None)
     state.saved["done"] = state.step if goes_on else state.plan.config.n_iterations

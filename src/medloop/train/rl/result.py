@@ -121,7 +121,7 @@ def step_table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if "held_out" in extra:
             step["held_out"] = extra["held_out"]["reward"]
             step.update({name: extra[name] for name in ("kl",) if name in extra})
-        elif row["phase"] == "METRICS":
+        elif row["phase"] in ("METRICS", "HELD_OUT"):  # a held-out line without its numbers says what became of the step
             step.update({name: value for name, value in extra.items() if not isinstance(value, dict)})
             step.update({f"part_{name}": value for name, value in extra.get("parts", {}).items()})
             step.update({f"missing_{name}": count for name, count in extra.get("missing_parts", {}).items()})

@@ -158,7 +158,7 @@ def log_step(state: TrainState, experience: Experience, *, rate: float, loss: fl
     known = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
     state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "learning_rate": rate})
     if stopped := state.saved.get("stopped"):
-        state.log("METRICS", extra={"stopped": stopped})
+        state.log("HELD_OUT", extra={"stopped": stopped})
     samples.append_some(state.plan.run.folder, state.step, experience)
     screen_batch(state, experience)
     measured = {name: value for name, value in known.items() if name in ("kl", "entropy")}
