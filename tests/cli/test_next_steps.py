@@ -1,6 +1,7 @@
 """Every command that medloop prints or writes for the reader exists, and those of a small pipeline run as they stand."""
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -43,7 +44,7 @@ PIPELINE = (
     "jobs list",
 )
 # A printed command runs as it stands, with what makes it quick or fills a placeholder; a server never ends, so only its help.
-PLACEHOLDERS = {"FILE": "clinic.jsonl", "ROLE": "clinician", "STAGE": "SFT"}
+PLACEHOLDERS = {"FILE": "clinic.jsonl", "CASES": "cases.jsonl", "ROLE": "clinician", "STAGE": "SFT"}
 NAMES = {"data import": "again", "train irs": "sft", "users add": "dr.li", "api keys new": "dr.li"}
 QUICKER = {
     "train sft": "--set max_steps=1 --set dev_rows=4 --max-length 192 --name quick",
@@ -102,6 +103,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             bad, good = f"Run {n} miles.", f"Rest {n} days and see a doctor."
             thumbs = (make_thumb(n, good, True), make_thumb(n, bad, False))
             crud.add(store, [make_preference(n, good, bad, "a"), make_correction(n, bad, good), *thumbs], actor="test")
+    case = {"id": "1", "question": "I have crushing chest pain.", "urgency": "emergent"}
+    (home / "cases.jsonl").write_text(json.dumps(case), encoding="utf-8")
     os.chdir(home)
     yield home
     os.chdir(before)

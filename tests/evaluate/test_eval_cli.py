@@ -22,7 +22,7 @@ def medloop(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> None:
-    records = make_emergencies(20)
+    records = [record for record in make_emergencies(40) if record.language == "en"]  # as the answers
     put_split("gold_set.jsonl", records)
     for name, text in (("before", CALM), ("after", URGENT)):
         jsonl.write(workspace / f"{name}.jsonl", [{"record_id": r.record_id, "answer": text} for r in records])
