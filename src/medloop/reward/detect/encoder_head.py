@@ -8,7 +8,6 @@ A head belongs to the encoder it was trained on, by the hash of its weights; ano
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,7 +71,7 @@ def load_layers(path: Path, sha256: str) -> tuple[Floats, ...]:
         with np.load(path, allow_pickle=False) as arrays:
             trained_on = str(arrays["encoder"])
             layers = tuple(arrays[f"layer{k}"].astype(np.float32) for k in range(4))
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, ValueError) as error:
         raise ModelError(f"{path.name} is not a head for urgency", "Install medloop again") from error
     if trained_on != sha256:
         raise ModelError(

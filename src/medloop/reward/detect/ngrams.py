@@ -14,7 +14,6 @@ training and use cannot differ.
 from __future__ import annotations
 
 import math
-import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -152,7 +151,7 @@ def load_ngrams(path: Path) -> NgramModel:
         with np.load(path, allow_pickle=False) as arrays:
             kind, *classes = str(arrays["names"]).split()
             return NgramModel("zh" if kind == "zh" else "en", tuple(classes), arrays["weights"], arrays["scale"], arrays["bias"])
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, ValueError) as error:
         raise ModelError(f"{path.name} is not an n-gram model", "Install medloop again, or train it with tools/") from error
 
 
