@@ -156,11 +156,14 @@ def speed(texts: list[str], read: Callable[[str], Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the labelled sets")
+    parser.add_argument("--data", type=Path, help="folder of the labelled sets; without it nothing is measured")
     parser.add_argument("--encoder", default="", help="also use this sentence encoder: embedded:minilm")
     parser.add_argument("--limits", action="store_true", help="print quantiles of the scores instead")
     parser.add_argument("--out", type=Path, help="file for the JSON (default: the terminal)")
     options = parser.parse_args()
+    if options.data is None:
+        print("No labelled sets: name their folder with --data.")
+        return
     sets = load_sets(options.data)
     if not sets:
         parser.error(

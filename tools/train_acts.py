@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from ngram_features import features
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
 from medloop.reward.detect.act_model import ASSETS, BITS, CLASSES, kind_of
-from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, buckets, quantized, save_ngrams
+from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, quantized, save_ngrams
 
 CORPUS = Path(__file__).parent / "acts"
 LINE = re.compile(r"^([NDHAGBSCWQFX])\.([dcnrq]) (\S.*)$")
@@ -54,15 +55,6 @@ def read_corpus(folder: Path) -> list[Row]:
     return list(rows.values())
 
 
-def features(texts: Sequence[str], kind: Kind) -> csr_matrix:
-    rows = [buckets(text, kind) & ((1 << BITS) - 1) for text in texts]
-    values = np.concatenate([np.full(len(row), 1 / np.sqrt(len(row))) for row in rows])
-    ends = np.cumsum([0, *(len(row) for row in rows)])
-    matrix = csr_matrix((values, np.concatenate(rows), ends), shape=(len(texts), 1 << BITS))
-    matrix.sum_duplicates()
-    return matrix
-
-
 def fit(matrix: csr_matrix, labels: np.ndarray) -> tuple[Floats, Floats]:
     """Softmax regression by L-BFGS from zero: no random number takes part."""
     classes, size = len(CLASSES), len(labels)
@@ -83,7 +75,7 @@ def fit(matrix: csr_matrix, labels: np.ndarray) -> tuple[Floats, Floats]:
 
 
 def trained(rows: Sequence[Row], kind: Kind) -> NgramModel:
-    matrix = features([row.text for row in rows], kind)
+    matrix = features([row.text for row in rows], kind, BITS)
     return quantized(kind, CLASSES, *fit(matrix, np.array([row.label for row in rows])))
 
 
@@ -93,7 +85,7 @@ def unseen(rows: Sequence[Row], kind: Kind) -> list[tuple[Row, Floats]]:
     for fifth in range(5):
         held = [row for row in rows if zlib.crc32(row.topic.encode()) % 5 == fifth]
         model = trained([row for row in rows if row not in set(held)], kind)
-        matrix = features([row.text for row in held], kind)
+        matrix = features([row.text for row in held], kind, BITS)
         logits = matrix @ (model.weights * model.scale) + model.bias
         shares = np.exp(logits - logits.max(1, keepdims=True))
         judged += list(zip(held, shares / shares.sum(1, keepdims=True), strict=True))

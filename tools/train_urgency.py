@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from ngram_features import features
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, diags
 
 from medloop.reward.detect import encoder_head
-from medloop.reward.detect.ngrams import BITS, Floats, Kind, buckets, load_ngrams, quantized, save_ngrams
+from medloop.reward.detect.ngrams import BITS, Floats, Kind, load_ngrams, quantized, save_ngrams
 from medloop.reward.detect.urgency import ASSETS, CLASSES, margin
 
 CORPUS = Path(__file__).parent / "urgency"
@@ -87,15 +88,6 @@ def is_training_half(text: str) -> bool:
     return zlib.crc32(text.encode()) % 2 == 0
 
 
-def features(texts: Sequence[str], kind: Kind) -> csr_matrix:
-    rows = [buckets(text, kind) for text in texts]
-    values = np.concatenate([np.full(len(row), 1 / np.sqrt(len(row))) for row in rows])
-    ends = np.cumsum([0, *(len(row) for row in rows)])
-    matrix = csr_matrix((values, np.concatenate(rows), ends), shape=(len(texts), 1 << BITS))
-    matrix.sum_duplicates()
-    return matrix
-
-
 def fit(matrix: csr_matrix, levels: np.ndarray, weights: np.ndarray) -> tuple[Floats, Floats]:
     """Softmax regression by L-BFGS from zero: no random number takes part. Rare n-grams are held back less than common ones."""
     classes, columns = len(CLASSES), np.unique(matrix.indices)
@@ -120,7 +112,7 @@ def fit(matrix: csr_matrix, levels: np.ndarray, weights: np.ndarray) -> tuple[Fl
 
 
 def train_ngrams(kind: Kind, rows: Sequence[Row], out: Path, check: bool) -> None:
-    matrix = features([row.text for row in rows], kind)
+    matrix = features([row.text for row in rows], kind, BITS)
     levels, weights = np.array([row.level for row in rows]), np.array([row.weight for row in rows])
     if check:
         held = np.array([zlib.crc32(row.presentation.encode()) % 5 == 0 and row.presentation != "background" for row in rows])

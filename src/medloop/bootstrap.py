@@ -50,7 +50,7 @@ def resampled_means(data: Numbers, *, seed: int, name: str, resamples: int) -> N
 
 
 def share_interval(hits: int, n: int) -> Interval:
-    """A share with Wilson's interval; without cases there is no share."""
+    """A share with Wilson's interval; it has no mean when n is 0."""
     if n == 0:
         return Interval(n=0, level=LEVEL)
     low, high = wilson(hits, n)

@@ -40,5 +40,5 @@ def test_the_trust_page_shows_verdicts_intervals_and_one_judge_by_slice(card, br
 
 
 def test_the_trust_page_says_how_to_make_a_card_and_is_closed_to_raters(browse):
-    assert "medloop reward validate" in browse("engineer").get("/web/trust").text
+    assert "medloop reward validate CASES" in browse("engineer").get("/web/trust").text
     assert browse("clinician").get("/web/trust").status_code == 403

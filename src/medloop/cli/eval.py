@@ -48,12 +48,8 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; HTML and JSON are beside it.")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
     temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.")] = 0.0,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, help="Context passages of a question in its prompt (default: as trained, else 3).")
-    ] = None,
-    max_prompt: Annotated[
-        int | None, typer.Option(min=8, help="Maximum tokens of a prompt with passages (default: as trained, else 256).")
-    ] = None,
+    top_k: ui.ContextPassages = None,
+    max_prompt: ui.MaxPrompt = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
 ) -> None:
     """Let models answer held-out questions, score the answers with rules, and write a report with confidence intervals.

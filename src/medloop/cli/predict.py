@@ -31,12 +31,8 @@ def predict(
     adapter: Annotated[str | None, typer.Option(help="LoRA adapter: its name in the workspace, or a folder.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature; 0 is greedy.")] = 0.0,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, help="Context passages of a question in its prompt (default: as trained, else 3).")
-    ] = None,
-    max_prompt: Annotated[
-        int | None, typer.Option(min=8, help="Maximum tokens of a prompt with passages (default: as trained, else 256).")
-    ] = None,
+    top_k: ui.ContextPassages = None,
+    max_prompt: ui.MaxPrompt = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Questions answered together; changes the speed, not the answers.")] = 16,
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed (default: the setting 'seed').")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Start the output file anew.")] = False,

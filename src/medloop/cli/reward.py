@@ -22,15 +22,6 @@ from medloop.store.files.answer_lines import Questions, read_samples
 from medloop.store.files.artifacts import is_sealed
 from medloop.store.files.atomic import atomic_write, require_writable
 
-MixFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Parts and weights of the reward, as in configs/reward.yaml.")]
-With = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--with", metavar="PART[=SOURCE]",
-        help="Supply a part of the reward: teacher[=configs/teacher.yaml], model=models/reward/NAME, "
-        "rel, faith or conc[=configs/dw.yaml], or your own as NAME=module:object; may be repeated.",
-    ),
-]  # fmt: skip
 COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 
 
@@ -49,9 +40,9 @@ def register(app: typer.Typer) -> None:
 def score(
     file: Annotated[Path, typer.Argument(help="Answers: records, chats, question and answer, or output of 'medloop predict'.")],
     questions: ui.QuestionFiles = None,
-    config: MixFile = None,
+    config: ui.RewardFile = None,
     set_: ui.SetPairs = None,
-    with_: With = None,
+    with_: ui.RewardParts = None,
     store: Annotated[bool, typer.Option("--store", help="Also store the rewards in the database, encrypted.")] = False,
     output: Annotated[
         Path | None,
@@ -96,9 +87,9 @@ def explain(
     id: Annotated[str | None, typer.Option(help="Id of the answer in the file (default: the first).")] = None,
     question: Annotated[str | None, typer.Option(help="The question, instead of a file.")] = None,
     answer: Annotated[str | None, typer.Option(help="The answer of the assistant, with its <think> block.")] = None,
-    config: MixFile = None,
+    config: ui.RewardFile = None,
     set_: ui.SetPairs = None,
-    with_: With = None,
+    with_: ui.RewardParts = None,
 ) -> None:
     """Show one answer with its scores, their reasons and the words that each rule looked at.
 
@@ -112,9 +103,9 @@ def explain(
 
 
 def rules(
-    config: MixFile = None,
+    config: ui.RewardFile = None,
     set_: ui.SetPairs = None,
-    with_: With = None,
+    with_: ui.RewardParts = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File for the page (default: data/rl/reward_rules.md).")
     ] = None,

@@ -19,16 +19,11 @@ from medloop.store.audit_trail import open_audit_trail
 
 def validate(
     cases: Annotated[list[Path], typer.Argument(help="Labelled cases: JSON lines, gzipped or not; see docs/stages/trust.md.")],
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Parts and weights of the reward, as in configs/reward.yaml.")
-    ] = None,
-    with_: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="PART[=SOURCE]", help="Supply a part of the reward, as for 'medloop reward score'."),
-    ] = None,
+    config: ui.RewardFile = None,
+    with_: ui.RewardParts = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A bound: recall, precision, agreement, min_cases; may be repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="One bound: recall, precision, agreement, min_cases; may be repeated."),
     ] = None,
     fail_on_untrusted: Annotated[
         bool, typer.Option("--fail-on-untrusted", help="Exit with code 10 if a judge is untrusted.")

@@ -210,7 +210,7 @@ def _report_groups(run: JudgeRun) -> None:
     if groups := {judgement.group for judgement in run.judgements if judgement.group}:
         ui.say(f"{len(groups):,} groups of answers to the same question were ranked.")
     if alone := sum(bool(result.not_compared) for result in run.results):
-        ui.say(f"{alone:,} answers have no score: there is no other answer to the same question.")
+        ui.say(f"{alone:,} answers have no score, because their question has no other answer to rank them against.")
     if agreements := run.agreements:
         mean = sum(agreements) / len(agreements)
         ui.say(f"Position check: {len(agreements):,} groups ranked in both orders agree on {mean:.0%} of their pairs.")

@@ -30,6 +30,23 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 _flags: dict[str, Any] = {}  # what stood before the command: `medloop --home DIR --set seed=7 data prepare`
 
+RewardFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Parts and weights of the reward, as in configs/reward.yaml.")
+]
+RewardParts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with", metavar="PART[=SOURCE]",
+        help="Supply a part of the reward: teacher[=configs/teacher.yaml], model=models/reward/NAME, "
+        "rel, faith or conc[=configs/dw.yaml], or your own as NAME=module:object; may be repeated.",
+    ),
+]  # fmt: skip
+ContextPassages = Annotated[
+    int | None, typer.Option(min=1, help="Context passages of a question in its prompt (default: as trained, else 3).")
+]
+MaxPrompt = Annotated[
+    int | None, typer.Option(min=8, help="Maximum tokens of a prompt with passages (default: as trained, else 256).")
+]
 QuestionFiles = Annotated[
     list[Path] | None,
     typer.Option("--questions", metavar="FILE", help="Questions, by id, for answers that have only an id; may be repeated."),
@@ -113,7 +130,7 @@ class Bar:
             self._print_line()
 
     def say(self, line: str) -> None:
-        """A line that stays: above the bar, or on stdout when there is no terminal."""
+        """A line that stays: above the bar, or on stdout without a terminal."""
         if self._drawn is not None:
             self._drawn.console.print(Text(line))
         else:

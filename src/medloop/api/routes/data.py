@@ -154,7 +154,7 @@ FULL: dict[int | str, dict[str, Any]] = {
 
 @router.post("/data/build", status_code=202, responses=FILED | FULL)
 def build(body: BuildBody, request: Request, response: Response, caller: Engineer, wait: Wait = 0) -> BuildJobOut:
-    """Build training data from all feedback in the store; the same records give the same hash. 422: there is no feedback."""
+    """Build training data from all feedback in the store; the same records give the same hash. 422: the store has no feedback."""
     store = store_of(request)
     if not any(records.count(store, kind) for kind in KINDS):
         raise InputError("The store holds no feedback yet", "Collect some first")

@@ -256,9 +256,7 @@ def _checks(card: FeedbackCard) -> str:
     checked = card.decontamination
     held = checked.get("held_out_questions", 0)
     if not held:
-        return (
-            "## Held-out questions\n\nNot compared: there is no prepared data with held-out questions (`medloop data prepare`)."
-        )
+        return "## Held-out questions\n\nNot compared, because no held-out questions are prepared yet (`medloop data prepare`)."
     dropped = sum(counts.get("contaminated", 0) for counts in card.drops.values())
     return f"""## Held-out questions
 
