@@ -91,6 +91,11 @@ class Stage:
     catalog_kind: str
 
     @property
+    def packages(self) -> tuple[str, ...]:
+        """What it imports beyond what runs a model; the RL methods have their own loops."""
+        return ("matplotlib",) if self.models == "rl" else ("trl", "datasets", "matplotlib")
+
+    @property
     def has_head(self) -> bool:
         """Whether a score or a value is trained beside the adapter: a linear layer with one output."""
         return self.name in ("PPO", "REWARD")
@@ -217,7 +222,7 @@ def prepare_stage(
     `replace` trains again over a finished or an unfinished run of the same name. `guard` raises when another process has taken
     the run over; it is asked before every write.
     """
-    require_packages("trl", "datasets", "matplotlib")
+    require_packages(*stage.packages)
     check_inputs(config, settings)
     trainer = stage.load(config, settings)
     run = dataclasses.replace(trainer.find(config, settings, folder=folder), guard=guard)

@@ -12,6 +12,7 @@ import torch
 from medloop.cli import main
 from medloop.testing.fakes import FakeScorer
 from medloop.train import ppo
+from medloop.train.rl.checks import Answers, AuditResult, NoAudit
 from medloop.train.rl.plan import find_run, make_plan
 from medloop.train.rl.state import create_train_state
 
@@ -116,6 +117,24 @@ def test_beyond_abort_kl_the_run_ends_with_a_checkpoint_and_says_so_everywhere(
     assert last < 8 and [path.name for path in (settings.home / "jobs/train_ppo-round1/checkpoints").iterdir()] == [
         f"step-{last:08d}"
     ]
+
+
+class Alarmed(NoAudit):
+    def check(self, before: Answers, now: Answers, *, looks: int) -> AuditResult:
+        return AuditResult(("every answer is the same.",))
+
+
+def test_a_run_that_the_audit_stopped_is_not_a_success_for_a_script(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor when the same command finds it trained already; one that was only warned is."""
+    file = own_reward(settings, monkeypatch, LETTERS)
+    monkeypatch.setattr("medloop.loop.train.rl_audit", lambda *_, **__: Alarmed())
+    for _ in range(2):
+        assert command(monkeypatch, settings, "grpo", "--reward", str(file), **STEPS) == 10
+        message = " ".join(capsys.readouterr().err.split())
+        assert "The audit stopped the run: step 4: every answer is the same." in message and "report.html" in message
+    assert command(monkeypatch, settings, "grpo", "--reward", str(file), "--name", "told", **STEPS, on_alarm="warn") == 0
 
 
 def test_the_critic_moves_no_weight_of_the_policy(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:

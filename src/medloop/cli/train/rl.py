@@ -17,6 +17,7 @@ from medloop.knobs import split_pairs
 from medloop.train.runs.model_card import BACKENDS, alarm_sentence, held_out_sentence, result_sentence
 
 if TYPE_CHECKING:
+    from medloop.loop.train import TrainingResult
     from medloop.train.rl.plan import RLPlan
     from medloop.train.runs.estimate import Cost
 
@@ -118,7 +119,9 @@ def _train(
     replace: bool,
 ) -> None:  # fmt: skip
     flags["given"] = split_pairs("--with", with_ or (), bare=True) or None
-    trained = train(stage, flags, file, pairs, replace=replace, announce=_announce, outcome=result_sentence, live=live)
+    trained = train(
+        stage, flags, file, pairs, replace=replace, announce=_announce, outcome=result_sentence, live=live, check=_check_ended
+    )
     if trained is not None:
         _report(trained)
 
@@ -158,7 +161,18 @@ def _report(trained: Trained) -> None:
         ui.say(warning)
     ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, curves.png, rewards.csv, card.json.")
-    if card.stopped:
-        job = ui.shown(trained.result.run.folder)
-        raise ResultError(card.stopped, f"{target} has the result as far as it went, {job} the last checkpoint")
+    _check_ended(trained.result)
     ui.next_step(f"eval --model {shlex.quote(card.base)} --model {shlex.quote(f'{card.base}+{target}')} --split gold --split red")
+
+
+def _check_ended(result: TrainingResult) -> None:
+    """A run that was stopped, by the audit or beyond abort_kl, is not a success for a script: exit code 10."""
+    card, target = result.card, ui.shown(result.run.target)
+    if card.stopped:
+        job = ui.shown(result.run.folder)
+        raise ResultError(card.stopped, f"{target} has the result as far as it went, {job} the last checkpoint")
+    if card.alarm_action == "stopped":
+        raise ResultError(
+            f"The audit stopped the run: {card.alarms[0]}",
+            f"{target} is the policy before the alarm; read its report.html, and change the reward or the settings",
+        )

@@ -41,8 +41,12 @@ def train(
     announce: Callable[[Any, Cost], None],
     outcome: Callable[[TrainingCard], str],
     live: bool = False,
+    check: Callable[[TrainingResult], None] = lambda result: None,
 ) -> Trained | None:
-    """Run a stage with its config from file, --set and flags; None, with a sentence, when this very run was trained before."""
+    """Run a stage with its config from file, --set and flags; None, with a sentence, when this very run was trained before.
+
+    `check` raises when the result of such an earlier run may not be used.
+    """
     stage, settings = STAGES[stage_name], ui.settings()
     defaults = {"model": settings.model, "seed": settings.seed}
     config = load_config(stage.config, file=file, pairs=pairs or (), flags=flags, defaults=defaults)
@@ -53,6 +57,7 @@ def train(
         )  # fmt: skip
     if result.plan is None:
         ui.say(f"Already trained: {ui.shown(result.run.target)} ({outcome(result.card).rstrip('.')}). Nothing to do.")
+        check(result)
         return None
     return Trained(result, time.monotonic() - terminal.began)
 
