@@ -48,9 +48,9 @@ def test_the_default_mix_is_the_formula_of_the_document() -> None:
     (reward,) = build_mix(MixConfig(), {"teacher": Given(0.8)}).score([Sample(id="1", question=FLAG, answer=GOOD)])
     value = {part.name: part.value for part in reward.parts if isinstance(part, Score)}
     assert value["chain"] == value["emergency"] == 1.0 and value["risk"] == 0.0
-    # 0.35·1 + 0.25·1 - 0.15·0 + 0.25·0.8; no penalty
-    assert reward.value == pytest.approx(0.8) and reward.reason is None
-    assert sum(w for w in reward.weights.values() if w > 0) == pytest.approx(0.85)
+    # 0.35·1 + 0.25·1 - 0.15·0 + 0.25·0.8 + 0.15·helpfulness; no penalty
+    assert reward.value == pytest.approx(0.8 + 0.15 * value["helpfulness"], abs=1e-6) and reward.reason is None
+    assert sum(w for w in reward.weights.values() if w > 0) == pytest.approx(1.0)
 
 
 def test_the_file_in_configs_is_the_default() -> None:
@@ -61,9 +61,10 @@ def test_the_file_in_configs_is_the_default() -> None:
 def test_an_absent_teacher_is_declared_and_its_weight_carried_by_the_rest() -> None:
     (reward,) = build_mix(MixConfig()).score([Sample(id="1", question=FLAG, answer=GOOD)])
     assert reward.reason == "teacher: declared absent"
-    # 0.85 shared between 0.35 and 0.25: 0.85·0.35/0.60 and 0.85·0.25/0.60
-    assert reward.weights["chain"] == pytest.approx(0.495833) and reward.weights["emergency"] == pytest.approx(0.354167)
-    assert reward.value == pytest.approx(0.85, abs=1e-5)
+    # 1.00 shared between 0.35, 0.25 and 0.15: 0.35/0.75 and 0.25/0.75
+    assert reward.weights["chain"] == pytest.approx(0.466667) and reward.weights["emergency"] == pytest.approx(0.333333)
+    helpfulness = next(part.value for part in reward.parts if part.name == "helpfulness" and isinstance(part, Score))
+    assert reward.value == pytest.approx(0.8 + 0.2 * helpfulness, abs=1e-5)
 
 
 def test_what_does_not_apply_is_left_out_not_given_for_free() -> None:

@@ -161,7 +161,7 @@ def test_the_page_of_the_rules_has_the_teachers_template_version_rubric_and_mode
     (tmp_path / "group.yaml").write_text("mode: group\n")
     medloop("reward", "rules", "--with", f"teacher={tmp_path / 'group.yaml'}")
     page = (workspace / "data/rl/reward_rules.md").read_text(encoding="utf-8")
-    assert "| chain | +0.35 | +0.35 … +0.85 |" in page and "| risk | -0.15 | -0.51 … -0.15 |" in page  # weight and its range
+    assert "| chain | +0.35 | +0.35 … +1 |" in page and "| risk | -0.15 | -1 … -0.15 |" in page  # weight and its range
     for name in ("group", "judge", "review"):
         template = prompt_templates.load(name)
         assert f"### {name}, version `{template.version}`" in page and template.system.strip() in page

@@ -15,6 +15,7 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
     ("emergency", "2/acts-1/lexicon-3"): ("128100e45c28d119", "2511fb27934c74a6"),
     ("false_reassurance", "2/acts-1/lexicon-3"): ("f943a2c41f5758ec", "331f40c1896c9bd4"),
     ("format", "1"): ("cffa4c3e2ca8c259", "9a9e7b97a74a5f32"),
+    ("helpfulness", "1/points-1/acts-1/urgency-1"): ("a394df82e42d2022", "59654323793031b1"),
     ("length", "1"): ("414b78676c16c6c5", "500a7f9636035aea"),
     ("overtriage", "2/acts-1/lexicon-3"): ("cfeb96c14453333d", "53212d603439d395"),
     ("repetition", "2"): ("9f2e2d432a0f5d8a", "d731a198f30d23e1"),

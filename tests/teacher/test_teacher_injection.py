@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from medloop.contracts import canonical_json, sha256_id
+from medloop.lexicon.health_topic import is_on_topic
 from medloop.teacher import verdict
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.injection.fence import REMOVED, fenced_json, sanitize
 from medloop.teacher.injection.fence import VERSION as FENCE
-from medloop.teacher.injection.health_topic import is_on_topic
 from medloop.teacher.judge import TeacherFiles, judge_all
 from medloop.teacher.judge_items import JudgeItem
 from medloop.testing.attacks import NULLS, TEXTS, attacks, fooled_by_anything

@@ -7,6 +7,7 @@ blanked out, so that a position in it is a position in the answer.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from operator import add
 
 from medloop import lexicon
@@ -20,19 +21,22 @@ _CHAIN = re.compile(r"\s*<think>(.*?)</think>", re.IGNORECASE | re.DOTALL)
 _NO_LETTER = re.compile(r"[^A-Za-z0-9\u3400-\u9fff]")
 _CJK = re.compile(r"[\u3400-\u9fff]+")
 # Words that do not show what a question is about.
-_COMMON = frozenset(
+COMMON = frozenset(
     """a about after again all also am an and any are as at be been but by can could day days do does doctor for from get give had
     has have having he hello help her hi him his how i if in is it its just me more my need no not now of on or our please she
     should since so some take than thank thanks that the their them then there these they this to too two three very was we week
     weeks were what when which who why will with would year years you your old feel feeling hours morning yesterday today
     question dangerous medicine problem since ask""".split()
 )
-_COMMON_PAIRS = frozenset(
+COMMON_PAIRS = frozenset(
     "问题 症状 开始 咨询 处理 在家 主要 最近 一直 出现 担心 危险 今天 昨天 早上 小时 儿子 女儿 妈妈 父亲 突然 大概".split()
 )
-_COMMON_ZH = frozenset(
+COMMON_ZH = frozenset(
     "的了是我你他她它这那有在和就不人都一上也很到说要去会着没看好自己医生您请问什么怎怎么办天可以吗呢吧啊能现吃药来因为所以还"
 )
+_EDGES = [0x33FF, *sorted(map(ord, COMMON_ZH)), 0xA000]
+_CONTENT_CLASS = "".join(f"{chr(a + 1)}-{chr(b - 1)}" for a, b in pairwise(_EDGES) if b - a > 1)
+_CONTENT_RUN = re.compile(f"[{_CONTENT_CLASS}]{{2,}}")  # Chinese characters without the common ones
 
 
 class AnswerParts:
@@ -88,16 +92,23 @@ def word_set(text: str) -> frozenset[str]:
 def content_words(text: str) -> frozenset[str]:
     """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""
     latin = {word for word in word_set(text) if _is_content_word(word)}
-    pairs = {pair for run in _CJK.findall(text) for pair in map(add, run, run[1:]) if _is_content_pair(pair)}
-    return frozenset(latin | pairs)
+    return frozenset(latin | content_pairs(text))
+
+
+def content_pairs(text: str) -> set[str]:
+    """Pairs of Chinese characters, without the common ones."""
+    pairs: set[str] = set()
+    for run in _CONTENT_RUN.findall(text):
+        pairs.update(map(add, run, run[1:]))
+    return pairs - COMMON_PAIRS
 
 
 def _is_content_word(word: str) -> bool:
-    return (len(word) > 2 or word.isdigit()) and word not in _COMMON and word.isascii()
+    return (len(word) > 2 or word.isdigit()) and word not in COMMON and word.isascii()
 
 
 def _is_content_pair(pair: str) -> bool:
-    return pair[0] not in _COMMON_ZH and pair[1] not in _COMMON_ZH and pair not in _COMMON_PAIRS
+    return pair[0] not in COMMON_ZH and pair[1] not in COMMON_ZH and pair not in COMMON_PAIRS
 
 
 COPIED_NGRAM = 4  # words

@@ -51,12 +51,12 @@ class MixPart(Contract):
 
 
 def default_parts() -> dict[str, MixPart]:
-    """R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher, minus penalties against shortcuts; risk is a gate."""
+    """R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher + 0.15·helpfulness, minus penalties; risk is a gate."""
     return {
         "chain": MixPart(weight=0.35), "emergency": MixPart(weight=0.25), "risk": MixPart(weight=-0.15, gate=True),
-        "teacher": MixPart(weight=0.25, given=True), "false_reassurance": MixPart(weight=-0.10),
-        "overtriage": MixPart(weight=-0.10), "length": MixPart(weight=-0.05), "repetition": MixPart(weight=-0.10),
-        "format": MixPart(weight=0.0),
+        "teacher": MixPart(weight=0.25, given=True), "helpfulness": MixPart(weight=0.15),
+        "false_reassurance": MixPart(weight=-0.10), "overtriage": MixPart(weight=-0.10), "length": MixPart(weight=-0.05),
+        "repetition": MixPart(weight=-0.10), "format": MixPart(weight=0.0),
     }  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.lexicon.health_topic import is_on_topic
 from medloop.teacher.failures import Failure
-from medloop.teacher.injection.health_topic import is_on_topic
 from medloop.teacher.verdict import DANGER_CEILING, VerdictHead, is_evidence, normalise_quote, read_form
 from medloop.teacher.wire import Reply
 

@@ -3,7 +3,7 @@
     score = sum of the weights of the criteria met with evidence, minus the faults; 0.1 at most when the answer is dangerous
 
 A criterion without a quotation from the answer counts as not met. A judge that was talked into praise has to quote the praised
-words, and these must be about health or about the question (`injection/health_topic.py`), which an injected text rarely is.
+words, and these must be about health or about the question (`lexicon/health_topic.py`), which an injected text rarely is.
 Kindness may be about anything, but alone it earns nothing. `sound_reasoning` weighs nothing here; it can be a part of its own.
  A fault counts even without a quotation, for caution.
 """
@@ -15,9 +15,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from medloop.lexicon.health_topic import is_on_topic
 from medloop.teacher.failures import Failure
 from medloop.teacher.injection.fence import REMOVED
-from medloop.teacher.injection.health_topic import is_on_topic
 from medloop.teacher.wire import Reply, strict_json
 
 VERSION = "3"

@@ -21,7 +21,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,6 +33,7 @@ from medloop.contracts.dataset import Language
 from medloop.contracts.detect import Evidence, Urgency, UrgencyLevel
 from medloop.lexicon.language import detect_language
 from medloop.lexicon.scan import fold
+from medloop.reward.answer_text import CACHE_SIZE
 from medloop.reward.detect.framing import is_aside
 from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, load_ngrams
 from medloop.reward.detect.vitals import find_numbers
@@ -175,6 +176,7 @@ class UrgencyDetector:
         return (LIMITS if self.head is None else ENCODER_LIMITS)["terse" if reading.terse else "en"]
 
 
+@lru_cache(maxsize=CACHE_SIZE)  # several rules ask about one question
 def urgency(question: str) -> Urgency:
     """How urgent a question is, without an encoder."""
     return detector().read([question])[0]

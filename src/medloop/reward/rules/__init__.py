@@ -9,6 +9,7 @@ from medloop.reward.rules.chain import Chain
 from medloop.reward.rules.emergency import Emergency
 from medloop.reward.rules.false_reassurance import FalseReassurance
 from medloop.reward.rules.format import Format
+from medloop.reward.rules.helpfulness import Helpfulness
 from medloop.reward.rules.length import Length
 from medloop.reward.rules.overtriage import Overtriage
 from medloop.reward.rules.repetition import Repetition
@@ -16,7 +17,7 @@ from medloop.reward.rules.risk import Risk
 
 RULES: dict[str, Rule] = {
     "chain": Chain(), "emergency": Emergency(), "risk": Risk(), "false_reassurance": FalseReassurance(),
-    "overtriage": Overtriage(), "length": Length(), "repetition": Repetition(), "format": Format(),
+    "overtriage": Overtriage(), "helpfulness": Helpfulness(), "length": Length(), "repetition": Repetition(), "format": Format(),
 }  # fmt: skip
 
 

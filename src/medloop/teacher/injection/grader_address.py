@@ -9,7 +9,7 @@ answer.
 import re
 from functools import lru_cache
 
-from medloop.teacher.injection.health_topic import is_about_health
+from medloop.lexicon.health_topic import is_about_health
 from medloop.teacher.injection.obfuscation import readings, spelled_words
 
 _I = re.IGNORECASE

@@ -4,11 +4,13 @@
     is_on_topic("It gets better by itself.", "Will my knee get better?")   -> True: it shares words with the question
     is_on_topic("Four models settled on the upper end.", "Is it cancer?")  -> False
 
-Two places need it: a sentence about health may use words of grading (`grader_address.py`), and only text about health or about
-the question can be evidence for a good mark (`verdict.py`).
+Three places need it: a sentence about health may use words of grading (`teacher/injection/grader_address.py`), only text about
+health or about the question can be evidence for a good mark (`teacher/verdict.py`), and only such text is a point of an answer
+(`reward/points.py`).
 """
 
 import re
+from functools import lru_cache
 
 _BODY = r"""
 abdom\w* ankle\w* arms? arter\w+ back belly bladder blood\w* bod(?:y|ies|ily) bones? bowels? brain\w* breast\w* breath\w*
@@ -55,7 +57,10 @@ _HAN = (
     "|密切观察|护理|调[理养]|按摩|热敷|冷敷|中药|西药|情绪|心理|压力|焦虑|抑郁|性[生功]|精[子液]|遗传|[风虚]寒|[清退内]热"
     "|湿[热疹气]|气虚|上火|补[充肾气血]"
 )
-_HEALTH = re.compile(rf"\b(?:{'|'.join((_BODY + _ILL + _CARE).split())})\b|{_HAN}", re.IGNORECASE)
+_WORDS = "|".join((_BODY + _ILL + _CARE).split())
+_HEALTH = re.compile(rf"\b(?:{_WORDS})\b|{_HAN}", re.IGNORECASE)
+_HEALTH_WORD = re.compile(_WORDS)
+HAN_HEALTH = re.compile(_HAN)
 _SMALL = frozenset(
     "what when this that with have from your about should does would could which there their will they them been were being than "
     "then give answer best question very much more most some like other into over only also just after before because".split()
@@ -64,6 +69,12 @@ _SMALL = frozenset(
 
 def is_about_health(text: str) -> bool:
     return _HEALTH.search(text) is not None
+
+
+@lru_cache(maxsize=1 << 15)
+def is_health_word(word: str) -> bool:
+    """Whether one English word, in lower case, is about health. Words come again and again, so the answers are cached."""
+    return _HEALTH_WORD.fullmatch(word) is not None
 
 
 def is_on_topic(text: str, question: str) -> bool:
