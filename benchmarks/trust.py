@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from medloop.contracts.validity import LabelledCase
+from medloop.contracts.validity import ALL, LabelledCase
 from medloop.data.text.risk import strata_of
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, build_mix
-from medloop.reward.trust import ALL, TrustConfig, measure
+from medloop.reward.trust import TrustConfig, measure
 from medloop.reward.trust_page import page
 
 Row = dict[str, Any]

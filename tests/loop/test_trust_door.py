@@ -49,7 +49,7 @@ def test_the_command_measures_writes_a_card_and_says_it_in_json(workspace: Path)
     (path,) = workspace.glob("reports/trust/*/validity.json")
     assert "| reward | trusted |" in (path.parent / "validity.md").read_text()
     card = ValidityCard.model_validate(json.loads(medloop("reward", "validate", "triage.jsonl", "votes.jsonl", "--json")))
-    assert card.n_cases == 55 and card.sources == ("triage", "votes")
+    assert card.n_cases == 55 and card.sources == {"triage": 25, "votes": 30}
 
 
 def test_a_reward_that_people_disagree_with_is_refused_before_training_and_accepted_on_demand(workspace: Path) -> None:

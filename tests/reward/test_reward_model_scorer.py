@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from medloop.cli import app
 from medloop.contracts import Component, Missing, Sample, Score
 from medloop.errors import IntegrityError, ModelError
 from medloop.loop.train import STAGES, run_stage
@@ -16,6 +18,7 @@ from medloop.models.classify import Classifier
 from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.model import RewardModel, load_reward_model
 from medloop.settings import Settings
+from medloop.store.files import jsonl
 from medloop.testing.models import tiny_model
 from medloop.train.reward_model import RewardModelConfig
 
@@ -125,3 +128,19 @@ def test_an_adapter_is_not_put_on_another_base(settings: Settings, tmp_path: Pat
     finally:
         shutil.rmtree(base)
         shutil.move(moved, base)
+
+
+def test_the_trust_meter_measures_it_alone_and_counts_labels_that_it_cannot_judge(settings: Settings, tmp_path: Path):
+    rows = [
+        {"id": f"p{n}", "question": f"Case {n}: what now?", "chosen": "REST. REST.", "rejected": "rest. rest."} for n in range(24)
+    ]
+    rows += [{"id": "f", "question": "Case 7: what now?", "answer": "rest.", "faults": {"risk": True}}]
+    jsonl.write(tmp_path / "cases.jsonl", rows)
+    command = ["--home", str(settings.home), "reward", "validate", str(tmp_path / "cases.jsonl"), "--reward-model", "caps"]
+    done = CliRunner().invoke(app, command)
+    assert (
+        "reward: trusted (agreement 1.00" in done.output
+        and "1 labels of risk, which this reward does not look for" in done.output
+    )
+    (card,) = (settings.home / "reports/trust").glob("model+*/validity.json")
+    assert json.loads(card.read_text())["kind"] == "reward model"

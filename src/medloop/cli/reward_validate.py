@@ -6,21 +6,48 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.contracts.validity import ValidityCard
-from medloop.errors import ResultError
+from medloop.contracts.feedback import Purpose
+from medloop.contracts.validity import ALL, LabelledCase, ValidityCard
+from medloop.data.feedback.labels import UseLabels, labels_from_use, lines_of
+from medloop.errors import ConfigError, InputError, ResultError
 from medloop.knobs import load_config, split_pairs
 from medloop.loop import trust
-from medloop.loop.scoring import given_parts
-from medloop.reward.mix import MixConfig, build_mix
-from medloop.reward.trust import ALL, TrustConfig, read_cases, rows_of
-from medloop.reward.trust_page import WORDS, measure_row
-from medloop.store.audit_trail import open_audit_trail
+from medloop.loop.scoring import judge_of, teachers_of
+from medloop.reward.trust import TrustConfig, bundled_cases, read_cases, rows_of
+from medloop.reward.trust_page import NO_EVIDENCE, WORDS, measure_row
+from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
+
+FromUse = Annotated[
+    bool | None,
+    typer.Option(
+        "--from-use/--no-from-use",
+        help="Take labels from votes, corrections, ratings and critical flags (default: where the workspace has some).",
+    ),
+]
 
 
 def validate(
-    cases: Annotated[list[Path], typer.Argument(help="Labelled cases: JSON lines, gzipped or not; see docs/stages/trust.md.")],
+    cases: Annotated[
+        list[Path] | None, typer.Argument(help="Labelled cases: JSON lines, gzipped or not; see docs/stages/trust.md.")
+    ] = None,
+    from_use: FromUse = None,
+    bundled: Annotated[
+        bool, typer.Option("--bundled", help="Try the meter on the cases in the package; they are no clinical evidence.")
+    ] = False,
     config: ui.RewardFile = None,
     with_: ui.RewardParts = None,
+    dw: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Measure dynamic weights instead, as configs/dw.yaml ('': defaults).")
+    ] = None,
+    teacher: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Measure a teacher alone, as configs/teacher.yaml ('': the preset).")
+    ] = None,
+    reward_model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Measure a reward model alone: its name or folder.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0.0, help="Most that a teacher may cost, in USD; 0: only what is in its cache.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One bound: recall, precision, agreement, min_cases; may be repeated."),
@@ -33,25 +60,61 @@ def validate(
     """Compare the reward with what people said: recall, precision and agreement of every part, with intervals.
 
     A line has a question with one of: "urgency" (emergent, urgent, routine); an "answer" with "faults" such as
-    {"risk": true}; or two answers, "chosen" and "rejected". The card is kept, and training reads it.
+    {"risk": true} or with "harm"; or two answers, "chosen" and "rejected". Labels from use join them. The card is kept, and
+    training reads it.
 
     Example:  medloop reward validate clinic_labels.jsonl pairs.jsonl.gz
     """
     settings = ui.settings()
     bounds = load_config(TrustConfig, file=None, pairs=set_ or (), flags={})
-    mix_config = load_config(MixConfig, file=config, pairs=(), flags={})
-    labelled = read_cases(cases)
-    mix = build_mix(mix_config, given_parts(settings, split_pairs("--with", with_ or (), bare=True)))
-    with open_audit_trail(settings) as trail, ui.progress("Measuring") as bar:
-        card, folder = trust.validate(settings, labelled, mix, config=bounds, progress=bar.update)
+    given = split_pairs("--with", with_ or (), bare=True)
+    kind, judge = judge_of(
+        settings, reward=str(config) if config else None, given=given, dw=dw, teacher=teacher, reward_model=reward_model,
+        budget=budget,
+    )  # fmt: skip
+    teachers = teachers_of(judge)
+    with open_audit_trail(settings) as trail:
+        uses: tuple[Purpose, ...] = ("evaluation", "teacher") if teachers else ("evaluation",)
+        labelled, use = _cases(trail, cases or [], from_use, bundled, uses)
+        for asked in () if json_ else teachers:
+            ui.say(
+                f"The teacher {asked.config.model} may spend up to {asked.config.budget_usd:g} USD; what is in its cache is free."
+            )
+        with ui.progress("Measuring") as bar:
+            card, folder = trust.validate(
+                settings, labelled, judge, config=bounds, kind=kind, left_out=use.left_out, progress=bar.update
+            )
         trail.record("reward.validate", folder, cases=card.n_cases, reward=card.reward_version)
     if json_:
         ui.say_json(card.model_dump(mode="json"))
     else:
         _show(card, folder)
+        for asked in teachers:
+            ui.say(f"The teacher got {asked.calls:,} requests and cost {asked.spent:.4f} USD.")
+            if asked.degraded:
+                ui.say(f"Degraded: {asked.degraded}")
     untrusted = [row.judge for row in card.judges if row.verdict == "untrusted"]
     if untrusted and fail_on_untrusted:
         raise ResultError(f"Untrusted: {', '.join(untrusted)}", f"Read {ui.shown(folder / 'validity.md')}")
+
+
+def _cases(
+    trail: AuditTrail, files: list[Path], from_use: bool | None, bundled: bool, uses: tuple[Purpose, ...]
+) -> tuple[list[LabelledCase], UseLabels]:
+    """The cases of the files and those from use; the bundled ones stand alone."""
+    if bundled:
+        if files or from_use:
+            raise ConfigError("The bundled cases stand alone", "Leave out --bundled, or the files and --from-use")
+        return bundled_cases(), UseLabels()
+    labelled = read_cases(files) if files else []
+    use = UseLabels() if from_use is False else labels_from_use(trail.store, actor=actor(), uses=uses)
+    if not labelled and not use.cases:
+        nothing = "; ".join(lines_of(use.left_out.items())) or "nobody has voted, corrected or flagged anything"
+        raise InputError(
+            f"There are no labelled cases: no file was named, and use gives none ({nothing})",
+            "Name a file of labelled cases, or see how the meter works with: medloop reward validate --bundled",
+        )
+    return [*labelled, *use.cases], use
 
 
 def _show(card: ValidityCard, folder: Path) -> None:
@@ -62,4 +125,9 @@ def _show(card: ValidityCard, folder: Path) -> None:
     ui.say()
     for judge, verdict, reason, _ in rows_of(card):
         ui.say(f"{judge}: {WORDS[verdict]} ({reason}).")
+    ui.say(f"{card.n_cases:,} cases: {', '.join(f'{source} {count:,}' for source, count in card.sources.items())}.")
+    if card.left_out:
+        ui.say(f"Left out: {'; '.join(lines_of(card.left_out.items()))}.")
+    if card.bundled:
+        ui.say(NO_EVIDENCE)
     ui.say(f"The card: {ui.shown(folder)} (validity.md, validity.json)")

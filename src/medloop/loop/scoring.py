@@ -11,7 +11,7 @@ from medloop.models import require_packages
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.reward.conflicts import write_conflicts
 from medloop.reward.dynamic import DynamicConfig, DynamicScorer, load_dynamic
-from medloop.reward.mix import GivenParts, MixConfig, RewardMix, build_mix, load_component
+from medloop.reward.mix import GivenParts, MixConfig, MixPart, RewardMix, build_mix, load_component
 from medloop.reward.relevance import load_relevance
 from medloop.reward.rulebook import rulebook
 from medloop.reward.score_file import FileSummary, ScoreLine, is_whole, score_file
@@ -26,6 +26,7 @@ from medloop.teacher.component import TeacherPart
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import TeacherFiles
 from medloop.teacher.rules_page import rules_page
+from medloop.teacher.verdict import RUBRIC_PARTS
 
 Progress = Callable[[int, int], None]  # done, total
 OnScored = Callable[[Sequence[Sample], Sequence[Reward]], None]
@@ -97,6 +98,54 @@ def reward_scorer(
         return load_dynamic(load_config(DynamicConfig, file=Path(dw) if dw else None, pairs=(), flags=weights), settings)
     config = load_config(MixConfig, file=Path(reward) if reward else None, pairs=(), flags={})
     return build_mix(config, given_parts(settings, given or {}, progress=progress, load_models=load_models))
+
+
+def judge_of(
+    settings: Settings,
+    *,
+    reward: str | None = None,
+    given: Mapping[str, str] | None = None,
+    dw: str | None = None,
+    teacher: str | None = None,
+    reward_model: str | None = None,
+    budget: float | None = None,
+) -> tuple[str, RewardMix | DynamicScorer]:
+    """What `medloop reward validate` measures, and its kind: a mix, dynamic weights, a teacher alone or a reward model alone.
+
+    `budget` is the most that a teacher may spend, in USD; with 0 only its cache answers.
+    """
+    named = {"dw": dw, "teacher": teacher, "reward_model": reward_model, "mix": reward or given or None}
+    kinds = [kind for kind, source in named.items() if source is not None]
+    if len(kinds) > 1:
+        options = {"dw": "--dw", "teacher": "--teacher", "reward_model": "--reward-model", "mix": "--config or --with"}
+        raise ConfigError(f"Several judges are named: {', '.join(options[kind] for kind in kinds)}", "Measure one at a time")
+    if teacher is not None:
+        parts = {f"teacher.{name}": MixPart(weight=0, given=True) for name in RUBRIC_PARTS}
+        part = _with_budget(_teacher_part(settings, teacher, None), budget)
+        if getattr(part, "compares", False):
+            parts = {name: MixPart(weight=0, given=True) for name in ("teacher.risk",)}
+        config = MixConfig(version="teacher", parts={"teacher": MixPart(weight=1, given=True), **parts})
+        return "teacher", build_mix(config, {"teacher": part})
+    if reward_model is not None:
+        config = MixConfig(version="model", parts={"model": MixPart(weight=1, given=True)})
+        return "reward model", build_mix(config, {"model": load_reward_model_part(settings, reward_model)})
+    scorer = reward_scorer(settings, reward=reward, given=given, dw=dw)
+    for part in getattr(scorer, "given", {}).values():
+        _with_budget(part, budget)
+    return "dynamic weights" if dw is not None else "mix", scorer
+
+
+def _with_budget(part: Component, budget: float | None) -> Component:
+    if isinstance(part, TeacherPart) and budget is not None:
+        part.config = part.config.model_copy(update={"budget_usd": budget})
+    return part
+
+
+def teachers_of(scorer: RewardMix | DynamicScorer) -> list[TeacherPart]:
+    """The teachers that a reward asks, also for single entries of their verdicts."""
+    parts = getattr(scorer, "given", {}).values()
+    owners = [getattr(part, "teacher", part) for part in parts]
+    return list({id(owner): owner for owner in owners if isinstance(owner, TeacherPart)}.values())
 
 
 def load_reward_model_part(settings: Settings, source: str) -> Component:

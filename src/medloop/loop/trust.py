@@ -1,80 +1,102 @@
 """How far the reward of this workspace can be trusted: measured on labelled cases, kept as a card, asked for before training.
 
-card = validate(settings, cases, mix)          # reports/trust/VERSION/validity.json and validity.md
+card = validate(settings, cases, judge)        # reports/trust/VERSION/validity.json and validity.md
 for line in check(settings, objective): ...    # what to say before training; raises when a judge is untrusted
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from medloop.contracts.score import ABSENT, Objective
-from medloop.contracts.validity import JudgeTrust, LabelledCase, ValidityCard
+from medloop.contracts.validity import HARM, MIX, JudgeTrust, LabelledCase, ValidityCard
 from medloop.data.text.risk import strata_of
 from medloop.errors import ConfigError
 from medloop.reward import trust_page
 from medloop.reward.detect.urgency import urgency
-from medloop.reward.mix import RewardMix
-from medloop.reward.trust import MIX, TrustConfig, measure
+from medloop.reward.trust import Judge, TrustConfig, harm_version, measure
 from medloop.settings import Settings
 from medloop.store.files.atomic import atomic_write
 
-CARD = "validity.json"
+CARD, PREVIOUS = "validity.json", "previous.json"
 NOTHING = "Nobody has compared this reward with people's judgement yet: medloop reward validate CASES"
+ONLY_BUNDLED = "Only the bundled cases have measured this reward; they are no clinical evidence: medloop reward validate CASES"
+
+
+def trust_folder(settings: Settings) -> Path:
+    return settings.workspace.reports / "trust"
 
 
 def card_folder(settings: Settings, version: str) -> Path:
-    return settings.workspace.reports / "trust" / version
+    return trust_folder(settings) / version
 
 
 def validate(
     settings: Settings,
     cases: Sequence[LabelledCase],
-    mix: RewardMix,
+    judge: Judge,
     *,
     config: TrustConfig,
+    kind: str = "mix",
+    left_out: Mapping[str, int] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[ValidityCard, Path]:
-    """Measure a reward on labelled cases and keep the card; a later one for the same version replaces it."""
-    card = measure(cases, mix, config=config, urgency=urgency, strata=strata_of, progress=progress)
+    """Measure a reward on labelled cases and keep the card; the one before, if it has other cases, is kept beside it."""
+    card = measure(cases, judge, config=config, urgency=urgency, strata=strata_of, progress=progress, kind=kind)
+    if left_out:
+        card = card.model_copy(update={"left_out": {**card.left_out, **left_out}})
     folder = card_folder(settings, card.reward_version)
+    before = read_card(settings, card.reward_version)
+    if before is not None and before.cases != card.cases and before.bundled == card.bundled:
+        atomic_write(folder / PREVIOUS, before.model_dump_json(indent=2) + "\n")
+    if before is not None and card.bundled and not before.bundled:
+        return card, folder  # what people said is not replaced by what nobody said
     atomic_write(folder / CARD, card.model_dump_json(indent=2) + "\n")
     atomic_write(folder / "validity.md", trust_page.page(card))
     return card, folder
 
 
-def read_card(settings: Settings, version: str) -> ValidityCard | None:
-    path = card_folder(settings, version) / CARD
+def read_card(settings: Settings, version: str, name: str = CARD) -> ValidityCard | None:
+    path = card_folder(settings, version) / name
     return ValidityCard.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def cards(settings: Settings) -> list[ValidityCard]:
     """Every card of the workspace, the newest first."""
-    folder = settings.workspace.reports / "trust"
-    every = [ValidityCard.from_json(path.read_text(encoding="utf-8")) for path in folder.glob(f"*/{CARD}")]
+    every = [ValidityCard.from_json(path.read_text(encoding="utf-8")) for path in trust_folder(settings).glob(f"*/{CARD}")]
     return sorted(every, key=lambda card: card.created, reverse=True)
 
 
-def verdicts(settings: Settings, objective: Objective) -> list[JudgeTrust] | None:
-    """One verdict for the whole reward and one for each part that is there; None without a card."""
-    card = read_card(settings, objective.version)
-    if card is None:
-        return None
+def verdicts(card: ValidityCard, objective: Objective) -> list[JudgeTrust]:
+    """One verdict for the whole reward, for harm, and for each part that is there."""
     parts = {name: part.version for name, part in objective.parts.items() if part.version != ABSENT}
-    return [card.verdict_on(MIX, objective.version), *(card.verdict_on(name, version) for name, version in parts.items())]
+    judges = {MIX: objective.version, HARM: harm_version(parts.items()), **parts}
+    return [card.verdict_on(name, version) for name, version in judges.items() if version]
 
 
 def check(settings: Settings, objective: Objective, *, accept_untrusted: bool = False) -> tuple[str, ...]:
     """What to say about trust before a run; ConfigError for an untrusted reward that nobody accepted."""
-    rows = verdicts(settings, objective)
-    if rows is None:
+    card = read_card(settings, objective.version)
+    if card is None:
         return (NOTHING,)
+    if card.bundled:  # a few cases by nobody: they stop a reward that is wrong even there, and vouch for none
+        return (*refuse_untrusted([card.verdict_on(MIX, objective.version)], accept_untrusted=accept_untrusted), ONLY_BUNDLED)
+    rows = verdicts(card, objective)
+    return (*refuse_untrusted(rows, accept_untrusted=accept_untrusted), *measured_notes(rows))
+
+
+def refuse_untrusted(rows: Iterable[JudgeTrust], *, accept_untrusted: bool) -> tuple[str, ...]:
+    """ConfigError if a judge is untrusted, unless somebody accepted that; then the sentences that say so."""
     untrusted = [f"{row.judge} ({row.reason})" for row in rows if row.verdict == "untrusted"]
     if untrusted and not accept_untrusted:
-        hint = "Mend the part, set its weight to 0, or train all the same with --accept-untrusted; the card will say so"
+        hint = "Mend the part, set its weight to 0, or go on all the same with --accept-untrusted; the result will say so"
         raise ConfigError(f"People disagree with this reward: {'; '.join(untrusted)}", hint)
-    notes = [f"Untrusted, and accepted: {name}." for name in untrusted]
+    return tuple(f"Untrusted, and accepted: {name}." for name in untrusted)
+
+
+def measured_notes(rows: Iterable[JudgeTrust]) -> list[str]:
+    rows, notes = list(rows), []
     if unmeasured := [row.judge for row in rows if row.verdict == "unmeasured"]:
         notes.append(f"Not measured against people's judgement: {', '.join(unmeasured)}.")
     if trusted := [row.judge for row in rows if row.verdict == "trusted"]:
         notes.append(f"Measured against people's judgement: {', '.join(trusted)}.")
-    return tuple(notes)
+    return notes

@@ -1,35 +1,44 @@
-"""The trust meter: every part of a reward, the whole mix and the urgency detector against labels that people gave.
+"""The trust meter: every part of a reward, the whole of it and the urgency detector against labels that people gave.
 
     recall      share of the labelled faults (or emergencies) that the judge sees
     precision   share of what the judge sees that people labelled so
     agreement   share of pairs in which the judge prefers the answer that people preferred; a tie is half
 
-Each quantity has its Wilson interval, over all cases and by language, stratum and source. A judge is `trusted` when the lower
-end of every interval over all cases reaches its bound, `untrusted` when one does not, and `unmeasured` with too few cases.
-A missing score is not counted as right or wrong: it is in `missing`. An urgency of "unknown" is missing as well.
+The same meter measures a mix, dynamic weights, a teacher or a reward model: whatever has an objective and scores samples. A
+label of `risk` also measures `teacher.risk`. `harm` is the safety parts together: does one of them object to an answer that
+people flagged?
+
+Each quantity has its Wilson interval, over all cases and by language, stratum, specialty and source. A judge is `trusted` when
+the lower end of every interval over all cases reaches its bound, `untrusted` when one does not, and `unmeasured` with too few
+cases. A missing score is not counted as right or wrong: it is in `missing`. An urgency of "unknown" is missing as well.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import Field
 
 from medloop.bootstrap import share_interval, wilson
-from medloop.contracts import Contract, Missing, Reward, Sample, Score, canonical_json, sha256_id
+from medloop.contracts import Component, Contract, Missing, Reward, Sample, Score, canonical_json, sha256_id
 from medloop.contracts.base import Unit
 from medloop.contracts.detect import Urgency
 from medloop.contracts.evaluation import Interval
-from medloop.contracts.validity import JudgeTrust, LabelledCase, Quantity, Validity, ValidityCard
+from medloop.contracts.score import ABSENT, Objective
+from medloop.contracts.validity import ALL, HARM, MIX, URGENCY, JudgeTrust, LabelledCase, Quantity, Validity, ValidityCard
 from medloop.errors import ConfigError, InputError
 from medloop.lexicon.language import detect_language
-from medloop.reward.mix import RewardMix
+from medloop.reward.judge_profile import Profiler
+from medloop.reward.rules import RULES
 from medloop.store.files import jsonl
 
-MIX, URGENCY, ALL = "reward", "urgency", "all"
+HARMS = ("risk", "false_reassurance", "emergency", "urgency")  # the safety parts; `urgency` is an entry of a teacher's verdict
+BUNDLED = "bundled"  # the sources of the cases in the package begin with this word
 AT_ONCE = 256  # cases scored in one call
 Strata = Callable[[str], Sequence[str]]
 
@@ -88,6 +97,11 @@ class Counts:
             self.count(judge, "precision", slices, float(label))
 
 
+def bundled_cases() -> list[LabelledCase]:
+    """The cases in the package, by a language model: they check that the meter works and are no clinical evidence."""
+    return read_cases([Path(str(files("medloop") / "assets/trust/cases.jsonl"))])
+
+
 def read_cases(paths: Sequence[Path]) -> list[LabelledCase]:
     """The cases of all files. A case without a source is from its file; an id may stand only once."""
     cases: dict[str, LabelledCase] = {}
@@ -102,70 +116,149 @@ def read_cases(paths: Sequence[Path]) -> list[LabelledCase]:
     return list(cases.values())
 
 
+class Judge(Protocol):
+    """A reward that says what it consists of: a mix, dynamic weights, or a mix of one teacher or one reward model."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def objective(self) -> Objective: ...
+
+    def score(self, samples: Sequence[Sample]) -> list[Reward]: ...
+
+
+@dataclass(frozen=True)
+class JudgedPart:
+    """A part of a reward as a judge of its own."""
+
+    version: str
+    penalty: bool
+
+    def sees_fault(self, part: Score | Missing, threshold: float) -> bool | None:
+        """A penalty from the threshold on, any other part up to it; None where the score is missing."""
+        if isinstance(part, Missing):
+            return None
+        return part.applies and (part.value >= threshold if self.penalty else part.value <= threshold)
+
+
+def judged_parts(judge: Judge) -> dict[str, JudgedPart]:
+    """The parts with a weight, and given ones without: the entries of a teacher's verdict count as judges of their own."""
+    parts = {name: JudgedPart(part.version, part.weight < 0) for name, part in judge.objective.parts.items()}
+    given: Mapping[str, Component] = getattr(judge, "given", {})
+    parts |= {name: JudgedPart(part.version, part.penalty) for name, part in given.items()}
+    return {name: part for name, part in parts.items() if part.version != ABSENT}
+
+
+def harm_version(parts: Iterable[tuple[str, str]]) -> str:
+    """The version of `harm`: of all safety parts; empty where there are none. `parts` are names with versions."""
+    safety = sorted(f"{name} {version}" for name, version in parts if name.rpartition(".")[2] in HARMS)
+    return sha256_id(canonical_json(safety))[7:19] if safety else ""
+
+
 def measure(
     cases: Sequence[LabelledCase],
-    mix: RewardMix,
+    judge: Judge,
     *,
     config: TrustConfig | None = None,
     urgency: Callable[[str], Urgency],
     strata: Strata = lambda question: (),
     progress: Callable[[int, int], None] = lambda done, total: None,
+    kind: str = "mix",
 ) -> ValidityCard:
-    """The validity card of a mix on labelled cases."""
+    """The validity card of a judge on labelled cases."""
     config = config or TrustConfig()
-    _check_faults(cases, mix)
-    counts = Counts()
-    detector_version = ""
+    _check_faults(cases, judge)
+    meter = _Meter(judged_parts(judge), config, urgency)
     for start in range(0, len(cases), AT_ONCE):
         chunk = cases[start : start + AT_ONCE]
-        rewards = _rewards(chunk, mix)
+        rewards = _rewards(chunk, judge)
         for case in chunk:
-            slices = [ALL, f"language={detect_language(case.question)}", f"source={case.source}"]
-            slices += [f"stratum={name}" for name in strata(case.question)]
-            if case.urgency is not None:
-                finding = urgency(case.question)
-                detector_version = finding.version
-                _count_urgency(counts, slices, case, finding)
-            for name, label in case.faults.items():
-                seen = _seen(_part(rewards[case.id, "answer"], name), config.threshold)
-                counts.verdict(name, slices, label, seen)
-            if case.chosen is not None:
-                _count_pair(counts, slices, rewards[case.id, "chosen"], rewards[case.id, "rejected"], mix)
+            meter.add(case, slices_of(case, strata), rewards)
         progress(min(start + AT_ONCE, len(cases)), len(cases))
-    versions = {MIX: mix.version, **{name: part.version for name, part in mix.objective.parts.items()}}
-    if detector_version:
-        versions[URGENCY] = detector_version
-    return _card(cases, counts, versions, config, mix.version)
+    return _card(cases, meter, judge, kind)
 
 
-def _check_faults(cases: Sequence[LabelledCase], mix: RewardMix) -> None:
-    penalties = {name for name, part in mix.config.parts.items() if part.weight < 0}
-    if unknown := sorted({name for case in cases for name in case.faults} - penalties):
-        hint = f"Faults are named like the penalties of the reward: {', '.join(sorted(penalties))}"
+def slices_of(case: LabelledCase, strata: Strata) -> list[str]:
+    slices = [ALL, f"language={detect_language(case.question)}", f"source={case.source}"]
+    slices += [f"specialty={case.specialty}"] if case.specialty else []
+    return slices + [f"stratum={name}" for name in strata(case.question)]
+
+
+@dataclass
+class _Meter:
+    """Counts case by case."""
+
+    parts: dict[str, JudgedPart]
+    config: TrustConfig
+    urgency: Callable[[str], Urgency]
+    counts: Counts = field(default_factory=Counts)
+    profiler: Profiler = field(default_factory=Profiler)
+    left_out: Counter[str] = field(default_factory=Counter)
+    detector_version: str = ""
+
+    def add(self, case: LabelledCase, slices: Sequence[str], rewards: Mapping[tuple[str, str], Reward]) -> None:
+        finding = self.urgency(case.question)
+        self.detector_version = finding.version
+        self.profiler.add_urgency(finding)
+        if case.urgency is not None:
+            _count_urgency(self.counts, slices, case, finding)
+        for which in ("answer", "chosen", "rejected"):
+            if reward := rewards.get((case.id, which)):
+                self.profiler.add(reward, self._faults_of(reward))
+        if reward := rewards.get((case.id, "answer")):
+            self._count_faults(case, slices, self._faults_of(reward))
+        if case.chosen is not None:
+            _count_pair(self.counts, slices, rewards[case.id, "chosen"], rewards[case.id, "rejected"], self.parts)
+
+    def _faults_of(self, reward: Reward) -> dict[str, bool | None]:
+        return {
+            part.name: self.parts[part.name].sees_fault(part, self.config.threshold)
+            for part in reward.parts
+            if part.name in self.parts
+        }
+
+    def _count_faults(self, case: LabelledCase, slices: Sequence[str], seen: Mapping[str, bool | None]) -> None:
+        for name, label in case.faults.items():
+            judges = [judge for judge in (name, f"teacher.{name}") if judge in seen]
+            for judge in judges:
+                self.counts.verdict(judge, slices, label, seen[judge])
+            if not judges:
+                self.left_out[f"labels of {name}, which this reward does not look for"] += 1
+        if case.harm is not None:
+            safety = [value for name, value in seen.items() if name.rpartition(".")[2] in HARMS]
+            if not safety:
+                self.left_out["labels of harm, which this reward does not look for"] += 1
+                return
+            known = [value for value in safety if value is not None]
+            self.counts.verdict(HARM, slices, case.harm, any(known) if known else None)
+
+
+def _check_faults(cases: Sequence[LabelledCase], judge: Judge) -> None:
+    """A label of a rule that this reward leaves out is skipped; a name that nothing has is a mistake."""
+    known = {*judge.objective.parts, *RULES}
+    if unknown := sorted({name for case in cases for name in case.faults} - known):
+        hint = f"Faults are named like the parts of the reward: {', '.join(sorted(known))}"
         raise ConfigError(f"The cases label {', '.join(unknown)}, which the reward does not have", hint)
 
 
-def _rewards(cases: Sequence[LabelledCase], mix: RewardMix) -> dict[tuple[str, str], Reward]:
+def _rewards(cases: Sequence[LabelledCase], judge: Judge) -> dict[tuple[str, str], Reward]:
     """The reward of every answer of the cases, by case and by which answer it is."""
     answers = [
         (case, which, text)
         for case in cases
         for which, text in (("answer", case.answer), ("chosen", case.chosen), ("rejected", case.rejected))
-        if text is not None and (which != "answer" or case.faults)
+        if text is not None and (which != "answer" or case.faults or case.harm is not None)
     ]
-    samples = [Sample(id=f"{case.id}/{which}", question=case.question, answer=text) for case, which, text in answers]
-    rewards = mix.score(samples) if samples else []
+    samples = [
+        Sample(id=f"{case.id}/{which}", question=case.question, answer=text, group=case.id) for case, which, text in answers
+    ]
+    rewards = judge.score(samples) if samples else []
     return {(case.id, which): reward for (case, which, _), reward in zip(answers, rewards, strict=True)}
 
 
 def _part(reward: Reward, name: str) -> Score | Missing:
     return next(part for part in reward.parts if part.name == name)
-
-
-def _seen(part: Score | Missing, threshold: float) -> bool | None:
-    if isinstance(part, Missing):
-        return None
-    return part.applies and part.value >= threshold
 
 
 def _count_urgency(counts: Counts, slices: Sequence[str], case: LabelledCase, finding: Urgency) -> None:
@@ -177,16 +270,14 @@ def _count_urgency(counts: Counts, slices: Sequence[str], case: LabelledCase, fi
         counts.verdict(URGENCY, slices, False, seen)
 
 
-def _count_pair(counts: Counts, slices: Sequence[str], chosen: Reward, rejected: Reward, mix: RewardMix) -> None:
+def _count_pair(counts: Counts, slices: Sequence[str], chosen: Reward, rejected: Reward, parts: Mapping[str, JudgedPart]) -> None:
     counts.count(MIX, "agreement", slices, _preference(chosen.value, rejected.value))
-    for name, part in mix.config.parts.items():
-        if not part.weight or name in mix.absent:
-            continue
+    for name, part in parts.items():
         first, second = _part(chosen, name), _part(rejected, name)
         if isinstance(first, Missing) or isinstance(second, Missing):
             counts.count(name, "agreement", slices, None)
         elif first.applies and second.applies and first.value != second.value:  # most parts tie on most pairs, and say nothing
-            sign = 1 if part.weight > 0 else -1
+            sign = -1 if part.penalty else 1
             counts.count(name, "agreement", slices, _preference(sign * first.value, sign * second.value))
 
 
@@ -196,22 +287,26 @@ def _preference(chosen: float | None, rejected: float | None) -> float | None:
     return 0.5 if chosen == rejected else float(chosen > rejected)
 
 
-def _card(
-    cases: Sequence[LabelledCase], counts: Counts, versions: Mapping[str, str], config: TrustConfig, reward_version: str
-) -> ValidityCard:
+def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str) -> ValidityCard:
+    config, parts = meter.config, {name: part.version for name, part in meter.parts.items()}
+    absent = {name: part.version for name, part in judge.objective.parts.items() if part.version == ABSENT}
+    versions = {MIX: judge.version, HARM: harm_version(parts.items()), **parts, **absent, URGENCY: meter.detector_version}
     measures = tuple(
-        Validity(judge=judge, quantity=quantity, slice=name, value=tally.interval(), ties=tally.ties)
-        for (judge, quantity, name), tally in sorted(counts.tallies.items())
+        Validity(judge=name, quantity=quantity, slice=where, value=tally.interval(), ties=tally.ties)
+        for (name, quantity, where), tally in sorted(meter.counts.tallies.items())
     )
     judges = tuple(
-        judge_trust(judge, version, [row for row in measures if row.judge == judge and row.slice == ALL], config)
-        for judge, version in versions.items()
+        judge_trust(name, version, [row for row in measures if row.judge == name and row.slice == ALL], config)
+        for name, version in versions.items()
+        if version
     )
     digest = sha256_id(canonical_json([case.model_dump(mode="json", exclude_none=True) for case in cases]))
-    bounds = {"recall": config.recall, "precision": config.precision, "agreement": config.agreement}
     return ValidityCard(
-        reward_version=reward_version, cases=digest, n_cases=len(cases), judges=judges, measures=measures, bounds=bounds,
-        sources=tuple(sorted({case.source for case in cases if case.source})),
+        reward_version=judge.version, kind=kind, cases=digest, n_cases=len(cases), judges=judges, measures=measures,
+        bounds={"recall": config.recall, "precision": config.precision, "agreement": config.agreement},
+        bundled=all((case.source or "").startswith(BUNDLED) for case in cases), left_out=dict(sorted(meter.left_out.items())),
+        sources=dict(sorted(Counter(case.source for case in cases if case.source).items())),
+        profiles=meter.profiler.profiles(versions),
     )  # fmt: skip
 
 
@@ -221,17 +316,17 @@ def judge_trust(judge: str, version: str, measures: Sequence[Validity], config: 
     enough = [row for row in measures if row.value.n >= config.min_cases]
     for row in enough:
         if (row.value.low or 0.0) < bounds[row.quantity]:
-            reason = f"{row.quantity} {_said(row.value)} may be below {bounds[row.quantity]:g}"
+            reason = f"{row.quantity} {shown_interval(row.value)} may be below {bounds[row.quantity]:g}"
             return JudgeTrust(judge=judge, version=version, verdict="untrusted", reason=reason)
     if not enough:
         most = max((row.value.n for row in measures), default=0)
         reason = f"{most} cases, at least {config.min_cases} are needed" if most else "no case labels what it judges"
         return JudgeTrust(judge=judge, version=version, verdict="unmeasured", reason=reason)
-    reason = ", ".join(f"{row.quantity} {_said(row.value)}" for row in enough)
+    reason = ", ".join(f"{row.quantity} {shown_interval(row.value)}" for row in enough)
     return JudgeTrust(judge=judge, version=version, verdict="trusted", reason=reason)
 
 
-def _said(value: Interval) -> str:
+def shown_interval(value: Interval) -> str:
     return f"{value.mean:.2f} [{value.low:.2f}, {value.high:.2f}] of {value.n}"
 
 

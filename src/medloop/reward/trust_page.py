@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from medloop.contracts.validity import Validity, ValidityCard
-from medloop.reward.trust import ALL, MIX, rows_of
+from medloop.contracts.validity import ALL, HARM, MIX, Validity, ValidityCard
+from medloop.reward.trust import rows_of
 
+NO_EVIDENCE = "The bundled cases were written by a language model: they show that the meter works and are no clinical evidence."
 WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED", "unmeasured": "not measured"}
 
 
@@ -16,15 +17,18 @@ def page(card: ValidityCard) -> str:
     slices = [(row.slice, *measure_row(row)) for row in card.measures if row.slice != ALL]
     return "\n".join([
         f"# Can this reward be trusted? Version {card.reward_version}", "",
-        f"Measured on {card.n_cases:,} labelled cases from {', '.join(card.sources) or 'no source'} "
-        f"({card.created:%Y-%m-%d}, cases {card.cases[7:19]}).",
+        f"Measured on {card.n_cases:,} labelled cases ({card.created:%Y-%m-%d}, cases {card.cases[7:19]}), by source: "
+        f"{', '.join(f'{source} {count:,}' for source, count in card.sources.items()) or 'none'}.",
+        *([NO_EVIDENCE] if card.bundled else []),
+        *([f"Left out: {'; '.join(f'{count:,} {reason}' for reason, count in card.left_out.items())}."] if card.left_out else []),
         f"A judge is trusted when the lower end of each 95 % interval reaches its bound ({bounds}).",
         "Not measured does not mean trusted: no case, or too few, label what the judge says.", "",
         *_table(("judge", "verdict", "why", "version"), verdicts), "",
-        f"`{MIX}` is the whole reward. Agreement: pairs in which the judge prefers the answer that people preferred.",
+        f"`{MIX}` is the whole reward; `{HARM}` its safety parts together: does one object to an answer that people flagged?",
+        "Agreement: pairs in which the judge prefers the answer that people preferred.",
         "For a single part, only pairs on which it gives two different values count.", "",
         "## All cases", "", *_table(("judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"), measures), "",
-        "## By language, stratum and source", "",
+        "## By language, stratum, specialty and source", "",
         *_table(("slice", "judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"), slices), "",
     ])  # fmt: skip
 

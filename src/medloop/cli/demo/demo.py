@@ -36,6 +36,10 @@ STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
         "train sft --name sft --lora-r 8",
     ),
     (
+        "Ask whether the reward agrees with labelled cases (those in the package, by a language model: no clinical evidence)",
+        "reward validate --bundled",
+    ),
+    (
         "Train on the rewards of the rules: sample answers, keep the best, fine-tune on them, twice",
         "train irs --adapter sft --name rl --n-iterations 2 --n-questions 64 --set held_out_n=96",
     ),

@@ -24,13 +24,14 @@ MAX_RATED = 100  # liked and disliked answers to one prompt that are paired with
 
 @dataclass(frozen=True)
 class FeedbackPrompt:
-    """What was asked: the conversation up to the answer, and the passages that the assistant was given for it.
+    """What was asked: the conversation up to the answer, the passages that the assistant was given, and who was asked.
 
-    `key` is the same for the same words.
+    `key` is the same for the same words. `specialty` is what the trace says about itself, if it does.
     """
 
     messages: tuple[Message, ...]
     context: tuple[str, ...] = ()
+    specialty: str | None = None
 
     @property
     def key(self) -> str:
@@ -62,7 +63,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class AnswerRating:
-    """One person's rating of an answer; `liked` is None where the rating says neither."""
+    """One person's rating of an answer; `liked` is None where the rating says neither. `safety` has one to five stars."""
 
     prompt: FeedbackPrompt
     answer: str
@@ -71,6 +72,7 @@ class AnswerRating:
     rater: str | None
     record_id: str
     timestamp: datetime
+    safety: int | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def _age(judgement: Judgement) -> tuple[datetime, str]:
     return judgement.timestamp, judgement.record_id
 
 
-def _latest_per_rater(judgements: Sequence[J]) -> list[J]:
+def latest_per_rater(judgements: Sequence[J]) -> list[J]:
     """Raters without a name are different people."""
     latest: dict[object, J] = {}
     for judgement in sorted(judgements, key=_age):
@@ -180,7 +182,7 @@ def _rated_answers(ratings: Sequence[AnswerRating], drafts: RowDrafts) -> list[_
         groups.setdefault((rating.prompt.key, plain(rating.answer)), []).append(rating)
     rated = []
     for group in groups.values():
-        first, clear = min(group, key=_age), [rating for rating in _latest_per_rater(group) if rating.liked is not None]
+        first, clear = min(group, key=_age), [rating for rating in latest_per_rater(group) if rating.liked is not None]
         up = sum(bool(rating.liked) for rating in clear)
         down = len(clear) - up
         if up == down:
@@ -276,7 +278,7 @@ def _chosen_pairs(choices: Sequence[Choice], drafts: RowDrafts) -> tuple[list[_P
         groups.setdefault((choice.prompt.key, answers), []).append(choice)
     pairs, ties = [], set()
     for answers_key, group in groups.items():
-        latest = _latest_per_rater(group)
+        latest = latest_per_rater(group)
         counts = Counter(None if choice.chosen is None else plain(choice.answers[choice.chosen]) for choice in latest)
         (winner, votes), *others = counts.most_common()
         against = others[0][1] if others else 0

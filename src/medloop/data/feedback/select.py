@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
+from medloop.contracts.feedback import Purpose
 from medloop.contracts.polarity import label, polarity
 from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback
 from medloop.data.progress import Progress, silent
@@ -34,6 +35,7 @@ KINDS: tuple[type[Feedback] | type[Preference] | type[Correction], ...] = (Feedb
 FeedbackRecord = Feedback | Preference | Correction
 PURPOSE = "data build"
 Status = Literal["used", "superseded", "no_consent", "quarantined", "refused", "erased", "phi", "empty"]
+LONGEST_SPECIALTY = 40  # characters
 BATCH = 500  # records in memory at once, unless one prompt has more
 RowRef = tuple[bytes, int, int]  # hash of the prompt, index in KINDS, row number
 
@@ -121,13 +123,14 @@ class _Checks:
     erased: set[str]
     superseded: set[str]
     scrubber: CachedScrubber
+    uses: tuple[Purpose, ...] = ("training",)
 
     def status(self, record: FeedbackRecord, record_id: str) -> Status:
         if record_id in self.erased:
             return "erased"
         if record_id in self.superseded:
             return "superseded"
-        if not self.register.covers(record, "training"):
+        if not all(self.register.covers(record, use) for use in self.uses):
             return "no_consent"
         # Feedback about an exchange repeats it, so it waits with it.
         states = {self.quarantine.get(name, "released") for name in (record_id, record.trace_id or record_id)}
@@ -150,18 +153,28 @@ class _Checks:
 
 
 def select_records(
-    store: Store, scrubber: CachedScrubber, *, actor: str, strict: bool = False, progress: Progress = silent
-) -> RecordSelection:  # fmt: skip
-    """Read every record, with a line in the audit log, and decide its status; doubtful ones go into quarantine."""
+    store: Store,
+    scrubber: CachedScrubber,
+    *,
+    actor: str,
+    strict: bool = False,
+    uses: tuple[Purpose, ...] = ("training",),
+    purpose: str = PURPOSE,
+    progress: Progress = silent,
+) -> RecordSelection:
+    """Read every record, with a line in the audit log, and decide its status; doubtful ones go into quarantine.
+
+    `uses` is what a record must allow, `purpose` what the audit log says.
+    """
     register, erased = Register.of(store, strict=strict), lineage.erased_ids(store)
     states = {entry.record_id: entry.state for entry in quarantine.list_held(store, None)}
-    selection = RecordSelection(CitedTraces(store, KINDS, actor=actor, purpose=PURPOSE))
+    selection = RecordSelection(CitedTraces(store, KINDS, actor=actor, purpose=purpose))
     with progress("Reading feedback", sum(crud.count(store, kind) for kind in KINDS)) as step:
         for number, kind in enumerate(KINDS):
             table = crud.TABLES[kind]
-            checks = _Checks(register, states, erased, lineage.superseded(store, table), scrubber)
+            checks = _Checks(register, states, erased, lineage.superseded(store, table), scrubber, uses)
             selection.statuses[table.name] = Counter()
-            for page in read_pages(store, kind, actor=actor, purpose=PURPOSE):
+            for page in read_pages(store, kind, actor=actor, purpose=purpose):
                 _select_page(store, selection, number, page, checks, actor)
                 step(len(page))
     return selection
@@ -225,8 +238,10 @@ def _add(feedback: PromptFeedback, record: FeedbackRecord, prompt: FeedbackPromp
         liked = label(
             polarity(thumb=record.thumb, stars=record.rating, feedback_type=record.feedback_type, critical=record.critical)
         )
-        rating = AnswerRating(prompt, record.agent_response, liked, record.critical, rater, record_id, timestamp)
-        feedback.ratings.append(rating)
+        safety = record.axes.get("safety")
+        feedback.ratings.append(
+            AnswerRating(prompt, record.agent_response, liked, record.critical, rater, record_id, timestamp, safety)
+        )
     elif isinstance(record, Preference):
         _add_preference(feedback, record, prompt)
     else:
@@ -250,8 +265,14 @@ def _prompt(record: FeedbackRecord, trace: Trace | None) -> FeedbackPrompt:
     question = _texts(record)[0]
     if trace is not None and trace.conversation.question.split() == question.split():
         if trace.conversation.prompt[-1].role == "user":
-            return FeedbackPrompt(trace.conversation.prompt, trace.contexts)
+            return FeedbackPrompt(trace.conversation.prompt, trace.contexts, _specialty(trace))
     return FeedbackPrompt((Message(role="user", content=question),))
+
+
+def _specialty(trace: Trace) -> str | None:
+    """The specialty or department in the trace's `meta`; a long text would not be one."""
+    name = trace.meta.get("specialty") or trace.meta.get("department")
+    return name.strip() if isinstance(name, str) and 0 < len(name.strip()) <= LONGEST_SPECIALTY else None
 
 
 def _texts(record: FeedbackRecord) -> tuple[str, ...]:

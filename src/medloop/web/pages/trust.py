@@ -10,9 +10,8 @@ from markupsafe import Markup
 from medloop import plots
 from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
-from medloop.contracts.validity import Quantity, Validity, ValidityCard
+from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard
 from medloop.loop.trust import cards
-from medloop.reward.trust import ALL
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.words import Translator
 
