@@ -57,6 +57,8 @@ def test_dynamic_weights_have_a_card_that_training_reads(workspace: Path) -> Non
 def test_a_teacher_is_measured_with_its_entries_and_its_budget_is_said_first(workspace: Path) -> None:
     with TeacherServer() as server:
         (workspace / "teacher.yaml").write_text(f"base_url: {server.url}\nbackoff_s: 0\nattempts: 1\nbudget_usd: 3\n")
+        nothing = medloop("reward", "validate", "cases.jsonl", "--teacher", "teacher.yaml", "--budget", "0")
+        assert "0 requests and cost 0.0000 USD" in nothing and "reward: not measured" in nothing
         output = medloop("reward", "validate", "cases.jsonl", "--teacher", "teacher.yaml")
     assert output.index("may spend up to 3 USD") < output.index("agreement")
     rows = {row.judge: row for row in only_card(workspace).judges}
