@@ -16,7 +16,7 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
     ("false_reassurance", "2/acts-1/lexicon-3"): ("f943a2c41f5758ec", "331f40c1896c9bd4"),
     ("format", "1"): ("cffa4c3e2ca8c259", "9a9e7b97a74a5f32"),
     ("helpfulness", "1/points-1/acts-1/urgency-1"): ("a394df82e42d2022", "59654323793031b1"),
-    ("length", "1"): ("414b78676c16c6c5", "500a7f9636035aea"),
+    ("length", "2/points-1"): ("414b78676c16c6c5", "ca30c8f13808cf64"),
     ("overtriage", "2/acts-1/lexicon-3"): ("cfeb96c14453333d", "53212d603439d395"),
     ("repetition", "2"): ("9f2e2d432a0f5d8a", "d731a198f30d23e1"),
     ("risk", "2/acts-1/lexicon-3"): ("326ac833e2aec6af", "53b2dfaf70008a28"),
