@@ -27,7 +27,7 @@ from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 from medloop.settings import Settings
 from medloop.train.rl.checks import Answers, AuditResult
 
-LEVELS = ("missing", "same_answer", "truncated_level")  # what the policy before training can already have
+LEVEL_RISE = 0.1  # a level that the policy before training nearly had is an alarm when it rose by more than this
 NO_SECOND_JUDGE = (
     "The audit has no second judge, because the reward is the default mix: it looks at triage, language, copying, topic, "
     "templates, coherence and KL. Name a reward model or a teacher with second_judge."
@@ -80,10 +80,12 @@ class RLAudit:
         """The panel over the answers before training and now; `standing` are faults that were there before."""
         rounds = [TrainingRound(name, self._rows(answers)) for name, answers in (("before", before), ("now", now))]
         result = panel(rounds, config=PanelConfig(seed=self.seed, looks=looks), tools=self.tools)
-        old = {alarm.kind for alarm in result.alarms if alarm.round == "before"}
+        first = result.rounds[0]
+        levels = {"missing": first.missing, "same_answer": first.same_answer,
+                  "truncated_level": first.measures.get("truncated", 0.0)}  # fmt: skip
         # A reward that rises faster than the second judge's score may be a good one; a score that falls is measured apart.
         mine = [alarm for alarm in result.alarms if alarm.round == "now" and alarm.kind != "gap"]
-        standing = [alarm for alarm in mine if alarm.kind in LEVELS and alarm.kind in old]
+        standing = [a for a in mine if a.kind in levels and a.measured - levels[a.kind] <= LEVEL_RISE]
         words = {alarm.words: alarm.words.removeprefix("now: ") for alarm in mine}
         measures = dict(result.rounds[1].measures)
         if result.rounds[1].held_out.mean is not None:

@@ -1,0 +1,39 @@
+"""What came with training is an alarm; what the policy before training nearly had is only told."""
+
+from pathlib import Path
+
+import pytest
+
+from medloop.contracts import Reward, Sample
+from medloop.loop.audit import RLAudit, text_tools
+from medloop.train.rl.checks import Answers, CheckedAnswer
+
+REWARD = Reward(value=0.5, parts=(), weights={}, version="1")
+
+
+def answers(truncated: int, same: int, missing: int = 0) -> Answers:
+    """25 answers with as many words each; `same` of them are one text."""
+    texts = ["rest and drink warm water today please"] * same
+    texts += [" ".join(f"word{n}x{place}" for place in range(7)) for n in range(25 - same)]
+    rows = []
+    for n, text in enumerate(texts):
+        sample = Sample(id=f"q{n}", question=f"Question {n} about pain{n}?", answer=text)
+        rows.append(CheckedAnswer(sample, REWARD.model_copy(update={"value": None} if n < missing else {}), n < truncated))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "alarm"),
+    [
+        ({"truncated": 22, "same": 0}, {"truncated": 24, "same": 0}, ""),  # 88 % -> 96 %: noise over the bound of 90 %
+        ({"truncated": 15, "same": 0}, {"truncated": 24, "same": 0}, "truncated"),
+        ({"truncated": 0, "same": 14}, {"truncated": 0, "same": 15}, ""),  # above the bound before training, too
+        ({"truncated": 0, "same": 14}, {"truncated": 0, "same": 25}, "mostly the same text"),
+        ({"truncated": 0, "same": 0, "missing": 2}, {"truncated": 0, "same": 0, "missing": 3}, ""),
+        ({"truncated": 0, "same": 0, "missing": 0}, {"truncated": 0, "same": 0, "missing": 9}, "have no reward"),
+    ],
+)
+def test_a_level_is_an_alarm_only_where_training_raised_it(before: dict, now: dict, alarm: str, tmp_path: Path) -> None:
+    result = RLAudit(1, None, text_tools()).check(answers(**before), answers(**now), looks=8)
+    assert any(alarm in words for words in result.alarms) if alarm else not result.alarms
+    assert bool(result.standing) == (not alarm)
