@@ -6,7 +6,6 @@ import random
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
@@ -16,10 +15,10 @@ from medloop.errors import ConfigError, InputError, IntegrityError
 from medloop.knobs import load_config
 from medloop.loop.train import STAGES, run_stage
 from medloop.models.classify import open_classifier
+from medloop.models.preference_model import open_preference_model
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_encoder
-from medloop.train.examples.encode_preferences import encode_reward_pairs
 from medloop.train.examples.pairs import read_pairs, split_by_prompt
 from medloop.train.reward_model import RewardModelConfig, find_run, make_plan
 
@@ -80,22 +79,27 @@ def test_the_result_is_whole_and_holds_no_pickle(settings, preferences):
     card = train_reward(config(settings), settings=settings)
     folder = settings.home / "models/reward/reward"
     verify_artifact(folder)
-    assert {file.name for file in folder.iterdir()} == FILES | {"adapter_config.json", "adapter_model.safetensors"}
+    assert {file.name for file in folder.iterdir()} == FILES | {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "heads.safetensors",
+    }
     assert TrainingCard.from_json((folder / "card.json").read_text()) == card
     assert card.inputs == {"pairs": file_sha256(preferences)}
     assert (folder / "report.png").read_bytes().startswith(b"\x89PNG")
     assert not (settings.home / "jobs/train_reward-reward/checkpoints").exists()
 
 
-@pytest.mark.parametrize("kind", ["lora", "full", "encoder", "encoder full"])
+@pytest.mark.parametrize("kind", ["lora", "full", "encoder", "encoder full", "encoder frozen"])
 def test_opened_again_it_judges_the_held_out_pairs_as_reported(settings, preferences, tmp_path: Path, kind: str):
     more = {"model": str(tiny_encoder(tmp_path / "bert"))} if "encoder" in kind else {}
+    more |= {"encoder": "frozen"} if "frozen" in kind else {}
     run_config = config(settings, full="full" in kind, **more)
     train_reward(run_config, settings=settings)
-    model, scoring = open_classifier(settings.home / "models/reward/reward", settings)
+    model, scoring = open_preference_model(settings.home / "models/reward/reward", settings)
     held_out = split_by_prompt(read_pairs(preferences), run_config.test_share, run_config.seed)[1]
-    test = encode_reward_pairs(model.tokenizer, held_out, max_length=run_config.max_length)
-    margins = np.array(model.logits(test.table["chosen_ids"])) - np.array(model.logits(test.table["rejected_ids"]))
+    chosen, rejected = (model.judge_all([(p.prompt, getattr(p, side)) for p in held_out]) for side in ("chosen", "rejected"))
+    margins = chosen.lowered - rejected.lowered
     assert margins.mean() == pytest.approx(report(settings)["margins"]["mean"], abs=1e-4)
     assert margins.mean() > 0.5 and scoring.base_sha256.startswith("sha256:")
     assert "training pairs" in scoring.reference and "no reference model" in scoring.reference

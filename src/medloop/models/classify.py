@@ -17,7 +17,7 @@ model folder, and incomplete weights are refused.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field, ValidationError
@@ -29,6 +29,7 @@ from medloop.contracts.base import Hash, Text
 from medloop.errors import ModelError
 from medloop.models import runtime
 from medloop.models.find import resolve
+from medloop.models.heads import HeadWeights
 from medloop.models.load import load_tokenizer
 from medloop.models.safety import check_folder, fingerprint, read_json
 from medloop.models.template import end_ids, neutralise, render_prompt, shorter, tokenise
@@ -37,11 +38,12 @@ from medloop.store.files.artifacts import verify_artifact
 
 SCORING = "scoring.json"  # beside the weights: how a logit becomes a score
 HEADS = ("score", "classifier", "pre_classifier", "pooler")  # modules that a base may lack: they are initialised and trained
+EncoderUse = Literal["fine-tuned", "frozen", "none"]  # what a reward model does with its base
 QUESTION_TOKENS = 16  # at least so many tokens of the question stay
 
 
 class Scoring(Contract):
-    """How a logit becomes a score: sigmoid((logit - mean) / std), centred on the answers of a reference policy.
+    """How answers become scores: sigmoid((lowered logit - mean) / std), centred on the answers of a reference policy.
 
     The base is named by hash here too, so that the fingerprint of a folder with an adapter covers what the adapter lies on.
     """
@@ -52,6 +54,10 @@ class Scoring(Contract):
     std: float = Field(gt=0)
     samples: int = Field(ge=1)
     reference: Text
+    encoder: EncoderUse = "fine-tuned"
+    weights: HeadWeights = HeadWeights()
+    spread: float = Field(0.0, ge=0)
+    """The mean standard deviation of the heads on the reference answers."""
 
 
 class Encoded(NamedTuple):

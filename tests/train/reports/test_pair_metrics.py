@@ -46,9 +46,17 @@ def test_a_model_that_loves_length_is_found_out():
 def test_the_difference_has_an_interval_that_holds_zero_for_equals():
     rng = np.random.default_rng(1)
     good, coin = np.abs(rng.normal(size=300)), rng.normal(size=300)
-    assert accuracy_difference(good, coin, 1)["low"] > 0.3
-    same = accuracy_difference(coin, coin, 1)
+    questions = [str(number) for number in range(300)]
+    assert accuracy_difference(good, coin, questions, 1)["low"] > 0.3
+    same = accuracy_difference(coin, coin, questions, 1)
     assert (same["low"], same["value"], same["high"]) == (0, 0, 0)
+
+
+def test_pairs_of_one_question_are_one_piece_of_evidence():
+    good, coin = np.ones(300), np.tile([1.0, -1.0], 150)
+    alone = accuracy_difference(good, coin, [str(number) for number in range(300)], 1)
+    together = accuracy_difference(good, coin, [str(number % 6) for number in range(300)], 1)
+    assert alone["value"] == together["value"] and together["high"] - together["low"] > 3 * (alone["high"] - alone["low"])
 
 
 def test_the_histogram_holds_every_pair():

@@ -62,6 +62,15 @@ def train_reward(
     data: Pairs = None, test_share: TestShare = None, epochs: Epochs = None, batch_size: BatchSize = None,
     learning_rate: LearningRate = None, lora_r: LoraRank = None,
     full: Annotated[bool | None, typer.Option("--full", help="Train all weights.")] = None,
+    ensemble: Annotated[
+        int | None, typer.Option(min=0, help="Heads whose spread lowers the reward where they disagree; 0: none (default: 8).")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="The base is fine-tuned (default), frozen (its vectors are features), or none (seconds).")
+    ] = None,
+    extra_data: Annotated[
+        list[str] | None, typer.Option("--extra-data", metavar="FILE", help="Another file of pairs; may be repeated.")
+    ] = None,
     max_length: MaxLength = None,
     reference: Annotated[
         str | None,
@@ -76,7 +85,7 @@ def train_reward(
     flags = {
         "name": name, "model": model, "data": data, "test_share": test_share, "epochs": epochs, "batch_size": batch_size,
         "learning_rate": learning_rate, "lora_r": lora_r, "full": full, "max_length": max_length, "reference": reference,
-        "seed": seed,
+        "seed": seed, "ensemble": ensemble, "encoder": encoder, "extra_data": extra_data or None,
     }  # fmt: skip
     trained = train("REWARD", flags, config, set_, replace=replace, announce=_announce_reward, outcome=_accuracy)
     if trained is not None:
@@ -93,13 +102,28 @@ def _announce_sft(plan: SFTPlan, cost: Cost) -> None:
 
 
 def _announce_reward(plan: RewardPlan, cost: Cost) -> None:
-    pairs = plan.train
+    pairs, config = plan.train, plan.config
     left_out = f" ({pairs.left_out()})" if pairs.left_out() else ""
-    ui.say(f"{_base(plan)}: {len(pairs.items):,} pairs{left_out}, {pairs.tokens:,} tokens each epoch.")
+    if config.encoder == "fine-tuned":
+        ui.say(f"{_base(plan)}: {len(pairs.items):,} pairs{left_out}, {pairs.tokens:,} tokens each epoch.")
+    else:
+        ui.say(f"Heads only, {config.encoder_sentence}: {len(pairs.items):,} pairs.")
+    if len(plan.sources) > 1:
+        ui.say(f"Pairs by file: {', '.join(f'{name} {count:,}' for name, count in plan.sources.items())}.")
+    if config.ensemble:
+        ui.say(
+            f"{config.ensemble} heads on resampled questions; their spread lowers the reward (caution {config.caution:g}); "
+            f"{len(plan.negatives):,} synthetic negatives ({config.hard_negatives:.0%})."
+        )
+    if plan.tune.items:
+        ui.say(f"{len(plan.tune.items):,} pairs are kept from the base; they decide how much base and heads count.")
     ui.say(f"{len(plan.test.items):,} pairs held out; no prompt is on both sides.")
     if plan.contradictions:
         ui.say(f"{plan.contradictions:,} pairs contradict another one: people disagreed there.")
-    announce_cost(plan, cost)
+    if config.encoder == "fine-tuned":
+        announce_cost(plan, cost)
+    else:
+        ui.say(f"About {cost.duration} on {cost.device}.")
 
 
 def _base(plan: Any) -> str:

@@ -1,6 +1,6 @@
 """The settings of reward models; each field says what it does."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,23 @@ class RewardModelConfig(EpochConfig):
         "embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id; encoders too."
     )
     data: str | None = Field(None, description="File of pairs; empty means data/preferences/preferences.jsonl.")
+    extra_data: list[str] = Field(
+        [], description="More files of pairs, for example from the teacher or from IRS; their questions are split likewise."
+    )
     test_share: float = Field(0.2, gt=0, lt=0.9, description="Share of the pairs that is held out, by prompt.")
+    ensemble: int = Field(
+        8, ge=0, le=64, description="Heads over words and shape, each from its own resample of the questions; 0 means none."
+    )
+    encoder: Literal["fine-tuned", "frozen", "none"] = Field(
+        "fine-tuned",
+        description="What the base does: it is trained; its frozen vectors are features of the heads; or nothing (seconds).",
+    )
+    caution: float = Field(1.0, ge=0, le=10, description="How much uncertainty lowers the reward; 0 means not at all.")
+    length_free: bool = Field(False, description="Subtract from the heads what the length of the answer explains of them.")
+    hard_negatives: float = Field(
+        0.25, ge=0, le=4, description="Synthetic broken answers (another question's, truncated, shuffled, repeated), as a share "
+        "of the training pairs; they teach what is far from an answer.",
+    )  # fmt: skip
     full: bool = Field(False, description="Train all weights instead of a LoRA adapter and the head.")
     learning_rate: float | None = Field(
         None, gt=0, le=1, description="Peak rate; empty: 1e-3 below 20 M parameters, else 2e-4; with full a quarter of that."
@@ -39,3 +55,17 @@ class RewardModelConfig(EpochConfig):
     @property
     def rate_scale(self) -> float:
         return 0.25 if self.full else 1.0
+
+    @property
+    def encoder_sentence(self) -> str:
+        return f"on frozen vectors of {self.model}" if self.encoder == "frozen" else "without a base model"
+
+    def problems(self) -> list[str]:
+        problems = super().problems()
+        if self.ensemble == 1:
+            problems.append("ensemble is 1: a spread needs at least 2 heads, or 0 for none")
+        if self.ensemble == 0 and self.encoder != "fine-tuned":
+            problems.append(f"ensemble is 0 and encoder is {self.encoder}: nothing would be trained")
+        if self.full and self.encoder != "fine-tuned":
+            problems.append(f"full trains all weights of the base, but encoder is {self.encoder}")
+        return problems

@@ -59,6 +59,12 @@ def check_both_sides(path: Path, train: EncodedPreferences[T], test: EncodedPref
         )
 
 
+def as_text(pairs: Sequence[Pair]) -> EncodedPreferences[Pair]:
+    """Pairs that no tokenizer reads: all of them fit. Tokens are guessed from characters."""
+    lengths = [max(len(pair.chosen), len(pair.rejected)) // 2 for pair in pairs]
+    return EncodedPreferences(list(pairs), Dataset.from_dict({}), lengths, 2 * sum(lengths), 0, 0)
+
+
 def encode_reward_pairs(tokenizer: Any, pairs: Sequence[Pair], *, max_length: int) -> EncodedPreferences[Pair]:
     """Columns chosen_ids and rejected_ids, each with the prompt before it, as the classifier reads them."""
     items: list[Pair] = []

@@ -4,18 +4,16 @@ Words are runs of letters and digits; of Chinese text, single characters and big
 training prompts, then all of them are used. It knows no order, no question and no meaning.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
 
 from medloop.bootstrap import Numbers
+from medloop.models.answer_features import words
 from medloop.train.examples.pairs import Pair, split_by_prompt
 
-WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 VOCABULARY = 20_000
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0)  # of half the squared weights, summed over all pairs
 
@@ -28,17 +26,6 @@ def bag_of_words(train: Sequence[Pair], test: Sequence[Pair], seed: int) -> Numb
         losses = {penalty: _loss(_margins(fit, tune, penalty)) for penalty in PENALTIES}
         best = min(losses, key=losses.__getitem__)
     return _margins(train, test, best)
-
-
-def words(text: str) -> set[str]:
-    """Words of a text in lower case; neighbouring Chinese characters also as bigrams."""
-    tokens = WORD.findall(text.lower())
-    bigrams = {a + b for a, b in pairwise(tokens) if _chinese(a) and _chinese(b)}
-    return set(tokens) | bigrams
-
-
-def _chinese(word: str) -> bool:
-    return len(word) == 1 and "\u3400" <= word <= "\u9fff"
 
 
 def _margins(train: Sequence[Pair], test: Sequence[Pair], penalty: float) -> Numbers:

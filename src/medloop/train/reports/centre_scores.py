@@ -8,32 +8,36 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from medloop.bootstrap import Numbers
-from medloop.contracts import Message
 from medloop.errors import ResultError
-from medloop.models.classify import Classifier, Scoring, encode
+from medloop.models.classify import Scoring
 from medloop.models.find import parse_model
 from medloop.models.generate import load_generator
+from medloop.models.preference_model import Judgement, PreferenceModel
 from medloop.settings import Settings
 from medloop.train.configs.reward_model_config import RewardModelConfig
+from medloop.train.examples.pairs import Pair
+from medloop.train.reports.reward_report import ScoredPairs
 
 MIN_STD = 1e-3  # the least standard deviation of reference logits
-Prompt = tuple[Message, ...]
 
 
 def centre_scores(
-    trained: Classifier, config: RewardModelConfig, settings: Settings, *, answers: Numbers, prompts: Sequence[Prompt]
-) -> Scoring:
-    """How a logit becomes a score. `answers` are logits of training answers, `prompts` those of held-out pairs."""
+    model: PreferenceModel, base_sha256: str, config: RewardModelConfig, settings: Settings, *, answers: ScoredPairs,
+    prompts: Sequence[Pair],
+) -> Scoring:  # fmt: skip
+    """How a lowered logit becomes a score. `answers` are scored training pairs, `prompts` held-out pairs."""
     if config.reference is None:
-        logits = answers
-        reference = f"chosen and rejected answers of {len(answers) // 2:,} training pairs (no reference model was given)"
+        logits = np.concatenate([answers.judged_chosen.lowered, answers.judged_rejected.lowered])
+        spread = np.concatenate([answers.judged_chosen.spread, answers.judged_rejected.spread])
+        reference = f"chosen and rejected answers of {len(answers.pairs):,} training pairs (no reference model was given)"
     else:
-        logits = np.array(trained.logits(_reference_answers(trained, config.reference, config, settings, prompts)))
+        judgements = _reference_answers(model, config.reference, config, settings, prompts)
+        logits, spread = (np.array([getattr(row, name) for row in judgements]) for name in ("lowered", "spread"))
         reference = f"answers of {config.reference} to held-out prompts, drawn at temperature 1"
     return Scoring(
-        base_sha256=trained.sha256, max_length=config.max_length, mean=float(logits.mean()),
-        std=max(float(logits.std()), MIN_STD), samples=len(logits), reference=reference,
+        base_sha256=base_sha256, max_length=config.max_length, mean=float(logits.mean()),
+        std=max(float(logits.std()), MIN_STD), samples=len(logits), reference=reference, encoder=config.encoder,
+        weights=model.weights, spread=float(spread.mean()),
     )  # fmt: skip
 
 
@@ -42,16 +46,15 @@ def describe_scoring(scoring: Scoring) -> str:
 
 
 def _reference_answers(
-    trained: Classifier, reference: str, config: RewardModelConfig, settings: Settings, prompts: Sequence[Prompt]
-) -> list[list[int]]:
-    """The reference's answers as the classifier reads them; those that do not fit are left out."""
-    distinct = list(dict.fromkeys(prompts))
+    model: PreferenceModel, reference: str, config: RewardModelConfig, settings: Settings, pairs: Sequence[Pair]
+) -> list[Judgement]:
+    """The reference's answers as the reward model judges them; those that do not fit are left out."""
+    distinct = list(dict.fromkeys(pair.prompt for pair in pairs))
     repeated = [distinct[index % len(distinct)] for index in range(config.reference_samples)]
     generate = load_generator(parse_model("reference", reference), settings)
     answers = generate(repeated, max_new_tokens=config.reference_tokens, temperature=1.0, seed=config.seed)
     usable = [(p, a.text) for p, a in zip(repeated, answers, strict=True) if a.finish_reason != "error" and a.text.strip()]
-    encoded = [encode(trained.tokenizer, prompt, text, max_length=config.max_length) for prompt, text in usable]
-    rows = [row.ids for row in encoded if row is not None]
-    if len(rows) < 2:
+    judgements = [result for result in model.judge(usable) if isinstance(result, Judgement)]
+    if len(judgements) < 2:
         raise ResultError(f"{reference} gave fewer than two answers that can be scored", "Use another reference")
-    return rows
+    return judgements

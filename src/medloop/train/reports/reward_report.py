@@ -1,21 +1,24 @@
 """The evaluation of a reward model: numbers, a page for people and a picture, beside the weights.
 
-    report = measure(train, test, words_from=pairs, seed=42)          # ScoredPairs in, one JSON-able dictionary out
+    report = measure(train, test, words_from=pairs, seed=42, ...)     # ScoredPairs in, one JSON-able dictionary out
     report.json, report.md, report.png = files(report, name="first", ...)
 
 Three baselines that understand nothing choose on the same held-out pairs: the longer answer, the shorter answer, and a bag of
-words. A model that does not beat them has learnt no more than they know.
+words. A model that does not beat them has learnt no more than they know, and the report says so first.
 """
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from medloop.bootstrap import Numbers
+from medloop.models.classify import Scoring
+from medloop.models.heads import Judged
 from medloop.train.examples.pairs import Pair
 from medloop.train.reports import pair_metrics
 from medloop.train.reports.bag_of_words import bag_of_words
@@ -26,39 +29,101 @@ BASELINES = {"longer": "longer answer", "shorter": "shorter answer", "bag_of_wor
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs with the logits of both answers."""
+    """Pairs with the judgements of both answers."""
 
     pairs: Sequence[Pair]
-    chosen: Numbers
-    rejected: Numbers
+    judged_chosen: Judged
+    judged_rejected: Judged
 
     @property
     def margins(self) -> Numbers:
-        return self.chosen - self.rejected
+        return self.margins_of("lowered")
+
+    def margins_of(self, field: str) -> Numbers:
+        return np.asarray(getattr(self.judged_chosen, field) - getattr(self.judged_rejected, field))
+
+    @property
+    def spread(self) -> Numbers:
+        """Of the margin, as if the two answers were judged apart."""
+        return np.hypot(self.judged_chosen.spread, self.judged_rejected.spread)
 
 
-def measure(train: ScoredPairs, test: ScoredPairs, *, words_from: Sequence[Pair], seed: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class NegativePairs:
+    """Synthetic negatives: how many were trained on, the share that was asked for, and (kind, margin) of held-out ones."""
+
+    trained: int
+    share: float
+    margins: Sequence[tuple[str, float]]
+
+
+def measure(
+    train: ScoredPairs, test: ScoredPairs, *, words_from: Sequence[Pair], seed: int, scoring: Scoring,
+    negatives: NegativePairs, sources: Mapping[str, int],
+) -> dict[str, Any]:  # fmt: skip
     """The whole report. `words_from` are all training pairs, for the bag of words."""
-    long_chosen, long_rejected = answer_lengths(test.pairs, "chosen"), answer_lengths(test.pairs, "rejected")
+    lengths = answer_lengths(test.pairs, "chosen"), answer_lengths(test.pairs, "rejected")
     baselines = {
-        "longer": long_chosen - long_rejected,
-        "shorter": long_rejected - long_chosen,
+        "longer": lengths[0] - lengths[1],
+        "shorter": lengths[1] - lengths[0],
         "bag_of_words": bag_of_words(words_from, test.pairs, seed),
     }
+    questions = [pair.first_question for pair in test.pairs]
+    ahead = {name: pair_metrics.accuracy_difference(test.margins, other, questions, seed) for name, other in baselines.items()}
+    judged = test.judged_chosen, test.judged_rejected
     return {
         "train": pair_metrics.accuracy(train.margins),
         "test": pair_metrics.accuracy(test.margins),
-        "test_questions": len({pair.first_question for pair in test.pairs}),
+        "test_questions": len(set(questions)),
+        "sources": dict(sources),
         "baselines": {name: pair_metrics.accuracy(margins) for name, margins in baselines.items()},
-        "ahead_of": {name: pair_metrics.accuracy_difference(test.margins, margins, seed) for name, margins in baselines.items()},
+        "ahead_of": ahead,
+        "parts": {words: pair_metrics.accuracy(test.margins_of(field)) for field, words in _parts(scoring).items()},
+        "length_matched": _length_matched({"model": test.margins, **baselines}, *lengths),
         "margins": {
             "mean": float(test.margins.mean()),
             "std": float(test.margins.std()),
             "histogram": pair_metrics.histogram(test.margins),
         },
-        "calibration": pair_metrics.calibration(test.margins, seed),
-        "length": pair_metrics.length_bias(test.chosen, test.rejected, long_chosen, long_rejected),
+        "calibration": pair_metrics.calibration(test.margins_of("mean"), seed),
+        "length": pair_metrics.length_bias(judged[0].lowered, judged[1].lowered, *lengths),
+        "uncertainty": _uncertainty(test, scoring),
+        "hard_negatives": _by_kind(negatives),
     }
+
+
+def _parts(scoring: Scoring) -> dict[str, str]:
+    """What else can be shown of the model, by field of Judged: without caution, and each half of it where there are two."""
+    parts = {"mean": "without caution"} if scoring.weights.caution and scoring.weights.head_weight else {}
+    if scoring.encoder == "fine-tuned" and scoring.weights.head_weight:
+        parts |= {"from_base": "fine-tuned base alone", "from_heads": "heads alone"}
+    return parts
+
+
+def _length_matched(margins: Mapping[str, Numbers], chosen: Numbers, rejected: Numbers) -> dict[str, dict[str, float]]:
+    """Accuracy where the two answers are about equally long, so that length decides nothing."""
+    close = pair_metrics.equally_long(chosen, rejected)
+    return {name: pair_metrics.accuracy(values[close]) for name, values in margins.items()} if close.any() else {}
+
+
+def _uncertainty(test: ScoredPairs, scoring: Scoring) -> dict[str, Any]:
+    """Does the spread know where the model is wrong? Accuracy in three equal parts of the pairs, by the spread of the margin."""
+    judged = test.judged_chosen, test.judged_rejected
+    thirds: list[Any] = np.array_split(np.argsort(test.spread, kind="stable"), 3) if scoring.weights.head_weight else []
+    return {
+        "caution": scoring.weights.caution,
+        "spread": float(np.concatenate([side.spread for side in judged]).mean()),
+        "distant": float((np.concatenate([side.distance for side in judged]) > 0).mean()),
+        "thirds": [pair_metrics.accuracy(test.margins_of("mean")[rows]) for rows in thirds],
+    }
+
+
+def _by_kind(negatives: NegativePairs) -> dict[str, Any]:
+    by_kind: dict[str, list[float]] = {}
+    for kind, margin in negatives.margins:
+        by_kind.setdefault(kind, []).append(margin)
+    held_out = {kind: pair_metrics.accuracy(np.array(margins)) for kind, margins in sorted(by_kind.items())}
+    return {"trained": negatives.trained, "share": negatives.share, "held_out": held_out}
 
 
 def files(report: dict[str, Any], *, name: str, base: str, reference: str) -> dict[str, bytes]:
@@ -70,32 +135,62 @@ def files(report: dict[str, Any], *, name: str, base: str, reference: str) -> di
     }
 
 
-def verdict(report: dict[str, Any]) -> str:
-    """One sentence: is it better than chance, and than the bag of words?"""
-    test, ahead = report["test"], report["ahead_of"]["bag_of_words"]
+def warning(report: dict[str, Any]) -> str | None:
+    """What has to be said before anything else: no better than chance, or worse than a baseline; else None."""
+    test = report["test"]
     if test["low"] <= 0.5:
         return "Not significantly better than chance: the 95 % interval contains 50 %."
-    if ahead["low"] > 0:
-        return "Significantly better than chance and than the bag of words."
-    if ahead["high"] < 0:
-        return "Significantly better than chance, but worse than the bag of words."
-    return "Significantly better than chance; not significantly different from the bag of words."
+    name = max(BASELINES, key=lambda name: report["baselines"][name]["value"])
+    best, ahead = report["baselines"][name]["value"], report["ahead_of"][name]
+    if test["value"] >= best:
+        return None
+    proven = "Significantly worse" if ahead["high"] < 0 else "Worse, though not significantly,"
+    return (
+        f"{proven} than a baseline: right in {test['value']:.1%} of the held-out pairs, '{BASELINES[name]}' in {best:.1%}. "
+        "It has not learnt more than that baseline knows."
+    )
+
+
+def verdict(report: dict[str, Any]) -> str:
+    """One sentence: is it better than chance, and than the baselines?"""
+    if (problem := warning(report)) is not None:
+        return problem
+    beaten = [words for name, words in BASELINES.items() if report["ahead_of"][name]["low"] > 0]
+    others = [words for name, words in BASELINES.items() if report["ahead_of"][name]["low"] <= 0]
+    if not others:
+        return "Significantly better than chance, than length and than the bag of words."
+    proven = f" and than: {', '.join(beaten)}" if beaten else ""
+    return f"Significantly better than chance{proven}; ahead of, but not significantly: {', '.join(others)}."
 
 
 def summary(report: dict[str, Any]) -> list[str]:
-    """The report in a few lines, for a terminal."""
+    """The report in a few lines, for a terminal; what is wrong comes first."""
     rows = [("model, held-out", report["test"]), ("model, training", report["train"])]
     rows += [(words, report["baselines"][key]) for key, words in BASELINES.items()]
-    length, fit = report["length"], report["calibration"]
-    return [
-        *(
-            f"  {label:<16} {part['value']:6.1%}  [{part['low']:.1%}, {part['high']:.1%}]  {part['n']:,} pairs"
-            for label, part in rows
-        ),
-        f"  correlation of margin and length difference {length['margin_and_difference']:+.2f}; "
-        f"calibration error {fit['ece']:.3f}, Brier {fit['brier']:.3f}",
-        verdict(report),
+    rows += list(report["parts"].items())
+    if report["length_matched"]:
+        rows.append(("model, equal length", report["length_matched"]["model"]))
+    length, fit, doubt = report["length"], report["calibration"], report["uncertainty"]
+    problem = warning(report)
+    lines = [f"WARNING: {problem}"] if problem else []
+    lines += [
+        f"  {label:<22} {part['value']:6.1%}  [{part['low']:.1%}, {part['high']:.1%}]  {part['n']:,} pairs"
+        for label, part in rows
     ]
+    lines.append(
+        f"  correlation of margin and length difference {length['margin_and_difference']:+.2f}; "
+        f"calibration error {fit['ece']:.3f}, Brier {fit['brier']:.3f}"
+    )
+    if doubt["thirds"]:
+        thirds = ", ".join(f"{part['value']:.1%}" for part in doubt["thirds"])
+        lines.append(
+            f"  spread of the heads {doubt['spread']:.2f}, caution {doubt['caution']:g}; "
+            f"right where the spread is least, medium, greatest: {thirds}"
+        )
+    if report["hard_negatives"]["held_out"]:
+        kinds = ", ".join(f"{kind} {part['value']:.0%}" for kind, part in report["hard_negatives"]["held_out"].items())
+        lines.append(f"  {report['hard_negatives']['trained']:,} synthetic negatives trained on; right on held-out ones: {kinds}")
+    return [*lines, *([] if problem else [verdict(report)])]
 
 
 def markdown(report: dict[str, Any], name: str, base: str, reference: str) -> str:
@@ -116,8 +211,15 @@ def markdown(report: dict[str, Any], name: str, base: str, reference: str) -> st
             f"| {words}, held-out pairs | {_interval(report['baselines'][key])} | {_points(report['ahead_of'][key])} |"
             for key, words in BASELINES.items()
         ),
+        *(f"| {words}, held-out pairs | {_interval(part)} | |" for words, part in report["parts"].items()),
         "",
-        "Intervals: Wilson for shares, bootstrap over pairs for differences. A tie counts half.",
+        "Intervals: Wilson for shares, bootstrap over questions for differences. A tie counts half.",
+        "",
+        f"Pairs by file: {', '.join(f'{name} {count:,}' for name, count in report['sources'].items())}. "
+        f"Synthetic negatives, for the heads only: {report['hard_negatives']['trained']:,} "
+        f"({report['hard_negatives']['share']:.0%} of the training pairs were asked for).",
+        "",
+        *_doubt(report),
         "",
         "## Length",
         "",
@@ -129,7 +231,9 @@ def markdown(report: dict[str, Any], name: str, base: str, reference: str) -> st
         "|---|---|---|---|",
         *(f"| {relation} | {part['n']:,} | {_interval(part)} |" for relation, part in length["accuracy_where_chosen_is"].items()),
         "",
-        "About equal: the lengths differ by at most a tenth of the longer answer.",
+        "About equal: the lengths differ by at most a tenth of the longer answer. On those pairs, where length decides nothing: "
+        + ", ".join(f"{BASELINES.get(name, name)} {part['value']:.1%}" for name, part in report["length_matched"].items())
+        + ".",
         "",
         "## Calibration",
         "",
@@ -149,9 +253,30 @@ def markdown(report: dict[str, Any], name: str, base: str, reference: str) -> st
         "",
         "## Score",
         "",
-        f"sigmoid((logit - mean) / std), centred on {reference}.",
+        f"sigmoid((logit - caution * uncertainty - mean) / std), centred on {reference}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _doubt(report: dict[str, Any]) -> list[str]:
+    """Spread, caution, and what became of held-out synthetic negatives."""
+    doubt, kinds = report["uncertainty"], report["hard_negatives"]["held_out"]
+    if not doubt["thirds"]:
+        return []
+    lines = [
+        "## Uncertainty", "",
+        f"Mean spread of the heads on held-out answers {doubt['spread']:.3f}; {doubt['distant']:.1%} of them lie far from the "
+        f"training answers. Both lower the reward, times {doubt['caution']:g} (`caution`).", "",
+        "| spread of the heads | pairs | accuracy | 95 % interval |", "|---|---|---|---|",
+        *(
+            f"| {name} third | {part['n']:,} | {_interval(part)} |"
+            for name, part in zip(("least", "middle", "greatest"), doubt["thirds"], strict=True)
+        ), "",
+    ]  # fmt: skip
+    if kinds:
+        lines += ["| held-out synthetic negatives | pairs | accuracy | 95 % interval |", "|---|---|---|---|"]
+        lines += [*(f"| {kind} | {part['n']:,} | {_interval(part)} |" for kind, part in kinds.items()), ""]
+    return lines
 
 
 def picture(report: dict[str, Any], name: str) -> bytes:

@@ -31,7 +31,7 @@ def check_inputs(config: RunConfig, settings: Settings) -> None:
             resolve(ModelRef(base=config.model), settings)
             if config.reference is not None:
                 resolve_chat_model(parse_model("reference", config.reference), settings)
-            preference_file(config, settings)
+            preference_files(config, settings)
         case SFTConfig():
             resolve_chat_model(ModelRef(base=config.model), settings)
             sft_files(config, settings)
@@ -63,6 +63,12 @@ def preference_file(config: PreferenceConfig | RewardModelConfig, settings: Sett
             f"There is no file of preferences {path}", "Name one with --data, or build it from feedback: medloop data build"
         )
     return path
+
+
+def preference_files(config: RewardModelConfig, settings: Settings) -> list[Path]:
+    """The file of pairs, then the extra ones; each counts once."""
+    extra = [config.model_copy(update={"data": name}) for name in config.extra_data]
+    return list(dict.fromkeys(preference_file(part, settings) for part in (config, *extra)))
 
 
 def prompt_files(config: RLConfig, settings: Settings) -> dict[str, Path]:

@@ -128,6 +128,8 @@ def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
     """The page for people; `target` is where the result lies, `about` are more lines on what it is."""
     share = card.trainable_parameters / max(card.total_parameters, 1)
     kind = "All weights" if card.config.get("full") else f"A LoRA adapter of rank {card.config.get('lora_r')}"
+    if card.config.get("encoder") in ("frozen", "none"):
+        kind = "An ensemble of heads, no weights"
     shown = card.held_out_verdict or card.stopped
     sentences = (alarm_sentence(card), card.degraded, held_out_sentence(card) if shown else None, *card.warnings)
     verdict = [f"**{sentence}**\n" for sentence in sentences if sentence]

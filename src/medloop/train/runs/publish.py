@@ -31,13 +31,14 @@ def publish(
     files: Mapping[str, bytes] | None = None,
     about: Sequence[str] = (),
 ) -> None:
-    """Write the result to `target`, over an older one of medloop; `files` go beside the weights, `about` into README.md."""
+    """Write the result to `target`, over an older one of medloop; `files` go beside the weights, `about` into README.md.
+
+    Without a model, `files` are all there is.
+    """
     with new_artifact(target, replace=True) as temp:
-        if card.config.get("full"):
-            model.save_pretrained(temp)
-        else:
-            save_adapter(temp, model, card.base)
-        tokenizer.save_pretrained(temp)
+        if model is not None:
+            save_model(temp, model, card)
+            tokenizer.save_pretrained(temp)
         shutil.copyfile(metrics, temp / "metrics.jsonl")
         (temp / "card.json").write_text(
             json.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -46,6 +47,14 @@ def publish(
         for name, content in (files or {}).items():
             (temp / name).write_bytes(content)
         obey_umask(temp)
+
+
+def save_model(folder: Path, model: Any, card: TrainingCard) -> None:
+    """All weights, or the adapter."""
+    if card.config.get("full"):
+        model.save_pretrained(folder)
+    else:
+        save_adapter(folder, model, card.base)
 
 
 def training_card(
@@ -67,7 +76,7 @@ def training_card(
 ) -> TrainingCard:
     """Inputs, settings and metrics of a run; `beside` are trained parameters outside the model (a value head)."""
     config = run.identity["config"]
-    trainable, total = runtime.count_parameters(model)
+    trainable, total = runtime.count_parameters(model) if model is not None else (0, 0)
     return TrainingCard(
         name=config["name"], method=method, base=config["model"], base_sha256=run.identity["base_sha256"], parent=parent,
         inputs=run.identity["inputs"], config=config, seed=config["seed"], metrics=dict(metrics),

@@ -94,7 +94,11 @@ def card_metrics(plan: EpochPlan, trainer: ResumableTrainer, **more: float) -> d
 def held_out_metrics(plan: EpochPlan, report: dict[str, Any]) -> dict[str, float]:
     """The accuracies of a report, and the loss on held-out rows before and after, from metrics.jsonl."""
     losses = [row["extra"]["test_loss"] for row in jsonl.read(plan.run.metrics) if row["phase"] == "METRICS"]
+    return {**accuracies(report), "test_loss_before": losses[0], "test_loss_after": losses[-1]}
+
+
+def accuracies(report: dict[str, Any]) -> dict[str, float]:
+    """Those of a report's training and held-out pairs."""
     test = report["test"]
-    accuracy = {"test_accuracy": test["value"], "test_accuracy_low": test["low"], "test_accuracy_high": test["high"]}
-    loss = {"test_loss_before": losses[0], "test_loss_after": losses[-1]}
-    return {"train_accuracy": report["train"]["value"], **accuracy, **loss}
+    held_out = {"test_accuracy": test["value"], "test_accuracy_low": test["low"], "test_accuracy_high": test["high"]}
+    return {"train_accuracy": report["train"]["value"], **held_out}
