@@ -15,7 +15,7 @@ from medloop.errors import IntegrityError, ModelError
 from medloop.loop.train import STAGES, run_stage
 from medloop.loop.workspace import init_workspace
 from medloop.models.classify import Classifier
-from medloop.models.preference_model import Judgement
+from medloop.models.preference_model import JudgedAnswer
 from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.model import RewardModel, load_reward_model
 from medloop.settings import Settings
@@ -59,7 +59,7 @@ def test_it_is_a_component_and_prefers_what_people_preferred(model: RewardModel)
 
 
 def test_scores_are_centred_on_the_reference(model: RewardModel):
-    mean = Judgement(model.scoring.mean, 0.0, 0.0, model.scoring.mean)
+    mean = JudgedAnswer(model.scoring.mean, 0.0, 0.0, model.scoring.mean)
     score, above = model._score(mean), model._score(mean._replace(lowered=model.scoring.mean + model.scoring.std))
     assert score.value == 0.5 and above.value == pytest.approx(1 / (1 + math.exp(-1)))
 

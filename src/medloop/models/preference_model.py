@@ -1,7 +1,7 @@
 """A reward model in memory: a fine-tuned classifier, an ensemble of heads, or both; questions and answers in, judgements out.
 
 model = open_preference_model(folder, settings)
-model.judge([((Message(role="user", content="Is it flu?"),), "It may be the flu.")])    -> [Judgement(lowered=..., spread=...)]
+model.judge([((Message(role="user", content="Is it flu?"),), "It may be the flu.")])    -> [JudgedAnswer(lowered=..., spread=...)]
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ BATCH = 32
 ENCODER_TOKENS = 256  # tokens of question and of answer that a frozen encoder reads
 
 
-class Judgement(NamedTuple):
+class JudgedAnswer(NamedTuple):
     """Of one answer: the mean, the spread of the heads, the distance, the lowered mean, question tokens that were dropped."""
 
     mean: float
@@ -51,17 +51,17 @@ class PreferenceModel:
     batch_size: int = BATCH
     warnings: tuple[str, ...] = ()  # what its card says to know before it is used
 
-    def judge(self, rows: Sequence[Asked]) -> list[Judgement | str]:
+    def judge(self, rows: Sequence[Asked]) -> list[JudgedAnswer | str]:
         """As many results as rows, in order; a sentence for an answer that does not fit."""
         encoded = [self._encode(*row) for row in rows]
         places = [place for place, row in enumerate(encoded) if isinstance(row, Encoded)]
         judged = self.judge_all([rows[place] for place in places])
-        results: list[Judgement | str] = [row if isinstance(row, str) else "" for row in encoded]
+        results: list[JudgedAnswer | str] = [row if isinstance(row, str) else "" for row in encoded]
         columns = zip(places, judged.mean, judged.spread, judged.distance, judged.lowered, strict=True)
         for place, mean, spread, distance, lowered in columns:
             row = encoded[place]
             dropped = row.dropped_tokens if isinstance(row, Encoded) else 0
-            results[place] = Judgement(float(mean), float(spread), float(distance), float(lowered), dropped)
+            results[place] = JudgedAnswer(float(mean), float(spread), float(distance), float(lowered), dropped)
         return results
 
     def judge_all(self, rows: Sequence[Asked]) -> Judged:

@@ -18,7 +18,7 @@ from pathlib import Path
 from medloop.contracts import Message, Missing, Sample, Score
 from medloop.models import runtime
 from medloop.models.classify import Scoring
-from medloop.models.preference_model import BATCH, Judgement, PreferenceModel, open_preference_model
+from medloop.models.preference_model import BATCH, JudgedAnswer, PreferenceModel, open_preference_model
 from medloop.settings import Settings
 
 
@@ -53,7 +53,7 @@ class RewardModel:
         above, below = (self.squash(result.mean + sign * result.spread) for sign in (1, -1))
         return self.squash(result.lowered), (above - below) / 2
 
-    def judgements(self, samples: Sequence[Sample]) -> list[Judgement | str]:
+    def judgements(self, samples: Sequence[Sample]) -> list[JudgedAnswer | str]:
         """Mean, spread and distance of each answer, in logits; a reason where there is nothing to judge."""
         reasons = [_why_missing(sample) for sample in samples]
         readable = [
@@ -67,7 +67,7 @@ class RewardModel:
         z = (logit - self.scoring.mean) / self.scoring.std
         return 0.5 * (1 + math.tanh(0.5 * z))  # sigmoid, without overflow
 
-    def _score(self, result: Judgement) -> Score | Missing:
+    def _score(self, result: JudgedAnswer) -> Score | Missing:
         if not math.isfinite(result.lowered):
             return self._missing("the model's output is not a number")
         z = (result.lowered - self.scoring.mean) / self.scoring.std

@@ -33,7 +33,7 @@ from medloop.models.classify import SCORING, Classifier, new_classifier
 from medloop.models.find import parse_model, resolve
 from medloop.models.heads import HEADS, HeadWeights, Judged
 from medloop.models.load import load_tokenizer
-from medloop.models.preference_model import Judgement, PreferenceModel, frozen_encoder, pair_vectors
+from medloop.models.preference_model import JudgedAnswer, PreferenceModel, frozen_encoder, pair_vectors
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import file_sha256
@@ -225,7 +225,7 @@ def _negatives(model: PreferenceModel, plan: RewardPlan) -> NegativePairs:
     margins = [
         (kind, chosen.lowered - rejected.lowered)
         for (kind, _), chosen, rejected in zip(plan.test_negatives, results[0::2], results[1::2], strict=True)
-        if isinstance(chosen, Judgement) and isinstance(rejected, Judgement)
+        if isinstance(chosen, JudgedAnswer) and isinstance(rejected, JudgedAnswer)
     ]
     return NegativePairs(len(plan.negatives), plan.config.hard_negatives, margins)
 

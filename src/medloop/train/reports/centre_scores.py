@@ -12,7 +12,7 @@ from medloop.errors import ResultError
 from medloop.models.classify import Scoring
 from medloop.models.find import parse_model
 from medloop.models.generate import load_generator
-from medloop.models.preference_model import Judgement, PreferenceModel
+from medloop.models.preference_model import JudgedAnswer, PreferenceModel
 from medloop.settings import Settings
 from medloop.train.configs.reward_model_config import RewardModelConfig
 from medloop.train.examples.pairs import Pair
@@ -47,14 +47,14 @@ def describe_scoring(scoring: Scoring) -> str:
 
 def _reference_answers(
     model: PreferenceModel, reference: str, config: RewardModelConfig, settings: Settings, pairs: Sequence[Pair]
-) -> list[Judgement]:
+) -> list[JudgedAnswer]:
     """The reference's answers as the reward model judges them; those that do not fit are left out."""
     distinct = list(dict.fromkeys(pair.prompt for pair in pairs))
     repeated = [distinct[index % len(distinct)] for index in range(config.reference_samples)]
     generate = load_generator(parse_model("reference", reference), settings)
     answers = generate(repeated, max_new_tokens=config.reference_tokens, temperature=1.0, seed=config.seed)
     usable = [(p, a.text) for p, a in zip(repeated, answers, strict=True) if a.finish_reason != "error" and a.text.strip()]
-    judgements = [result for result in model.judge(usable) if isinstance(result, Judgement)]
+    judgements = [result for result in model.judge(usable) if isinstance(result, JudgedAnswer)]
     if len(judgements) < 2:
         raise ResultError(f"{reference} gave fewer than two answers that can be scored", "Use another reference")
     return judgements
