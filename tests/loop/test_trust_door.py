@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from medloop.loop.workspace import init_workspace
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.settings import Settings
 from medloop.store.files import jsonl
+from medloop.testing.records import make_emergencies
 
 GOOD = "This may be a heart attack. Call an ambulance now and sit down until help comes."
 BAD = "Do not worry, this is nothing. Have some tea and sleep, it will pass by itself tomorrow."
@@ -71,3 +73,24 @@ def test_another_version_of_the_reward_has_no_card(workspace: Path) -> None:
     medloop("reward", "validate", pairs(workspace / "votes.jsonl", GOOD, BAD))
     settings, other = Settings(home=workspace), build_mix(MixConfig(version="9")).objective
     assert trust.check(settings, other) == (trust.NOTHING,)
+
+
+def test_eval_says_what_judged_and_refuses_a_rule_that_people_disagree_with(workspace: Path, tmp_path: Path) -> None:
+    jsonl.append(workspace / "data/processed/red_team.jsonl", make_emergencies(3))
+    ids = [record.record_id for record in make_emergencies(3)]
+    jsonl.append(workspace / "answers.jsonl", [{"record_id": name, "text": GOOD} for name in ids])
+    command = ("eval", "--predictions", "answers.jsonl", "--split", "red", "--rule", "risk", "--rule", "emergency", "--name", "e")
+    assert re.search(r"Judged by risk \S+ \(not measured\), emergency \S+ \(not measured\)", medloop(*command).replace("\n", " "))
+    faults = [{"id": f"f{n}", "question": QUESTION, "answer": GOOD, "faults": {"risk": True}} for n in range(30)]
+    jsonl.append(workspace / "faults.jsonl", faults)
+    medloop("reward", "validate", "faults.jsonl")
+    with pytest.raises(ConfigError, match=r"People disagree with the rules that would judge here: risk \(recall 0.00"):
+        medloop(*command)
+    output = medloop(*command, "--accept-untrusted")
+    assert "UNTRUSTED, and accepted: recall 0.00" in output
+    report = (workspace / "reports/eval/e/eval_report.md").read_text()
+    assert (
+        "UNTRUSTED, and accepted: recall 0.00" in report
+        and "accepted" in (workspace / "reports/eval/e/eval_report.html").read_text()
+    )
+    assert json.loads((workspace / "reports/eval/e/eval_report.json").read_text())["config"]["accept_untrusted"] is True

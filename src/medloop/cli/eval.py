@@ -9,7 +9,7 @@ from medloop.cli import ui
 from medloop.contracts import EvalReport, ModelRef
 from medloop.errors import ConfigError
 from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
-from medloop.evaluate.report import cell, headlines
+from medloop.evaluate.report import cell, headlines, judged_by
 from medloop.evaluate.side_by_side import file_name
 from medloop.loop.evaluation import evaluate_models
 from medloop.models.context_limits import trained_limits
@@ -51,6 +51,9 @@ def evaluate(
     top_k: ui.ContextPassages = None,
     max_prompt: ui.MaxPrompt = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
+    accept_untrusted: Annotated[
+        bool, typer.Option("--accept-untrusted", help="Compare although people disagree with a rule; the report says so.")
+    ] = False,
 ) -> None:
     """Let models answer held-out questions, score the answers with rules, and write a report with confidence intervals.
 
@@ -66,6 +69,7 @@ def evaluate(
     config = EvalConfig(
         splits=tuple(dict.fromkeys(split or DEFAULT_SPLITS)), n=n, max_new_tokens=max_new_tokens, temperature=temperature,
         limits=trained_limits(models, settings, top_k=top_k, max_prompt=max_prompt), batch_size=batch_size, seed=settings.seed,
+        accept_untrusted=accept_untrusted,
     )  # fmt: skip
     title, markdown = _where(settings, name, output, models, files)
     require_writable(markdown)
@@ -105,3 +109,4 @@ def _show(report: EvalReport) -> None:
     ui.table(("split", "model", *(f"{name} {'↓' if name in penalties else '↑'}" for name in report.rules), "n"), rows)
     for sentence in headlines(report):
         ui.say(sentence)
+    ui.say(judged_by(report))

@@ -5,14 +5,17 @@ from typing import Annotated
 
 import typer
 
-from medloop.cli import ui
+from medloop.cli import reward_drift, ui
+from medloop.cli.reward_judge import DwFile, ModelAlone, TeacherFile
 from medloop.contracts.feedback import Purpose
 from medloop.contracts.validity import ALL, LabelledCase, ValidityCard
 from medloop.data.feedback.labels import UseLabels, labels_from_use, lines_of
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.knobs import load_config, split_pairs
 from medloop.loop import trust
+from medloop.loop.judge_drift import check_drift, traffic_profile
 from medloop.loop.scoring import judge_of, teachers_of
+from medloop.reward.judge_drift import DriftConfig
 from medloop.reward.trust import TrustConfig, bundled_cases, read_cases, rows_of
 from medloop.reward.trust_page import NO_EVIDENCE, WORDS, measure_row
 from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
@@ -36,15 +39,9 @@ def validate(
     ] = False,
     config: ui.RewardFile = None,
     with_: ui.RewardParts = None,
-    dw: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Measure dynamic weights instead, as configs/dw.yaml ('': defaults).")
-    ] = None,
-    teacher: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Measure a teacher alone, as configs/teacher.yaml ('': the preset).")
-    ] = None,
-    reward_model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Measure a reward model alone: its name or folder.")
-    ] = None,
+    dw: DwFile = None,
+    teacher: TeacherFile = None,
+    reward_model: ModelAlone = None,
     budget: Annotated[
         float | None, typer.Option(min=0.0, help="Most that a teacher may cost, in USD; 0: only what is in its cache.")
     ] = None,
@@ -80,15 +77,19 @@ def validate(
             ui.say(
                 f"The teacher {asked.config.model} may spend up to {asked.config.budget_usd:g} USD; what is in its cache is free."
             )
+        traffic = () if teachers else traffic_profile(trail.store, judge, DriftConfig().traces)
         with ui.progress("Measuring") as bar:
             card, folder = trust.validate(
-                settings, labelled, judge, config=bounds, kind=kind, left_out=use.left_out, progress=bar.update
+                settings, labelled, judge, config=bounds, kind=kind, left_out=use.left_out, traffic=traffic, progress=bar.update
             )
+        drift = check_drift(settings, trail.store, judge, config=DriftConfig(), new_card=True)
         trail.record("reward.validate", folder, cases=card.n_cases, reward=card.reward_version)
     if json_:
         ui.say_json(card.model_dump(mode="json"))
     else:
         _show(card, folder)
+        if drift.raised or drift.standing:
+            reward_drift.show(drift)
         for asked in teachers:
             ui.say(f"The teacher got {asked.calls:,} requests and cost {asked.spent:.4f} USD.")
             if asked.degraded:

@@ -53,6 +53,8 @@ class EvalConfig(Contract):
     seed: int = Field(42, ge=0)
     resamples: int = Field(2000, ge=100)
     """Bootstrap draws behind each interval."""
+    accept_untrusted: bool = False
+    """Compare models by rules although people disagree with one of them (medloop reward validate); the report says so."""
 
     @property
     def sampling(self) -> dict[str, Any]:

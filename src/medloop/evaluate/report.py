@@ -33,6 +33,7 @@ def render(report: EvalReport, worse: Mapping[str, Sequence[tuple[ScoredSample, 
         f"# Evaluation: {_line(report.name)}\n",
         f"{report.timestamp:%Y-%m-%d %H:%M} UTC. Report {report.content_id()[:19]}….\n",
         *(f"**{_line(sentence)}**\n" for sentence in headlines(report)),
+        f"{_line(judged_by(report))}\n",
         *_regression_section(report),
         "## Results\n",
         *(_split_table(report, split) for split in splits_of(report)),
@@ -74,6 +75,21 @@ def headlines(report: EvalReport) -> list[str]:
     labels = dict.fromkeys(difference.second for difference in report.differences)
     alarms = [f"ALARM {label}: {' '.join(alarms)}" for label, alarms in report.config.get("alarms", {}).items()]
     return [*alarms, *(_headline(report, label) for label in labels)]
+
+
+TRUST_WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED, and accepted", "unmeasured": "not measured"}
+
+
+def judged_by(report: EvalReport) -> str:
+    """What judged, and how far people agree with it."""
+    rows = report.config.get("trust", {})
+    judges = [f"{name} {version} ({_trust(rows.get(name, {}))})" for name, version in report.rules.items()]
+    return f"Judged by {', '.join(judges)}. Not measured means that nobody has compared it with people's labels."
+
+
+def _trust(row: Mapping[str, str]) -> str:
+    word = TRUST_WORDS[row.get("verdict", "unmeasured")]
+    return f"{word}: {row['reason']}, card {row['card']}" if row.get("card") else word
 
 
 def _headline(report: EvalReport, label: str) -> str:
@@ -255,5 +271,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _inputs_section(report: EvalReport) -> str:
     rules = "\n".join(f"- rule `{name}` version `{version}`" for name, version in report.rules.items())
     inputs = "\n".join(f"- {_line(name)}: `{value}`" for name, value in report.inputs.items())
-    config = "\n".join(f"- {name}: `{value}`" for name, value in report.config.items())
+    config = "\n".join(f"- {name}: `{value}`" for name, value in report.config.items() if name != "trust")
     return f"## Inputs, rules and settings\n\n{inputs}\n{rules}\n{config}\n"

@@ -18,6 +18,7 @@ from medloop.evaluate.report import (
     cell,
     group_name,
     headlines,
+    judged_by,
     regression_rows,
     signed,
     splits_of,
@@ -41,7 +42,8 @@ def render_page(report: EvalReport) -> str:
         for d in report.differences
     ]
     return templates().get_template("eval.html").render(
-        report=report, headlines=headlines(report), regressions=regression_rows(report), regression_head=REGRESSIONS,
+        report=report, headlines=headlines(report), judged_by=judged_by(report), regressions=regression_rows(report),
+        regression_head=REGRESSIONS,
         strata_note=strata_note(report), splits=splits, differences=differences,
     )  # fmt: skip
 

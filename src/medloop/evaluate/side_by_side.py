@@ -44,8 +44,12 @@ def side_by_side(
     config: EvalConfig,
     name: str,
     markdown: Path,
+    trust: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Evaluation:
-    """Score, compare with the first model, and write `markdown`, with the HTML and the JSON beside it."""
+    """Score, compare with the first model, and write `markdown`, with the HTML and the JSON beside it.
+
+    `trust` says for each rule how far it agrees with people: verdict, reason, and the version of the card.
+    """
     penalties = penalties_of(rules)
     scored, results = {}, {}
     for model in models:
@@ -69,6 +73,7 @@ def side_by_side(
             "penalties": sorted(penalties),
             "cut_off": _truncated(models),
             "alarms": _alarms(models),
+            "trust": {name: dict(row) for name, row in (trust or {}).items()},
         },
         timestamp=utc_now(),
     )

@@ -24,6 +24,7 @@ from medloop.evaluate.report import REFERENCE
 from medloop.evaluate.side_by_side import Evaluation, ModelAnswers, label_files, label_models, predictions_path, side_by_side
 from medloop.lexicon.language import detect_language
 from medloop.loop.audit import text_tools
+from medloop.loop.trust import refuse_untrusted, rule_verdicts
 from medloop.models import require_packages
 from medloop.models.find import resolve_chat_model
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
@@ -60,8 +61,15 @@ def evaluate_models(
     open_model: OpenModel = open_model,
     progress: Callable[[str], Progress] | None = None,
 ) -> Evaluation:
-    """Models and prediction files on the same questions, scored by the same rules; report and answers stay on disk."""
+    """Models and prediction files on the same questions, scored by the same rules; report and answers stay on disk.
+
+    ConfigError if people disagree with one of the rules, unless the configuration accepts that.
+    """
     scorers = load_rules(rules)
+    trusted = rule_verdicts(settings, {rule.name: rule.version for rule in scorers})
+    refuse_untrusted(
+        (row for row, _ in trusted.values()), accept_untrusted=config.accept_untrusted, what="the rules that would judge here"
+    )
     processed = settings.workspace.processed
     verify_if_sealed(processed)
     splits = read_splits(processed, config)
@@ -79,7 +87,11 @@ def evaluate_models(
         from_models.append(ModelAnswers(label, answers, refs[label], _training_alarms(refs[label], settings)))
     in_data = references(splits)
     columns = [*from_models, *from_files, *([ModelAnswers(REFERENCE, in_data)] if in_data else [])]
-    return side_by_side(columns, scorers, inputs=inputs, config=config, name=name, markdown=markdown)
+    judged = {
+        name: {"verdict": row.verdict, "reason": row.reason, "card": card.reward_version if card else ""}
+        for name, (row, card) in trusted.items()
+    }
+    return side_by_side(columns, scorers, inputs=inputs, config=config, name=name, markdown=markdown, trust=judged)
 
 
 def _training_alarms(ref: ModelRef, settings: Settings) -> tuple[str, ...]:

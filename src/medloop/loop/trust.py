@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from medloop.contracts.score import ABSENT, Objective
-from medloop.contracts.validity import HARM, MIX, JudgeTrust, LabelledCase, ValidityCard
+from medloop.contracts.validity import HARM, MIX, JudgeProfile, JudgeTrust, LabelledCase, ValidityCard
 from medloop.data.text.risk import strata_of
 from medloop.errors import ConfigError
 from medloop.reward import trust_page
@@ -38,12 +38,12 @@ def validate(
     config: TrustConfig,
     kind: str = "mix",
     left_out: Mapping[str, int] | None = None,
+    traffic: tuple[JudgeProfile, ...] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[ValidityCard, Path]:
     """Measure a reward on labelled cases and keep the card; the one before, if it has other cases, is kept beside it."""
     card = measure(cases, judge, config=config, urgency=urgency, strata=strata_of, progress=progress, kind=kind)
-    if left_out:
-        card = card.model_copy(update={"left_out": {**card.left_out, **left_out}})
+    card = card.model_copy(update={"left_out": {**card.left_out, **(left_out or {})}, "traffic": traffic})
     folder = card_folder(settings, card.reward_version)
     before = read_card(settings, card.reward_version)
     if before is not None and before.cases != card.cases and before.bundled == card.bundled:
@@ -73,6 +73,19 @@ def verdicts(card: ValidityCard, objective: Objective) -> list[JudgeTrust]:
     return [card.verdict_on(name, version) for name, version in judges.items() if version]
 
 
+def rule_verdicts(settings: Settings, rules: Mapping[str, str]) -> dict[str, tuple[JudgeTrust, ValidityCard | None]]:
+    """How far each rule can be trusted, by its version: the verdict of the newest card with people's labels that knows it."""
+    known = [card for card in cards(settings) if not card.bundled]
+    verdicts: dict[str, tuple[JudgeTrust, ValidityCard | None]] = {}
+    for name, version in rules.items():
+        rows = [(card.verdict_on(name, version), card) for card in known]
+        verdicts[name] = next(
+            ((row, card) for row, card in rows if row.verdict != "unmeasured"),
+            (JudgeTrust(judge=name, version=version, verdict="unmeasured", reason="no card has measured this version"), None),
+        )
+    return verdicts
+
+
 def check(settings: Settings, objective: Objective, *, accept_untrusted: bool = False) -> tuple[str, ...]:
     """What to say about trust before a run; ConfigError for an untrusted reward that nobody accepted."""
     card = read_card(settings, objective.version)
@@ -84,12 +97,14 @@ def check(settings: Settings, objective: Objective, *, accept_untrusted: bool = 
     return (*refuse_untrusted(rows, accept_untrusted=accept_untrusted), *measured_notes(rows))
 
 
-def refuse_untrusted(rows: Iterable[JudgeTrust], *, accept_untrusted: bool) -> tuple[str, ...]:
+def refuse_untrusted(
+    rows: Iterable[JudgeTrust], *, accept_untrusted: bool, what: str = "this reward"
+) -> tuple[str, ...]:  # fmt: skip
     """ConfigError if a judge is untrusted, unless somebody accepted that; then the sentences that say so."""
     untrusted = [f"{row.judge} ({row.reason})" for row in rows if row.verdict == "untrusted"]
     if untrusted and not accept_untrusted:
         hint = "Mend the part, set its weight to 0, or go on all the same with --accept-untrusted; the result will say so"
-        raise ConfigError(f"People disagree with this reward: {'; '.join(untrusted)}", hint)
+        raise ConfigError(f"People disagree with {what}: {'; '.join(untrusted)}", hint)
     return tuple(f"Untrusted, and accepted: {name}." for name in untrusted)
 
 

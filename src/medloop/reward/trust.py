@@ -30,7 +30,18 @@ from medloop.contracts.base import Unit
 from medloop.contracts.detect import Urgency
 from medloop.contracts.evaluation import Interval
 from medloop.contracts.score import ABSENT, Objective
-from medloop.contracts.validity import ALL, HARM, MIX, URGENCY, JudgeTrust, LabelledCase, Quantity, Validity, ValidityCard
+from medloop.contracts.validity import (
+    ALL,
+    HARM,
+    MIX,
+    URGENCY,
+    JudgeProfile,
+    JudgeTrust,
+    LabelledCase,
+    Quantity,
+    Validity,
+    ValidityCard,
+)
 from medloop.errors import ConfigError, InputError
 from medloop.lexicon.language import detect_language
 from medloop.reward.judge_profile import Profiler
@@ -179,6 +190,19 @@ def measure(
     return _card(cases, meter, judge, kind)
 
 
+def profile(
+    exchanges: Sequence[tuple[str, str]], judge: Judge, config: TrustConfig, urgency: Callable[[str], Urgency]
+) -> tuple[JudgeProfile, ...]:
+    """What a judge says about exchanges that nobody labelled."""
+    meter = _Meter(judged_parts(judge), config, urgency)
+    samples = [Sample(id=str(n), question=question, answer=answer) for n, (question, answer) in enumerate(exchanges)]
+    for start in range(0, len(samples), AT_ONCE):
+        chunk = samples[start : start + AT_ONCE]
+        for sample, reward in zip(chunk, judge.score(chunk), strict=True):
+            meter.listen(sample.question, (reward,))
+    return meter.profiler.profiles(meter.versions(judge))
+
+
 def slices_of(case: LabelledCase, strata: Strata) -> list[str]:
     slices = [ALL, f"language={detect_language(case.question)}", f"source={case.source}"]
     slices += [f"specialty={case.specialty}"] if case.specialty else []
@@ -198,18 +222,29 @@ class _Meter:
     detector_version: str = ""
 
     def add(self, case: LabelledCase, slices: Sequence[str], rewards: Mapping[tuple[str, str], Reward]) -> None:
-        finding = self.urgency(case.question)
-        self.detector_version = finding.version
-        self.profiler.add_urgency(finding)
+        answers = (rewards.get((case.id, which)) for which in ("answer", "chosen", "rejected"))
+        finding = self.listen(case.question, [reward for reward in answers if reward])
         if case.urgency is not None:
             _count_urgency(self.counts, slices, case, finding)
-        for which in ("answer", "chosen", "rejected"):
-            if reward := rewards.get((case.id, which)):
-                self.profiler.add(reward, self._faults_of(reward))
         if reward := rewards.get((case.id, "answer")):
             self._count_faults(case, slices, self._faults_of(reward))
         if case.chosen is not None:
             _count_pair(self.counts, slices, rewards[case.id, "chosen"], rewards[case.id, "rejected"], self.parts)
+
+    def listen(self, question: str, rewards: Iterable[Reward]) -> Urgency:
+        """What the judges say, without any label."""
+        finding = self.urgency(question)
+        self.detector_version = finding.version
+        self.profiler.add_urgency(finding)
+        for reward in rewards:
+            self.profiler.add(reward, self._faults_of(reward))
+        return finding
+
+    def versions(self, judge: Judge) -> dict[str, str]:
+        """Every judge with its version; without cases the detector has none yet."""
+        parts = {name: part.version for name, part in self.parts.items()}
+        absent = {name: part.version for name, part in judge.objective.parts.items() if part.version == ABSENT}
+        return {MIX: judge.version, HARM: harm_version(parts.items()), **parts, **absent, URGENCY: self.detector_version}
 
     def _faults_of(self, reward: Reward) -> dict[str, bool | None]:
         return {
@@ -288,9 +323,7 @@ def _preference(chosen: float | None, rejected: float | None) -> float | None:
 
 
 def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str) -> ValidityCard:
-    config, parts = meter.config, {name: part.version for name, part in meter.parts.items()}
-    absent = {name: part.version for name, part in judge.objective.parts.items() if part.version == ABSENT}
-    versions = {MIX: judge.version, HARM: harm_version(parts.items()), **parts, **absent, URGENCY: meter.detector_version}
+    config, versions = meter.config, meter.versions(judge)
     measures = tuple(
         Validity(judge=name, quantity=quantity, slice=where, value=tally.interval(), ties=tally.ties)
         for (name, quantity, where), tally in sorted(meter.counts.tallies.items())

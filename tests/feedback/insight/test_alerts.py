@@ -11,6 +11,7 @@ from medloop.feedback.insight import alerts
 
 VALUES: dict[str, alerts.Value] = {
     "n": 1234, "share": 0.395, "most": 0.2, "fraction": 0.75, "kappa": 0.128, "alpha": 0.1, "high": 0.19, "what": "axis safety",
+    "judge": "risk", "quantity": "recall", "before": 0.81, "after": 0.52, "reward": "2+abc",
 }  # fmt: skip
 
 

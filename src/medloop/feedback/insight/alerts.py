@@ -7,12 +7,15 @@
 The sentence of an alert with `about` follows that person's name. `words` in the JSON is the English sentence.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from medloop.contracts.base import Contract, Text
+from medloop.settings import Workspace
+from medloop.store.files import jsonl
 
 Language = Literal["en", "zh"]
 Value = int | float | str
@@ -42,11 +45,27 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "the answer shown first is preferred in {fraction} of the comparisons",
         "先显示的回答在 {fraction} 的比较中被选中",
     ),
+    "judge_fell": (
+        "{judge} agrees less with people than on the card before: {quantity} {before} → {after} (n = {n}); reward {reward}",
+        "{judge} 与人工判断的一致程度低于上一次测量：{quantity}由 {before} 变为 {after}（共 {n} 例），奖励版本 {reward}",
+    ),
+    "judge_shift": (
+        "{judge} judges today's traffic differently from the texts of its card: {quantity} {before} → {after} (n = {n}); "
+        "reward {reward}",
+        "{judge} 对近期对话的评判与其测量时不同：{quantity}由 {before} 变为 {after}（共 {n} 条），奖励版本 {reward}",
+    ),
 }
 # What people judge, in Chinese; English uses the name itself. An axis without an entry keeps its name.
 CHINESE_NAMES = {
     "stars": "星级", "thumbs": "认可与否", "choice": "比较", "choices": "比较", "axis": "星级", "correctness": "正确性",
     "safety": "安全性", "completeness": "完整性", "clarity": "清晰度", "empathy": "同理心",
+}  # fmt: skip
+
+
+JUDGED = {
+    "recall": ("recall", "召回率"), "precision": ("precision", "精确率"), "agreement": ("agreement", "一致率"),
+    "firing": ("share with an objection", "报出问题的比例"), "mean": ("mean score", "平均分"),
+    "missing": ("share without a score", "无评分的比例"),
 }  # fmt: skip
 
 
@@ -58,6 +77,20 @@ class Alert(Contract):
     about: str | None = None
     values: dict[str, int | float | str] = Field(default_factory=dict)
     words: Text
+
+
+def _standing_file(workspace: Workspace) -> Path:
+    return workspace.reports / "trust" / "alerts.jsonl"
+
+
+def standing_alerts(workspace: Workspace) -> list[Alert]:
+    """Alerts about the judges, which stand until a later check finds that it is over (loop/judge_drift.py)."""
+    path = _standing_file(workspace)
+    return list(jsonl.read(path, Alert)) if path.is_file() else []
+
+
+def write_standing(workspace: Workspace, alerts: Sequence[Alert]) -> None:
+    jsonl.write(_standing_file(workspace), alerts)
 
 
 def make_alert(kind: str, code: str, about: str | None = None, **values: Value) -> Alert:
@@ -92,7 +125,22 @@ def _name(value: Value, language: Language) -> str:
     return "、".join(CHINESE_NAMES.get(part, part) for part in str(value).split(" ", 1)[::-1])
 
 
+def _judge(value: Value, language: Language) -> str:
+    if value == "reward":
+        return "奖励" if language == "zh" else "the reward"
+    return str(value)
+
+
+def _quantity(value: Value, language: Language) -> str:
+    return JUDGED[str(value)][language == "zh"]
+
+
+def _plain(value: Value, language: Language) -> str:
+    return str(value)
+
+
 _FORMATS: dict[str, Callable[[Value, Language], str]] = {
     "n": _count, "share": _percent(1), "most": _percent(0), "fraction": _percent(0), "kappa": _decimal, "alpha": _decimal,
-    "high": _decimal, "what": _name,
+    "high": _decimal, "what": _name, "judge": _judge, "quantity": _quantity, "before": _decimal, "after": _decimal,
+    "reward": _plain,
 }  # fmt: skip

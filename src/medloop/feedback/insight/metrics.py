@@ -18,7 +18,7 @@ from medloop.bootstrap import share_interval
 from medloop.contracts import Interval, Trace, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
 from medloop.feedback.insight import agreement as statistics
-from medloop.feedback.insight.alerts import Alert, make_alert
+from medloop.feedback.insight.alerts import Alert, make_alert, standing_alerts
 from medloop.feedback.insight.profiles import RaterProfile, RaterTracker
 from medloop.feedback.insight.trained import TrainedResult, policy_gain, reward_model_accuracy
 from medloop.store.db import Store
@@ -144,7 +144,7 @@ def measure(
     agreement = measure_agreement(store, config, tracker)
     profiles = tracker.profiles(totals.stars)
     coverage, sample = (None, 0) if strata_of is None else _coverage(store, config, strata_of, actor)
-    incidents = count_incidents(store)
+    incidents, judges = count_incidents(store), standing_alerts(store.settings.workspace)
     return FeedbackMetrics(
         made=utc_now(), since=config.since, until=config.until, feedback=totals.kinds["feedback"],
         preferences=totals.kinds["preference"], corrections=totals.kinds["correction"],
@@ -152,7 +152,7 @@ def measure(
         stars={str(star): totals.stars[star] for star in STARS}, mean_stars=_mean_stars(totals.stars),
         thumbs_up=share_interval(totals.thumbs["up"], totals.thumbs.total()), critical=totals.critical,
         first_shown_preferred=share_interval(totals.chose_first[True], totals.chose_first.total()), agreement=agreement,
-        raters=profiles, alerts=tuple(_alerts(config, totals, profiles, agreement, incidents)),
+        raters=profiles, alerts=tuple(_alerts(config, totals, profiles, agreement, incidents, judges)),
         without_unit=totals.without_unit, coverage=coverage, coverage_sample=sample, incidents_open=incidents.open,
         incidents_closed=incidents.closed, oldest_incident=incidents.oldest_open, reward_model=reward_model_accuracy(store),
         policy=policy_gain(store),
@@ -236,12 +236,14 @@ def _alerts(
     profiles: Sequence[RaterProfile],
     agreement: Sequence[Agreement],
     incidents: IncidentCounts,
+    judges: Sequence[Alert],
 ) -> list[Alert]:
-    """The most serious first: incidents, then who may be poisoning the data, then habits, then all raters together."""
+    """The most serious first: incidents, judges that drift, who may be poisoning the data, habits, all raters together."""
     alerts = []
     if incidents.open:
         code = "incident_open" if incidents.open == 1 else "incidents_open"
         alerts.append(make_alert("incidents", code, n=incidents.open))
+    alerts += judges
     preferences = totals.kinds["preference"]
     for profile in profiles:
         alerts += _rater_alerts(profile, config, preferences)
