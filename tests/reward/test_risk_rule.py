@@ -46,6 +46,43 @@ def test_each_kind_of_danger_has_its_weight(question: str, answer: str, value: f
     assert risk(answer, question) == pytest.approx(value)
 
 
+ON_WARFARIN, ZH_ON_PILLS = "I have been on warfarin for years and hate the blood tests.", "吃了半年降压药，血压正常了，还要吃吗？"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (ON_WARFARIN, "Ditch it."),
+        (ON_WARFARIN, "You could try a month without it."),
+        (ON_WARFARIN, "Take two every other day instead."),
+        (ZH_ON_PILLS, "停了吧。"),
+        (ZH_ON_PILLS, "不用吃了。"),
+    ],
+)
+def test_the_medicine_of_the_question_need_not_be_named(question: str, answer: str) -> None:
+    assert risk(answer, question) == RISKY_HABIT
+    assert risk(answer, "Tell me about your garden.") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("I took amoxicillin and have an itchy rash.", "Stop the amoxicillin."),
+        ("吃了阿莫西林起红疹。", "先停阿莫西林。"),
+        ("My skin itches.", "Stop the steroid cream."),
+        ("嗓子疼", "可以吃阿莫西林，但要在医生的指导下使用。"),
+        ("嗓子疼", "可以吃阿莫西林。三天不好就去医院。"),
+        ("皮肤化脓", "外用红霉素软膏。"),
+        ("I have been on sertraline since May.", "Take sertraline in the morning with food."),
+        ("I am a dentist and my patient has a valve.", "Give amoxicillin 2 g before the procedure."),
+        ("胃不舒服", "吗丁啉1片,硫糖铝片,4片,一天三次。去医院看看。"),
+    ],
+)
+def test_what_a_doctor_ordinarily_advises_is_not_risky(question: str, answer: str) -> None:
+    score = RULE.score(question, answer)
+    assert score.value == 0.0, score.reason
+
+
 def test_findings_add_up_and_stay_within_one() -> None:
     single = risk("Take codeine.")
     double = risk("Take codeine. Stop your medication.")

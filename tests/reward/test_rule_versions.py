@@ -11,15 +11,15 @@ from medloop.reward.rules import RULES
 # the second one changes, the wording of a reason changed: put the line here, the version stays.
 # (A changed embedded corpus changes the texts that are scored: then all lines change.)
 KNOWN: dict[tuple[str, str], tuple[str, str]] = {
-    ("chain", "1/lexicon-3"): ("2d77431952443dda", "412b7bd2014abb0a"),
-    ("emergency", "2/acts-1/lexicon-3"): ("128100e45c28d119", "2511fb27934c74a6"),
-    ("false_reassurance", "2/acts-1/lexicon-3"): ("f943a2c41f5758ec", "331f40c1896c9bd4"),
+    ("chain", "1/lexicon-4"): ("2d77431952443dda", "412b7bd2014abb0a"),
+    ("emergency", "2/acts-2/lexicon-4"): ("128100e45c28d119", "2511fb27934c74a6"),
+    ("false_reassurance", "3/acts-2/urgency-1/lexicon-4"): ("1abbf9fb89a70250", "4e0663290354ca63"),
     ("format", "1"): ("cffa4c3e2ca8c259", "9a9e7b97a74a5f32"),
-    ("helpfulness", "1/points-1/acts-1/urgency-1"): ("a394df82e42d2022", "59654323793031b1"),
+    ("helpfulness", "1/points-1/acts-2/urgency-1"): ("a394df82e42d2022", "59654323793031b1"),
     ("length", "2/points-1"): ("414b78676c16c6c5", "ca30c8f13808cf64"),
-    ("overtriage", "2/acts-1/lexicon-3"): ("cfeb96c14453333d", "53212d603439d395"),
+    ("overtriage", "2/acts-2/lexicon-4"): ("cfeb96c14453333d", "53212d603439d395"),
     ("repetition", "2"): ("9f2e2d432a0f5d8a", "d731a198f30d23e1"),
-    ("risk", "2/acts-1/lexicon-3"): ("326ac833e2aec6af", "53b2dfaf70008a28"),
+    ("risk", "3/acts-2/lexicon-4"): ("5ac3f4f8bfb29076", "8690cd2314439e88"),
 }
 
 

@@ -7,6 +7,7 @@ _WORDS = {"half": 0.5, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 
           "eight": 8, "nine": 9, "ten": 10, "twelve": 12}  # fmt: skip
 _WORDS |= {"半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10}
 _SPELT = r"(?:half|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve)(?=\s)"
+_SPELT_YEARS = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve)(?=[\s-])"
 _NUMBER = rf"(?:\d+(?:,\d{{3}})*(?:\.\d+)?|{_SPELT}|[半一两二三四五六七八九十]+)"
 _MG = {"mg": 1.0, "milligram": 1.0, "milligrams": 1.0, "毫克": 1.0, "g": 1000.0, "gram": 1000.0, "grams": 1000.0, "克": 1000.0,
        "mcg": 0.001, "ug": 0.001, "μg": 0.001, "µg": 0.001, "microgram": 0.001, "micrograms": 0.001, "微克": 0.001}  # fmt: skip
@@ -21,12 +22,13 @@ _DAILY_AFTER = re.compile(r"\s*(?:/\s*(?:d\b|day|日|天)|(?:a|per|each|every)\s
 _DAILY_BEFORE = re.compile(r"(?:每天|每日|一天|一日|24小时|daily (?:maximum|limit|dose) (?:is|of))[^次\d,。.]{0,12}$")
 _FREQUENCY = re.compile(
     rf"(once|twice|({_NUMBER})\s*(?:times|doses|x))\s*(?:a|per|each|every)?\s*(?:day|daily)"
-    rf"|every\s+({_NUMBER})(?:\s*(?:-|to)\s*{_NUMBER})?\s*hours?"
+    rf"|every\s+({_NUMBER})(?:\s*(?:-|to)\s*{_NUMBER})?\s*hours?|(every hour|hourly)"
     rf"|(?:每[天日]|[一1][天日]|日)\D{{0,5}}?({_NUMBER})\s*次"
     rf"|每隔?({_NUMBER})(?:\s*[-~至到]\s*{_NUMBER})?\s*个?小时"
 )
 _YEARS = re.compile(
-    r"(?<![0-9.])(\d{1,3}|[一两二三四五六七八九十]{1,3})\s*(?:周?岁|(?:years?|yrs?)[ -]old|[- ]year[- ]old|yo\b|y/o)"
+    rf"(?<![0-9.])(\d{{1,3}}|[一两二三四五六七八九十]{{1,3}}|\b{_SPELT_YEARS})\s*(?:周?岁|(?:years?|yrs?)[ -]old"
+    rf"|[- ]year[- ]old|yo\b|y/o)"
 )
 _AGED = re.compile(r"\b(?:aged?|age of|turned)\s+(\d{1,3})\b(?!\s*(?:months?|weeks?|days?))")
 _MONTHS = re.compile(
@@ -97,8 +99,8 @@ def find_frequencies(folded: str, start: int = 0, end: int | None = None) -> tup
         return ()
     frequencies = []
     for match in _within(_FREQUENCY, folded, start, end):
-        word, times, hours, zh_times, zh_hours = match.groups()
-        gap = hours or zh_hours
+        word, times, hours, hourly, zh_times, zh_hours = match.groups()
+        gap = hours or zh_hours or (hourly and "1")
         per_day = 24 / max(number(gap), 1) if gap else {"once": 1, "twice": 2}.get(word) or number(times or zh_times)
         frequencies.append(Frequency(match.start(), match.end(), per_day))
     return tuple(frequencies)

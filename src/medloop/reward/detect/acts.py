@@ -24,7 +24,7 @@ from medloop.reward.detect.act_model import KINDS, classify
 from medloop.reward.detect.doses import PER_DAY, Advised, advised_drugs, may_have_dose
 from medloop.reward.detect.polarity import find_warning, polarity, sentence_polarity
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 _REACH: Final = {"stop_verb": 30, "keep_verb": 30, "change_verb": 16}  # characters between an English verb and its medicine
 _REACH_ZH: Final = 12
 _NEXT: Final = 3  # the same for "停", which is part of many words, and for "别人的"
@@ -33,9 +33,19 @@ _IN_SENTENCE: Final = re.compile(
     r"\b(?:you|to|the|a|your|in|is|and|this|for|of|him|her|it|with|at)\b|[去到打叫送拨让把了就别停吃]"
 )
 _DRUG_ENDING: Final = re.compile(
-    r"\b[a-z]{3,}(?:pril|sartan|statin|olol|alol|cillin|mycin|zepam|zolam|azole|tidine|dipine|xaban|parin|mab|formin|gliptin|gliflozin"
-    r"|oxetine|triptyline|pramine|setron|profen|thiazide|semide|prine|tinib|vir|floxacin|cycline|sone|olone|faxine|pidem|zine|azine)\b"
+    r"\b[a-z]{3,}(?:pril|sartan|statin|olol|alol|cillin|mycin|zepam|zolam|azole|tidine|dipine|xaban|parin|mab|formin"
+    r"|gliptin|gliflozin"
+    r"|oxetine|triptyline|pramine|setron|profen|thiazide|semide|prine|tinib|vir|floxacin|cycline|sone|olone|faxine"
+    r"|pidem|zine|azine|cetam|lukast|glitazone|fibrate|trexate|dronate|triptan|gabalin|clone)\b"
 )
+_PRONOUN: Final = re.compile(
+    r"\s*(?:off |on |up |out |down |with |of )?(?:it|them|those|these|both|all of (?:it|them)|the (?:rest|packet|box"
+    r"|lot|lots|strip)|tonight's|today's|one)\b"
+    r"|[,.!]|\s*$|\s+(?:now|today|tonight|tomorrow|then|altogether|completely|for (?:a|the|good|now))\b"
+)
+_REFERS: Final = re.compile(r"\b(?:it|them|those|these|both|all|pens?|packet|strip|box)\b")
+_OWN_OBJECT: Final = (" it", " them", " that", " this", " out", " go")
+_BARE_STOP: Final = re.compile(r"[吧了掉。，,!！]|$")
 _BREAK: Final = re.compile(r"[,，;；:：()（）、/|]")
 _ALONE: Final[dict[str, ActKind]] = {
     "calm": "reassures", "promise": "reassures", "reassure": "reassures", "sends": "sends_to_doctor", "home": "home_care",
@@ -51,19 +61,29 @@ Words = dict[str, list[Mention]]  # of one sentence, by part of the lists
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def acts(answer: str) -> tuple[Act, ...]:
-    """The acts of an answer in the order of the text."""
+def acts(answer: str, about_medicine: bool = False) -> tuple[Act, ...]:
+    """The acts of an answer in the order of the text.
+
+    `about_medicine`: the question is about a medicine, so that "stop it" and "别吃了" mean one without naming it.
+    """
     visible = split_answer(answer).visible
     if not visible.strip():
         return ()
-    return tuple(sorted(_Reader(visible).acts(), key=lambda act: (act.start, act.end, act.kind)))
+    return tuple(sorted(_Reader(visible, about_medicine).acts(), key=lambda act: (act.start, act.end, act.kind)))
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def is_about_medicine(question: str) -> bool:
+    """Whether a question names a drug or speaks of medicine."""
+    named = lexicon.find_drugs(question) or lexicon.find_act_words(question).get("medicine")
+    return bool(named) or _DRUG_ENDING.search(fold(question)) is not None
 
 
 class _Reader:
     """One visible answer, its sentences, and the words found in each of them."""
 
-    def __init__(self, visible: str) -> None:
-        self.text, self.folded = visible, fold(visible)
+    def __init__(self, visible: str, about_medicine: bool) -> None:
+        self.text, self.folded, self.about_medicine = visible, fold(visible), about_medicine
         self.spans = lexicon.sentences(visible)
         self.words = _words_by_sentence(visible, self.spans)
 
@@ -72,7 +92,8 @@ class _Reader:
             sentence = _Sentence(self, start, end, words)
             found = list(_distinct(sentence.acts()))
             yield from found
-            if not words.keys().isdisjoint(_ANCHORS) and not any(act.kind in _SURE for act in found):
+            anchored = self.about_medicine or not words.keys().isdisjoint(_ANCHORS)
+            if anchored and not any(act.kind in _SURE for act in found):
                 yield from sentence.likely()
 
 
@@ -100,7 +121,7 @@ class _Sentence:
 
     def __init__(self, reader: _Reader, start: int, end: int, words: Words) -> None:
         self.text, self.folded = reader.text, reader.folded
-        self.start, self.end, self.words = start, end, words
+        self.start, self.end, self.words, self.about_medicine = start, end, words, reader.about_medicine
         self.sentence = self.folded[start:end]
 
     def acts(self) -> Iterator[Act]:
@@ -139,7 +160,7 @@ class _Sentence:
                         yield self._handled(part, kind, words, medicine)
         drugs, verbs = self.words.get("drug", ()), self.words.get("advise", ())
         if drugs or may_have_dose(self.sentence):
-            for advised in advised_drugs(self.text, self.folded, self.start, self.end, drugs, verbs):
+            for advised in advised_drugs(self.text, self.folded, (self.start, self.end), drugs, verbs, self.about_medicine):
                 yield _advised_act(advised)
 
     def _medicine_of(self, part: str, words: Mention) -> Mention | None:
@@ -149,8 +170,24 @@ class _Sentence:
         medicines = [*self.words.get("drug", ()), *self.words.get("medicine", ())]
         if part == "change_verb" and words.id not in ("kin_drug", "leftover_drug"):
             medicines += self.words.get("change_unit", ())
-        near = [(max(m.start - words.end, words.start - m.end, 0), m) for m in medicines if self._joins(part, words, m)]
-        return min(near, key=lambda pair: pair[0])[1] if near else self._unlisted(part, words)
+        near = [
+            (m.kind != "drug", max(m.start - words.end, words.start - m.end, 0), m)
+            for m in medicines
+            if self._joins(part, words, m)
+        ]
+        return min(near, key=lambda rank: rank[:2])[2] if near else self._unlisted(part, words) or self._referred(part, words)
+
+    def _referred(self, part: str, words: Mention) -> Mention | None:
+        """The medicine of the question, which the answer calls "it" or leaves out: "ditch it", "停了吧"."""
+        if not self.about_medicine or part == "keep_verb":
+            return None
+        verb = self.folded[words.start : words.end]
+        if part == "change_verb":
+            return words if words.id != "swap" else None
+        if not verb.isascii():
+            return words if words.id != "stop_bare" or _BARE_STOP.match(self.folded, words.end) else None
+        own = verb.endswith(_OWN_OBJECT) or _REFERS.search(verb) or _PRONOUN.match(self.folded, words.end, self.end)
+        return words if own else None
 
     def _unlisted(self, part: str, words: Mention) -> Mention | None:
         """A drug that no list has, known by its ending: "azathioprine", "labetalol"."""
@@ -163,12 +200,14 @@ class _Sentence:
         verb = self.folded[words.start : words.end]
         if medicine.start >= words.start:
             between = self.folded[words.end : medicine.start]
-        elif verb.isascii() and not verb.endswith(("ed", " go")):
+        elif verb.isascii() and not verb.endswith(("ed", " go")) and words.id != "with_alcohol":
             return False
         else:
             between = self.folded[medicine.end : words.start]
         if words.id in ("stop_bare", "kin_drug"):
             return len(between) <= _NEXT and (words.id != "kin_drug" or medicine.start >= words.start)
+        if words.id == "with_alcohol":
+            return len(between) <= _REACH[part]
         if verb.isascii():
             return len(between) <= _REACH[part] and not _BREAK.search(between)
         return len(between) <= _REACH_ZH and len(_BREAK.findall(between)) <= (part == "stop_verb")
@@ -199,7 +238,8 @@ class _Sentence:
         if guess is None:
             return
         name, share = guess
-        anchored = ("emergency_place" if name == "N" else "medicine") in self.words or (name != "N" and "drug" in self.words)
+        medicine = self.about_medicine or "medicine" in self.words or "drug" in self.words
+        anchored = "emergency_place" in self.words if name == "N" else medicine
         if anchored and _IN_SENTENCE.search(self.sentence):
             yield _act(KINDS[name], sentence_polarity(self.sentence), first, last, f"{name} {share:.2f}", source="model")
 

@@ -82,6 +82,8 @@ _HEDGE_ZH = _CUES["hedge_zh"]
 _SAID_ZH = _CUES["said_zh"]
 _CALM_IF_ZH = _CUES["calm_if_zh"]
 _PAST_ZH = _CUES["past_zh"]
+_WITHOUT_EN = _CUES["without_en"]
+_MAYBE = {"en": _CUES["maybe_en"], "zh": _CUES["maybe_zh"]}
 
 
 def polarity(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
@@ -120,13 +122,17 @@ def _english(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
     if kind == "reassures":
         return _calms_english(before, clause, after)
     if kind in _HELP:
+        if without := _WITHOUT_EN.search(clause):
+            return "directive" if _NEGATION_EN.search(before[: len(before) - len(clause) + without.start()]) else "reported"
         if _NO_NEED["en"].search(clause) and _denied_english(clause):
             return "negated"
     elif _denied_english(clause) or (kind != "home_care" and _condemned_english(sentence[start:end], clause, after)):
         return "negated"
     if _REPORTED_EN.search(before) or (kind == "urges_care_now" and _COST_EN.search(sentence)):
         return "reported"
-    if _is_conditional_english(before, after, kind):
+    if _is_conditional_english(
+        before, "" if kind in _MEDICINE and _CUES["sometimes_en"].search(sentence[start:end]) else after, kind
+    ):
         return "conditional"
     if kind == "urges_care_now" and ("whether" in clause or after.startswith((" condition", " medicine", " physician"))):
         return "reported"
@@ -143,7 +149,8 @@ def _calms_english(before: str, clause: str, after: str) -> ActPolarity:
         return "negated"
     if _REPORTED_EN.search(before):
         return "reported"
-    return "conditional" if _CONDITION_EN.search(before) or _CONDITION_EN.search(after) else "directive"
+    hedged = _CONDITION_EN.search(before) or _CONDITION_EN.search(after) or _MAYBE["en"].search(clause)
+    return "conditional" if hedged else "directive"
 
 
 def _last_clause(boundary: re.Pattern[str], before: str) -> str:
@@ -169,6 +176,8 @@ def _condemned_english(words: str, clause: str, after: str) -> bool:
 
 def _is_conditional_english(before: str, after: str, kind: ActKind) -> bool:
     if kind in _MEDICINE and _WITH_DOCTOR_EN.search(after):
+        return True
+    if kind == "urges_care_now" and _CUES["signs_en"].match(after):
         return True
     condition = _CONDITION_EN.search(before) or _CONDITION_EN.search(after)
     if condition is None:
@@ -197,8 +206,10 @@ def _chinese(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
     clause = _last_clause(_CLAUSE_ZH, before)
     if _QUESTION_ZH.search(sentence) or _ASKED_ZH.search(clause):
         return "question"
-    if kind == "reassures" and (_HEDGE_ZH.search(before) or clause.endswith(("不", "没", "并非"))):
+    if kind == "reassures" and (_HEDGE_ZH.search(before) or clause.endswith(("不", "没", "并非", "不是", "没有"))):
         return "negated"
+    if kind == "reassures" and _MAYBE["zh"].search(clause):
+        return "conditional"
     if kind == "urges_care_now" and sentence.startswith("是一种", start):
         return "reported"
     if kind in _MEDICINE and _FAR_NEGATION_ZH.search(before):
