@@ -9,6 +9,7 @@ from rich.text import Text
 from medloop.cli import reward_weights, ui
 from medloop.cli.reward_detect import detect
 from medloop.cli.reward_drift import drift
+from medloop.cli.reward_fit import fit
 from medloop.cli.reward_panel import panel
 from medloop.cli.reward_validate import validate
 from medloop.contracts import Missing, Reward, Sample, Score, Span
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
     group.command("panel")(panel)
     group.command("validate")(validate)
     group.command("drift")(drift)
+    group.command("fit")(fit)
     group.command("weights")(reward_weights.weights)
     app.add_typer(group, name="reward")
 

@@ -72,7 +72,7 @@ def validate(
     teachers = teachers_of(judge)
     with open_audit_trail(settings) as trail:
         uses: tuple[Purpose, ...] = ("evaluation", "teacher") if teachers else ("evaluation",)
-        labelled, use = _cases(trail, cases or [], from_use, bundled, uses)
+        labelled, use = gather_cases(trail, cases or [], from_use, bundled, uses)
         for asked in () if json_ else teachers:
             ui.say(
                 f"The teacher {asked.config.model} may spend up to {asked.config.budget_usd:g} USD; what is in its cache is free."
@@ -99,7 +99,7 @@ def validate(
         raise ResultError(f"Untrusted: {', '.join(untrusted)}", f"Read {ui.shown(folder / 'validity.md')}")
 
 
-def _cases(
+def gather_cases(
     trail: AuditTrail, files: list[Path], from_use: bool | None, bundled: bool, uses: tuple[Purpose, ...]
 ) -> tuple[list[LabelledCase], UseLabels]:
     """The cases of the files and those from use; the bundled ones stand alone."""
