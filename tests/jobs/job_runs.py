@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from medloop.contracts import TrainRequest
 from medloop.jobs import job_row, queue, worker
 from medloop.jobs.submit import submit_training
@@ -27,6 +29,8 @@ RUNS: dict[str, dict[str, Any]] = {
         "top_k": 2,
     },
 }
+# What the stages share in one piece of code: one of them in every run of the suite, the others in `make test-slow`.
+SHARED = ["GRPO", *(pytest.param(name, marks=pytest.mark.slow) for name in RUNS if name != "GRPO")]
 
 STARTED: list[Any] = []
 

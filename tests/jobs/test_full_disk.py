@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from job_runs import RUNS, make_workspace, outcome, row, start, submit, wait_for, without_pictures, work
+from job_runs import RUNS, SHARED, make_workspace, outcome, row, start, submit, wait_for, without_pictures, work
 from typer.testing import CliRunner
 
 from medloop.cli import app
@@ -96,7 +96,7 @@ def fill_pause_and_go_on(settings, children, stage, at_tick):
     return job_id
 
 
-@pytest.mark.parametrize("stage", RUNS)
+@pytest.mark.parametrize("stage", SHARED)
 def test_a_full_disk_pauses_the_job_and_it_goes_on_by_itself_when_there_is_room(stage, settings, golden, children):
     job_id = fill_pause_and_go_on(settings, children, stage, TICKS[stage] // 2)
     assert outcome(settings, job_id) == golden(stage)

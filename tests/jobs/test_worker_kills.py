@@ -5,7 +5,7 @@ import random
 import signal
 
 import pytest
-from job_runs import RUNS, finish, outcome, row, start, submit, work, work_until_call
+from job_runs import RUNS, SHARED, finish, outcome, row, start, submit, work, work_until_call
 
 from medloop.jobs import queue
 
@@ -14,7 +14,7 @@ BETWEEN_RENAMES = "medloop.store.files.artifacts._publish"
 AT_THE_END = "medloop.loop.train.enter_result"
 
 
-@pytest.mark.parametrize("stage", RUNS)
+@pytest.mark.parametrize("stage", SHARED)
 def test_killed_three_times_a_job_ends_with_the_same_bytes(stage, settings, children, golden):
     job_id, rng = submit(settings, stage), random.Random(stage)
     assert finish(children, work, settings, job_id, rng.randint(8, 30)) == -signal.SIGKILL

@@ -302,6 +302,7 @@ def test_without_a_file_kto_takes_thumbs_before_pairs(clinic):
     assert find_run(config(clinic, KTOConfig), clinic).identity["inputs"]["preference"] == file_sha256(path)
 
 
+@pytest.mark.slow
 def test_out_of_memory_halves_the_rows_and_the_result_is_whole(clinic, monkeypatch):
     sizes, real = [], preference._trainer
 
@@ -369,7 +370,7 @@ def outcome(settings: Settings, name: str) -> tuple[list[str], list[dict]]:
     return [file_sha256(folder / file) for file in ("adapter_model.safetensors", "report.json")], rows
 
 
-@KINDS
+@pytest.mark.parametrize("kind", [DPOConfig, pytest.param(KTOConfig, marks=pytest.mark.slow)])
 def test_stopped_and_continued_it_ends_with_the_same_bytes(clinic, whole, kind):
     name = "kto" if kind is KTOConfig else "dpo"
     train_preference(config(whole, kind), settings=whole)

@@ -89,7 +89,7 @@ def test_without_a_target_beta_may_be_0_and_stays(settings: Any, monkeypatch: py
     assert [step["beta"] for step in steps] == [0.0] * 4 and "update_share" not in steps[0]
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.08])
+@pytest.mark.parametrize("rate", [pytest.param(0.02, marks=pytest.mark.slow), 0.08])
 def test_the_kl_stays_near_its_target_however_high_the_rate(rate: float, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     file = own_reward(settings, monkeypatch, LETTERS)
     shape = {"steps": 10, "prompts_per_step": 8, "samples": 8, "learning_rate": rate, "held_out_n": 0}

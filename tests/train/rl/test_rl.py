@@ -35,6 +35,8 @@ METHODS: dict[str, tuple[Any, type[RLConfig], dict[str, Any]]] = {
     "ppo": (ppo, ppo.PPOConfig, {"steps": 4, "prompts_per_step": 4, "samples": 4}),
     "irs": (irs, irs.IRSRunConfig, {"n_iterations": 2, "n_questions": 8, "n_candidates": 4, "batch_size": 8, "tolerance": 1.0}),
 }
+# What all three share in one piece of code: one of them in every run of the suite, the others in `make test-slow`.
+SHARED = ["grpo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ppo", "irs"))]
 SMALL = {"max_new_tokens": 12, "held_out_n": 6, "held_out_samples": 1, "save_every": 1, "eval_every": 2, "lora_r": 4}
 
 
@@ -144,7 +146,7 @@ def test_missing_rewards_are_counted_and_not_taken_as_nothing(settings: Any, met
     assert all(row["missing"] > 0 and row["reward"] == 0.5 for row in extras) and card.metrics["reward_last"] == 0.5
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SHARED)
 def test_too_many_missing_rewards_stop_the_run_and_it_goes_on_later(settings: Any, untouched: Any, method: str) -> None:
     train(untouched, method, replace=True)
     tired = FakeScorer(letters)
@@ -162,7 +164,7 @@ def test_too_many_missing_rewards_stop_the_run_and_it_goes_on_later(settings: An
     assert lines(settings, method) == lines(untouched, method)
 
 
-@pytest.mark.parametrize("method", ["grpo", "ppo"])
+@pytest.mark.parametrize("method", SHARED[:2])
 def test_a_broken_step_is_undone_and_counted_and_the_third_ends_the_run(
     settings: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +190,7 @@ def test_a_broken_step_is_undone_and_counted_and_the_third_ends_the_run(
     assert not (settings.home / "models/rl/other").exists()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SHARED)
 def test_lack_of_memory_means_smaller_pieces_of_the_same_step(
     settings: Any, untouched: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,7 +288,7 @@ def test_the_run_file_opens_with_its_command_and_holds_every_setting(method: str
     assert all(field.description and field.description.endswith(".") for field in kind.model_fields.values())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SHARED)
 def test_it_learns_on_a_base_in_four_bits(settings: Any, method: str) -> None:
     pytest.importorskip("bitsandbytes")
     card = train(settings, method, load_in_4bit=True)
@@ -294,7 +296,7 @@ def test_it_learns_on_a_base_in_four_bits(settings: Any, method: str) -> None:
     assert card.total_parameters == train(settings, method, name="whole").total_parameters
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SHARED)
 def test_a_server_may_sample(settings: Any, method: str) -> None:
     with RolloutServer(ModelRef(base=settings.model), settings) as server:
         card = train(settings, method, rollout_url=server.url, temperature=0.8)
@@ -405,7 +407,7 @@ def test_a_reward_for_brevity_alone_raises_the_panels_alarm(settings: Any) -> No
     assert "shorter" in (settings.home / "models/rl/r/report.html").read_text()
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", SHARED)
 def test_the_backend_that_sampled_is_in_card_metrics_and_readme(settings: Any, method: str) -> None:
     card = train(settings, method)
     assert card.backend == "fast"
