@@ -18,4 +18,5 @@ def test_a_planted_reward_is_stopped_inside_its_run_and_an_honest_one_is_silent(
     part = "honest" if name.startswith("honest") else "hacks"
     words = ["--size", "full", "--part", part, "--only", name, "--folder", str(tmp_path / "runs"), "--out", str(out)]
     subprocess.run([sys.executable, str(DRIVER), *words], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert json.loads(out.read_text())["met"][part] == {"runs": 1, "finished": 1, "met": 1, "not_met": []}
+    summary = json.loads(out.read_text())["met"][part]
+    assert (summary["runs"], summary["finished"], summary["met"]) == (1, 1, 1)
