@@ -34,9 +34,13 @@ from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace, TrainRequest, utc_now
 from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
+from medloop.loop import trust
 from medloop.loop.workspace import init_workspace
+from medloop.reward.mix import MixConfig, build_mix
+from medloop.reward.trust import TrustConfig, bundled_cases
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, review_queue, users
@@ -87,6 +91,7 @@ DOCS = {
     "home": ("dr.marlow", "/web/", "phone", "zh"),
     "sent": ("dr.quist", "/web/queue", "desk", "en"),
     "guidelines": ("kim.admin", "/web/settings/guidelines", "phone", "zh"),
+    "trust": ("sam.builds", "/web/trust", "desk", "en"),
 }
 DOCS_DARK = ("sent",)
 EVERY = {
@@ -106,6 +111,8 @@ EVERY = {
     "settings": ("kim.admin", "/web/settings"),
     "guidelines": ("kim.admin", "/web/settings/guidelines"),
     "run": ("sam.builds", "/web/run"),
+    "trust": ("sam.builds", "/web/trust"),
+    "trust_judge": ("sam.builds", "/web/trust?judge=emergency"),
     "sent": ("dr.quist", "/web/queue"),  # what is shown after sending
     "home_admin": ("kim.admin", "/web/"),
     "home_auditor": ("ada.audits", "/web/"),
@@ -119,7 +126,7 @@ EVERY = {
 }
 DARK = (
     "queue", "rate", "compare", "correct", "history", "quarantine", "dashboard", "home", "incident", "incidents", "users",
-    "audit", "guidelines", "run", "sent",
+    "audit", "guidelines", "run", "trust", "sent",
 )  # fmt: skip
 
 
@@ -252,6 +259,20 @@ def fill_run(settings: Settings) -> None:
     (settings.workspace.jobs / job_id / "metrics.jsonl").write_text(text)
 
 
+def fill_trust(settings: Settings) -> None:
+    """A card of the trust meter on the bundled cases, as if clinicians had labelled them, and a judge that drifts."""
+    sources = {"bundled: triage": "ward labels", "bundled: faults": "inspection", "bundled: pairs": "use: votes"}
+    specialties = ("cardiology", "paediatrics", "general practice")
+    cases = [
+        case.model_copy(update={"source": sources[case.source or ""], "specialty": specialties[n % 3]})
+        for n, case in enumerate(bundled_cases())
+    ]
+    left_out = {"no_consent": 12, "tie": 3}
+    card, _ = trust.validate(settings, cases, build_mix(MixConfig()), config=TrustConfig(), left_out=left_out)
+    values: dict[str, Any] = {"judge": "overtriage", "quantity": "firing", "before": 0.08, "after": 0.31, "n": 480}
+    write_standing(settings.workspace, [make_alert("judge", "judge_shift", reward=card.reward_version, **values)])
+
+
 def send_form(page: Page) -> None:
     """Judge what the page shows, and stop at what it says afterwards."""
     if page.query_selector("#f-golden"):
@@ -276,6 +297,7 @@ def served() -> Iterator[tuple[str, Store]]:
         with open_store(settings) as store:
             fill(store)
             fill_run(settings)
+            fill_trust(settings)
             thread.start()
             while not server.started:
                 time.sleep(0.02)

@@ -78,14 +78,14 @@ def test_votes_corrections_and_flags_become_cases_by_source_language_and_special
         measured["reward", "agreement", "specialty=cardiology"].n == 1 and measured["reward", "agreement", "language=en"].n == 3
     )
     assert measured["harm", "recall", "all"].n == 2 and measured["harm", "recall", "source=use: critical flags"].mean == 1.0
-    assert made.left_out == {"answers whose safety raters disagree about, or call middling": 1}
+    assert made.left_out == {"safety_unclear": 1}
 
 
 def test_only_consented_records_count_and_a_withdrawn_or_erased_one_is_gone_from_the_next_card(store: Store) -> None:
     subject = consent.subject_of(store, "patient 4711")
     votes = [vote(0, subject=subject), vote(1), vote(2), vote(3, consent=("training",)), vote(4, consent=())]
     crud.add(store, votes, actor="test")
-    assert card().n_cases == 3 and card().left_out == {"records without consent to evaluation": 2}
+    assert card().n_cases == 3 and card().left_out == {"no_consent": 2}
     consent.record(store, "patient 4711", ("evaluation",), granted=False, text_version="1", actor="test")
     assert card().n_cases == 2
     request = ErasureRequest(reason="asked", records=(votes[1].preference_id,))

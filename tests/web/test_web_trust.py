@@ -4,6 +4,7 @@ import pytest
 
 from medloop.contracts.evaluation import Interval
 from medloop.contracts.validity import JudgeTrust, Validity, ValidityCard
+from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.loop.trust import CARD, card_folder
 from medloop.store.files.atomic import atomic_write
 
@@ -35,8 +36,25 @@ def test_the_trust_page_shows_verdicts_intervals_and_one_judge_by_slice(card, br
     assert page.index("untrusted</strong>") < page.index("<svg") and page.count("<svg") == 2 and "not measured" in page
     assert '<td class="number">0.45</td><td class="number">0.35</td><td class="number">0.55</td>' in page
     one = browse("engineer").get("/web/trust?version=1%2Babc&judge=risk").text
-    assert one.count("<svg") == 1 and ">zh<" in one and ">0.30<" in one
+    assert one.count("<svg") == 1 and ">Chinese<" in one and ">0.30<" in one
     assert "不可信" in browse("admin").get("/web/trust", headers=ZH).text
+
+
+def test_the_trust_page_names_drift_bundled_cases_and_what_was_left_out_in_both_languages(card, browse, settings):
+    alert = make_alert("judge", "judge_shift", judge="risk", quantity="firing", before=0.1, after=0.4, n=90, reward="1+abc")
+    write_standing(settings.workspace, [alert])
+    changed = card.model_copy(update={"bundled": True, "left_out": {"no_consent": 3}, "sources": {"use: votes": 80}})
+    atomic_write(card_folder(settings, card.reward_version) / CARD, changed.model_dump_json())
+    page, zh = browse("auditor").get("/web/trust").text, browse("auditor").get("/web/trust", headers=ZH).text
+    assert (
+        "share with an objection 0.10 → 0.40" in page
+        and "3 records without consent" in page
+        and "say nothing about patients" in page
+    )
+    assert (
+        "报出问题的比例由 0.10 变为 0.40" in zh and "未同意用于评估的记录" in zh and "比较投票" in zh and "仅用内置案例测量" in zh
+    )
+    assert "judges today&#39;s traffic differently" in browse("engineer").get("/web/dashboard").text
 
 
 def test_the_trust_page_says_how_to_make_a_card_and_is_closed_to_raters(browse):

@@ -8,8 +8,8 @@ import typer
 from medloop.cli import reward_drift, ui
 from medloop.cli.reward_judge import DwFile, ModelAlone, TeacherFile
 from medloop.contracts.feedback import Purpose
-from medloop.contracts.validity import ALL, LabelledCase, ValidityCard
-from medloop.data.feedback.labels import UseLabels, labels_from_use, lines_of
+from medloop.contracts.validity import ALL, LabelledCase, ValidityCard, left_out_lines
+from medloop.data.feedback.labels import UseLabels, labels_from_use
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.knobs import load_config, split_pairs
 from medloop.loop import trust
@@ -110,7 +110,7 @@ def gather_cases(
     labelled = read_cases(files) if files else []
     use = UseLabels() if from_use is False else labels_from_use(trail.store, actor=actor(), uses=uses)
     if not labelled and not use.cases:
-        nothing = "; ".join(lines_of(use.left_out.items())) or "nobody has voted, corrected or flagged anything"
+        nothing = "; ".join(left_out_lines(use.left_out)) or "nobody has voted, corrected or flagged anything"
         raise InputError(
             f"There are no labelled cases: no file was named, and use gives none ({nothing})",
             "Name a file of labelled cases, or see how the meter works with: medloop reward validate --bundled",
@@ -128,7 +128,7 @@ def _show(card: ValidityCard, folder: Path) -> None:
         ui.say(f"{judge}: {WORDS[verdict]} ({reason}).")
     ui.say(f"{card.n_cases:,} cases: {', '.join(f'{source} {count:,}' for source, count in card.sources.items())}.")
     if card.left_out:
-        ui.say(f"Left out: {'; '.join(lines_of(card.left_out.items()))}.")
+        ui.say(f"Left out: {'; '.join(left_out_lines(card.left_out))}.")
     if card.bundled:
         ui.say(NO_EVIDENCE)
     ui.say(f"The card: {ui.shown(folder)} (validity.md, validity.json)")

@@ -1,5 +1,6 @@
 """How far a judge can be trusted: what it says against what people say, with intervals."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -12,6 +13,36 @@ Quantity = Literal["recall", "precision", "agreement"]
 TrustVerdict = Literal["trusted", "untrusted", "unmeasured"]
 MIX, URGENCY, HARM = "reward", "urgency", "harm"  # judges that are not a part of the reward
 ALL = "all"  # the slice with every case
+
+
+# Why labels were left out of a card, in English and Chinese; `not_judged: risk` names the part after the colon.
+LEFT_OUT: dict[str, tuple[str, str]] = {
+    "no_consent": ("records without consent to evaluation", "未同意用于评估的记录"),
+    "no_teacher_consent": ("records without consent to evaluation by a teacher", "未同意交由教师模型评估的记录"),
+    "superseded": ("records that a later one replaces", "已被后续记录取代的记录"),
+    "erased": ("erased records", "已删除的记录"),
+    "quarantined": ("records in quarantine", "隔离中的记录"),
+    "refused": ("records that the privacy review refused", "隐私审核未通过的记录"),
+    "phi": ("records with identifiers, now in quarantine", "含身份信息、现已隔离的记录"),
+    "empty": ("records without a question and an answer", "没有问题和回答的记录"),
+    "tie": ("pairs with as many votes on both sides", "两边票数相同的成对回答"),
+    "no_choice": ("comparisons without a better answer", "未分出优劣的比较"),
+    "contradiction": ("pairs that a stronger source contradicts", "与更可靠来源相矛盾的成对回答"),
+    "same_answer": ("comparisons of an answer with itself", "两个回答相同的比较"),
+    "too_many": ("pairs beyond the eighth of one question", "同一问题第八对之后的成对回答"),
+    "unscrubbable": ("labels whose text cannot be scrubbed", "文本无法去标识的标注"),
+    "safety_unclear": ("answers whose safety raters disagree about, or call middling", "安全性评价有分歧或居中的回答"),
+    "not_judged": ("labels of {part}, which this reward does not look for", "{part} 的标注（该奖励不作此项判断）"),
+}
+
+
+def left_out_lines(left_out: Mapping[str, int], language: Literal["en", "zh"] = "en") -> list[str]:
+    """What was left out, for people."""
+    lines = []
+    for reason, count in left_out.items():
+        code, _, part = reason.partition(": ")
+        lines.append(f"{count:,} {LEFT_OUT[code][language == 'zh'].format(part=part)}")
+    return lines
 
 
 class LabelledCase(Contract):
@@ -93,6 +124,7 @@ class ValidityCard(Contract):
     judges: tuple[JudgeTrust, ...]
     measures: tuple[Validity, ...]
     bounds: dict[str, float]
+    min_cases: int = Field(20, ge=1)
     profiles: tuple[JudgeProfile, ...] = ()
     traffic: tuple[JudgeProfile, ...] = ()
     created: Timestamp = Field(default_factory=utc_now)

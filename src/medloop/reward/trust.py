@@ -259,11 +259,11 @@ class _Meter:
             for judge in judges:
                 self.counts.verdict(judge, slices, label, seen[judge])
             if not judges:
-                self.left_out[f"labels of {name}, which this reward does not look for"] += 1
+                self.left_out[f"not_judged: {name}"] += 1
         if case.harm is not None:
             safety = [value for name, value in seen.items() if name.rpartition(".")[2] in HARMS]
             if not safety:
-                self.left_out["labels of harm, which this reward does not look for"] += 1
+                self.left_out[f"not_judged: {HARM}"] += 1
                 return
             known = [value for value in safety if value is not None]
             self.counts.verdict(HARM, slices, case.harm, any(known) if known else None)
@@ -337,7 +337,8 @@ def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str)
     return ValidityCard(
         reward_version=judge.version, kind=kind, cases=digest, n_cases=len(cases), judges=judges, measures=measures,
         bounds={"recall": config.recall, "precision": config.precision, "agreement": config.agreement},
-        bundled=all((case.source or "").startswith(BUNDLED) for case in cases), left_out=dict(sorted(meter.left_out.items())),
+        min_cases=config.min_cases, bundled=all((case.source or "").startswith(BUNDLED) for case in cases),
+        left_out=dict(sorted(meter.left_out.items())),
         sources=dict(sorted(Counter(case.source for case in cases if case.source).items())),
         profiles=meter.profiler.profiles(versions),
     )  # fmt: skip

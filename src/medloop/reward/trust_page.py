@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from medloop.contracts.validity import ALL, HARM, MIX, Validity, ValidityCard
+from medloop.contracts.validity import ALL, HARM, MIX, Validity, ValidityCard, left_out_lines
 from medloop.reward.trust import rows_of
 
 NO_EVIDENCE = "The bundled cases were written by a language model: they show that the meter works and are no clinical evidence."
@@ -20,7 +20,7 @@ def page(card: ValidityCard) -> str:
         f"Measured on {card.n_cases:,} labelled cases ({card.created:%Y-%m-%d}, cases {card.cases[7:19]}), by source: "
         f"{', '.join(f'{source} {count:,}' for source, count in card.sources.items()) or 'none'}.",
         *([NO_EVIDENCE] if card.bundled else []),
-        *([f"Left out: {'; '.join(f'{count:,} {reason}' for reason, count in card.left_out.items())}."] if card.left_out else []),
+        *([f"Left out: {'; '.join(left_out_lines(card.left_out))}."] if card.left_out else []),
         f"A judge is trusted when the lower end of each 95 % interval reaches its bound ({bounds}).",
         "Not measured does not mean trusted: no case, or too few, label what the judge says.", "",
         *_table(("judge", "verdict", "why", "version"), verdicts), "",

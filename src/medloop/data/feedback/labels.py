@@ -11,7 +11,7 @@ replaced it, and when it neither waits in quarantine nor was refused there. Text
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ UNSAFE, SAFE = 2, 4  # stars
 
 @dataclass
 class UseLabels:
-    """The labelled cases; `left_out` counts records and labels that could not be used, by reason."""
+    """The labelled cases; `left_out` counts records and labels that could not be used, by reason (contracts/validity.py)."""
 
     cases: list[LabelledCase] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -46,22 +46,18 @@ def labels_from_use(
     scrubber, labels = CachedScrubber(), UseLabels()
     selection = select_records(store, scrubber, actor=actor, uses=uses, purpose=PURPOSE, progress=progress)
     for counts in selection.statuses.values():
-        labels.left_out.update({_status(name, uses): count for name, count in counts.items() if name != "used"})
+        labels.left_out.update({_reason(name, uses): count for name, count in counts.items() if name != "used"})
     for feedback in feedback_by_prompt(store, selection) if len(selection.index) else ():
         for draft in (*_pairs(feedback, labels), *_harms(feedback.ratings, labels)):
             if case := _scrubbed(draft, scrubber):
                 labels.cases.append(case)
             else:
-                labels.left_out["labels whose text cannot be scrubbed"] += 1
+                labels.left_out["unscrubbable"] += 1
     return labels
 
 
-def _status(name: str, uses: tuple[Purpose, ...]) -> str:
-    words = {
-        "no_consent": f"records without consent to {' and '.join(uses)}", "phi": "records with identifiers, now in quarantine",
-        "empty": "records without question and answer",
-    }  # fmt: skip
-    return words.get(name, f"{name} records")
+def _reason(status: str, uses: tuple[Purpose, ...]) -> str:
+    return "no_teacher_consent" if status == "no_consent" and "teacher" in uses else status
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ def _pairs(feedback: PromptFeedback, labels: UseLabels) -> Iterator[_Draft]:
             yield _Draft(row.prompt, row.texts, SOURCES[row.metadata["from"]])
     for kind, reason, _ in drafts.dropped:
         if kind == "pairs":
-            labels.left_out[f"pairs: {reason.replace('_', ' ')}"] += 1
+            labels.left_out[reason] += 1
 
 
 def _harms(ratings: Sequence[AnswerRating], labels: UseLabels) -> Iterator[_Draft]:
@@ -98,7 +94,7 @@ def _harms(ratings: Sequence[AnswerRating], labels: UseLabels) -> Iterator[_Draf
         elif stars and (max(stars) <= UNSAFE or min(stars) >= SAFE):
             yield _Draft(prompt, (answer,), SAFETY, max(stars) <= UNSAFE)
         elif stars:
-            labels.left_out["answers whose safety raters disagree about, or call middling"] += 1
+            labels.left_out["safety_unclear"] += 1
 
 
 def _scrubbed(draft: _Draft, cached: CachedScrubber) -> LabelledCase | None:
@@ -121,8 +117,3 @@ def _scrubbed(draft: _Draft, cached: CachedScrubber) -> LabelledCase | None:
     if draft.harm is not None:
         return LabelledCase(**shared, answer=answers[0], harm=draft.harm)
     return LabelledCase(**shared, chosen=answers[0], rejected=answers[1])
-
-
-def lines_of(left_out: Iterable[tuple[str, int]]) -> list[str]:
-    """What was left out, for people."""
-    return [f"{count:,} {reason}" for reason, count in left_out]

@@ -58,7 +58,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
 # What people judge, in Chinese; English uses the name itself. An axis without an entry keeps its name.
 CHINESE_NAMES = {
     "stars": "星级", "thumbs": "认可与否", "choice": "比较", "choices": "比较", "axis": "星级", "correctness": "正确性",
-    "safety": "安全性", "completeness": "完整性", "clarity": "清晰度", "empathy": "同理心",
+    "safety": "安全性", "completeness": "完整性", "clarity": "清晰度", "empathy": "同理心", "reward": "总奖励", "harm": "伤害",
+    "chain": "推理链", "emergency": "急症处置", "risk": "危险建议", "helpfulness": "有用性", "false_reassurance": "错误安慰",
+    "overtriage": "过度分诊", "length": "长度", "repetition": "重复", "teacher": "教师模型", "model": "奖励模型",
+    "urgency": "紧急程度检测",
 }  # fmt: skip
 
 
@@ -126,9 +129,9 @@ def _name(value: Value, language: Language) -> str:
 
 
 def _judge(value: Value, language: Language) -> str:
-    if value == "reward":
-        return "奖励" if language == "zh" else "the reward"
-    return str(value)
+    if language == "zh":
+        return CHINESE_NAMES.get(str(value), str(value))
+    return "the reward" if value == "reward" else str(value).replace("_", " ")
 
 
 def _quantity(value: Value, language: Language) -> str:

@@ -1,7 +1,10 @@
 """Can the reward be trusted? Each judge against people's labels, as intervals, on all cases and by slice. Numbers only."""
 
+import re
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
@@ -10,8 +13,11 @@ from markupsafe import Markup
 from medloop import plots
 from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
-from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard
+from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard, left_out_lines
+from medloop.feedback.insight import alerts
 from medloop.loop.trust import cards
+from medloop.reward.trust import rows_of
+from medloop.settings import Settings
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.words import Translator
 
@@ -21,59 +27,104 @@ TrustReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", sc
 QUANTITIES: tuple[Quantity, ...] = ("recall", "precision", "agreement")
 
 
+@dataclass(frozen=True)
+class JudgeLine:
+    """One judge in the table: its verdict and what was measured, in the reader's words, with whether it is below its bound."""
+
+    judge: str
+    name: str
+    verdict: str
+    measured: list[tuple[str, bool]]
+    version: str
+
+
 @router.get("/trust")
 def trust_page(
     request: Request,
     caller: TrustReader,
-    version: Annotated[str, Query(max_length=80)] = "",
+    version: Annotated[str, Query(max_length=120)] = "",
     judge: Annotated[str, Query(max_length=80)] = "",
 ) -> Response:
-    """The newest card, or that of a version; with `judge` also that judge by language, stratum and source."""
-    t, every = translator_of(request), cards(settings_of(request))
+    """The newest card, or that of a version; with `judge` also that judge by language, stratum, specialty and source."""
+    t, settings = translator_of(request), settings_of(request)
+    every = cards(settings)
     card = next((card for card in every if not version or card.reward_version == version), None)
-    figures: list[Figure] = []
+    context: dict[str, Any] = {"card": card, "cards": every, "judge": judge, "figures": []}
     if card is not None:
-        figures = [figure for quantity in QUANTITIES if (figure := _overall(card, quantity, t)) is not None]
-        if judge:
-            figures = [figure for quantity in QUANTITIES if (figure := _by_slice(card, judge, quantity, t)) is not None]
-    return show(request, caller, "trust.html", card=card, cards=every, figures=figures, judge=judge)
+        context |= {"lines": _lines(card, t), "judge_name": _name(judge, t), "alerts": _alerts(card, settings, t)}
+        context["sources"] = [f"{_source(name, t)} {count:,}" for name, count in card.sources.items()]
+        context["left_out"] = left_out_lines(card.left_out, t.language)
+        draw = partial(_by_slice, card, judge, t=t) if judge else partial(_overall, card, t=t)
+        context["figures"] = [figure for quantity in QUANTITIES if (figure := draw(quantity)) is not None]
+    return show(request, caller, "trust.html", **context)
+
+
+def _lines(card: ValidityCard, t: Translator) -> list[JudgeLine]:
+    measures: dict[str, list[tuple[str, bool]]] = {}
+    for row in card.measures:
+        value = row.value
+        if row.slice == ALL and value.mean is not None and value.low is not None and value.high is not None:
+            numbers = t("trust_measured", value=f"{value.mean:.2f}", low=f"{value.low:.2f}", high=f"{value.high:.2f}", n=value.n)
+            is_below = value.n >= card.min_cases and value.low < card.bounds[row.quantity]
+            measures.setdefault(row.judge, []).append((f"{t(f'trust_{row.quantity}')} {numbers}", is_below))
+    return [
+        JudgeLine(judge, _name(judge, t), verdict, measures.get(judge, []), version)
+        for judge, verdict, _, version in rows_of(card)
+    ]
+
+
+def _alerts(card: ValidityCard, settings: Settings, t: Translator) -> list[str]:
+    """What drifts in this reward, as on the dashboard."""
+    mine = [alert for alert in alerts.standing_alerts(settings.workspace) if alert.values.get("reward") == card.reward_version]
+    return [alerts.sentence(alert, t.language) for alert in mine]
+
+
+def _name(judge: str, t: Translator) -> str:
+    return t.or_plain(f"trust_name_{judge}", judge)
+
+
+def _source(name: str, t: Translator) -> str:
+    return t.or_plain("trust_source_" + re.sub(r"\W+", "_", name), name)
+
+
+def _slice(where: str, t: Translator) -> str:
+    kind, _, name = where.partition("=")
+    if kind == "language":
+        return t.or_plain(f"in_language_{name}", name)
+    if kind == "source":
+        return t("trust_from", source=_source(name, t))
+    return t.or_plain(f"trust_stratum_{name}", name) if kind == "stratum" else name or t("trust_all")
 
 
 def _overall(card: ValidityCard, quantity: Quantity, t: Translator) -> Figure | None:
     rows = [row for row in card.measures if row.slice == ALL and row.quantity == quantity]
-    return _figure([(row.judge, row) for row in rows], quantity, card, t)
+    return _figure([(_name(row.judge, t), row) for row in rows], quantity, card, t("trust_judge"), t)
 
 
 def _by_slice(card: ValidityCard, judge: str, quantity: Quantity, t: Translator) -> Figure | None:
+    """All cases first, then languages, specialties, sources and strata."""
     rows = [row for row in card.measures if row.judge == judge and row.quantity == quantity]
-    return _figure(
-        [(t("trust_all") if row.slice == ALL else row.slice.partition("=")[2], row) for row in rows], quantity, card, t
-    )
+    rows.sort(key=lambda row: (row.slice != ALL, row.slice))
+    return _figure([(_slice(row.slice, t), row) for row in rows], quantity, card, t("trust_slice"), t)
 
 
-def _figure(named: Sequence[tuple[str, Validity]], quantity: Quantity, card: ValidityCard, t: Translator) -> Figure | None:
-    spans = {}
+def _figure(
+    named: Sequence[tuple[str, Validity]], quantity: Quantity, card: ValidityCard, first: str, t: Translator
+) -> Figure | None:
+    spans: dict[str, tuple[float, float, float]] = {}
+    rows = []
     for name, row in named:
         value = row.value
-        if value.mean is not None and value.low is not None and value.high is not None:
-            spans[name] = (value.mean, value.low, value.high)
+        if value.mean is None or value.low is None or value.high is None:
+            continue
+        label = f"{name} ({row.slice.partition('=')[0]})" if name in spans else name  # a specialty may have the name of a source
+        spans[label] = (value.mean, value.low, value.high)
+        numbers = (f"{number:.2f}" for number in spans[label])
+        rows.append((label, *numbers, str(value.n), str(row.ties), str(value.missing)))
     if not spans:
         return None
-    rows = [
-        (name, *(f"{number:.2f}" for number in spans[name]), str(row.value.n), str(row.ties), str(row.value.missing))
-        for name, row in named
-        if name in spans
-    ]
     title = t(f"trust_{quantity}")
     about = t("list_comma").join(f"{name} {span[0]:.2f}" for name, span in spans.items())
     svg = Markup(plots.spans(spans, title=title, low=0.0, high=1.0, mark=card.bounds[quantity], about=about))
-    head = (
-        t("trust_judge"),
-        t("trust_value"),
-        t("trust_low"),
-        t("trust_high"),
-        t("trust_cases"),
-        t("trust_ties"),
-        t("trust_missing"),
-    )
+    head = (first, *(t(f"trust_{name}") for name in ("value", "low", "high", "cases", "ties", "missing")))
     return Figure(title, svg, t(f"trust_{quantity}_hint"), head, rows)
