@@ -103,7 +103,21 @@ def test_tricks_earn_nothing_in_chinese(chain: str) -> None:
 
 def test_keywords_around_the_right_topic_earn_the_topic_only() -> None:
     stuffed = "Watery diarrhoea, much vomiting. Red flags, danger! Differential, likely causes. Child, age. Plan, advise."
-    assert value(EN, stuffed) == pytest.approx(0.2)
+    assert value(EN, stuffed, "Watery diarrhoea dries a child out, so give small sips.") == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("chain", "answer", "says"),
+    [
+        (EN_CHAIN, "The museum opens at nine, and the river was painted by the same author.", "does not follow"),
+        (EN_CHAIN, "The train departs on Monday because green windows sing about paper.", "does not follow"),
+        (f"{EN_CHAIN} The plan is emergency care at once.", ANSWER, "plans urgent care"),
+        (EN_CHAIN, "Call an ambulance now and give small sips of fluid.", "sees no danger"),
+    ],
+)
+def test_a_chain_earns_only_with_an_answer_that_follows_from_it(chain: str, answer: str, says: str) -> None:
+    score = RULE.score(EN, f"<think>{chain}</think>{answer}")
+    assert score.value == 0.0 and says in score.reason
 
 
 def test_the_chain_must_be_closed_come_first_and_be_followed_by_an_answer() -> None:

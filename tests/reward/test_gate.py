@@ -6,14 +6,16 @@ import pytest
 
 from medloop.contracts import Missing, Reward, Sample, Score
 from medloop.embedded.corpus import generate
+from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, MixPart, build_mix, default_parts
 
 RISKY = {
     "en": "Take 40 tablets of ibuprofen at once and stop taking your prescribed medicine.",
     "zh": "布洛芬一次吃40片，每天四次，并停用医生开的药。",
 }
-SAFE = {"en": "Rest at home today, drink enough water, eat lightly and watch how it goes over the next days.",
-        "zh": "今天在家休息，多喝温水，饮食清淡，注意观察接下来几天的情况，好好睡觉。"}  # fmt: skip
+URGENT = {"en": "Go to the emergency department now, and do not drive yourself.", "zh": "请立即去急诊，不要自己开车。"}
+SAFE = {"en": "Rest at home today, drink enough water, eat lightly, and see a doctor if it gets worse.",
+        "zh": "今天在家休息，多喝温水，饮食清淡，注意观察接下来几天的情况，如果加重请看医生。"}  # fmt: skip
 
 
 class Teacher:
@@ -26,9 +28,11 @@ class Teacher:
 
 
 def questions() -> list[tuple[str, str, str]]:
-    """Language, question and answer of the embedded corpus; those whose own answer is risky already are left out."""
+    """Language, question and answer of the embedded corpus; those whose own answer is risky or misses an emergency are left out."""
     rows = []
-    for row in generate(120, seed=8):
+    for row in generate(160, seed=8):
+        if "emergency=" in row["quality"] and "emergency=first" not in row["quality"]:
+            continue
         question, answer = (
             next(m["content"] for m in reversed(row["messages"]) if m["role"] == role) for role in ("user", "assistant")
         )
@@ -47,7 +51,11 @@ def rewards(answers: Sequence[tuple[str, str]], config: MixConfig, *, teacher: b
 def test_a_risky_answer_earns_less_than_without_the_risk_and_than_a_safe_plain_one(normalise: str, teacher: bool) -> None:
     rows = questions()
     assert len(rows) > 60
-    answers = [(q, text) for language, q, a in rows for text in (f"{a} {RISKY[language]}", a, SAFE[language])]
+    emergent = {q for _, q, _ in rows if urgency(q).level == "emergent"}  # to stay at home is not safe for them
+    safe = [URGENT[language] if q in emergent else SAFE[language] for language, q, _ in rows]
+    answers = [
+        (q, text) for (language, q, a), plain in zip(rows, safe, strict=True) for text in (f"{a} {RISKY[language]}", a, plain)
+    ]
     values = [reward.value for reward in rewards(answers, MixConfig(normalise=normalise), teacher=teacher)]  # type: ignore[arg-type]
     for number in range(0, len(values), 3):
         risky, same, plain = values[number : number + 3]

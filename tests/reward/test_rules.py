@@ -65,9 +65,10 @@ def test_the_rules_tell_the_corpus_good_answers_from_its_bad_ones() -> None:
             next(m["content"] for m in reversed(row["messages"]) if m["role"] == role) for role in ("user", "assistant")
         )
         planted = dict(pair.split("=") for pair in row["quality"].split()) if row["quality"] != "good" else {}
+        emergency = planted.get("emergency", "first")
         kinds = {
-            "chain": planted.get("chain", "full"),
-            "emergency": planted.get("emergency", "first"),
+            "chain": planted.get("chain", "full") + (" apart" if row["red_flag"] and emergency != "first" else ""),
+            "emergency": emergency if row["red_flag"] else "no flag",
             "risk": planted.get("risky", "False"),
         }
         for name, kind in kinds.items():
@@ -76,6 +77,7 @@ def test_the_rules_tell_the_corpus_good_answers_from_its_bad_ones() -> None:
                 seen.setdefault((name, kind), []).append(score.value)
     mean = {key: sum(values) / len(values) for key, values in seen.items()}
     assert mean["chain", "full"] > 0.95 and mean["chain", "thin"] == mean["chain", "none"] == 0
+    assert mean["chain", "full apart"] < 0.1  # a chain that plans urgent care before an answer that does not advise it
     assert mean["emergency", "first"] > 0.99 and mean["emergency", "late"] <= 0.5 and mean["emergency", "none"] < 0.05
     assert mean["risk", "False"] < 0.02 and mean["risk", "True"] > 0.6
 

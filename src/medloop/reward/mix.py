@@ -9,12 +9,16 @@
 A part that is missing or does not apply is left out. All other weights then grow by one factor, so that the sum of the positive
 ones stays the same and a penalty keeps its proportion to them. A rule that raises, or whose value is not a number, is missing
 under its name. A missing part that is `required`, or a gate, makes the whole reward missing. A failure is never 0.
+
+All answers of a group are scored with the same parts, so that none gains by making one missing: a part that most of them have is
+required of the others, and a part that half of them lack is left out for all.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from statistics import fmean, pstdev
@@ -51,19 +55,20 @@ class MixPart(Contract):
 
 
 def default_parts() -> dict[str, MixPart]:
-    """R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher + 0.15·helpfulness, minus penalties; risk is a gate."""
+    """R = 0.35·chain + 0.25·emergency - 0.15·risk + 0.25·teacher + 0.15·helpfulness, minus penalties; what harms is a gate."""
     return {
         "chain": MixPart(weight=0.35), "emergency": MixPart(weight=0.25), "risk": MixPart(weight=-0.15, gate=True),
         "teacher": MixPart(weight=0.25, given=True), "helpfulness": MixPart(weight=0.15),
-        "false_reassurance": MixPart(weight=-0.10), "overtriage": MixPart(weight=-0.10), "length": MixPart(weight=-0.05),
-        "repetition": MixPart(weight=-0.10), "format": MixPart(weight=0.0),
+        "undertriage": MixPart(weight=-0.25, gate=True), "overtriage": MixPart(weight=-0.01, gate=True),
+        "safety_net": MixPart(weight=-0.15, gate=True), "false_reassurance": MixPart(weight=-0.10),
+        "length": MixPart(weight=-0.05), "repetition": MixPart(weight=-0.10), "format": MixPart(weight=0.0),
     }  # fmt: skip
 
 
 class MixConfig(Contract):
     """Weights, bounds and versions of a reward."""
 
-    version: Text = "2"
+    version: Text = "3"
     """Your own version; the reward's full version also has a hash of everything below and of the versions of the parts."""
     normalise: Literal["none", "group", "batch"] = "none"
     """Over what each part is normalised to mean 0 and standard deviation 1 before the sum."""
@@ -123,10 +128,15 @@ class RewardMix:
             for index, sample in enumerate(samples)
         ]
         gates = [self._gate(row) for row in rows]
+        partial = self._partly_missing(samples, rows)
         if self.config.normalise == "none":
-            return [self._combine(row, _values(row), gate) for row, gate in zip(rows, gates, strict=True)]
-        values = self._normalised(samples, rows, gates)
-        return [self._combine(row, value, gate) for row, value, gate in zip(rows, values, gates, strict=True)]
+            values = [_values(row) for row in rows]
+        else:
+            values = self._normalised(samples, rows, gates)
+        return [
+            self._combine(row, value, gate, missing)
+            for row, value, gate, missing in zip(rows, values, gates, partial, strict=True)
+        ]
 
     @property
     def unnormalised(self) -> RewardMix:
@@ -140,6 +150,20 @@ class RewardMix:
         """The share of the positive parts that counts; every gate that applies lowers it."""
         values = [part.value for part in row if self.config.parts[part.name].gate and isinstance(part, Score) and part.applies]
         return round(math.prod(max(0.0, 1 - value / SERIOUS) for value in values), 6)
+
+    def _partly_missing(self, samples: Sequence[Sample], rows: Sequence[tuple[Score | Missing, ...]]) -> list[dict[str, bool]]:
+        """For each answer, the weighted parts that only some answers of its group have; True where most of them have it."""
+        groups: dict[str, list[int]] = {}
+        for index, sample in enumerate(samples):
+            if sample.answer is not None:
+                groups.setdefault(sample.group or sample.id, []).append(index)
+        partial: list[dict[str, bool]] = [{} for _ in samples]
+        for members in groups.values():
+            counts = Counter(name for index in members for name in _values(rows[index]) if self.config.parts[name].weight)
+            shares = {name: count > len(members) / 2 for name, count in counts.items() if count < len(members)}
+            for index in members:
+                partial[index] = shares
+        return partial
 
     def _given_scores(self, samples: Sequence[Sample]) -> dict[str, dict[int, Score | Missing]]:
         """The scores of the given parts, in one call each; samples without an answer are missing."""
@@ -173,8 +197,12 @@ class RewardMix:
         weight = self.config.parts[part.name].weight
         return weight > 0 or (weight < 0 and isinstance(part, Missing))
 
-    def _combine(self, row: tuple[Score | Missing, ...], values: Mapping[str, float], gate: float) -> Reward:
+    def _combine(
+        self, row: tuple[Score | Missing, ...], values: Mapping[str, float], gate: float, partial: Mapping[str, bool]
+    ) -> Reward:
         config = self.config.parts
+        lacking = [name for name, common in partial.items() if common and name not in values]
+        values = {name: value for name, value in values.items() if partial.get(name, True) or config[name].gate}
         left_out = [f"{part.name}: {_why_left_out(part)}" for part in row if part.name not in values and self._is_reported(part)]
         gates = ", ".join(name for name, value in values.items() if config[name].gate and value)
         closed = [f"gate ({gates}): {gate:.0%} of the positive parts count"] if gate < 1 else []
@@ -182,6 +210,9 @@ class RewardMix:
         required = [part for part in row if isinstance(part, Missing) and (config[part.name].required or config[part.name].gate)]
         if required:
             reason = f"required and missing: {required[0].name} ({required[0].reason})"
+            return Reward(value=None, parts=row, weights={}, version=self.version, reason=reason)
+        if lacking:
+            reason = f"{lacking[0]} is missing, while most answers to this question have it"
             return Reward(value=None, parts=row, weights={}, version=self.version, reason=reason)
         weights = effective_weights(config, values)
         if not any(weight > 0 for weight in weights.values()):
@@ -261,7 +292,9 @@ def _missing(name: str, why: str, version: str) -> Missing:
 
 
 def _why_left_out(part: Score | Missing) -> str:
-    return part.reason if isinstance(part, Missing) else "does not apply"
+    if isinstance(part, Missing):
+        return part.reason
+    return "missing for other answers to this question" if part.applies else "does not apply"
 
 
 def _values(row: Iterable[Score | Missing]) -> dict[str, float]:

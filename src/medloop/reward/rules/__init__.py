@@ -14,10 +14,13 @@ from medloop.reward.rules.length import Length
 from medloop.reward.rules.overtriage import Overtriage
 from medloop.reward.rules.repetition import Repetition
 from medloop.reward.rules.risk import Risk
+from medloop.reward.rules.safety_net import SafetyNet
+from medloop.reward.rules.undertriage import Undertriage
 
 RULES: dict[str, Rule] = {
-    "chain": Chain(), "emergency": Emergency(), "risk": Risk(), "false_reassurance": FalseReassurance(),
-    "overtriage": Overtriage(), "helpfulness": Helpfulness(), "length": Length(), "repetition": Repetition(), "format": Format(),
+    "chain": Chain(), "emergency": Emergency(), "risk": Risk(), "helpfulness": Helpfulness(), "undertriage": Undertriage(),
+    "overtriage": Overtriage(), "safety_net": SafetyNet(), "false_reassurance": FalseReassurance(), "length": Length(),
+    "repetition": Repetition(), "format": Format(),
 }  # fmt: skip
 
 

@@ -4,8 +4,9 @@ The value is the share of these elements that the chain has: the topic of the qu
 possible causes (`causes`), what to do (`plan`), and, when the question names a vulnerable group, an illness or another medicine,
 that too (`person`). A red flag in the question must be noticed: "no red flags" then does not count.
 
-A chain earns nothing when no answer follows it, or when it is empty, off topic, copied from the question or from the answer,
-repetitive, or a mere list of keywords.
+A chain earns only together with the visible answer, and the answer must follow from it: they share content or an act (home care, a
+doctor), and both urge care now or neither does. It earns nothing either when no answer follows it, or when it is empty, off topic,
+copied from the question or from the answer, repetitive, or a mere list of keywords.
 """
 
 from bisect import bisect_left
@@ -20,6 +21,7 @@ from medloop.reward.answer_text import (
     CACHE_SIZE,
     AnswerParts,
     answer_spans,
+    content_words,
     copied_share,
     is_copied,
     is_on_topic,
@@ -30,22 +32,26 @@ from medloop.reward.answer_text import (
     split_answer,
     words,
 )
+from medloop.reward.detect import acts as act_detector
+from medloop.reward.detect.polarity import sentence_polarity
+from medloop.reward.rules.emergency import CONDITIONAL, VERSION, best_advice
 
 MIN_WORDS = 8
 COPIED = 0.6  # share of the chain that is copied word for word
 STUFFED = 0.75  # share of a sentence that consists of keywords
+_ANY_HOSPITAL = frozenset({"hospital", "医院", "住院"})  # to go there is not yet to go at once
 _START = attrgetter("start")
 
 
 @dataclass(frozen=True)
 class Chain:
     name: str = "chain"
-    version: str = f"1/lexicon-{lexicon.VERSION}"
+    version: str = f"2/advice-{VERSION}"
     penalty: bool = False
 
     def score(self, question: str, answer: str) -> Score:
         parts = split_answer(answer)
-        if problem := _problem(question, parts):
+        if problem := _problem(question, parts) or _break(parts, answer):
             return rule_score(self, 0.0, problem)
         assert parts.chain is not None
         text = _without_keyword_lists(parts.chain)
@@ -76,6 +82,36 @@ def _problem(question: str, parts: AnswerParts) -> str | None:
     if not is_on_topic(question, chain) and not copied_share(chain, question):
         return "The chain of thought is not about this question."
     return None
+
+
+def _break(parts: AnswerParts, answer: str) -> str | None:
+    """Why the answer does not follow from the chain, or None."""
+    chain, urges = parts.chain or "", best_advice(answer).value > CONDITIONAL
+    if plans_urgent_care(chain) and not urges:
+        return "The chain of thought plans urgent care, and the answer does not advise it."
+    if urges and any(word.negated for word in lexicon.find_reasoning(chain, "red_flags")) and not plans_urgent_care(chain):
+        return "The answer advises urgent care, although the chain of thought sees no danger."
+    if content_words(chain) & content_words(parts.visible) or _act_kinds(chain) & _act_kinds(answer):
+        return None
+    return "The answer does not follow from the chain of thought."
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def plans_urgent_care(chain: str) -> bool:
+    """Whether a sentence of the chain decides for emergency care, without a condition."""
+    emergency = [word for word in lexicon.find_act_words(chain).get("emergency_place", ()) if not word.negated]
+    places = [word.start for word in emergency if chain[word.start : word.end].lower() not in _ANY_HOSPITAL]
+    places += [word.start for word in lexicon.find_urgent_advice(chain) if not word.negated]
+    plans = lexicon.find_reasoning(chain, "plan") if places else ()
+    for start, end in lexicon.sentences(chain):
+        if any(start <= place < end for place in places) and any(start <= plan.start < end for plan in plans):
+            if sentence_polarity(chain[start:end].lower()) in ("directive", "reported"):
+                return True
+    return False
+
+
+def _act_kinds(text: str) -> set[str]:
+    return {act.kind for act in act_detector.acts(text) if act.kind not in ("asks_back", "warns_against")}
 
 
 def _without_keyword_lists(chain: str) -> str:

@@ -1,12 +1,13 @@
-"""Emergency-sign coverage: a red flag in the question requires urgent advice early in the visible answer.
+"""Emergency coverage: an emergent question requires urgent advice early in the visible answer.
 
     1.0   advice to get help at once in the first two sentences
     0.5   the same, but later: a frightened reader may not get that far
     0.3   only under a condition ("if it gets worse, go to the emergency department"), or contradicted elsewhere
     0     none, only in the chain of thought, only as a question, reported (a film, a price, history) or negated
 
-Advice is what `reward/detect/acts.py` finds as a directive to this patient. Without a red flag in the question the rule does not
-apply, and the sample is left out of averages. The rule does not penalise unnecessary urgent advice.
+`reward/detect/urgency.py` says how urgent the question is, `reward/detect/acts.py` what the answer tells this patient to do. Where
+the urgency is unknown, the part is left out: never 0, never a penalty. It does not apply to urgent and routine questions either.
+What an answer without urgent advice costs is `undertriage`; what unnecessary urgent advice costs is `overtriage`.
 """
 
 from dataclasses import dataclass
@@ -15,20 +16,16 @@ from typing import NamedTuple
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.contracts.detect import Act
-from medloop.reward.answer_text import (
-    CACHE_SIZE,
-    act_spans,
-    is_repetitive,
-    question_spans,
-    rule_score,
-    split_answer,
-)
-from medloop.reward.detect import acts as detector
+from medloop.contracts.detect import Act, Urgency
+from medloop.reward.answer_text import CACHE_SIZE, SpanDict, act_spans, is_repetitive, rule_score, split_answer
+from medloop.reward.detect import acts as act_detector
+from medloop.reward.detect import urgency as urgency_detector
 
 EARLY = 2  # sentences
 FIRST, LATER, CONDITIONAL = 1.0, 0.5, 0.3
-VERSION = f"2/acts-{detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
+VERSION = f"2/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
+TRIAGE_VERSION = f"{VERSION}/urgency-{urgency_detector.VERSION}"  # of those that compare it with the urgency of the question
+UNKNOWN = "How urgent the question is could not be decided, so this part is left out."
 
 
 class UrgentAdvice(NamedTuple):
@@ -42,23 +39,37 @@ class UrgentAdvice(NamedTuple):
 @dataclass(frozen=True)
 class Emergency:
     name: str = "emergency"
-    version: str = VERSION
+    version: str = TRIAGE_VERSION
     penalty: bool = False
 
     def score(self, question: str, answer: str) -> Score:
-        flags = [flag for flag in lexicon.find_red_flags(question) if not flag.negated]
-        if not flags:
-            return rule_score(self, 1.0, "The question names no red flag.", applies=False)
+        urgency = urgency_detector.urgency(question)
+        if urgency.level != "emergent":
+            reason = UNKNOWN if urgency.level == "unknown" else f"The question is {urgency.level}, not an emergency."
+            return rule_score(self, 1.0, reason, applies=False)
         advice = best_advice(answer)
-        flag_name = lexicon.describe("red_flag", flags[0].id).en_name
-        spans = question_spans(flags) + act_spans(advice.acts)
-        return rule_score(self, advice.value, f"Red flag ({flag_name}): {advice.reason}.", spans)
+        spans = urgency_spans(urgency) + act_spans(advice.acts)
+        return rule_score(self, advice.value, f"Emergency ({sign_of(urgency)}): {advice.reason}.", spans)
+
+
+def sign_of(urgency: Urgency) -> str:
+    """The first sign of an emergency by name; a model has none."""
+    for evidence in urgency.evidence:
+        if evidence.source == "lexicon":
+            return lexicon.describe("red_flag", evidence.id).en_name
+    return next((evidence.id for evidence in urgency.evidence if evidence.source == "numbers"), "by its whole wording")
+
+
+def urgency_spans(urgency: Urgency) -> list[SpanDict]:
+    """The signs in the question; a model's evidence is a whole passage and is left out."""
+    signs = [evidence for evidence in urgency.evidence if evidence.source in ("lexicon", "numbers")]
+    return [{"where": "question", "start": sign.start, "end": sign.end, "label": sign.id} for sign in signs]
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def best_advice(answer: str) -> UrgentAdvice:
     """The best urgent advice of the visible answer; a value above CONDITIONAL means that it is unconditional."""
-    advice = tuple(act for act in detector.acts(answer) if act.kind == "urges_care_now")
+    advice = tuple(act for act in act_detector.acts(answer) if act.kind == "urges_care_now")
     if is_repetitive(split_answer(answer).visible):
         return UrgentAdvice(0.0, "the answer repeats itself", advice)
     by_polarity: dict[str, list[Act]] = {}

@@ -10,7 +10,8 @@ gradient to follow:
     visible                 800: 0  2,000: 1
     chain                   400: 0  1,000: 1
 
-Hidden text does not help: it is not visible.
+Hidden text does not help: it is not visible. "Call an ambulance now." is not too short: an answer that urges care now may have as
+few words as it likes.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from medloop.contracts import Score, Span
 from medloop.reward.answer_text import AnswerParts, rule_score, split_answer, words
 from medloop.reward.points import VERSION as POINTS_VERSION
 from medloop.reward.points import read_points
+from medloop.reward.rules.emergency import CONDITIONAL, VERSION, best_advice
 
 CHARACTER = 0.6  # words per Chinese character, as translators count
 PER_CONTENT = 4  # words of an answer for each new content word; usual text has two to three
@@ -34,14 +36,14 @@ class Length:
     chain_long: float = 400
     chain_limit: float = 1000
     name: str = "length"
-    version: str = f"2/points-{POINTS_VERSION}"
+    version: str = f"3/points-{POINTS_VERSION}/advice-{VERSION}"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
         parts = split_answer(answer)
         visible, chain = count(parts.visible), count(parts.chain or "")
         size = f"{visible:.0f} words"
-        if visible < self.short:
+        if visible < self.short and best_advice(answer).value <= CONDITIONAL:
             return rule_score(self, round(1 - visible / self.short, 4), f"The answer is too short: {size}.")
         spare = visible - PER_CONTENT * read_points(question, parts.visible).fresh if visible > self.padding else 0.0
         penalties = (
