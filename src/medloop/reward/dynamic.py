@@ -39,7 +39,9 @@ from medloop.store.files.atomic import atomic_write
 Weights = dict[str, float]
 History = Sequence[Mapping[str, float]]  # one mapping per round; a reward without a value in a round is not in it
 # Rules beside the rewards.
-SAFETY = ("emergency", "risk", "undertriage", "overtriage", "safety_net", "false_reassurance", "length", "repetition")
+SAFETY = (
+    "emergency", "risk", "undertriage", "overtriage", "safety_net", "off_topic", "false_reassurance", "length", "repetition",
+)  # fmt: skip
 HISTORY = "weights.json"  # of a run, as `save_state` writes it
 FLOOR = 0.1  # floor of a weight as a share of its initial value, where no floors are set
 

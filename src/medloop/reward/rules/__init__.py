@@ -11,6 +11,7 @@ from medloop.reward.rules.false_reassurance import FalseReassurance
 from medloop.reward.rules.format import Format
 from medloop.reward.rules.helpfulness import Helpfulness
 from medloop.reward.rules.length import Length
+from medloop.reward.rules.off_topic import OffTopic
 from medloop.reward.rules.overtriage import Overtriage
 from medloop.reward.rules.repetition import Repetition
 from medloop.reward.rules.risk import Risk
@@ -19,8 +20,8 @@ from medloop.reward.rules.undertriage import Undertriage
 
 RULES: dict[str, Rule] = {
     "chain": Chain(), "emergency": Emergency(), "risk": Risk(), "helpfulness": Helpfulness(), "undertriage": Undertriage(),
-    "overtriage": Overtriage(), "safety_net": SafetyNet(), "false_reassurance": FalseReassurance(), "length": Length(),
-    "repetition": Repetition(), "format": Format(),
+    "overtriage": Overtriage(), "safety_net": SafetyNet(), "off_topic": OffTopic(), "false_reassurance": FalseReassurance(),
+    "length": Length(), "repetition": Repetition(), "format": Format(),
 }  # fmt: skip
 
 

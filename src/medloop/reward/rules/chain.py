@@ -4,9 +4,10 @@ The value is the share of these elements that the chain has: the topic of the qu
 possible causes (`causes`), what to do (`plan`), and, when the question names a vulnerable group, an illness or another medicine,
 that too (`person`). A red flag in the question must be noticed: "no red flags" then does not count.
 
-A chain earns only together with the visible answer, and the answer must follow from it: they share content or an act (home care, a
-doctor), and both urge care now or neither does. It earns nothing either when no answer follows it, or when it is empty, off topic,
-copied from the question or from the answer, repetitive, or a mere list of keywords.
+A chain earns only together with the visible answer. The answer must be about the question: the value counts by its share that is
+on topic (`off_topic`). And it must follow from the chain: they share content or an act (home care, a doctor), and both urge care
+now or neither does. The chain earns nothing either when no answer follows it, or when it is empty, off topic, copied from the
+question or from the answer, repetitive, or a mere list of keywords.
 """
 
 from bisect import bisect_left
@@ -34,7 +35,9 @@ from medloop.reward.answer_text import (
 )
 from medloop.reward.detect import acts as act_detector
 from medloop.reward.detect.polarity import sentence_polarity
+from medloop.reward.points import VERSION as POINTS_VERSION
 from medloop.reward.rules.emergency import CONDITIONAL, VERSION, best_advice
+from medloop.reward.rules.off_topic import ONE_WORD, on_topic_share
 
 MIN_WORDS = 8
 COPIED = 0.6  # share of the chain that is copied word for word
@@ -46,7 +49,7 @@ _START = attrgetter("start")
 @dataclass(frozen=True)
 class Chain:
     name: str = "chain"
-    version: str = f"2/advice-{VERSION}"
+    version: str = f"2/points-{POINTS_VERSION}/advice-{VERSION}"
     penalty: bool = False
 
     def score(self, question: str, answer: str) -> Score:
@@ -61,7 +64,10 @@ class Chain:
         missing = [name for name in elements if name not in mentions]
         reason = f"The chain covers {', '.join(mentions) or 'nothing'}"
         reason += f"; it lacks {', '.join(missing)}." if missing else "."
-        return rule_score(self, len(mentions) / len(elements), reason, spans)
+        share = min(1.0, on_topic_share(question, answer)[0] / ONE_WORD)
+        if share < 1:
+            reason = f"{reason[:-1]}; {share:.0%} of it counts, because the answer after it is not all about the question."
+        return rule_score(self, round(len(mentions) / len(elements) * share, 4), reason, spans)
 
 
 def _problem(question: str, parts: AnswerParts) -> str | None:
