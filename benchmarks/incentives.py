@@ -156,7 +156,7 @@ def _share(lost: int, total: int) -> Row:
 
 
 def measure_reversed(judge: Judge, questions: dict[str, list[str]]) -> Row:
-    """By set: pairs in which a dismissive answer earns as much as an urgent one, and what the detector said of those questions."""
+    """By set: pairs in which a dismissive answer earns as much as an urgent one, and the urgency of those questions."""
     result: Row = {}
     for name, texts in questions.items():
         lost = total = 0

@@ -64,7 +64,11 @@ def test_a_risky_answer_earns_less_than_without_the_risk_and_than_a_safe_plain_o
 
 
 def test_the_gate_is_named_and_the_weights_are_those_that_count() -> None:
-    (reward,) = rewards([("I have a runny nose since yesterday.", f"{SAFE['en']} {RISKY['en']}")], MixConfig(), teacher=True)
+    (reward,) = rewards(
+        [("I have a runny nose since yesterday.", f"A runny nose is a cold. {SAFE['en']} {RISKY['en']}")],
+        MixConfig(),
+        teacher=True,
+    )
     assert reward.gate == 0 and "gate (risk): 0% of the positive parts count" in (reward.reason or "")
     assert {weight for weight in reward.weights.values() if weight >= 0} == {0.0}
 

@@ -22,15 +22,17 @@ _NO_LETTER = re.compile(r"[^A-Za-z0-9\u3400-\u9fff]")
 _CJK = re.compile(r"[\u3400-\u9fff]+")
 # Words that do not show what a question is about.
 COMMON = frozenset(
-    """a about after again all also am an and any are as at be been but by can could day days do does doctor for from get give had
-    has have having he hello help her hi him his how i if in is it its just me more my need no not now of on or our please she
-    should since so some take than thank thanks that the their them then there these they this to too two three very was we week
-    weeks were what when which who why will with would year years you your old feel feeling hours morning yesterday today
-    question dangerous medicine problem since ask time times next month months people make try keep good bad well still always
-    never often something anything nothing everything many much use used know think want going got thing things way sure""".split()
+    """a about after again all also am an and any are as at be been but by can could day days do does doctor for from get
+    give had has have having he hello help her hi him his how i if in is it its just me more my need no not now of on or our
+    please she should since so some take than thank thanks that the their them then there these they this to too two three
+    very was we week weeks were what when which who why will with would year years you your old feel feeling hours morning
+    yesterday today question dangerous medicine problem since ask time times next month months people make try keep good bad
+    well still always never often something anything nothing everything many much use used know think want going got thing
+    things way sure""".split()
 )
 COMMON_PAIRS = frozenset(
-    "问题 症状 开始 咨询 处理 在家 主要 最近 一直 出现 担心 危险 今天 昨天 早上 小时 儿子 女儿 妈妈 父亲 突然 大概 个月 星期 时候 没有 左右 情况 可能 应该 需要 觉得 感觉 之后 之前 有点 一般 多久 怎样 如何 注意 建议".split()
+    """问题 症状 开始 咨询 处理 在家 主要 最近 一直 出现 担心 危险 今天 昨天 早上 小时 儿子 女儿 妈妈 父亲 突然 大概
+    个月 星期 时候 没有 左右 情况 可能 应该 需要 觉得 感觉 之后 之前 有点 一般 多久 怎样 如何 注意 建议""".split()
 )
 COMMON_ZH = frozenset(
     "的了是我你他她它这那有在和就不人都一上也很到说要去会着没看好自己医生您请问什么怎怎么办天可以吗呢吧啊能现吃药来因为所以还"

@@ -37,7 +37,7 @@ from medloop.reward.detect import acts as act_detector
 from medloop.reward.detect.polarity import sentence_polarity
 from medloop.reward.points import VERSION as POINTS_VERSION
 from medloop.reward.rules.emergency import CONDITIONAL, VERSION, best_advice
-from medloop.reward.rules.off_topic import ONE_WORD, on_topic_share
+from medloop.reward.rules.off_topic import BY_CHAIN, on_topic_share
 
 MIN_WORDS = 8
 COPIED = 0.6  # share of the chain that is copied word for word
@@ -64,7 +64,7 @@ class Chain:
         missing = [name for name in elements if name not in mentions]
         reason = f"The chain covers {', '.join(mentions) or 'nothing'}"
         reason += f"; it lacks {', '.join(missing)}." if missing else "."
-        share = min(1.0, on_topic_share(question, answer)[0] / ONE_WORD)
+        share = min(1.0, on_topic_share(question, answer)[0] / BY_CHAIN)
         if share < 1:
             reason = f"{reason[:-1]}; {share:.0%} of it counts, because the answer after it is not all about the question."
         return rule_score(self, round(len(mentions) / len(elements) * share, 4), reason, spans)

@@ -5,8 +5,8 @@
     0.3   only under a condition ("if it gets worse, go to the emergency department"), or contradicted elsewhere
     0     none, only in the chain of thought, only as a question, reported (a film, a price, history) or negated
 
-`reward/detect/urgency.py` says how urgent the question is, `reward/detect/acts.py` what the answer tells this patient to do. Where
-the urgency is unknown, the part is left out: never 0, never a penalty. It does not apply to urgent and routine questions either.
+`reward/detect/urgency.py` says how urgent the question is, `reward/detect/acts.py` what the answer tells this patient to do.
+Where the urgency is unknown, the part is left out: never 0, never a penalty. It does not apply to urgent and routine questions.
 What an answer without urgent advice costs is `undertriage`; what unnecessary urgent advice costs is `overtriage`.
 """
 

@@ -1,32 +1,45 @@
 """Off topic: 1 has nothing to do with the question. 0 takes it up in the answer's own words.
 
-What counts are points about the question or about health (`reward/points.py`) in the visible answer, without the passages that are
+What counts are points about the question or about health (`reward/points.py`) in the visible answer, without passages that are
 copied from the question. The share that is on topic is
 
     1.0   two or more content words of the question are taken up, and there is at least one point
     0.85  one is; a question that names only one thing needs no more. In Chinese, a shared character of the body or of an illness
+    0.7   none is, but the answer takes up what the chain of thought says about it
     0.15  none is, but the answer is about health
 
-less in proportion for a text that lacks the small words of sentences (a list of keywords), for less than one point, and where most
-of the text is about something else. The value is half of what is missing, so that as a gate it lets that share of the reward pass;
-it is 1 where nearly nothing is left: nonsense, small talk, a copied question, another language, instructions to a judge. Urgent
-advice is on topic; whether it is needed is the question of `overtriage`. Questions in other languages than English and Chinese are
-left out.
+less in proportion for a text that lacks the small words of sentences (a list of keywords), for less than one point, and where
+most of the text is about something else. The value is half of what is missing, so that as a gate it lets that share of the reward
+pass; it is 1 where nearly nothing is left: nonsense, small talk, a copied question, another language, instructions to a judge.
+Urgent advice is on topic; whether it is needed is the question of `overtriage`. Questions in other languages than English and
+Chinese are left out.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 
+from medloop import lexicon
 from medloop.contracts import Score
+from medloop.lexicon.health_topic import is_about_health
 from medloop.lexicon.language import detect_language
-from medloop.reward.answer_text import CACHE_SIZE, is_repetitive, ngram_set, rule_score, split_answer, words
+from medloop.reward.answer_text import (
+    CACHE_SIZE,
+    content_words,
+    is_on_topic,
+    is_repetitive,
+    ngram_set,
+    rule_score,
+    split_answer,
+    words,
+)
 from medloop.reward.points import VERSION as POINTS_VERSION
 from medloop.reward.points import WHOLE, AnswerPoints, read_points
 from medloop.reward.rules.emergency import CONDITIONAL, VERSION, best_advice
 
-UNRELATED, ONE_WORD = 0.15, 0.85
+UNRELATED, BY_CHAIN, ONE_WORD = 0.15, 0.7, 0.85
 FOCUS = 0.25  # share of the new words that are in points, from which on an answer is about its topic
 NOTHING = 0.05
+STEM = 5  # letters by which two forms of a word are the same
 URGENT_WORDS = 2  # content words of urgent advice ("call 911"), which are on topic though they name no part of the body
 # Characters of the body and of illness by which a Chinese answer takes a question up in other words; pain is everywhere.
 _BODY = frozenset("血肝肾肺胃肠脾胆脑骨腰腿膝颈胸腹肚眼睫耳鼻喉咽嗓牙舌嘴唇脚趾手指乳肿咳痰喘呕吐泻尿晕痒疹孕胎睡")
@@ -52,21 +65,41 @@ class OffTopic:
 @lru_cache(maxsize=CACHE_SIZE)
 def on_topic_share(question: str, answer: str) -> tuple[float, str]:
     """How far the visible answer is about the question, 0–1, and what was counted."""
-    visible = split_answer(answer).visible
+    parts = split_answer(answer)
+    visible = parts.visible
     text = own_words(question, visible)
     read = read_points(question, text)
-    share = 0.0 if is_repetitive(visible) else _topic(question, text, read) * min(1.0, read.points) * _focus(read, 0)
+    share = (
+        0.0
+        if is_repetitive(visible)
+        else _topic(question, parts.chain or "", text, read) * min(1.0, read.points) * _focus(read, 0)
+    )
     if best_advice(answer).value > CONDITIONAL:
         share = max(share, _focus(read, URGENT_WORDS))
     return share, f"{read.points:.1f} points in its own words and takes up {min(read.shared, 9)} content words of the question"
 
 
-def _topic(question: str, text: str, read: AnswerPoints) -> float:
+def _topic(question: str, chain: str, text: str, read: AnswerPoints) -> float:
     if read.shared >= min(2, read.asked):
         return 1.0
     if read.shared or (not question.isascii() and _BODY & set(question) & set(text)):
         return ONE_WORD
-    return UNRELATED
+    return BY_CHAIN if _bridges(question, chain, text) else UNRELATED
+
+
+def _bridges(question: str, chain: str, text: str) -> bool:
+    """Whether the answer takes up what a chain about the question says: a word of health, or two others; none about thinking."""
+    if not chain or not is_on_topic(question, chain):
+        return False
+    reasoning = [m for part in ("red_flags", "differential", "group", "plan") for m in lexicon.find_reasoning(chain, part)]
+    for mention in reasoning:
+        chain = chain[: mention.start] + " " * (mention.end - mention.start) + chain[mention.end :]
+    common = (_stems(chain) & _stems(text)) - _stems(question)
+    return len(common) > 1 or any(map(is_about_health, common))
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:STEM] for word in content_words(text)}
 
 
 def _focus(read: AnswerPoints, more: int) -> float:

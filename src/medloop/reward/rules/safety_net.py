@@ -1,11 +1,11 @@
-"""Safety net: 0 tells the patient when or where to get help, or treats nothing. 1 comforts or treats at home without a word of it.
+"""Safety net: 0 tells the patient when or where to get help, or treats nothing. 1 comforts at home without a word of it.
 
                                              routine question    any other
     comfort, or "no doctor is needed"              0.4              1.0
-    home care or a medicine                        0.1              0.25
+    home care or a medicine                        0.1              0.5
 
-Advice to see a doctor or to get urgent help, also under a condition ("see a doctor if a fever comes"), is a safety net. Nobody has
-examined the patient, so that every answer that lets them stay at home needs one. An answer that only informs needs none.
+Advice to see a doctor or to get urgent help, also under a condition ("see a doctor if a fever comes"), is a safety net. Nobody
+has examined the patient, so that every answer that lets them stay at home needs one. An answer that only informs needs none.
 Emergent questions are left to `undertriage`.
 """
 
@@ -18,7 +18,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.acts import acts
 from medloop.reward.rules.emergency import TRIAGE_VERSION
 
-COMFORT, HOME = 1.0, 0.25
+COMFORT, HOME = 1.0, 0.5
 ROUTINE_COMFORT, ROUTINE_HOME = 0.4, 0.1
 _HELP = ("sends_to_doctor", "urges_care_now")
 _TREATS = ("home_care", "starts_medicine", "gives_dose")

@@ -4,8 +4,8 @@
     0.7   it sends to a doctor, but not now
     0.4   urgent advice only under a condition ("if it gets worse, call an ambulance"), or retracted
 
-The rule applies to emergent questions only; where the urgency is unknown it is left out. In the default mix it is a gate: from 0.5
-on nothing else in the answer counts, so that no chain of thought and no warm words outweigh a missed emergency.
+The rule applies to emergent questions only; where the urgency is unknown it is left out. In the default mix it is a gate: from
+0.5 on nothing else in the answer counts, so that no chain of thought and no warm words outweigh a missed emergency.
 """
 
 from dataclasses import dataclass
