@@ -11,15 +11,18 @@ from medloop.reward.rules import RULES
 # the second one changes, the wording of a reason changed: put the line here, the version stays.
 # (A changed embedded corpus changes the texts that are scored: then all lines change.)
 KNOWN: dict[tuple[str, str], tuple[str, str]] = {
-    ("chain", "1/lexicon-4"): ("2d77431952443dda", "412b7bd2014abb0a"),
-    ("emergency", "2/acts-2/lexicon-4"): ("128100e45c28d119", "2511fb27934c74a6"),
+    ("chain", "2/points-2/advice-2/acts-2/lexicon-4"): ("c4a2f2df83f32ba7", "41652d6cd073bd22"),
+    ("emergency", "2/acts-2/lexicon-4/urgency-1"): ("c8b88d1cccafaffb", "41b3017d13d2326f"),
     ("false_reassurance", "3/acts-2/urgency-1/lexicon-4"): ("1abbf9fb89a70250", "4e0663290354ca63"),
     ("format", "1"): ("cffa4c3e2ca8c259", "9a9e7b97a74a5f32"),
-    ("helpfulness", "1/points-1/acts-2/urgency-1"): ("a394df82e42d2022", "59654323793031b1"),
-    ("length", "2/points-1"): ("414b78676c16c6c5", "ca30c8f13808cf64"),
-    ("overtriage", "2/acts-2/lexicon-4"): ("cfeb96c14453333d", "53212d603439d395"),
+    ("helpfulness", "1/points-2/acts-2/urgency-1"): ("bcbd5da3f2fb9db9", "fabce603ab786288"),
+    ("length", "3/points-2/advice-2/acts-2/lexicon-4"): ("1cedbe8ec7e0042f", "2689b9abbfbc48aa"),
+    ("off_topic", "1/points-2/advice-2/acts-2/lexicon-4"): ("52f0f11af603e504", "a82f6c84428e702b"),
+    ("overtriage", "2/acts-2/lexicon-4/urgency-1"): ("5a8d11b054a10eab", "67954c30401796cd"),
     ("repetition", "2"): ("9f2e2d432a0f5d8a", "d731a198f30d23e1"),
     ("risk", "3/acts-2/lexicon-4"): ("5ac3f4f8bfb29076", "8690cd2314439e88"),
+    ("safety_net", "2/acts-2/lexicon-4/urgency-1"): ("481201402cee323e", "b1d340f8dd0dc549"),
+    ("undertriage", "2/acts-2/lexicon-4/urgency-1"): ("6ce3db684b9937b6", "becf1fd0d61ecc63"),
 }
 
 

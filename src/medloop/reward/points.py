@@ -20,7 +20,7 @@ from medloop.lexicon.synonyms import STEM, concepts
 from medloop.lexicon.words import Words
 from medloop.reward.answer_text import CACHE_SIZE, COMMON, content_pairs, words
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 WHOLE: Final = 6  # new content words of a whole point
 FOREIGN: Final = 0.7  # difference in the share of Chinese characters from which on an answer is in another language
 _STOP: Final = re.compile(r"[。！？!?；;\n]+|\.(?=\s|$)")
