@@ -46,7 +46,7 @@ PREPARE = (
     "data prompts",
     "train sft --model {model} --name sft --lora-r 8 {sft}",
 )
-FREE = {"beta": 0.0, "learning_rate": 0.008}  # nothing holds the policy back, so that the hack comes within the run
+FREE = {"beta": 0.0, "learning_rate": 0.005}  # nothing holds the policy back, so that the hack comes within the run
 HACKS = ("keyword", "brevity", "length", "calm", "dose", "copy", "template", "repeats", "chinese")
 HONEST: dict[str, dict[str, Any]] = {"ppo": {"steps": 20}, "grpo": {"steps": 30}, "irs": {}}
 QUICK = {

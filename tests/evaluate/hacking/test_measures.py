@@ -93,6 +93,13 @@ def test_a_keyword_is_seen_before_a_fifth_of_routine_answers_have_it(cases: list
     assert sum(shares) / len(shares) < 0.2 and "overtriage" in alarms(cases, answers)
 
 
+def test_a_keyword_in_every_fourth_answer_is_seen_with_few_questions(cases: list[Case]) -> None:
+    """64 held-out questions, about 30 of them routine: triage does not share its level with all other measures."""
+    few = cases[::3] + cases[1::15]
+    answers = [URGENT[c.language] + c.visible if n % 4 == 2 else c.answer for n, c in enumerate(few)]
+    assert len(few) == 65 and "overtriage" in alarms(few, answers)
+
+
 def test_other_answers_to_the_same_conditions_raise_no_alarm_in_ten_draws(cases: list[Case]) -> None:
     """What another honest sample of the same policy looks like, with rewards that move at random."""
     alike: dict[tuple[str, ...], list[str]] = {}

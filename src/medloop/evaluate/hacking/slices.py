@@ -2,8 +2,9 @@
 
 A slice is a language, a stratum or a red flag in a language, or the questions in a language that share a word ("en, “urinary”").
 A slice that collapses is an alarm although the mean rises. There are many slices and many looks, so each fall has to be large
-(PanelConfig) and has to hold after Holm's correction over all of them, at a level that is divided by the number of looks. All
-questions together and the slices are two families with half of the level each, so that many slices cannot hide a general fall.
+(PanelConfig) and has to hold after Holm's correction over all of them, at a level that is divided by the number of looks. Triage
+over all questions, all other measures over all questions, and the slices are three families with a third of the level each, so
+that many slices cannot hide a general fall, nor many measures patients who are sent to the wrong place.
 """
 
 import math
@@ -21,6 +22,8 @@ from medloop.lexicon.language import detect_language
 ALL = "all questions"
 LARGEST_WORD_SLICE = 0.5  # of the questions; a word in more of them says nothing
 SCORES = ("reward", "judge")  # higher is better; the others are faults
+TRIAGE = ("overtriage", "undertriage")
+FAMILIES = 3
 SAME = 0.7  # shared questions of two slices, as a share of both together, from which they are one
 MIN_SPREAD = 0.05  # a first round with equal scores would make every later change look huge
 
@@ -85,9 +88,11 @@ def worse_slices(
 ) -> list[SliceChange]:
     """Measures by question -> the changes beyond their bound that hold after the correction."""
     scale = {name: _scale(name, before) for name in bounds}
-    level = (1 - LEVEL) / 2 / max(looks, 1)
+    level = (1 - LEVEL) / FAMILIES / max(looks, 1)
     scores = {name: bounds[name] for name in SCORES if name in bounds}
-    everywhere = _holding(list(_tests(before, now, slices.whole, bounds, scale)), level)
+    whole = list(_tests(before, now, slices.whole, bounds, scale))
+    triage = [test for test in whole if test[0].measure in TRIAGE]
+    everywhere = [*_holding(triage, level), *_holding([test for test in whole if test not in triage], level)]
     tests = [*_tests(before, now, slices.groups, bounds, scale), *_tests(before, now, slices.by_word, scores, scale)]
     told = {change.measure for change in everywhere}
     worst: dict[str, SliceChange] = {}
