@@ -3,12 +3,17 @@
     python benchmarks/urgency.py --data DIR --out urgency.json
     python benchmarks/urgency.py --data DIR --encoder embedded:minilm
     python benchmarks/urgency.py --data DIR --limits              # the scores at which alarms become that rare, to set the limits
+    python benchmarks/urgency.py                                  # only the cases in tools/cases/urgency.txt, by another author
 
 DIR has the labelled sets by name (SETS below), JSON lines, gzipped; sets that are not there are left out and named. For each
 set and label it counts the four answers. `recall` is the share of emergent rows called emergent, `alarms` that of routine rows,
 `silent` the share of emergent rows called routine, each with Wilson's 95 % interval. Rows between emergent and routine are
 counted only. Beside it stands the peer: the red flags of the lexicon alone. Traffic is unlabelled questions that no model was
 trained on. Speed is processor time on one core, one question at a time.
+
+`ordering`: of two cases of one presentation and language, how often the more urgent one has the higher score. `calibration`: of
+the answers with a confidence in a range, the share that are right, and the expected calibration error; unknown has no
+confidence and is left out, and a label between emergent and routine counts as urgent.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import argparse
 import gzip
 import json
 import platform
+import re
 import time
 import zlib
 from collections import Counter
@@ -35,6 +41,9 @@ from medloop.settings import RewardSettings, Settings
 Row = dict[str, Any]
 Cases = list[tuple[str, str]]  # text and label: emergent, routine or between
 MOST_TRAFFIC = 5000
+CASES = Path(__file__).parent.parent / "tools/cases/urgency.txt"  # by another author than the corpus, never trained on
+CASE = re.compile(r"^([EUR])\.\w (\S.*)$")
+LABELS = {"E": "emergent", "U": "between", "R": "routine"}
 
 
 def _user_text(row: Row) -> str:
@@ -79,6 +88,19 @@ def load_sets(folder: Path) -> dict[str, Cases]:
     return sets
 
 
+def load_cases(path: Path) -> dict[str, dict[str, Cases]]:
+    """By language and presentation."""
+    cases: dict[str, dict[str, Cases]] = {"en": {}, "zh": {}}
+    presentation = ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            presentation = line[3:].split("|")[0].strip()
+        elif match := CASE.match(line):
+            language = "en" if match[2].isascii() or not re.search("[\u4e00-\u9fff]", match[2]) else "zh"
+            cases[language].setdefault(presentation, []).append((match[2], LABELS[match[1]]))
+    return cases
+
+
 def load_traffic(folder: Path, labelled: Cases) -> dict[str, list[str]]:
     """Questions with an odd checksum: tools/train_urgency.py takes only even ones. Without rows of the labelled set."""
     parts = {text[5:25] for text, _ in labelled}
@@ -111,6 +133,58 @@ def measure(levels: list[str], labels: list[str]) -> dict[str, Any]:
     }
 
 
+def calibration(answers: list[tuple[float, bool]]) -> dict[str, Any]:
+    """Confidence and share of right answers by tenths, and their mean distance."""
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for confidence, right in answers:
+        bins.setdefault(min(int(confidence * 10), 9), []).append((confidence, right))
+    rows = [
+        {"from": place / 10, "n": len(bins[place]), "confidence": round(float(np.mean([c for c, _ in bins[place]])), 3),
+         "right": round(float(np.mean([right for _, right in bins[place]])), 3)}
+        for place in sorted(bins)
+    ]  # fmt: skip
+    error = sum(row["n"] * abs(row["confidence"] - row["right"]) for row in rows) / max(len(answers), 1)
+    return {"n": len(answers), "expected_calibration_error": round(error, 3), "bins": rows}
+
+
+def answered(detector: UrgencyDetector, cases: Cases) -> list[tuple[float, bool]]:
+    """Confidence of each answer that is not unknown, and whether it is right."""
+    found = zip(detector.read([text for text, _ in cases]), cases, strict=True)
+    return [
+        (each.confidence, each.level == ("urgent" if label == "between" else label))
+        for each, (_, label) in found if each.level != "unknown"
+    ]  # fmt: skip
+
+
+def ordering(detector: UrgencyDetector, presentations: dict[str, Cases]) -> dict[str, Any]:
+    """Of all pairs of cases of one presentation, the share in which the more urgent one scores higher."""
+    right, total = Counter(), Counter()
+    for cases in presentations.values():
+        scores: dict[str, list[float]] = {label: [] for label in LABELS.values()}
+        for reading, (_, label) in zip(detector.readings([text for text, _ in cases]), cases, strict=True):
+            scores[label].append(reading.score + 100 * reading.decisive)
+        for above, below in (("emergent", "between"), ("between", "routine"), ("emergent", "routine")):
+            pairs = [(high, low) for high in scores[above] for low in scores[below]]
+            name = f"{above} above {below}".replace("between", "urgent")
+            right[name] += sum(high > low for high, low in pairs)
+            total[name] += len(pairs)
+    return {name: share(right[name], total[name]) for name in total}
+
+
+def by_another_author(detector: UrgencyDetector) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for language, presentations in load_cases(CASES).items():
+        cases = [case for group in presentations.values() for case in group]
+        levels: list[str] = [found.level for found in detector.read([text for text, _ in cases])]
+        result[language] = {
+            **measure(levels, [label for _, label in cases]),
+            "presentations": len(presentations),
+            "ordering": ordering(detector, presentations),
+            "calibration": calibration(answered(detector, cases)),
+        }
+    return result
+
+
 def by_lexicon(text: str) -> str:
     return "emergent" if any(not flag.negated for flag in find_red_flags(text)) else "routine"
 
@@ -125,6 +199,10 @@ def report(detector: UrgencyDetector, sets: dict[str, Cases], traffic: dict[str,
         result["sets"][name] = measure(levels, labels)
         result["lexicon_alone"][name] = measure([by_lexicon(text) for text, _ in cases], labels)
     result["all"] = measure([level for level, _ in every], [label for _, label in every])
+    result["calibration"] = calibration([answer for cases in sets.values() for answer in answered(detector, cases)])
+    lay = [case for name in ("medicheck", "nonmedical") for case in sets.get(name, []) if case[1] == "routine"]
+    unknown = sum(found.level == "unknown" for found in detector.read([text for text, _ in lay]))
+    result["lay_posts_unknown"] = share(unknown, len(lay))
     for language, texts in traffic.items():
         counts = Counter(found.level for found in detector.read(texts))
         result["traffic"][language] = {level: share(counts[level], len(texts)) for level in ("emergent", "urgent", "unknown")}
@@ -161,23 +239,22 @@ def main() -> None:
     parser.add_argument("--limits", action="store_true", help="print quantiles of the scores instead")
     parser.add_argument("--out", type=Path, help="file for the JSON (default: the terminal)")
     options = parser.parse_args()
-    if options.data is None:
-        print("No labelled sets: name their folder with --data.")
-        return
-    sets = load_sets(options.data)
-    if not sets:
+    settings = Settings(home=Path.cwd(), reward=RewardSettings(urgency_encoder=options.encoder))
+    detector = load_detector(settings)
+    sets = load_sets(options.data) if options.data else {}
+    if options.data and not sets:
         parser.error(
             f"{options.data} has none of the labelled sets: {', '.join(f'{file}.jsonl.gz' for file, *_ in SETS.values())}"
         )
-    traffic = load_traffic(options.data, sets.get("zh_hand", []))
-    settings = Settings(home=Path.cwd(), reward=RewardSettings(urgency_encoder=options.encoder))
-    detector = load_detector(settings)
+    traffic = load_traffic(options.data, sets.get("zh_hand", [])) if options.data else {}
     if options.limits:
         result = limits(detector, sets, traffic)
     else:
         result = report(detector, sets, traffic)
         result["left_out"] = sorted(SETS.keys() - sets.keys())
+        result["cases_by_another_author"] = by_another_author(detector)
         texts = [text for cases in sets.values() for text, _ in cases]
+        texts = texts or [text for groups in load_cases(CASES).values() for cases in groups.values() for text, _ in cases]
         result["questions_per_second"] = {
             "without encoder": speed(texts, urgency),
             "characters": round(np.mean([*map(len, texts)])),

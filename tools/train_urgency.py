@@ -29,7 +29,9 @@ from ngram_features import features
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, diags
 
+from medloop.lexicon.scan import fold
 from medloop.reward.detect import encoder_head
+from medloop.reward.detect.framing import frame_flags
 from medloop.reward.detect.ngrams import BITS, Floats, Kind, load_ngrams, quantized, save_ngrams
 from medloop.reward.detect.urgency import ASSETS, CLASSES, margin
 
@@ -50,6 +52,11 @@ class Row(NamedTuple):
 
 def kind_of(text: str) -> Kind:
     return "zh" if HAN.search(text) else "en"
+
+
+def visible(row: Row, kind: Kind) -> Row:
+    """The row as the detector's models see it: without red flags that are denied or an aside."""
+    return row._replace(text=frame_flags(row.text, fold(row.text), kind == "zh").visible)
 
 
 def read_corpus(folder: Path) -> list[Row]:
@@ -190,7 +197,9 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     kinds: tuple[Kind, ...] = ("en", "zh")
     rows = {
-        kind: [row for row in corpus if kind_of(row.text) == kind] + read_background(options.background, kind) for kind in kinds
+        kind: [visible(row, kind) for row in corpus if kind_of(row.text) == kind]
+        + [visible(row, kind) for row in read_background(options.background, kind)]
+        for kind in kinds
     }
     for kind in kinds:
         if options.only in (None, kind):

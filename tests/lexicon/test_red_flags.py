@@ -1,10 +1,13 @@
 """What counts as a red flag, in patients' words, and what only looks like one."""
 
+from typing import Any
+
 import pytest
 
 from medloop import lexicon
 from medloop.lexicon.load import read_list
 
+ENTRIES: list[dict[str, Any]] = read_list("red_flags.yaml")["entries"]
 FLAGGED = [
     ("I have crushing chest pain", "cardiac_chest_pain"),
     ("压榨样胸痛，出冷汗", "cardiac_chest_pain"),
@@ -102,11 +105,21 @@ def test_an_ordinary_question_is_not_flagged(text: str) -> None:
 
 
 def test_every_flag_has_both_languages_and_a_name_in_each() -> None:
-    entries = read_list("red_flags.yaml")["entries"]
-    assert len(entries) >= 40
-    for entry in entries:
+    assert len(ENTRIES) >= 190
+    for entry in ENTRIES:
         assert entry["en"] and entry["zh"] and entry["en_name"] and entry["zh_name"], entry["id"]
-    assert len({entry["id"] for entry in entries}) == len(entries)
+        for texts in (entry["example"], entry["counter"]):
+            assert texts[0].isascii() and len(texts) == 2 and not texts[1].isascii(), entry["id"]
+    for key in ("id", "en_name", "zh_name"):
+        assert len({entry[key] for entry in ENTRIES}) == len(ENTRIES)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry["id"] for entry in ENTRIES])
+def test_a_flag_is_in_its_example_and_nothing_is_in_its_counter_example(entry: dict[str, Any]) -> None:
+    for text in entry["example"]:
+        assert entry["id"] in {m.id for m in lexicon.find_red_flags(text) if not m.negated}, text
+    for text in entry["counter"]:
+        assert [(m.id, m.text) for m in lexicon.find_red_flags(text) if not m.negated] == [], text
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """`urgency` and `medloop reward detect`: what has to hold for texts that stand in no corpus."""
 
+import gzip
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +104,20 @@ def test_a_number_of_the_past_decides_nothing_and_an_urgent_one_rules_out_routin
     assert urgency("Can I go to the gym, my blood pressure is 126/75?").level in ("routine", "unknown")
 
 
+def test_a_question_that_names_a_deadly_condition_is_never_called_routine() -> None:
+    for text in ("What is a pulmonary embolism?", "My aunt read a book about sepsis, is it good?", "胃出血患者食谱"):
+        assert urgency(text).level == "unknown"
+    assert urgency("What is a wart?").level == urgency("胃胀患者食谱").level == "routine"
+
+
+def test_words_that_are_denied_are_hidden_from_the_models() -> None:
+    text = "He has no chest pain or trouble breathing, his shoe hurts. Last year he collapsed at work."
+    (reading,) = detector().readings([text])
+    assert reading.text.split() == "He , his shoe hurts. Last year he .".split() and len(reading.text) == len(text)
+    (real,) = detector().readings(["He has chest pain and trouble breathing"])
+    assert real.text == "He has chest pain and trouble breathing"
+
+
 def test_a_red_flag_lifts_what_a_model_does_not_know() -> None:
     bias = np.array([-2, -1, 0], np.float32)
     silent = quantized("en", ("emergent", "urgent", "routine"), np.zeros((1 << 18, 3), np.float32), bias)
@@ -177,6 +193,20 @@ def test_detect_prints_one_line_for_each_question(questions: Path) -> None:
     assert all(Urgency.model_validate(line["urgency"]).evidence for line in lines)
     table = CliRunner().invoke(app, ["reward", "detect", str(questions)]).stdout
     assert "2 emergent, 0 urgent, 1 routine, 0 unknown" in table
+
+
+def test_detect_reads_gzip_and_stdin_and_gives_the_same_lines(questions: Path) -> None:
+    plain = CliRunner().invoke(app, ["reward", "detect", str(questions), "--json"]).stdout
+    packed = questions.with_suffix(".jsonl.gz")
+    packed.write_bytes(gzip.compress(questions.read_bytes()))
+    assert plain and CliRunner().invoke(app, ["reward", "detect", str(packed), "--json"]).stdout == plain
+    saved = os.dup(0)
+    with questions.open() as stdin:
+        os.dup2(stdin.fileno(), 0)
+    try:
+        assert CliRunner().invoke(app, ["reward", "detect", "-", "--json"]).stdout == plain
+    finally:
+        os.dup2(saved, 0)
 
 
 def test_detect_names_the_line_that_has_no_question(questions: Path) -> None:

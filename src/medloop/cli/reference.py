@@ -11,11 +11,13 @@ from pydantic import SecretStr
 import medloop.contracts as contracts
 from medloop.cli import app
 from medloop.contracts import Contract
+from medloop.lexicon import VERSION
+from medloop.lexicon.load import read_list
 from medloop.settings import FIELDS, variable
 
 
 def pages() -> dict[str, str]:
-    return {"cli.md": _cli(), "settings.md": _settings(), "contracts.md": _contracts()}
+    return {"cli.md": _cli(), "settings.md": _settings(), "contracts.md": _contracts(), "red_flags.md": _red_flags()}
 
 
 def _cli() -> str:
@@ -88,6 +90,24 @@ def _contracts() -> str:
             lines.append(f"| `{name}` | {_cell(_shape(shape))} | {'required' if name in needed else ''} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _red_flags() -> str:
+    entries = read_list("red_flags.yaml")["entries"]
+    lines = [
+        "# Red flags",
+        "",
+        f"Written by `make docs` from `lexicon/red_flags.yaml`, version {VERSION}: {len(entries)} concepts. A test finds each",
+        "flag in its example, in both languages, and nothing in its counter-example. A flag that is denied, over or only talked",
+        "about does not count ([how urgent a question is](../stages/reward.md#how-urgent-a-question-is)).",
+        "",
+        "| id | sign | 体征 | example | 例子 | not this | 反例 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for entry in entries:
+        cells = (entry["en_name"], entry["zh_name"], *entry["example"], *entry["counter"])
+        lines.append(f"| `{entry['id']}` | {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines) + "\n"
 
 
 def _shape(schema: dict[str, Any]) -> str:

@@ -16,27 +16,33 @@ from medloop.reward.detect.encoder_head import load_detector
 from medloop.store.files.answer_lines import AnswerLine, Questions, read_answers
 
 AT_ONCE = 256  # questions that are read together
+STDIN = Path("/dev/stdin")
 SHOWN = 20  # lines of the table; --json has no limit
 
 
 def detect(
-    file: Annotated[Path, typer.Argument(help="Lines with a question, with or without an answer: {id, question[, answer]}.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[FILE|-]", help="Lines with a question, with or without an answer: {id, question[, answer]}; - reads stdin."
+        ),
+    ],
     questions: ui.QuestionFiles = None,
     json_: ui.AsJson = False,
 ) -> None:
     """Say how urgent each question of a file is: emergent, urgent, routine or unknown, with confidence and evidence.
 
-    Where a line has an answer, what it tells the patient to do is listed, too: each act with its polarity (directive,
-    conditional, negated, reported, question) and its place. Unknown means undecided, and routine does not mean safe. With
-    --json one line is printed for each line of the file. The setting reward.urgency_encoder adds a sentence encoder, which
-    reads English.
+    The file has one JSON object per line and may be gzipped. Where a line has an answer, what it tells the patient to do is
+    listed, too: each act with its polarity (directive, conditional, negated, reported, question) and its place. Unknown means
+    undecided, and routine does not mean safe. With --json one line is printed for each line of the file. The setting
+    reward.urgency_encoder adds a sentence encoder, which reads English.
 
     Example:  medloop reward detect questions.jsonl --json
 
     Example:  medloop --set reward.urgency_encoder=embedded:minilm reward detect questions.jsonl
     """
     detector = load_detector(ui.settings())
-    lines = read_answers(file, Questions(questions or ()), need_answer=False)
+    lines = read_answers(STDIN if str(file) == "-" else file, Questions(questions or ()), need_answer=False)
     counts: Counter[str] = Counter()
     rows: list[tuple[str, ...]] = []
     while batch := list(islice(lines, AT_ONCE)):

@@ -4,11 +4,16 @@
     is_aside("my mother's face droops, what is it?", ..., zh=False)         -> False
 
 A red flag or a number that is only mentioned does not make a question urgent. English is judged by the sentence of the mention;
-a Chinese question is judged whole, because titles and run-on sentences carry the frame at either end.
+a Chinese question is judged whole, because titles and run-on sentences carry the frame at either end. The n-gram model does not
+understand "no" and "last year", so `frame_flags` also returns the text without the flags that do not count: that is what the
+model reads and is trained on.
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
+
+from medloop import lexicon
 
 _STORIES = r"novel|film|movie|tv show|sitcom|video ?game|song|joke|meme|essay|quiz|homework|exam question|crossword|lyrics"
 _INFORMATION: Final = re.compile(
@@ -19,16 +24,19 @@ _INFORMATION: Final = re.compile(
 )
 _PERSON: Final = re.compile(
     r"\b(?:i|i'm|im|i've|ive|my|me|mine|he|he's|she|she's|his|her|him|they're|our|we|patient|pt|y/?o|yo|wife|husband|baby|child"
-    r"|toddler|mum|mom|dad|mother|father|son|daughter|gran|grandma|grandad|friend|neighbour|neighbor|colleague)\b"
+    r"|toddler|mum|mom|dad|mother|father|son|daughter|gran|grandma|grandad|friend|neighbour|neighbor|colleague"
+    r"|\d+[- ](?:years?|months?|weeks?|days?)[- ]old)\b"
 )
 _STORY: Final = re.compile(rf"\b(?:{_STORIES})s?\b")
 _PAST: Final = re.compile(
     r"\b(?:(?:years?|months?) ago|last (?:year|summer|winter|spring|autumn|month)|in (?:19|20)\d\d|back in|used to|when i was"
     r"|previously|history of|recovered|was (?:treated|discharged|diagnosed|ruled out)|has been (?:treated|ruled out)"
-    r"|(?:came|come) back (?:normal|clear|fine)|all clear|follow[- ]?up|check[- ]?up|doctors? (?:says?|said) (?:it|it's|that))\b"
+    r"|(?:came|come) back (?:normal|clear|fine)|all clear|follow[- ]?up|check[- ]?up|doctors? (?:says?|said)"
+    r" (?:it|it's|that|the|my))\b"
 )
 _NOW: Final = re.compile(
-    r"\b(?:now|again|today|tonight|currently|at the moment|this (?:morning|afternoon|evening)|since (?:this|last night|yesterday)"
+    r"\b(?:now(?! (?:all |fully |well|fine|better|ok\b|okay|normal|gone|recovered|controlled|healthy))|again"
+    r"|today|tonight|currently|at the moment|this (?:morning|afternoon|evening)|since (?:this|last night|yesterday)"
     r"|suddenly|just (?:started|now)|(?:\d+|few|an?|one|two|three|half an) ?(?:minutes?|mins?|hours?|hrs?|h)|getting worse"
     r"|keeps?)\b"
 )
@@ -45,13 +53,73 @@ _ZH_SEEN: Final = re.compile(
     r"|[几\d两三四五六]+个?多?月前|间断|反复|长期|一直|经常|时常|有时|偶尔"
 )
 _ZH_NOW: Final = re.compile(
-    r"突然|突发|忽然|刚才|刚刚|今天|今早|今晚|昨天|昨晚|现在|正在|此刻|目前|小时|分钟|不停|止不住|越来越|加重|不省人事|叫不醒"
+    r"突然|突发|忽然|刚才|刚刚|今天|今早|今晚|昨天|昨晚|现在(?!都?(?:好了|恢复|正常|没事|想|打算|能|可以|还要|已经好|控制))"
+    r"|正在|此刻|目前|小时|分钟|不停|止不住|越来越|加重|不省人事|叫不醒"
     r"|急急|救命|快"
 )
 _ZH_TREATED: Final = re.compile(  # a doctor has seen it: what remains is a question about the disease, however suddenly it began
     r"送.{0,3}医院|带到医院|去.{0,2}医院.{0,6}检查|(?:医生|大夫)(?:说|告诉|诊断|检查|给)|检查(?:出|是|结果|发现|后|才)|住院|确诊|患上了?"
 )
 _ZH_DREAD: Final = re.compile(r"(?:怕|担心|万一|听.{0,3}说)[^,，。;；]{0,16}(?:晕倒|昏迷|中风|猝死|发作|出血|心梗|抽搐)")
+
+
+# Conditions that can kill within hours. Their name alone is no alarm ("what is a stroke?"), but such a question is not routine.
+_GRAVE: Final = re.compile(
+    r"\b(?:heart attacks?|cardiac arrest|stroke|brain (?:bleed|ha?emorrhage)|pulmonary embol\w+|blood clots?|dvt|aneurysms?"
+    r"|dissection|sepsis|septic|meningitis|meningococc\w+|encephalitis|pancreatitis|necroti[sz]ing|gangrene|hypox\w+"
+    r"|(?:respiratory|lung|liver|kidney) failure|collapsed lung|pneumothorax|anaphyla\w+|overdos\w+|poison(?:ed|ing)|suicid\w+"
+    r"|self[- ]harm|seizures?|coma|unconscious|ketoacidosis|dka|intensive care|icu|ventilator|ectopic|pre-?eclampsia|eclampsia"
+    r"|ruptured?|perforat\w+|internal bleeding|ha?emorrhage|amputat\w+|rabies|tetanus|botulism|carbon monoxide|torsion"
+    r"|cauda equina|guillain|heat ?stroke|appendicitis|gunshot|stab(?:bed|bing)|snake ?bite|drown\w*|chok(?:ed|ing)"
+    r"|electrocut\w+)\b"
+)
+_ZH_GRAVE: Final = re.compile(
+    r"心梗|猝死|脑出血|蛛网膜|肺栓塞|夹层|败血症|脑膜炎|胰腺炎|气胸|休克|中毒|自杀|昏迷|宫外孕|大出血|胃出血|内出血|吐血|呕血|穿孔"
+)
+_SENTENCE: Final = re.compile(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
+_CLAUSE_END: Final = re.compile(
+    r"[,.;:!?，。；：！？\n]| (?:but|however|though|just|only|and (?:now|then|the|my|his|her)) |但|可是|不过|只是|就是|现在|今天"
+)
+
+_CUE: Final = re.compile(  # the words of a denial, up to what it denies
+    r"(?:\b(?:no|not|never|nor|neither|without|denies|denied|don't|doesn't|didn't|hasn't|haven't|hadn't|isn't|aren't|wasn't|am|is|are"
+    r"|was|do|does|did|have|has|had|having|been|any|a|an|the) +)+$|(?:从来?|并|也|都)?(?:没有?|无|未|不是|否认有?)$"
+)
+
+
+@dataclass(frozen=True)
+class FramedText:
+    """The red flags that count, the sentences of the folded text, and the text without the flags that do not count."""
+
+    flags: tuple[lexicon.Mention, ...]
+    sentences: tuple[tuple[int, int], ...]
+    visible: str  # of the same length: blanks stand for what is hidden
+
+
+def frame_flags(text: str, folded: str, zh: bool) -> FramedText:
+    """A denial is hidden up to the end of its clause, an aside only as a flag: the words around it say what is asked."""
+    sentences = tuple([match.span() for match in _SENTENCE.finditer(folded)])
+    flags, visible = [], text
+    for flag in lexicon.find_red_flags(text):
+        start, end = flag.start, flag.end
+        if flag.negated:
+            cue = _CUE.search(folded, max(0, start - 40), start)
+            start = cue.start() if cue else start
+            clause_end = _CLAUSE_END.search(folded, end)
+            end = clause_end.start() if clause_end else len(text)
+        elif not is_aside(sentence_around(folded, sentences, flag.start), folded, zh):
+            flags.append(flag)
+            continue
+        visible = visible[:start] + " " * (end - start) + visible[end:]
+    return FramedText(tuple(flags), sentences, visible)
+
+
+def sentence_around(folded: str, sentences: tuple[tuple[int, int], ...], offset: int) -> str:
+    return next((folded[start:end] for start, end in sentences if start <= offset < end), folded)
+
+
+def names_grave_condition(folded: str, zh: bool) -> bool:
+    return bool((_ZH_GRAVE if zh else _GRAVE).search(folded))
 
 
 def is_aside(sentence: str, whole: str, zh: bool) -> bool:

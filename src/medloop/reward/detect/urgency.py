@@ -9,9 +9,11 @@ Four tiers speak, the precise ones first:
     model     the n-gram model scores the whole text and every two neighbouring sentences: one clause in a long story counts
     encoder   optional, English: a head on a sentence encoder (encoder_head.py), where the settings ask for it
 
-The score is compared with two limits. Above the upper one the question is emergent, below the lower one routine. In between it
-is urgent where the model prefers that to both others, and unknown otherwise. Limits were set on lay medical posts and, for terse
-notes and Chinese, on texts of that kind: docs/stages/reward.md has the numbers. "Routine" never means safe.
+The score is compared with two limits. Above the upper one the question is emergent, below the lower one routine, unless it names
+a condition that can kill within hours: then it is unknown. In between it is urgent where the model gives routine less than an
+even chance, and unknown otherwise. What is denied or only talked about is hidden from the models (framing.py). Limits were set
+on lay medical posts and, for terse notes and Chinese, on texts of that kind: docs/stages/reward.md has the numbers. "Routine"
+never means safe.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ from medloop.contracts.detect import Evidence, Urgency, UrgencyLevel
 from medloop.lexicon.language import detect_language
 from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import CACHE_SIZE
-from medloop.reward.detect.framing import is_aside
+from medloop.reward.detect.framing import frame_flags, is_aside, names_grave_condition, sentence_around
 from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, load_ngrams
 from medloop.reward.detect.vitals import find_numbers
 
 if TYPE_CHECKING:
     from medloop.reward.detect.encoder_head import EncoderHead
 
-VERSION = "1"
+VERSION = "2"
 ASSETS: Final = Path(__file__).parent.parent.parent / "assets/urgency"
 CLASSES: Final = ("emergent", "urgent", "routine")  # in the order of the models' logits
 LEXICON_WEIGHT: Final[dict[Kind, float]] = {"en": 4.0, "zh": 6.0}
@@ -57,9 +59,8 @@ class Limits:
     routine: float
 
 
-LIMITS: Final = {"en": Limits(-0.7, -3.3), "terse": Limits(0.15, -4.0), "zh": Limits(-0.5, -3.3)}
+LIMITS: Final = {"en": Limits(-0.4, -3.0), "terse": Limits(-0.1, -5.5), "zh": Limits(-0.3, -3.3)}
 ENCODER_LIMITS: Final = {"en": Limits(-0.9, -4.6), "terse": Limits(0.25, -5.0)}
-_SENTENCE: Final = re.compile(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
 _WORD: Final = re.compile(r"[A-Za-z]{2}")
 _TERSE_WORDS: Final = 6
 _SPOKEN: Final = re.compile(  # words of someone who talks; a note on a triage sheet has none
@@ -72,7 +73,7 @@ _SPOKEN: Final = re.compile(  # words of someone who talks; a note on a triage s
 class Reading:
     """What the tiers found in one text."""
 
-    text: str
+    text: str  # without the flags that do not count
     language: Language
     kind: Kind | None  # which model reads it
     terse: bool
@@ -81,6 +82,7 @@ class Reading:
     evidence: list[Evidence] = field(default_factory=list)
     decisive: bool = False  # an emergent number
     at_least_urgent: bool = False
+    grave: bool = False  # names a condition that can kill within hours
 
 
 @dataclass(frozen=True)
@@ -106,24 +108,23 @@ class UrgencyDetector:
         language = detect_language(text)
         kind = _kind(text, language)
         folded = fold(text)
-        reading = Reading(text, language, kind, kind == "en" and is_terse(folded))
-        sentences = [match.span() for match in _SENTENCE.finditer(folded)]
-        if kind is not None:
-            self._ask_model(reading, self.models[kind], sentences)
         zh = kind == "zh"
-        flags = [flag for flag in lexicon.find_red_flags(text) if not flag.negated]
-        counted = [flag for flag in flags if not is_aside(_around(folded, sentences, flag.start), folded, zh)]
-        for flag in counted:
+        framed = frame_flags(text, folded, zh)
+        reading = Reading(framed.visible, language, kind, kind == "en" and is_terse(folded))
+        reading.grave = names_grave_condition(folded, zh)
+        if kind is not None:
+            self._ask_model(reading, self.models[kind], framed.sentences)
+        for flag in framed.flags:
             reading.evidence.append(Evidence(source="lexicon", id=flag.id, start=flag.start, end=flag.end))
-        reading.score += LEXICON_WEIGHT[kind or "en"] * bool(counted)
+        reading.score += LEXICON_WEIGHT[kind or "en"] * bool(framed.flags)
         for finding in find_numbers(folded):
-            if not is_aside(_around(folded, sentences, finding.start), folded, zh):
+            if not is_aside(sentence_around(folded, framed.sentences, finding.start), folded, zh):
                 reading.evidence.append(Evidence(source="numbers", id=finding.id, start=finding.start, end=finding.end))
                 reading.decisive |= finding.level == "emergent"
                 reading.at_least_urgent = True
         return reading
 
-    def _ask_model(self, reading: Reading, model: NgramModel, sentences: list[tuple[int, int]]) -> None:
+    def _ask_model(self, reading: Reading, model: NgramModel, sentences: Sequence[tuple[int, int]]) -> None:
         scored = model.read(reading.text)
         reading.logits = tuple(scored.logits().tolist())
         whole = _margin(reading.logits)
@@ -167,8 +168,8 @@ class UrgencyDetector:
         if reading.at_least_urgent:
             return "urgent"
         if reading.score <= limits.routine:
-            return "routine"
-        return "urgent" if _leader(reading.logits) == "urgent" else "unknown"
+            return "unknown" if reading.grave else "routine"
+        return "urgent" if _shares(reading.logits)[2] < 0.5 else "unknown"
 
     def _limits(self, reading: Reading) -> Limits:
         if reading.kind == "zh":
@@ -207,6 +208,13 @@ def _leader(logits: tuple[float, ...]) -> str:
     return CLASSES[logits.index(max(logits))]
 
 
+def _shares(logits: tuple[float, ...]) -> list[float]:
+    """The model's probability of each class."""
+    highest = max(logits)
+    shares = [math.exp(logit - highest) for logit in logits]
+    return [share / sum(shares) for share in shares]
+
+
 def is_terse(folded: str) -> bool:
     """Whether a text is a note ("Lt hemiparesis, 2 h") and not someone talking."""
     return folded.count(" ") < _TERSE_WORDS and not _SPOKEN.search(folded)
@@ -220,11 +228,6 @@ def _kind(text: str, language: Language) -> Kind | None:
     return "en" if (language == "en" or text.isascii()) and _WORD.search(text) else None
 
 
-def _around(folded: str, sentences: list[tuple[int, int]], offset: int) -> str:
-    """The sentence that contains an offset."""
-    return next((folded[start:end] for start, end in sentences if start <= offset < end), folded)
-
-
 def _confidence(reading: Reading, level: UrgencyLevel) -> float:
     """The models' own probability of the level; at least 0.9 where a number or a red flag decided, and 0 where nothing spoke."""
     if level == "unknown":
@@ -232,7 +235,5 @@ def _confidence(reading: Reading, level: UrgencyLevel) -> float:
     precise = any(evidence.source in ("lexicon", "numbers") for evidence in reading.evidence)
     if reading.kind is None:
         return 0.9
-    highest = max(reading.logits)
-    shares = [math.exp(logit - highest) for logit in reading.logits]
-    own = shares[CLASSES.index(level)] / sum(shares)
+    own = _shares(reading.logits)[CLASSES.index(level)]
     return max(own, 0.9) if precise and level == "emergent" else own
