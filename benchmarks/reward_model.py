@@ -1,39 +1,65 @@
-"""How good a reward model gets, beside baselines that understand nothing, on the same held-out pairs.
+"""How good a reward model gets on real pairs, beside baselines that understand nothing, and whether PPO gains by it.
 
-    python benchmarks/reward_model.py --out reward_model.json                                  # made-up pairs, embedded:tiny
-    python benchmarks/reward_model.py --out reward_model.json --pairs hh_harmless.jsonl.gz     # and people's, embedded:minilm
+python benchmarks/reward_model.py --out reward_model.json --data FOLDER          # real pairs and PPO, some minutes
+python benchmarks/reward_model.py --out reward_model.json                        # made-up pairs, embedded:tiny
 
-    made up   pairs of the embedded corpus, `embedded:tiny`, all weights; wanted: 90 % right, and length no help
-    people    a file of human preferences (JSONL, gzip or not), `embedded:minilm`, all weights, at most 256 tokens; wanted: a 95 %
-              interval that excludes 50 %. Lines that are no pair (an empty turn in the prompt) are left out and counted
-
-Prompts of held-out pairs are never trained on. `met` says whether it held here. Takes 10 to 20 minutes on two cores.
+real      the sets of FOLDER (_pair_sets.py), each split by question into three folds; every pair is held out once. The heads
+          without a base, the bag of words, the longer and the shorter answer, and, on some of the pairs (--base-pairs), the
+          fine-tuned embedded:tiny alone, as before there were heads. Intervals: bootstrap over questions
+cross     heads trained on all sets, measured on sets that are never trained on
+ppo       pairs -> reward model -> PPO, judged by a reward model of the other half of the pairs (_document_002.py)
+made_up   pairs of the embedded corpus, `embedded:tiny`, all weights and heads; the aim is 90 % right, and length no help
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import platform
+import random
 import tempfile
 import time
+import zlib
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from _document_002 import document_002
+from _pair_sets import MEASURED, TRAINED, read_sets
+
+from medloop.bootstrap import Numbers
 from medloop.embedded.pairs import generate_pairs
 from medloop.loop.train import STAGES, run_stage
 from medloop.loop.workspace import init_workspace
-from medloop.models.classify import open_classifier
+from medloop.models.heads import HeadWeights, Judged, combine
+from medloop.models.preference_model import open_preference_model
 from medloop.settings import Settings
 from medloop.store.files import jsonl
-from medloop.train.examples.encode_preferences import encode_reward_pairs
-from medloop.train.examples.pairs import InvalidPreference, parse_pair, read_pairs, split_by_prompt
-from medloop.train.reward_model import RewardModelConfig
+from medloop.train.configs.reward_model_config import RewardModelConfig
+from medloop.train.examples.hard_negatives import hard_negatives
+from medloop.train.examples.pairs import Pair, read_pairs, split_by_prompt
+from medloop.train.heads import HeadSettings, fit_heads, tabulate
+from medloop.train.reports.bag_of_words import bag_of_words
+from medloop.train.reports.pair_metrics import equally_long, question_mean
 
+FOLDS = 3
 WANTED = 0.90
-SHOWN = ("train", "test", "test_questions", "baselines", "ahead_of", "calibration", "length")
+SHOWN = (
+    "train",
+    "test",
+    "test_questions",
+    "baselines",
+    "ahead_of",
+    "parts",
+    "length_matched",
+    "uncertainty",
+    "calibration",
+    "length",
+)
 
 
 def train(settings: Settings, config: RewardModelConfig) -> dict[str, Any]:
@@ -48,7 +74,7 @@ def train(settings: Settings, config: RewardModelConfig) -> dict[str, Any]:
         "left_out": {"train": plan.train.left_out(), "test": plan.test.left_out()},
         "contradictions": plan.contradictions,
         "steps": plan.steps,
-        "learning_rate": card.metrics["learning_rate"],
+        "learning_rate": card.metrics.get("learning_rate"),
         "seconds": round(time.monotonic() - began),
         "processor_seconds": round(time.process_time() - spent),
         **{key: report[key] for key in SHOWN},
@@ -67,62 +93,164 @@ def made_up(settings: Settings, count: int) -> dict[str, Any]:
 def by_kind(settings: Settings, config: RewardModelConfig, rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Held-out accuracy for each kind of pair, by the published model opened again."""
     kinds = {(row["prompt"], row["chosen"]): row["metadata"]["kind"] for row in rows}
-    model, _ = open_classifier(settings.workspace.models / "reward" / config.name, settings)
-    held_out = split_by_prompt(read_pairs(settings.workspace.preferences / "preferences.jsonl"), config.test_share, config.seed)[
-        1
-    ]
-    test = encode_reward_pairs(model.tokenizer, held_out, max_length=config.max_length)
+    model, _ = open_preference_model(settings.workspace.models / "reward" / config.name, settings)
+    pairs = read_pairs(settings.workspace.preferences / "preferences.jsonl")
     right: defaultdict[str, list[bool]] = defaultdict(list)
-    logits = [model.logits(test.table[column]) for column in ("chosen_ids", "rejected_ids")]
-    for pair, chosen, rejected in zip(test.items, *logits, strict=True):
-        right[kinds[pair.prompt[-1].content, pair.chosen]].append(chosen > rejected)
+    for pair in split_by_prompt(pairs, config.test_share, config.seed)[1]:
+        chosen, rejected = model.judge_all([(pair.prompt, pair.chosen), (pair.prompt, pair.rejected)]).lowered
+        right[kinds[pair.prompt[-1].content, pair.chosen]].append(bool(chosen > rejected))
     return {kind: {"pairs": len(hits), "accuracy": sum(hits) / len(hits)} for kind, hits in sorted(right.items())}
 
 
-def people(settings: Settings, source: Path, epochs: float) -> dict[str, Any]:
-    path = settings.home / "people.jsonl"
-    left_out = _usable(source, path)
-    config = RewardModelConfig(
-        name="people", model="embedded:minilm", full=True, data=str(path), test_share=0.35, max_length=256, epochs=epochs
-    )
-    report = train(settings, config)
-    return report | {"file": source.name, "lines_left_out": left_out, "met": report["test"]["low"] > 0.5}
+def real(folder: Path, seed: int, base_pairs: int) -> dict[str, Any]:
+    sets, absent = read_sets(folder, TRAINED)
+    report: dict[str, Any] = {"absent": absent, "sets": {}}
+    everything: list[HeldOutMargins] = []
+    for name, pairs in sets.items():
+        began = time.process_time()
+        margins = cross_validate(pairs, seed)
+        report["sets"][name] = margins.table(seed) | {"processor_seconds": round(time.process_time() - began)}
+        everything.append(margins)
+        print(name, json.dumps(report["sets"][name]["accuracy"]), flush=True)
+    if everything:
+        report["all"] = HeldOutMargins.joined(everything).table(seed)
+    if base_pairs and sets:
+        report["fine_tuned_base"] = base_alone(sets, base_pairs, seed)
+    return report
 
 
-def _usable(source: Path, target: Path) -> int:
-    """Copy the lines that are pairs; returns how many are not."""
-    opened = gzip.open(source, "rt", encoding="utf-8") if source.suffix == ".gz" else source.open(encoding="utf-8")
-    usable, left_out = [], 0
-    with opened as file:
-        for line in file:
-            try:
-                parse_pair(json.loads(line))
-                usable.append(json.loads(line))
-            except InvalidPreference:
-                left_out += 1
-    jsonl.write(target, usable)
-    return left_out
+@dataclass(frozen=True)
+class HeldOutMargins:
+    """Margins of held-out pairs by everyone who chooses; `spread` is that of the heads."""
+
+    pairs: list[Pair]
+    margins: dict[str, Numbers]
+    spread: Numbers
+
+    @classmethod
+    def joined(cls, parts: list[HeldOutMargins]) -> HeldOutMargins:
+        margins = {name: np.concatenate([part.margins[name] for part in parts]) for name in parts[0].margins}
+        return cls([pair for part in parts for pair in part.pairs], margins, np.concatenate([part.spread for part in parts]))
+
+    def table(self, seed: int) -> dict[str, Any]:
+        questions = [pair.first_question for pair in self.pairs]
+        right = {name: (margins > 0) + 0.5 * (margins == 0) for name, margins in self.margins.items()}
+        lengths = [np.array([len(getattr(pair, side)) for pair in self.pairs], float) for side in ("chosen", "rejected")]
+        close = np.flatnonzero(equally_long(*lengths))
+        thirds = np.array_split(np.argsort(self.spread, kind="stable"), 3)
+        rivals = [name for name in right if name not in ("heads", "heads, no caution")]
+        return {
+            "pairs": len(questions), "questions": len(set(questions)),
+            "accuracy": {name: question_mean(values, questions, seed) for name, values in right.items()},
+            "lead": {name: question_mean(right["heads"] - right[name], questions, seed) for name in rivals},
+            "equal_length": {
+                name: question_mean(values[close], [questions[n] for n in close], seed) for name, values in right.items()
+            } if len(close) else {},
+            "by_spread": [float(right["heads, no caution"][rows].mean()) for rows in thirds],
+        }  # fmt: skip
+
+
+def cross_validate(pairs: list[Pair], seed: int) -> HeldOutMargins:
+    """Folds by question; nobody who chooses has seen the question."""
+    folds = [zlib.crc32(f"{seed}:{pair.first_question}".encode()) % FOLDS for pair in pairs]
+    parts = []
+    for fold in range(FOLDS):
+        train, test = ([pair for pair, n in zip(pairs, folds, strict=True) if (n == fold) == held] for held in (False, True))
+        if not train or not test:
+            continue
+        judged = judge_heads(train, test, seed)
+        longer = np.array([len(pair.chosen) - len(pair.rejected) for pair in test], float)
+        margins = {
+            "heads": judged.lowered[0::2] - judged.lowered[1::2], "heads, no caution": judged.mean[0::2] - judged.mean[1::2],
+            "bag of words": bag_of_words(train, test, seed), "longer": longer, "shorter": -longer,
+        }  # fmt: skip
+        parts.append(HeldOutMargins(test, margins, np.hypot(judged.spread[0::2], judged.spread[1::2])))
+    return HeldOutMargins.joined(parts)
+
+
+def judge_heads(train: list[Pair], test: list[Pair], seed: int) -> Judged:
+    """Heads as `medloop train reward --encoder none` trains them, on the test pairs."""
+    config = RewardModelConfig()
+    negatives = [pair for _, pair in hard_negatives(train, config.hard_negatives, seed)]
+    fitted = fit_heads(train, negatives, HeadSettings(config.ensemble, seed))
+    table, own = tabulate(test), tabulate(train[:400])
+    unit = max(float(fitted.head_weight * fitted.heads.members(own.rows).mean(1).std()), 1e-6)
+    weights = HeadWeights(head_weight=fitted.head_weight, caution=config.caution, unit=unit)
+    return combine(weights, members=fitted.heads.members(table.rows), distances=fitted.heads.distances(table.rows))
+
+
+def cross(folder: Path, seed: int) -> dict[str, Any]:
+    """Trained on the sets that may be trained on, measured on the others."""
+    trained, measured = read_sets(folder, TRAINED)[0], read_sets(folder, MEASURED)[0]
+    train = [pair for pairs in trained.values() for pair in pairs]
+    report = {}
+    for name, test in measured.items() if train else ():
+        judged = judge_heads(train, test, seed)
+        longer = np.array([len(pair.chosen) - len(pair.rejected) for pair in test], float)
+        margins = {
+            "heads": judged.lowered[0::2] - judged.lowered[1::2],
+            "heads, no caution": judged.mean[0::2] - judged.mean[1::2],
+        }
+        spread = np.hypot(judged.spread[0::2], judged.spread[1::2])
+        report[name] = HeldOutMargins(test, {**margins, "longer": longer, "shorter": -longer}, spread).table(seed)
+    return report
+
+
+def base_alone(sets: dict[str, list[Pair]], count: int, seed: int) -> dict[str, Any]:
+    """The fine-tuned base without heads, the heads, and both, trained and tested on the same `count` pairs of all sets."""
+    pairs = [pair for part in sets.values() for pair in part]
+    pairs = [pairs[n] for n in sorted(random.Random(seed).sample(range(len(pairs)), min(count, len(pairs))))]
+    report: dict[str, Any] = {}
+    for name, more in {"base alone": {"ensemble": 0}, "heads alone": {"encoder": "none"}, "both": {}}.items():
+        with workspace() as settings:
+            rows = [{"prompt": [m.model_dump() for m in p.prompt], "chosen": p.chosen, "rejected": p.rejected} for p in pairs]
+            jsonl.write(settings.home / "pairs.jsonl", rows)
+            config = RewardModelConfig(name="some", data="pairs.jsonl", test_share=0.4, max_length=256, seed=seed, **more)
+            report[name] = train(settings, config)
+            print(name, json.dumps(report[name]["test"]), flush=True)
+    return report
+
+
+@contextmanager
+def workspace() -> Iterator[Settings]:
+    with tempfile.TemporaryDirectory(prefix="medloop-bench-") as place:
+        init_workspace(Path(place) / "bench")
+        yield Settings(home=Path(place) / "bench", offline=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the results")
-    parser.add_argument("--pairs", type=Path, help="file of human preferences; without it only the made-up pairs are tried")
-    parser.add_argument("--count", type=int, default=2000, help="made-up pairs; 0 leaves them out")
-    parser.add_argument("--epochs", type=float, default=1.0, help="passes over the human preferences")
+    parser.add_argument("--data", type=Path, help="folder with sets of pairs; without it only the made-up pairs are tried")
+    parser.add_argument("--parts", nargs="*", default=["real", "cross", "ppo"], choices=["real", "cross", "ppo"])
+    parser.add_argument("--count", type=int, help="made-up pairs (default: 2000 without --data, else none)")
+    parser.add_argument("--base-pairs", type=int, default=0, help="real pairs for the fine-tuned base; minutes")
+    parser.add_argument("--ppo-steps", type=int, default=16)
+    parser.add_argument("--ppo-set", default="pref_en_hh_harmless", help="the set whose pairs lead to PPO")
+    parser.add_argument("--seed", type=int, default=42)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="medloop-bench-") as place:
-        home = Path(place) / "bench"
-        init_workspace(home)
-        settings = Settings(home=home, offline=True)
-        report: dict[str, Any] = {"machine": platform.platform(), "python": platform.python_version()}
-        if args.pairs is not None:
-            report["people"] = people(settings, args.pairs, args.epochs)
+    report: dict[str, Any] = {"machine": platform.platform(), "python": platform.python_version()}
+    if args.data is not None:
+        for part in args.parts:
+            report[part] = measure(part, args)
             args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        if args.count:
-            report["made_up"] = made_up(settings, args.count)
+    if count := args.count if args.count is not None else 0 if args.data else 2000:
+        with workspace() as settings:
+            report["made_up"] = made_up(settings, count)
     args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(report, indent=2))
+
+
+def measure(part: str, args: argparse.Namespace) -> dict[str, Any]:
+    if part == "real":
+        return real(args.data, args.seed, args.base_pairs)
+    if part == "cross":
+        return cross(args.data, args.seed)
+    pairs = read_sets(args.data, {args.ppo_set: TRAINED[args.ppo_set]})[0].get(args.ppo_set)
+    if not pairs:
+        return {"absent": [args.ppo_set]}
+    with workspace() as settings:
+        return document_002(settings, pairs, steps=args.ppo_steps, seed=args.seed)
 
 
 if __name__ == "__main__":

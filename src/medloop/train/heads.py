@@ -8,7 +8,6 @@ Loss of each head: -log sigmoid(score of chosen - score of rejected), weighted b
 so that sigmoid(margin) means what it says; the heads are then trained on all questions.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +19,10 @@ from numpy.typing import NDArray
 from medloop.models.answer_features import BITS, LENGTHS, SEEN_BITS, SHAPE, AnswerFeatures, Floats, answer_features, question_text
 from medloop.models.heads import Heads, oddity, standardise, with_broken
 from medloop.train.examples.pairs import Pair, split_by_prompt
+from medloop.train.linear import compressed, minimise
 
 PENALTIES = (0.03, 0.1, 0.3, 1.0)  # of half the squared weights of words, summed over all pairs
 DENSE_PENALTY = 1.0
-ITERATIONS = 60
 LEAST_LOGIT = 0.5  # of looking broken
 LEAST_NEGATIVES = 20  # synthetic negatives, below which nobody knows what broken looks like
 Z95 = 1.645  # standard deviations of a normal distribution below which 95 % lie
@@ -107,20 +106,6 @@ def fit_scales(columns: Sequence[Floats]) -> list[float]:
     return [float(value) for value in minimise(loss_and_gradient, torch.zeros(len(columns), dtype=torch.float64)).exp()]
 
 
-def minimise(loss_and_gradient: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], start: torch.Tensor) -> torch.Tensor:
-    """L-BFGS from `start` with gradients by hand: those of sparse matrices are slow by autograd."""
-    weights = start.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([weights], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
-
-    def closure() -> torch.Tensor:
-        with torch.no_grad():
-            loss, weights.grad = loss_and_gradient(weights)
-        return loss
-
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    return weights.detach()
-
-
 class _Design:
     """The differences of two answers' features as matrices; only words that occur in at least two pairs have a column."""
 
@@ -132,9 +117,7 @@ class _Design:
         place = np.full(1 << BITS, -1)
         place[self.columns] = np.arange(len(self.columns))
         differences = _sparse_differences(table.rows, place, len(self.columns))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # torch calls compressed rows beta; products with them are all we need
-            self.words, self.transposed = differences.to_sparse_csr(), differences.T.coalesce().to_sparse_csr()
+        self.words, self.transposed = compressed(differences)
         shapes = standardise(np.stack([row.shape for row in table.rows]), scaling)
         dense = np.concatenate([shapes, table.vectors], 1)
         self.dense = torch.tensor(dense[0::2] - dense[1::2], dtype=torch.float32)

@@ -13,6 +13,7 @@ import torch
 from medloop.bootstrap import Numbers
 from medloop.models.answer_features import words
 from medloop.train.examples.pairs import Pair, split_by_prompt
+from medloop.train.linear import compressed, minimise
 
 VOCABULARY = 20_000
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0)  # of half the squared weights, summed over all pairs
@@ -31,20 +32,16 @@ def bag_of_words(train: Sequence[Pair], test: Sequence[Pair], seed: int) -> Numb
 def _margins(train: Sequence[Pair], test: Sequence[Pair], penalty: float) -> Numbers:
     counts = Counter(word for pair in train for word in words(pair.chosen) ^ words(pair.rejected))
     column = {word: index for index, (word, count) in enumerate(counts.most_common(VOCABULARY)) if count > 1}
-    weights = torch.zeros(max(len(column), 1), dtype=torch.float64, requires_grad=True)
-    features = _differences(train, column, len(weights))
-    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+    width = max(len(column), 1)
+    features, transposed = compressed(_differences(train, column, width))
 
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        margins = torch.mv(features, weights)
-        loss = -torch.nn.functional.logsigmoid(margins).sum() + 0.5 * penalty * (weights**2).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+    def loss_and_gradient(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        margins = features @ weights
+        loss = torch.nn.functional.softplus(-margins).sum() + 0.5 * penalty * (weights**2).sum()
+        return loss, transposed @ -torch.sigmoid(-margins) + penalty * weights
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        return np.asarray(torch.mv(_differences(test, column, len(weights)), weights).numpy(), dtype=np.float64)
+    weights = minimise(loss_and_gradient, torch.zeros(width, dtype=torch.float64))
+    return np.asarray(torch.mv(_differences(test, column, width), weights).numpy(), dtype=np.float64)
 
 
 def _differences(pairs: Sequence[Pair], column: dict[str, int], width: int) -> torch.Tensor:
