@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from medloop.cli import main
+from medloop.contracts import Sample
 from medloop.embedded.pairs import generate_pairs
 from medloop.loop.workspace import init_workspace
+from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.model import RewardModel, load_reward_model
 from medloop.settings import Settings
 from medloop.store.files import jsonl
@@ -33,7 +35,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture(scope="module")
 def output(clinic: Settings) -> str:
     """What `medloop train reward` says when it trains heads alone."""
-    with pytest.MonkeyPatch.context() as monkeypatch, pytest.MonkeyPatch.context() as _:
+    with pytest.MonkeyPatch.context() as monkeypatch:
         lines: list[str] = []
         monkeypatch.setattr("medloop.cli.ui.say", lambda text="", **_: lines.append(str(text)))
         assert medloop(monkeypatch, clinic, "train", "reward", "--name", "heads", "--encoder", "none", "--ensemble", "6") == 0
@@ -74,14 +76,16 @@ def test_text_unlike_the_training_answers_earns_less(clinic: Settings, model: Re
         model.judge(row["prompt"], row["chosen"])[0] > model.judge(row["prompt"], other)[0] for row in rows for other in others
     ]
     assert sum(wins) / len(wins) >= 0.98
+    samples = [Sample(id="s", question=row["prompt"], answer=answer) for row in rows for answer in (row["chosen"], *others)]
+    distances = [result.distance for result in model.judgements(samples)]
+    far = [[distance > 0 for distance in distances[start::5]] for start in range(5)]
+    assert all(map(all, far[1:])) and sum(far[0]) <= 0.15 * len(rows), "strange texts are far, answers are not"
 
 
 def test_the_spread_is_larger_and_the_reason_says_so_where_it_does_not_know(model: RewardModel):
     row = next(iter(generate_pairs(1, seed=99, language="en")))
     known, unknown = (model.judge(row["prompt"], answer) for answer in (row["chosen"], "zorp glim wibble plinth quaff osmium"))
     assert known is not None and unknown is not None and unknown[0] < known[0] and 0 < known[1] < 1
-    from medloop.contracts import Sample
-
     reason = model.score([Sample(id="s", question=row["prompt"], answer="zorp glim wibble plinth quaff osmium")])[0].reason
     assert re.search(r"lowered by \d+\.\d\d for a spread of \d+\.\d\d and distance \d\.\d", reason)
     assert model.judge(row["prompt"], "  ") is None
@@ -93,6 +97,8 @@ def test_caution_zero_lowers_nothing(clinic: Settings, model: RewardModel, monke
     bold = load_reward_model("bold", clinic)
     question, answer = "I have a sore throat.", "zorp glim wibble plinth quaff osmium"
     assert bold.judge(question, answer)[0] > model.judge(question, answer)[0]
+    reasons = [judge.score([Sample(id="s", question=question, answer=answer)])[0].reason for judge in (bold, model)]
+    assert "lowered" not in reasons[0] and "lowered" in reasons[1]
 
 
 def test_the_same_command_gives_the_same_heads(clinic: Settings, output: str, monkeypatch: pytest.MonkeyPatch):
@@ -128,6 +134,9 @@ def test_a_model_worse_than_a_baseline_says_so_first_and_in_every_run_that_uses_
     assert "Not significantly better than chance" in (clinic.home / "models/reward/chance/README.md").read_text().split("|")[0]
     notes = load_reward_model("chance", clinic).notes
     assert notes and notes[0].startswith("Reward model chance: Not significantly better than chance")
+    part = {"model": load_reward_model("chance", clinic)}
+    mix = build_mix(MixConfig(parts={"model": MixPart(weight=1.0, given=True)}), given=part)
+    assert mix.objective.notes == notes, "which train ppo, grpo and irs print"
 
 
 @pytest.mark.parametrize(
