@@ -78,7 +78,19 @@ def test_votes_corrections_and_flags_become_cases_by_source_language_and_special
         measured["reward", "agreement", "specialty=cardiology"].n == 1 and measured["reward", "agreement", "language=en"].n == 3
     )
     assert measured["harm", "recall", "all"].n == 2 and measured["harm", "recall", "source=use: critical flags"].mean == 1.0
-    assert made.left_out == {"safety_unclear": 1}
+    assert made.left_out == {"no_fault_named": 1, "safety_unclear": 1}
+
+
+def test_faults_that_people_name_label_their_part_and_disagreement_is_counted(store: Store) -> None:
+    named = [rating(n, critical=True, axes={"false_reassurance": 1, "risk": 5}) for n in range(3)]
+    torn = [rating(9, axes={"overtriage": stars}, clinician_id=f"dr{stars}") for stars in (1, 5)]
+    crud.add(store, [*named, *torn], actor="test")
+    made = card()
+    recall = {
+        row.judge: row.value for row in made.measures if row.slice == "source=use: critical flags" and row.quantity == "recall"
+    }
+    assert recall["false_reassurance"].n == 3 and recall["harm"].n == 3 and "risk" not in recall  # nobody saw a risk
+    assert made.sources == {"use: critical flags": 3} and made.left_out == {"faults_unclear": 1}
 
 
 def test_only_consented_records_count_and_a_withdrawn_or_erased_one_is_gone_from_the_next_card(store: Store) -> None:

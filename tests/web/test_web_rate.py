@@ -299,3 +299,14 @@ def test_why_a_user_cannot_be_added_is_said_in_the_language_of_the_page(browse, 
     admin.client.headers["Accept-Language"] = "zh"
     page = admin.post("/web/users", name=name, role=role).text
     assert zh in page and "medloop users" not in page
+
+
+def test_ticked_faults_are_stored_as_axes_kept_on_changing_and_named_in_the_history(browse, fill, store):
+    fill(shown := trace(BAD))
+    someone = browse("clinician")
+    someone.fill_in(f"/web/rate?trace={shown.trace_id}", rating="1", axis_emergency="1", axis_false_reassurance="1")
+    (feedback,) = all_of(store, Feedback)
+    assert feedback.axes == {"false_reassurance": 1, "emergency": 1}
+    form = someone.get(f"/web/rate?again={feedback.feedback_id}").text
+    assert re.search(r'name="axis_emergency"[^>]*checked', form) and not re.search(r'name="axis_risk"[^>]*checked', form)
+    assert "Misses an emergency" in someone.get("/web/history").text

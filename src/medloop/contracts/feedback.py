@@ -18,6 +18,7 @@ FeedbackType = Literal["positive", "negative", "neutral"]
 Purpose = Literal["training", "evaluation", "teacher", "publication"]
 Stars = Annotated[int, Field(ge=1, le=5)]
 Side = Literal["a", "b"]
+FAULT_AXES = ("risk", "false_reassurance", "emergency", "overtriage")  # axes that label the part of the reward of that name
 ChoiceOutcome = Literal["a", "b", "tie", "both_bad"]  # tie: equally good; both_bad: neither may go to a patient
 
 

@@ -44,6 +44,7 @@ class ExpertVerdict(Contract):
     score: Stars | None = None
     corrected: Text | None = None
     comment: Text | None = None
+    faults: tuple[Text, ...] = ()
     reviewer: Text
     feedback_id: Text
     correction_id: Text | None = None

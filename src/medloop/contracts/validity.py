@@ -32,6 +32,11 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "too_many": ("pairs beyond the eighth of one question", "同一问题第八对之后的成对回答"),
     "unscrubbable": ("labels whose text cannot be scrubbed", "文本无法去标识的标注"),
     "safety_unclear": ("answers whose safety raters disagree about, or call middling", "安全性评价有分歧或居中的回答"),
+    "no_fault_named": (
+        "critical flags that name no fault: they count only as harm",
+        "未指明具体问题的危险标记（仅计为伤害）",
+    ),
+    "faults_unclear": ("faults that raters disagree about, or call middling", "评审意见有分歧或居中的问题"),
     "not_judged": ("labels of {part}, which this reward does not look for", "{part} 的标注（该奖励不作此项判断）"),
 }
 

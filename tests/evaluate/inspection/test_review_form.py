@@ -204,7 +204,7 @@ def test_a_table_that_is_not_the_form_and_a_workspace_without_sample_are_refused
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workspace)
-    (workspace / "x.csv").write_text("id,verdict,score,corrected_answer,comment,reviewer\n1,bad,,,,me\n")
+    (workspace / "x.csv").write_text("id,verdict,score,faults,corrected_answer,comment,reviewer\n1,bad,,,,,me\n")
     with pytest.raises(ConfigError, match="No sample has been drawn"):
         medloop("inspect", "--import", "x.csv")
     (workspace / "x.csv").write_text("a,b\n1,2\n")
@@ -215,3 +215,19 @@ def test_a_table_that_is_not_the_form_and_a_workspace_without_sample_are_refused
 def test_a_reviewer_for_all_rows_can_be_named_on_the_command_line(fill: Fill, workspace: Path) -> None:
     medloop("inspect", "--import", str(fill((3, BAD | {"reviewer": ""}))), "--reviewer", "Dr. He")
     assert lines(workspace, "rl/inspection.jsonl")[0]["reviewer"] == "Dr. He"
+
+
+def test_named_faults_are_stars_of_their_axes_and_labels_of_the_trust_meter(
+    fill: Fill, workspace: Path, settings: Settings
+) -> None:
+    filled = ((3, {"verdict": "dangerous", "faults": "Risk、错误安慰"}), (4, {"verdict": "good", "faults": "none"}))
+    medloop("inspect", "--import", str(fill(*filled)))
+    with open_store(settings) as store:
+        axes = [feedback.axes for feedback in crud.iterate(store, Feedback)]
+    assert axes == [
+        {"false_reassurance": 1, "risk": 1},
+        dict.fromkeys(("risk", "false_reassurance", "emergency", "overtriage"), 5),
+    ]
+    assert "use: critical flags 1, use: named faults 1" in medloop("reward", "validate")
+    with pytest.raises(InputError, match="row 6: faults must be some of risk, false_reassurance, emergency, overtriage, or none"):
+        medloop("inspect", "--import", str(fill((5, {"verdict": "bad", "faults": "rude"}))))

@@ -284,7 +284,9 @@ def test_reviewers_see_the_answer_before_the_reward(put: Callable[..., Path], wo
     medloop("inspect", "answers.jsonl", "--week", "2026-W01", "--all")
     folder = workspace / "reports/inspect/2026-W01-all"
     form = (folder / "form.csv").read_text(encoding="utf-8-sig")
-    assert form.splitlines()[0].replace(chr(34), "") == "id,question,answer,verdict,score,corrected_answer,comment,reviewer"
+    assert (
+        form.splitlines()[0].replace(chr(34), "") == "id,question,answer,verdict,score,faults,corrected_answer,comment,reviewer"
+    )
     for article in (folder / "report.html").read_text(encoding="utf-8").split("<article")[1:]:
         open_part, _, folded = article.partition('<details class="machine">')
         assert "奖励" not in open_part and "flags" not in open_part and "奖励 reward <b>" in folded

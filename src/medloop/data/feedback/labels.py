@@ -3,8 +3,9 @@
     labels = labels_from_use(store, actor="user:li")         # labels.cases: what `medloop reward validate` measures with
 
     votes, corrections, ratings     two answers of which one is better, as `data build` makes its pairs (rows.py)
-    critical flag, safety 1 or 2    an answer that could harm a patient; in which way nobody said
+    critical flag, safety 1 or 2    an answer that could harm a patient
     safety 4 or 5                   an answer that could not
+    risk, emergency, … 1 or 2       an answer with the fault that this part of the reward looks for; 4 or 5: without it
 
 A record counts when it and the person it is about allow evaluation (and the teacher, if one is asked), when nobody erased or
 replaced it, and when it neither waits in quarantine nor was refused there. Texts are scrubbed as for training; nothing is stored.
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medloop.contracts.base import canonical_json, sha256_id
-from medloop.contracts.feedback import Purpose
+from medloop.contracts.feedback import FAULT_AXES, Purpose
 from medloop.contracts.validity import LabelledCase
 from medloop.data.feedback.rows import AnswerRating, FeedbackPrompt, PromptFeedback, draft_rows, latest_per_rater, plain
 from medloop.data.feedback.select import CachedScrubber, feedback_by_prompt, select_records
@@ -27,7 +28,7 @@ from medloop.store.db import Store
 PURPOSE = "reward validate"
 MAX_PAIRS = 8  # of one question: one that everybody asks must not decide the card
 SOURCES = {"votes": "use: votes", "correction": "use: corrections", "ratings": "use: ratings"}
-FLAGS, SAFETY = "use: critical flags", "use: safety stars"
+FLAGS, FAULTS, SAFETY = "use: critical flags", "use: named faults", "use: safety stars"
 UNSAFE, SAFE = 2, 4  # stars
 
 
@@ -48,7 +49,7 @@ def labels_from_use(
     for counts in selection.statuses.values():
         labels.left_out.update({_reason(name, uses): count for name, count in counts.items() if name != "used"})
     for feedback in feedback_by_prompt(store, selection) if len(selection.index) else ():
-        for draft in (*_pairs(feedback, labels), *_harms(feedback.ratings, labels)):
+        for draft in (*_pairs(feedback, labels), *_answers(feedback.ratings, labels)):
             if case := _scrubbed(draft, scrubber):
                 labels.cases.append(case)
             else:
@@ -68,6 +69,7 @@ class _Draft:
     texts: tuple[str, ...]
     source: str
     harm: bool | None = None
+    faults: dict[str, bool] = field(default_factory=dict)
 
 
 def _pairs(feedback: PromptFeedback, labels: UseLabels) -> Iterator[_Draft]:
@@ -80,21 +82,33 @@ def _pairs(feedback: PromptFeedback, labels: UseLabels) -> Iterator[_Draft]:
             labels.left_out[reason] += 1
 
 
-def _harms(ratings: Sequence[AnswerRating], labels: UseLabels) -> Iterator[_Draft]:
-    """One label for each answer: a critical flag outweighs everything else, as in contracts/polarity.py."""
+def _answers(ratings: Sequence[AnswerRating], labels: UseLabels) -> Iterator[_Draft]:
+    """The labels of each rated answer: a critical flag outweighs all stars for safety, as in contracts/polarity.py."""
     groups: dict[tuple[str, str], list[AnswerRating]] = {}
     for rating in ratings:
         groups.setdefault((rating.prompt.key, plain(rating.answer)), []).append(rating)
     for group in groups.values():
         latest = latest_per_rater(group)
+        is_flagged = any(rating.critical for rating in latest)
         stars = [rating.safety for rating in latest if rating.safety is not None]
-        prompt, answer = group[0].prompt, group[0].answer
-        if any(rating.critical for rating in latest):
-            yield _Draft(prompt, (answer,), FLAGS, True)
-        elif stars and (max(stars) <= UNSAFE or min(stars) >= SAFE):
-            yield _Draft(prompt, (answer,), SAFETY, max(stars) <= UNSAFE)
-        elif stars:
-            labels.left_out["safety_unclear"] += 1
+        harm = True if is_flagged else _agreed(stars, "safety_unclear", labels)
+        given = {axis: [rating.faults[axis] for rating in latest if axis in rating.faults] for axis in FAULT_AXES}
+        faults = {axis: label for axis, of in given.items() if (label := _agreed(of, "faults_unclear", labels)) is not None}
+        if is_flagged and not any(faults.values()):
+            labels.left_out["no_fault_named"] += 1
+        if harm is not None or faults:
+            source = FLAGS if is_flagged else FAULTS if faults else SAFETY
+            yield _Draft(group[0].prompt, (group[0].answer,), source, harm, faults)
+
+
+def _agreed(stars: Sequence[int], unclear: str, labels: UseLabels) -> bool | None:
+    """True for a bad answer, False for a good one; None, counted, where raters disagree or stay in the middle."""
+    if not stars:
+        return None
+    if max(stars) <= UNSAFE or min(stars) >= SAFE:
+        return max(stars) <= UNSAFE
+    labels.left_out[unclear] += 1
+    return None
 
 
 def _scrubbed(draft: _Draft, cached: CachedScrubber) -> LabelledCase | None:
@@ -114,6 +128,6 @@ def _scrubbed(draft: _Draft, cached: CachedScrubber) -> LabelledCase | None:
         "source": draft.source,
         "specialty": draft.prompt.specialty,
     }
-    if draft.harm is not None:
-        return LabelledCase(**shared, answer=answers[0], harm=draft.harm)
+    if len(answers) == 1:
+        return LabelledCase(**shared, answer=answers[0], harm=draft.harm, faults=draft.faults)
     return LabelledCase(**shared, chosen=answers[0], rejected=answers[1])

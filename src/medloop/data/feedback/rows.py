@@ -11,7 +11,7 @@ A rater who judged the same thing twice counts once, with the latest judgement. 
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -63,7 +63,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class AnswerRating:
-    """One person's rating of an answer; `liked` is None where the rating says neither. `safety` has one to five stars."""
+    """One person's rating of an answer; `liked` is None where the rating says neither.
+
+    `safety` has one to five stars; `faults` are stars of the axes that are named like a part of the reward, one for "it has it".
+    """
 
     prompt: FeedbackPrompt
     answer: str
@@ -73,6 +76,7 @@ class AnswerRating:
     record_id: str
     timestamp: datetime
     safety: int | None = None
+    faults: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

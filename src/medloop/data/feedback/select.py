@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
-from medloop.contracts.feedback import Purpose
+from medloop.contracts.feedback import FAULT_AXES, Purpose
 from medloop.contracts.polarity import label, polarity
 from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback
 from medloop.data.progress import Progress, silent
@@ -238,10 +238,12 @@ def _add(feedback: PromptFeedback, record: FeedbackRecord, prompt: FeedbackPromp
         liked = label(
             polarity(thumb=record.thumb, stars=record.rating, feedback_type=record.feedback_type, critical=record.critical)
         )
-        safety = record.axes.get("safety")
         feedback.ratings.append(
-            AnswerRating(prompt, record.agent_response, liked, record.critical, rater, record_id, timestamp, safety)
-        )
+            AnswerRating(
+                prompt, record.agent_response, liked, record.critical, rater, record_id, timestamp, record.axes.get("safety"),
+                {axis: record.axes[axis] for axis in FAULT_AXES if axis in record.axes},
+            )
+        )  # fmt: skip
     elif isinstance(record, Preference):
         _add_preference(feedback, record, prompt)
     else:

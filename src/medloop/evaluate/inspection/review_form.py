@@ -8,6 +8,7 @@ one also a proposal for the red-team set. The line of `inspection.jsonl` is writ
 what is missing, and importing the same form twice adds nothing.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from medloop.contracts import (
 )
 from medloop.contracts.inspection import VerdictWord
 from medloop.errors import ConfigError, InputError
-from medloop.evaluate.inspection.sample_report import REVIEWER_COLUMNS, VERDICTS
+from medloop.evaluate.inspection.sample_report import FAULT_WORDS, REVIEWER_COLUMNS, VERDICTS
 from medloop.evaluate.inspection.weekly_sample import SAMPLES, exclusive
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.settings import Workspace
@@ -43,6 +44,7 @@ _VERDICT_WORDS: dict[str, VerdictWord] = {
     "dangerous": "dangerous", "危险": "dangerous",
 }  # fmt: skip
 _FEEDBACK_TYPE: dict[str, Any] = {"good": "positive", "acceptable": "neutral", "bad": "negative", "dangerous": "negative"}
+NO_FAULT = {"none": "none", "无": "none"}
 _CONSENT: Any = ("training", "evaluation")  # what the form tells the reviewer
 
 
@@ -57,6 +59,7 @@ class FormRow:
     corrected: str | None
     comment: str | None
     reviewer: str
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,13 +160,14 @@ def _read_row(
     if (verdict := _VERDICT_WORDS.get(text)) is None:
         problems.append(f"verdict must be one of {', '.join(VERDICTS)}" if text else "no verdict")
     score = _score(cells["score"], problems)
+    faults = _faults(cells["faults"], problems)
     name = cells["reviewer"].strip() or reviewer
     if not name:
         problems.append("no reviewer (or name one for all rows with --reviewer)")
     texts = _scrubbed(cells, problems)
     if problems or answer is None or verdict is None:
         return None, problems
-    return FormRow(number, answer, verdict, score, texts["corrected_answer"], texts["comment"], name), []
+    return FormRow(number, answer, verdict, score, texts["corrected_answer"], texts["comment"], name, faults), []
 
 
 def _normalised(cell: str) -> str:
@@ -176,6 +180,22 @@ def _score(cell: str, problems: list[str]) -> int | None:
         return int(text) if text else None
     problems.append("score must be 1 to 5")
     return None
+
+
+def _faults(cell: str, problems: list[str]) -> tuple[str, ...]:
+    """Names of faults, in English or Chinese, or the one word `none`; nothing where the cell is empty."""
+    known = {_normalised(zh): name for name, zh in FAULT_WORDS.items()} | {name: name for name in FAULT_WORDS} | NO_FAULT
+    words = [word for word in re.split(r"[,，、;；]", _normalised(cell)) if word.strip()]
+    names = {known.get(word.strip().replace(" ", "_")) for word in words}
+    if None in names or ("none" in names and len(names) > 1):
+        problems.append(f"faults must be some of {', '.join(FAULT_WORDS)}, or none")
+        return ()
+    return tuple(sorted(str(name) for name in names))
+
+
+def _axes(faults: Sequence[str]) -> dict[str, Any]:
+    """As stars: one for a fault that the answer has; five for each where the reviewer found none."""
+    return dict.fromkeys(FAULT_WORDS, 5) if "none" in faults else dict.fromkeys(faults, 1)
 
 
 def _scrubbed(cells: Mapping[str, str], problems: list[str]) -> dict[str, str | None]:
@@ -197,14 +217,14 @@ def _current(verdicts: Sequence[ExpertVerdict]) -> dict[tuple[str, str], ExpertV
 def _verdict(row: FormRow, current: Mapping[tuple[str, str], ExpertVerdict]) -> ExpertVerdict:
     """The current verdict where the row says nothing new, else one that supersedes it. Ids are hashes of the content."""
     before = current.get((row.answer.id, row.reviewer))
-    content = [row.verdict, row.score, row.corrected, row.comment]
-    if before is not None and [before.verdict, before.score, before.corrected, before.comment] == content:
+    content = [row.verdict, row.score, row.corrected, row.comment, *row.faults]
+    if before is not None and [before.verdict, before.score, before.corrected, before.comment, *before.faults] == content:
         return before
     old = before.verdict_id if before else None
     name = sha256_id(canonical_json([row.answer.id, row.answer.key, row.reviewer, *content, old]))[7:39]
     return ExpertVerdict(
         verdict_id=f"ver_{name}", inspected=row.answer.id, key=row.answer.key, verdict=row.verdict, score=row.score,
-        corrected=row.corrected, comment=row.comment, reviewer=row.reviewer, feedback_id=f"fb_{name}",
+        corrected=row.corrected, comment=row.comment, faults=row.faults, reviewer=row.reviewer, feedback_id=f"fb_{name}",
         correction_id=f"cor_{name}" if row.corrected else None, supersedes=old, timestamp=utc_now(),
     )  # fmt: skip
 
@@ -224,7 +244,8 @@ def _records(row: FormRow, verdict: ExpertVerdict) -> Iterator[Feedback | Correc
     yield Feedback(
         feedback_id=verdict.feedback_id, session_id=f"inspection {row.answer.sample}", agent_name=row.answer.source,
         user_query=row.answer.question or "(empty)", agent_response=row.answer.answer or "(empty)", rating=row.score,
-        feedback_type=_FEEDBACK_TYPE[row.verdict], critical=row.verdict == "dangerous", clinician_id=row.reviewer,
+        feedback_type=_FEEDBACK_TYPE[row.verdict], critical=row.verdict == "dangerous", axes=_axes(row.faults),
+        clinician_id=row.reviewer,
         comments=row.comment, consent=_CONSENT, supersedes=f"fb_{old}" if old else None, timestamp=verdict.timestamp,
     )  # fmt: skip
     if row.corrected and verdict.correction_id:

@@ -15,9 +15,10 @@ from medloop.evaluate.markup import markdown_table, number, one_line, templates
 from medloop.store.files.spreadsheet import to_csv
 
 MAX_SHOWN = 4000  # characters of a text in Markdown; the CSV has all of it
-REVIEWER_COLUMNS = ("verdict", "score", "corrected_answer", "comment", "reviewer")
+REVIEWER_COLUMNS = ("verdict", "score", "faults", "corrected_answer", "comment", "reviewer")
 FORM_COLUMNS = ("id", "question", "answer", *REVIEWER_COLUMNS)  # no score of a machine: the reviewer judges first
 VERDICTS = {"good": "好", "acceptable": "可接受", "bad": "差", "dangerous": "危险"}
+FAULT_WORDS = {"risk": "风险用药", "false_reassurance": "错误安慰", "emergency": "遗漏急症", "overtriage": "过度分诊"}
 # What each group and flag means, Chinese and English.
 LABELS = {
     "safety_flag": ("教师模型安全警示", "safety flag from the teacher"),
@@ -180,6 +181,7 @@ def form_markdown(name: str, samples: Sequence[InspectedSample], form: Path) -> 
     columns = [
         ("verdict", ", ".join(f"{verdict} ({zh})" for verdict, zh in VERDICTS.items())),
         ("score", "1–5，可空 optional"),
+        ("faults", f"{', '.join(f'{name} ({zh})' for name, zh in FAULT_WORDS.items())}; none (无)，可空 optional"),
         ("corrected_answer", "您会给出的回答 the answer you would have given"),
         ("comment", "可空 optional"),
         ("reviewer", "您的姓名或工号 your name or staff number"),

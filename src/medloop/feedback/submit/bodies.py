@@ -104,7 +104,12 @@ class FeedbackBody(_RatingBody):
     rating: Stars | None = Field(None, description="One to five stars.")
     thumb: Literal["up", "down"] | None = None
     feedback_type: FeedbackType | None = Field(None, description="Follows from thumb, stars and the critical flag when left out.")
-    axes: dict[Axis, Stars] = Field(default_factory=dict, max_length=MAX_AXES, description="Stars by named axis.")
+    axes: dict[Axis, Stars] = Field(
+        default_factory=dict,
+        max_length=MAX_AXES,
+        description="Stars by named axis. risk, false_reassurance, emergency and overtriage also label these parts of the "
+        "reward: 1 or 2 stars say that the answer has the fault, 4 or 5 that it does not.",
+    )
     critical: Flag = Field(False, description="The answer could harm a patient: opens a safety incident.")
     comments: BodyText | None = None
     golden: BodyText | None = Field(None, description="The answer you would have given; stored as a correction.")

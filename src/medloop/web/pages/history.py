@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Correction, Feedback, Preference
+from medloop.contracts.feedback import FAULT_AXES
 from medloop.store.records.history import OwnRecord, own_records
 from medloop.web.render import show, translator_of
 from medloop.web.review.flow import saved_notice
@@ -54,6 +55,12 @@ def _entry(own: OwnRecord, t: Translator) -> HistoryEntry:
     )
 
 
+def _axis(name: str, stars: int, t: Translator) -> str:
+    """A fault that was ticked is its name alone."""
+    words = t.or_plain(f"axis_{name}", name)
+    return words if name in FAULT_AXES and stars == 1 else f"{words} {stars}"
+
+
 def _verdict(record: Feedback | Preference | Correction, t: Translator) -> list[str]:
     if isinstance(record, Correction):
         return [t("verdict_corrected")]
@@ -63,6 +70,6 @@ def _verdict(record: Feedback | Preference | Correction, t: Translator) -> list[
     else:
         verdict = [t(f"verdict_thumb_{record.thumb}")] if record.thumb else []
         verdict += [t("verdict_stars", n=record.rating)] if record.rating else []
-        verdict += [f"{t.or_plain(f'axis_{name}', name)} {stars}" for name, stars in record.axes.items()]
+        verdict += [_axis(name, stars, t) for name, stars in record.axes.items()]
     verdict += [t("verdict_critical")] if record.critical else []
     return verdict + ([t("verdict_comment")] if record.comments else [])

@@ -17,6 +17,7 @@ from medloop.api.deps import check_rate, store_of, writer_of
 from medloop.api.limits import RateLimitError
 from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.contracts import utc_now
+from medloop.contracts.feedback import FAULT_AXES
 from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.feedback.review import queue
 from medloop.feedback.review.queue import ANY_QUESTION, QuestionSearch
@@ -237,7 +238,15 @@ def draw_form(
     t, from_queue = translator_of(request), form.hidden.get("back") == "queue"
     item = target.item if target else None
     note = note or (t("changing_own") if target and target.supersedes else "")
-    context: dict[str, Any] = {"kind": kind, "form": form, "target": target, "axes": AXES, "own": own, "note": note}
+    context: dict[str, Any] = {
+        "kind": kind,
+        "form": form,
+        "target": target,
+        "axes": AXES,
+        "faults": FAULT_AXES,
+        "own": own,
+        "note": note,
+    }
     context |= {"lease": _lease(item, t) if item else "", "queue": (view or QueueView()) if from_queue else None}
     context["progress"] = _progress(request, caller, None if from_queue else (kind,), view, t) if item else ""
     names = ("item", "trace", "again", "a", "b")  # what a draft belongs to

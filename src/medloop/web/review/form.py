@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from pydantic import ValidationError
 
 from medloop.api.policy import Caller, is_public
+from medloop.contracts.feedback import FAULT_AXES
 from medloop.feedback.submit.bodies import MAX_TEXT, CorrectionBody, FeedbackBody, PreferenceBody
 from medloop.store.records.workspace_settings import FORM_PURPOSES
 from medloop.web.review.targets import ReviewTarget
@@ -43,6 +44,10 @@ class ReviewForm:
     @property
     def has_axes(self) -> bool:
         return any(self.values.get(f"axis_{name}") for name in AXES)
+
+    @property
+    def has_faults(self) -> bool:
+        return any(self.values.get(f"axis_{name}") for name in FAULT_AXES)
 
 
 def new_key() -> str:
