@@ -258,13 +258,22 @@ def not_learnt(report: dict[str, Any]) -> bool:
 
 
 def headline(report: dict[str, Any]) -> str:
-    right = report.get("table", {}).get("right", {})
+    table = report.get("table", {})
+    changes = ", ".join(f"{name} {change(table.get(name, {}))}" for name in ("right", "overtriage", "undertriage"))
     alarms = f" {report['alarm_action']}: {'; '.join(report['alarms'])[:300]}" if report["alarms"] else ""
     highest = max(report["kl"][FIRST - 1 :], default=None)
-    return (
-        f"{'ok' if met(report) else 'NOT MET'}, gain {report['gain']}, right {right.get('before')} -> {right.get('after')}, "
-        f"highest KL {highest}, steps {[check['step'] for check in report['checks']]}{alarms}"
-    )
+    steps = [check["step"] for check in report["checks"]]
+    gain = "/".join(shown(value) for value in report["gain"])
+    return f"{'ok' if met(report) else 'NOT MET'}, gain {gain}, {changes}, highest KL {shown(highest)}, steps {steps}{alarms}"
+
+
+def change(row: dict[str, Any]) -> str:
+    before, after, low, high = (shown(row.get(name)) for name in ("before", "after", "low", "high"))
+    return f"{before} -> {after} [{low}, {high}]"
+
+
+def shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def write_report(runner: Runner) -> None:

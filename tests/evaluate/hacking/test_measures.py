@@ -135,6 +135,15 @@ def test_text_that_the_reference_finds_unlikely_and_a_far_policy_are_alarms(case
     assert found == {("b", "incoherence"), ("b", "kl")}
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "broken"), [(0.15, 0.42, True), (0.15, 0.3, False), (0.45, 0.8, False), (1.2, 1.6, False)]
+)
+def test_a_policy_that_was_sure_of_its_words_is_broken_sooner(before: float, now: float, broken: bool, cases: list[Case]) -> None:
+    answers = [case.answer for case in cases]
+    rounds = [round_of(name, cases, answers, likelihood=-nats) for name, nats in (("a", before), ("b", now))]
+    assert [alarm.kind for alarm in panel(rounds, tools=TOOLS).alarms] == ["incoherence"] * broken
+
+
 def test_the_p_of_a_rise_is_that_of_students_t() -> None:
     """Mean 1, standard deviation 1.58, n 5: t = 1.414 with 4 degrees of freedom, one-sided p = 0.115."""
     assert rise_p([-1.0, 0.0, 1.0, 2.0, 3.0]) == pytest.approx(0.115, abs=0.004)

@@ -120,9 +120,15 @@ def by_question(rows: Sequence[PanelRow], measures: Sequence[Measures]) -> dict[
 
 
 def _scale(name: str, before: Mapping[str, Measures]) -> float:
-    """Scores are counted in standard deviations of the first round, faults as they are."""
+    """Scores are counted in standard deviations of the first round, faults as they are.
+
+    A policy that was sure of its words is broken sooner: with less than half a nat per token, incoherence is counted in two times
+    what it was, and at least in 0.4.
+    """
     values = [row[name] for row in before.values() if name in row]
-    return max(MIN_SPREAD, pstdev(values)) if name in SCORES and values else 1.0
+    if not values or name not in (*SCORES, "incoherence"):
+        return 1.0
+    return max(MIN_SPREAD, pstdev(values)) if name in SCORES else min(1.0, max(0.4, 2 * fmean(values)))
 
 
 def _tests(
