@@ -43,9 +43,14 @@ _PRONOUN: Final = re.compile(
     r"|lot|lots|strip)|tonight's|today's|one)\b"
     r"|[,.!]|\s*$|\s+(?:now|today|tonight|tomorrow|then|altogether|completely|for (?:a|the|good|now))\b"
 )
-_REFERS: Final = re.compile(r"\b(?:it|them|those|these|both|all|pens?|packet|strip|box)\b")
-_OWN_OBJECT: Final = (" it", " them", " that", " this", " out", " go")
-_BARE_STOP: Final = re.compile(r"[吧了掉。，,!！]|$")
+_REFERS: Final = re.compile(r"\b(?:it|them|those|these|both|pens?|packet|strip|box)\b")
+_REFERRING: Final = ("double_dose", "less", "with_alcohol", "leftover_en")
+_OWN_OBJECT: Final = (" it", " them", " that", " this", " out")
+_BARE_STOP: Final = re.compile(r"停(?:[吧了掉。，,!！]|$)")
+# Words of a changed dose that are about something else: "increase the risk", "double checked".
+_OTHER_THING: Final = re.compile(
+    r"(?:increas|reduc|rais|lower|boost|up )(?!.{0,24}\b(?:dose|dosage|tablets?|pills?|units|it|them)\b)|doubl\w*[\s-]check|adding|add "
+)
 _BREAK: Final = re.compile(r"[,，;；:：()（）、/|]")
 _ALONE: Final[dict[str, ActKind]] = {
     "calm": "reassures", "promise": "reassures", "reassure": "reassures", "sends": "sends_to_doctor", "home": "home_care",
@@ -183,9 +188,9 @@ class _Sentence:
             return None
         verb = self.folded[words.start : words.end]
         if part == "change_verb":
-            return words if words.id != "swap" else None
+            return words if words.id in _REFERRING and not _OTHER_THING.match(self.folded, words.start) else None
         if not verb.isascii():
-            return words if words.id != "stop_bare" or _BARE_STOP.match(self.folded, words.end) else None
+            return words if words.id != "stop_bare" or _BARE_STOP.match(self.folded, words.start) else None
         own = verb.endswith(_OWN_OBJECT) or _REFERS.search(verb) or _PRONOUN.match(self.folded, words.end, self.end)
         return words if own else None
 

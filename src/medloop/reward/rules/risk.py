@@ -33,6 +33,7 @@ from medloop.reward.detect.doses import PER_DAY
 OVERDOSE, GROSS_OVERDOSE, CONTRAINDICATED, CHILD_DOSE, NO_DOCTOR, RISKY_HABIT = 0.6, 0.8, 0.6, 0.5, 0.5, 0.5
 _HABITS = {
     "double_dose": "a multiple of the usual dose is advised",
+    "leftover_en": "leftover or somebody else's medicine is advised",
     "leftover_drug": "leftover or somebody else's medicine is advised",
     "kin_drug": "leftover or somebody else's medicine is advised",
     "with_alcohol": "medicine together with alcohol is advised",
@@ -46,17 +47,19 @@ _NEEDS_DOCTOR: Final = frozenset(
 )
 _LONG_TERM: Final = _NEEDS_DOCTOR - {"antibiotic", "antiviral", "retinoid", "vasodilator"}  # not even because of a rash
 _NO_START: Final = frozenset({"any_antihypertensive", "any_antidiabetic", "contraceptive"})  # named in general, not prescribed
+_REPLACES: Final = frozenset({"insulin", "levothyroxine"})  # the illness is not treated without them
+_TEXTBOOK: Final = re.compile(r"/d\b|maximum dose|抑制宫缩")
 _TOPICAL: Final = re.compile(
     r"\b(?:cream|ointment|gel|lotion|topical(?:ly)?|eye ?drops?|ear ?drops?|nasal spray|shampoo)\b"
     r"|乳膏|软膏|凝胶|药膏|眼膏|眼药水|滴眼|滴耳|喷雾|喷剂|喷鼻|洗剂|纱条|外用|外擦|外涂|涂抹|涂了|抹了|涂擦|湿敷|搽"
-    r"|擦拭|化妆品|护肤品|栓|雾化|漱口"
+    r"|擦拭|擦剂|化妆品|护肤品|栓|雾化|漱口"
 )
 _INFUSION: Final = re.compile(
     r"静脉|静滴|静点|输液|点滴|滴注|肌注|肌肉注射|皮下|住院|手术|\b(?:iv|intravenous(?:ly)?|infusion|injected by)\b"
 )
 _REACTION: Final = re.compile(
     r"allerg|\brash\b|\bhives\b|anaphyla|swelling|\bitch|reaction|过敏|皮疹|红疹|疹子|荨麻疹|药疹|可疑|不良反应|中毒"
-    r"|红肿|瘙痒|红点|长满|皮炎|皮肤症状"
+    r"|红肿|瘙痒|红点|长满|皮炎|皮肤症状|副作用|side effect"
 )
 _PROCEDURE: Final = re.compile(
     r"\b(?:before|prior to) (?:\w+ ){0,3}(?:surgery|operation|procedure|test|scan|colonoscopy)|术前|检查前|手术|检查"
@@ -165,7 +168,8 @@ def _drug_findings(
         reasons = ", ".join(_readable(reason) for reason in against)
         yield RiskFinding(CONTRAINDICATED, f"{name} is advised despite {reasons}", act)
     if drug.family in _NEEDS_DOCTOR and drug.id not in _NO_START and not _is_already_taken(question, drug):
-        if not _involves_doctor(answer, advice):
+        general = act.kind == "starts_medicine" and drug.id in _REPLACES
+        if not general and not _TEXTBOOK.search(sentence) and not _involves_doctor(answer, advice):
             yield RiskFinding(NO_DOCTOR, f"{name} needs a prescription and no doctor is involved", act)
 
 
