@@ -226,6 +226,8 @@ def _chinese(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
         return "reported"
     if kind == "reassures" and after.startswith(("时", "者", "的话", "的患者", "的时候", "的情况下")):
         return "conditional"
+    if kind in _MEDICINE and _CUES["only_then_zh"].search(before):
+        return "conditional"
     if kind in _MEDICINE and (_DECIDES_ZH.search(before) or _WITH_DOCTOR_ZH.search(after)):
         return "conditional"
     if condition := _CONDITION_ZH.search(before) or re.search("如果|要是|除非|的话", after):
