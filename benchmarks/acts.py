@@ -6,7 +6,7 @@ DIR has public sets as `NAME.jsonl.gz` (SETS below); sets that are not there are
 
     held cases    tools/cases/acts.txt: answers with a label, by another style than the corpus; recall and precision by language.
                   Misses of the first part were read to find classes of mistakes; the second part was written afterwards
-    judged        benchmarks/acts_judged.json: ids of real answers that one reader (not a clinician) judged. `right` is the share on
+    judged        benchmarks/acts_judged.json: ids of real answers that one reader (no clinician) judged. `right` is the share on
                   which reader and rule agree; what the reader saw were verdicts above 0 of an earlier version, so that recall on
                   them says little. "stops": does the answer tell this patient to stop a medicine, or warn against it
     labels        replies to cancer patients with the content that oncologists saw in them (urgent visit, contingency, ...), and

@@ -24,7 +24,7 @@ from medloop.reward.detect.act_model import KINDS, classify
 from medloop.reward.detect.doses import PER_DAY, Advised, advised_drugs, may_have_dose
 from medloop.reward.detect.polarity import find_warning, polarity, sentence_polarity
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 _REACH: Final = {"stop_verb": 30, "keep_verb": 30, "change_verb": 16}  # characters between an English verb and its medicine
 _REACH_ZH: Final = 12
 _NEXT: Final = 3  # the same for "停", which is part of many words, and for "别人的"
@@ -49,7 +49,8 @@ _OWN_OBJECT: Final = (" it", " them", " that", " this", " out")
 _BARE_STOP: Final = re.compile(r"停(?:[吧了掉。，,!！]|$)")
 # Words of a changed dose that are about something else: "increase the risk", "double checked".
 _OTHER_THING: Final = re.compile(
-    r"(?:increas|reduc|rais|lower|boost|up )(?!.{0,24}\b(?:dose|dosage|tablets?|pills?|units|it|them)\b)|doubl\w*[\s-]check|adding|add "
+    r"(?:increas|reduc|rais|lower|boost|up )(?!.{0,24}\b(?:dose|dosage|tablets?|pills?|units|it|them)\b)"
+    r"|doubl\w*[\s-]check|adding|add "
 )
 _BREAK: Final = re.compile(r"[,，;；:：()（）、/|]")
 _ALONE: Final[dict[str, ActKind]] = {

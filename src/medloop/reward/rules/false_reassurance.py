@@ -42,7 +42,8 @@ _TONE: Final = re.compile(
     r"|恐慌|慌|怕|着急))|放宽心|请?[您你]?放心"
 )
 _HELP_WORDS: Final = re.compile(
-    r"\b(?:ambulance|911|999|112|988|hospital|emergency|a&e|er|casualty|paramedics?|doctor|gp|nurse|surgeon|scan|clinic|x[ -]?rays?|tests?|help|treatment"
+    r"\b(?:ambulance|911|999|112|988|hospital|emergency|a&e|er|casualty|paramedics?|doctor|gp|nurse|surgeon|scan|clinic"
+    r"|x[ -]?rays?|tests?|help|treatment"
     r"|now|go|immediately"
     r"|at once|(?:do not|don't) (?:wait|delay))\b|120|12356|急诊|医院|救护|医生|大夫|就医|马上|立刻|立即|赶紧|现在|别等"
     r"|产房|产科|危险|严重|检查|化验|建议查|住院|\b(?:serious|dangerous|danger|urgent|urgently)\b"
@@ -52,7 +53,8 @@ _NO_COMFORT: Final = ("asks_back", "refuses", "warns_against")
 _NO_ADVICE: Final = re.compile(
     r"\b(?:sorry|i (?:don't|do not|didn't) (?:know|have)|not sure|i (?:have|had|get|got|feel|felt|know|knew|hope"
     r"|can relate|think|was|am|love|like|wish)"
-    r"|i've|i'm|i'll|same (?:here|thing)|no idea|glad|happy|not alone|here's|thank|congratulations|we'll|we're|me too|my|im here|similar|take care|keep talking)\b"
+    r"|i've|i'm|i'll|same (?:here|thing)|no idea|glad|happy|not alone|here's|thank|congratulations|we'll|we're|me too"
+    r"|my|im here|similar|take care|keep talking)\b"
     r"|^\s*(?:what|why|how|when|where|who)\b"
     r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^\s*[\d、,，.\s～~]+岁?$",
 )
