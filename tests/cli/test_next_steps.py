@@ -34,6 +34,8 @@ PIPELINE = (
     "train kto --data pairs.jsonl --adapter sft --set max_steps=1 --batch-size 4 --max-length 192",
     "train reward --data pairs.jsonl --set max_steps=1 --batch-size 4 --max-length 192",
     f"train irs --adapter sft --name rl {SMALL_RL}",
+    "reward validate --bundled",
+    "reward drift",
     "data build --name week",
     "reward score data/processed/red_team.jsonl",
     "inspect data/processed/red_team.jsonl --all --week 2026-W46",

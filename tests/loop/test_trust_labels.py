@@ -143,5 +143,5 @@ def test_the_bundled_cases_are_many_ours_and_vouch_for_nothing(store: Store) -> 
     assert check(store.settings, build_mix(MixConfig()).objective) == (ONLY_BUNDLED,)
     crud.add(store, [vote(n) for n in range(3)], actor="test")
     card()
-    card("--bundled")  # does not replace what people said
+    assert "This card is not kept" in medloop("reward", "validate", "--bundled")  # it does not replace what people said
     assert check(store.settings, build_mix(MixConfig()).objective) != (ONLY_BUNDLED,)

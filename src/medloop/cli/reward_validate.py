@@ -82,13 +82,14 @@ def validate(
             card, folder = trust.validate(
                 settings, labelled, judge, config=bounds, kind=kind, left_out=use.left_out, traffic=traffic, progress=bar.update
             )
-        drift = check_drift(settings, trail.store, judge, config=DriftConfig(), new_card=True)
+        is_kept = trust.read_card(settings, card.reward_version) == card
+        drift = check_drift(settings, trail.store, judge, config=DriftConfig(), new_card=True) if is_kept else None
         trail.record("reward.validate", folder, cases=card.n_cases, reward=card.reward_version)
     if json_:
         ui.say_json(card.model_dump(mode="json"))
     else:
-        _show(card, folder)
-        if drift.raised or drift.standing:
+        _show(card, folder, is_kept=is_kept)
+        if drift and (drift.raised or drift.standing):
             reward_drift.show(drift)
         for asked in teachers:
             ui.say(f"The teacher got {asked.calls:,} requests and cost {asked.spent:.4f} USD.")
@@ -118,7 +119,7 @@ def gather_cases(
     return [*labelled, *use.cases], use
 
 
-def _show(card: ValidityCard, folder: Path) -> None:
+def _show(card: ValidityCard, folder: Path, *, is_kept: bool) -> None:
     ui.table(
         ("judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"),
         [measure_row(row) for row in card.measures if row.slice == ALL],
@@ -131,4 +132,7 @@ def _show(card: ValidityCard, folder: Path) -> None:
         ui.say(f"Left out: {'; '.join(left_out_lines(card.left_out))}.")
     if card.bundled:
         ui.say(NO_EVIDENCE)
-    ui.say(f"The card: {ui.shown(folder)} (validity.md, validity.json)")
+    if is_kept:
+        ui.say(f"The card: {ui.shown(folder)} (validity.md, validity.json)")
+    else:
+        ui.say(f"This card is not kept: {ui.shown(folder)} has one with people's labels.")
