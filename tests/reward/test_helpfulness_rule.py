@@ -1,5 +1,7 @@
 """Helpfulness: points about the question earn, and nothing that merely looks like them."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,13 @@ def value(question: str, answer: str) -> float:
     return RULE.score(question, answer).value
 
 
+def shuffled(text: str, *, by: int) -> str:
+    """The words (the characters: `by` 1) of a text in another order, in sentences of the same length."""
+    units = list(text) if by else text.split()
+    random.Random(3).shuffle(units)
+    return "".join(units) if by else " ".join(units)
+
+
 def gamed(question: str) -> dict[str, str]:
     """What a policy would try instead of an answer, at least as long as the plain one."""
     plain, other = PLAIN[question], EN if question == ZH else ZH
@@ -48,6 +57,7 @@ def gamed(question: str) -> dict[str, str]:
             "Haulage firms added many lorries. The barns have been swept and wait for the grain."
         ),
         "the other language": PLAIN[other],
+        "shuffled words": shuffled(plain, by=1 if zh else 0),
         "hidden": f"<think>{plain}</think>好的。" if zh else f"<think>{plain}</think>All right then, okay.",
     }  # fmt: skip
 
@@ -63,7 +73,7 @@ def test_gamed_answers_earn_less_than_half_of_a_plain_one(question: str) -> None
 def test_padding_a_plain_answer_earns_nothing(question: str) -> None:
     plain = value(question, PLAIN[question])
     for name, text in gamed(question).items():
-        if name not in ("keywords", "the other language", "hidden"):
+        if name not in ("keywords", "the other language", "shuffled words", "hidden"):
             assert value(question, f"{PLAIN[question]}\n{text}") <= plain + 0.001, name
 
 

@@ -18,9 +18,11 @@ from typing import Final, NamedTuple
 from medloop.lexicon.health_topic import HAN_HEALTH, is_health_word
 from medloop.lexicon.synonyms import STEM, concepts
 from medloop.lexicon.words import Words
+from medloop.reward import fluency as neighbours
 from medloop.reward.answer_text import CACHE_SIZE, COMMON, content_pairs, words
+from medloop.reward.detect.ngrams import Kind
 
-VERSION: Final = "2"
+VERSION: Final = f"3/fluency-{neighbours.VERSION}"
 WHOLE: Final = 6  # new content words of a whole point
 FOREIGN: Final = 0.7  # difference in the share of Chinese characters from which on an answer is in another language
 _STOP: Final = re.compile(r"[。！？!?；;\n]+|\.(?=\s|$)")
@@ -43,7 +45,10 @@ _JOINING: Final = frozenset(
 ) | frozenset(
     "的了是我你您他她它这那有在和就不都一也很到说要去会着没请可以吗呢吧能因为所还如果或者与及等对把被让给从但而且并将其应该最多少后前时"
 )
-_JOINING_SHARE: Final = {"en": 0.2, "zh": 0.06}  # of the words; 98 % of the embedded corpus have more, keyword lists less
+_JOINING_SHARE: Final[dict[Kind, float]] = {
+    "en": 0.2,
+    "zh": 0.06,
+}  # of the words; real text has more
 _FEWEST: Final = 10  # words from which on the share says something
 
 
@@ -51,7 +56,7 @@ class AnswerPoints(NamedTuple):
     """`points`: distinct points on the topic. `shared`: content of the question that the answer takes up, of `asked` in all.
 
     `words` are all words of the answer, a Chinese character as one; `fresh` is the number of its different content words.
-    `fluency` is 1 for sentences and falls to 0 for keywords that nothing joins.
+    `fluency` is 1 for sentences and falls to 0 for keywords that nothing joins and for shuffled words (`fluency.py`).
     """
 
     points: float
@@ -115,4 +120,5 @@ def _fluency(tokens: Words, han_share: float) -> float:
     if len(tokens) < _FEWEST:
         return 1.0
     joining = sum(map(_JOINING.__contains__, tokens))
-    return min(1.0, joining / len(tokens) / _JOINING_SHARE["en" if han_share < 0.5 else "zh"])
+    kind: Kind = "en" if han_share < 0.5 else "zh"
+    return min(1.0, joining / len(tokens) / _JOINING_SHARE[kind]) * neighbours.fluency(tokens, kind)

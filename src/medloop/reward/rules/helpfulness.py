@@ -4,7 +4,8 @@
              18 give 0.75. Repeated or copied sentences, small talk, disclaimers and other topics are no points.
     topic    what the question asks about must be taken up: times 0.3 where the answer shares nothing with the question,
              0.65 with one content word, 1 from two on; lay and medical words for the same thing are shared.
-    fluency  times less for a list of keywords, which lacks the small words that join sentences.
+    fluency  times less, down to 0, for keywords without the small words that join them, and for words in no order
+             (`reward/fluency.py`).
 
 Length as such earns nothing: a point needs new words about the topic. For an emergency, an answer that urges care now has at
 least 0.7, and any other at most 0.3. Where it is not certain that the question can wait (urgent, unknown), urging care now has at
