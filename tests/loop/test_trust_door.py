@@ -13,6 +13,7 @@ from medloop.cli import app
 from medloop.contracts.validity import ValidityCard
 from medloop.errors import ConfigError, ResultError
 from medloop.loop import trust
+from medloop.loop.cycle import CycleConfig, run_cycle
 from medloop.loop.workspace import init_workspace
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.settings import Settings
@@ -86,6 +87,8 @@ def test_eval_says_what_judged_and_refuses_a_rule_that_people_disagree_with(work
     medloop("reward", "validate", "faults.jsonl")
     with pytest.raises(ConfigError, match=r"People disagree with the rules that would judge here: risk \(recall 0.00"):
         medloop(*command)
+    with pytest.raises(ConfigError, match="People disagree with the rules"):  # before anything is trained
+        run_cycle(Settings(home=workspace), CycleConfig(), on_stage=pytest.fail)
     output = medloop(*command, "--accept-untrusted")
     assert "UNTRUSTED, and accepted: recall 0.00" in output
     report = (workspace / "reports/eval/e/eval_report.md").read_text()

@@ -11,7 +11,7 @@ from medloop.errors import ConfigError
 from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
 from medloop.evaluate.report import cell, headlines, judged_by
 from medloop.evaluate.side_by_side import file_name
-from medloop.loop.evaluation import evaluate_models
+from medloop.loop.evaluation import DEFAULT_RULES, evaluate_models
 from medloop.models.context_limits import trained_limits
 from medloop.models.find import parse_model
 from medloop.settings import Settings
@@ -75,7 +75,7 @@ def evaluate(
     require_writable(markdown)
     with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
         done = evaluate_models(
-            settings, models=models, predictions=files, rules=tuple(rule or ("chain", "emergency", "risk")), config=config,
+            settings, models=models, predictions=files, rules=tuple(rule or DEFAULT_RULES), config=config,
             name=title, markdown=markdown, progress=lambda label: lambda done, total: bar.update(done, total, label),
         )  # fmt: skip
         trail.record("eval.report", done.markdown, report=done.report.content_id())

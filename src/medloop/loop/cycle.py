@@ -21,10 +21,11 @@ from medloop.evaluate.side_by_side import Evaluation
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig
 from medloop.feedback.review.queue import QueueConfig
 from medloop.knobs import load_config
-from medloop.loop.evaluation import evaluate_models
+from medloop.loop.evaluation import DEFAULT_RULES, check_judges, evaluate_models
 from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback
 from medloop.loop.train import STAGES, TrainingResult, run_stage
 from medloop.models.context_limits import trained_limits
+from medloop.reward.rules import load_rules
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor, open_audit_trail
 
@@ -70,7 +71,11 @@ class CycleResult:
 
 
 def run_cycle(settings: Settings, config: CycleConfig, *, on_stage: Callable[[str], None] = lambda name: None) -> CycleResult:
-    """Run one cycle. Repeated after a crash, it continues: finished trainings and answers are recognised by their inputs."""
+    """Run one cycle. Repeated after a crash, it continues: finished trainings and answers are recognised by their inputs.
+
+    Rules that people disagree with are refused first, not after the training.
+    """
+    check_judges(settings, load_rules(DEFAULT_RULES), accept_untrusted=config.evaluate.accept_untrusted)
     with open_audit_trail(settings) as trail:
         on_stage("feedback")
         feedback = measure_feedback(settings, trail.store, MetricsConfig(seed=settings.seed))

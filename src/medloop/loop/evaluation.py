@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from medloop.contracts import ModelRef, Sample, TrainingCard
+from medloop.contracts import ModelRef, Rule, Sample, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.text.risk import strata_of
 from medloop.evaluate.hacking.null_probes import probe
@@ -33,6 +33,7 @@ from medloop.settings import Settings
 from medloop.store.files.artifacts import verify_if_sealed
 from medloop.store.files.atomic import file_sha256
 
+DEFAULT_RULES = ("chain", "emergency", "risk")
 OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], Generate]]]
 
 
@@ -49,12 +50,23 @@ def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | No
     return {"base": model.sha256, "adapter": model.adapter_sha256}, load
 
 
+def check_judges(settings: Settings, rules: Sequence[Rule], *, accept_untrusted: bool) -> dict[str, dict[str, str]]:
+    """How far each rule can be trusted, for the report; ConfigError if people disagree with one and nobody accepted that."""
+    verdicts = rule_verdicts(settings, {rule.name: rule.version for rule in rules})
+    rows = [row for row, _ in verdicts.values()]
+    refuse_untrusted(rows, accept_untrusted=accept_untrusted, what="the rules that would judge here")
+    return {
+        name: {"verdict": row.verdict, "reason": row.reason, "card": card.reward_version if card else ""}
+        for name, (row, card) in verdicts.items()
+    }
+
+
 def evaluate_models(
     settings: Settings,
     *,
     models: Sequence[ModelRef],
     predictions: Sequence[Path] = (),
-    rules: Sequence[str] = ("chain", "emergency", "risk"),
+    rules: Sequence[str] = DEFAULT_RULES,
     config: EvalConfig,
     name: str,
     markdown: Path,
@@ -66,10 +78,7 @@ def evaluate_models(
     ConfigError if people disagree with one of the rules, unless the configuration accepts that.
     """
     scorers = load_rules(rules)
-    trusted = rule_verdicts(settings, {rule.name: rule.version for rule in scorers})
-    refuse_untrusted(
-        (row for row, _ in trusted.values()), accept_untrusted=config.accept_untrusted, what="the rules that would judge here"
-    )
+    judged = check_judges(settings, scorers, accept_untrusted=config.accept_untrusted)
     processed = settings.workspace.processed
     verify_if_sealed(processed)
     splits = read_splits(processed, config)
@@ -87,10 +96,6 @@ def evaluate_models(
         from_models.append(ModelAnswers(label, answers, refs[label], _training_alarms(refs[label], settings)))
     in_data = references(splits)
     columns = [*from_models, *from_files, *([ModelAnswers(REFERENCE, in_data)] if in_data else [])]
-    judged = {
-        name: {"verdict": row.verdict, "reason": row.reason, "card": card.reward_version if card else ""}
-        for name, (row, card) in trusted.items()
-    }
     return side_by_side(columns, scorers, inputs=inputs, config=config, name=name, markdown=markdown, trust=judged)
 
 
