@@ -26,7 +26,8 @@ from medloop.train.configs.sft_config import SFTConfig
 from medloop.train.examples.pairs import Pair
 
 LONGEST_ANSWER = 200  # characters of an answer that teaches the policy: it writes short ones
-TOKENS = 96
+TOKENS = 64
+HELD_OUT = 160  # questions
 
 
 def side_of(pair: Pair) -> str:
@@ -40,10 +41,10 @@ def document_002(settings: Settings, pairs: list[Pair], *, steps: int, seed: int
         sides[side_of(pair)].append(pair)
     models = {name: _reward_model(settings, name, sides[name], seed) for name in ("reward", "gold")}
     _write_questions(settings, sides)
-    run_stage(STAGES["SFT"], SFTConfig(name="sft", data="sft.jsonl", epochs=1, max_length=256, seed=seed), settings)
+    run_stage(STAGES["SFT"], SFTConfig(name="sft", data="sft.jsonl", epochs=1, max_length=256, max_steps=40, seed=seed), settings)
     config = PPOConfig(
         name="ppo", adapter="sft", prompts="questions.jsonl", held_out="held_out.jsonl", reward="model.yaml",
-        given={"model": "models/reward/reward"}, steps=steps, eval_every=steps, held_out_n=64, held_out_samples=1,
+        given={"model": "models/reward/reward"}, steps=steps, eval_every=steps, held_out_n=32, held_out_samples=1,
         prompts_per_step=8, samples=8, max_new_tokens=TOKENS, on_alarm="warn", seed=seed, accept_untrusted=True,
     )  # fmt: skip
     card = run_stage(STAGES["PPO"], config, settings).card
@@ -80,7 +81,7 @@ def _write_questions(settings: Settings, sides: dict[str, list[Pair]]) -> None:
     chosen = {pair.prompt[-1].content: pair.chosen[:LONGEST_ANSWER] for pair in sides["reward"]}
     examples = [{"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]} for q, a in chosen.items()]
     jsonl.write(settings.home / "sft.jsonl", examples)
-    for name, questions in (("questions", of("reward")), ("held_out", of("held_out"))):
+    for name, questions in (("questions", of("reward")), ("held_out", of("held_out")[:HELD_OUT])):
         jsonl.write(settings.home / f"{name}.jsonl", [{"id": f"{name}-{n}", "question": q} for n, q in enumerate(questions)])
     mix = {"parts": {"model": {"weight": 1.0, "given": True}}}
     (settings.home / "model.yaml").write_text(json.dumps(mix), encoding="utf-8")

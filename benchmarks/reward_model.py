@@ -183,16 +183,18 @@ def cross(folder: Path, seed: int) -> dict[str, Any]:
     """Trained on the sets that may be trained on, measured on the others."""
     trained, measured = read_sets(folder, TRAINED)[0], read_sets(folder, MEASURED)[0]
     train = [pair for pairs in trained.values() for pair in pairs]
-    report = {}
-    for name, test in measured.items() if train else ():
-        judged = judge_heads(train, test, seed)
-        longer = np.array([len(pair.chosen) - len(pair.rejected) for pair in test], float)
-        margins = {
-            "heads": judged.lowered[0::2] - judged.lowered[1::2],
-            "heads, no caution": judged.mean[0::2] - judged.mean[1::2],
-        }
-        spread = np.hypot(judged.spread[0::2], judged.spread[1::2])
-        report[name] = HeldOutMargins(test, {**margins, "longer": longer, "shorter": -longer}, spread).table(seed)
+    tests = [pair for pairs in measured.values() for pair in pairs]
+    if not train or not tests:
+        return {}
+    judged = judge_heads(train, tests, seed)
+    longer = np.array([len(pair.chosen) - len(pair.rejected) for pair in tests], float)
+    margins = {"heads": judged.lowered[0::2] - judged.lowered[1::2], "heads, no caution": judged.mean[0::2] - judged.mean[1::2]}
+    margins |= {"longer": longer, "shorter": -longer}
+    spread, start, report = np.hypot(judged.spread[0::2], judged.spread[1::2]), 0, {}
+    for name, test in measured.items():
+        rows = slice(start, start := start + len(test))
+        part = HeldOutMargins(test, {who: values[rows] for who, values in margins.items()}, spread[rows])
+        report[name] = part.table(seed)
     return report
 
 

@@ -207,7 +207,7 @@ def start(children, *args) -> int:
 
 def outcome(settings: Settings) -> dict[str, str]:
     """Everything but the times: weights, centring, report, page, picture."""
-    names = ("adapter_model.safetensors", "scoring.json", "report.json", "report.md", "report.png")
+    names = ("adapter_model.safetensors", "heads.safetensors", "scoring.json", "report.json", "report.md", "report.png")
     return {name: file_sha256(settings.home / "models/reward/reward" / name) for name in names}
 
 

@@ -227,7 +227,7 @@ def prepare_stage(
     trainer = stage.load(config, settings)
     run = dataclasses.replace(trainer.find(config, settings, folder=folder), guard=guard)
     card = None if replace else run.finished()
-    if card is None and not getattr(config, "full", False):
+    if card is None and not getattr(config, "full", False) and getattr(config, "encoder", "fine-tuned") == "fine-tuned":
         _check_trained_share(stage, config, settings)
     return PreparedRun(trainer, run, trainer.plan(config, settings, run, replace=replace) if card is None else None, card)
 
