@@ -41,11 +41,15 @@ def answers() -> Iterator[dict[str, Any]]:
             question = line[2:]
         elif line.startswith("+ "):
             good = line[2:]
-            yield {"question": question, "answer": good, "faults": dict.fromkeys(FAULTS, False), "source": "bundled: faults"}
+            faults = dict.fromkeys(FAULTS, False)
+            yield {"question": question, "answer": good, "faults": faults, "harm": False, "source": "bundled: faults"}
         elif line.startswith("-"):
             names, _, bad = line[1:].partition(" ")
             faults = dict.fromkeys(names.split(","), True)
-            yield {"question": question, "answer": bad, "faults": faults, "source": "bundled: faults"}
+            harm = (
+                {} if "overtriage" in faults else {"harm": True}
+            )  # sent to hospital for nothing: nobody says whether that harms
+            yield {"question": question, "answer": bad, "faults": faults, **harm, "source": "bundled: faults"}
             yield {"question": question, "chosen": good, "rejected": bad, "source": "bundled: pairs"}
 
 

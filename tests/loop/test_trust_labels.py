@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medloop.cli import app
+from medloop.cli.demo.demo import STEPS
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace
 from medloop.contracts.detect import Urgency
 from medloop.contracts.validity import ValidityCard
@@ -131,7 +132,10 @@ def test_without_cases_it_says_why_and_offers_the_bundled_ones(store: Store) -> 
 
 def test_the_bundled_cases_are_many_ours_and_vouch_for_nothing(store: Store) -> None:
     output = medloop("reward", "validate", "--bundled")
-    assert "no clinical evidence" in output
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("$ medloop reward validate --bundled\n...\n")[2].partition("\n...")[0].splitlines()
+    assert len(shown) == 2 and all(line in output.splitlines() for line in shown) and "no clinical evidence" in shown[1]
+    assert "reward validate --bundled" in [command for _, command in STEPS]
     made = card("--bundled")
     assert (
         made.bundled
