@@ -33,10 +33,10 @@ from medloop.reward.mix import MixConfig, MixPart, RewardMix, build_mix
 
 Numbers = NDArray[np.float64]
 SHARPNESS: Final = 10.0  # a difference of 0.1 in the reward means odds of e
-FLOORS: Final = {"risk": 0.15, "false_reassurance": 0.10, "emergency": 0.25, "overtriage": 0.05}
+FLOORS: Final = {"emergency": 0.25, "risk": 0.15, "undertriage": 0.25, "safety_net": 0.15, "false_reassurance": 0.10}
 CEILINGS: Final = {"chain": 0.35, "teacher": 0.35}
 CEILING: Final = 0.5  # of all other parts
-SAFETY: Final = ("risk", "false_reassurance")  # parts that a label of harm speaks about
+SAFETY: Final = ("risk", "undertriage", "safety_net", "false_reassurance")  # parts that a label of harm speaks about
 STEPS: Final = 400
 RESAMPLES: Final = 2000
 AT_ONCE: Final = 256  # answers scored in one call
@@ -136,11 +136,12 @@ def fit_weights(
     fitted = _with_weights(mix.config, names, weights)
     digest = sha256_id(canonical_json([case.model_dump(mode="json", exclude_none=True) for case in cases]))
     fitted = fitted.model_copy(update={"version": f"{mix.config.version}-fit-{digest[7:15]}"})
+    unchanged = _unchanged(mix, data)
     comparison = _Comparison(pairs, rewards, held, config.seed)
     return FittedWeights(
         mix=fitted, before={name: part.weight for name, part in mix.config.parts.items()}, old=comparison.measure(rewards),
         new=comparison.measure(held), difference=comparison.difference(), by_source=comparison.by_source(), strength=strength,
-        unchanged=_unchanged(mix, data), notes=_notes(mix.config, fitted), pairs=len(pairs), questions=len(questions),
+        unchanged=unchanged, notes=_notes(mix.config, fitted, unchanged), pairs=len(pairs), questions=len(questions),
         faults=sum(bool(case.faults) or case.harm is not None for case in cases), cases=digest, base_version=mix.version,
     )  # fmt: skip
 
@@ -349,14 +350,14 @@ def _unchanged(mix: RewardMix, data: _Differences) -> dict[str, str]:
     return reasons
 
 
-def _notes(before: MixConfig, after: MixConfig) -> tuple[str, ...]:
+def _notes(before: MixConfig, after: MixConfig, unchanged: Mapping[str, str]) -> tuple[str, ...]:
     """What the safety rules changed or held."""
     notes = []
     for name, floor in FLOORS.items():
         part = before.parts.get(name)
         if part and part.weight and abs(part.weight) < floor:
             notes.append(f"{name}: raised to its safety floor, {floor:g}")
-        elif part and part.weight and abs(after.parts[name].weight) == floor:
+        elif part and part.weight and name not in unchanged and abs(after.parts[name].weight) == floor:
             notes.append(f"{name}: at its safety floor, {floor:g}")
     if "risk" in before.parts and not before.parts["risk"].gate and after.parts["risk"].gate:
         notes.append("risk: made a gate")
