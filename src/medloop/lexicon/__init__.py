@@ -27,7 +27,7 @@ __all__ = [
     "find_reassurance", "find_red_flags", "find_urgent_advice", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
-VERSION = "6"
+VERSION = "7"
 
 
 class Mention:

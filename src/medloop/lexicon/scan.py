@@ -82,8 +82,6 @@ class NormalizedText:
 
     def are_tokens(self, start: int, end: int) -> bool:
         """Whether tokens begin and end here. Only an apostrophe allows that where a word continues beside a phrase."""
-        if "'" not in self.text:
-            return False
         if self._tokens is None:
             spans = [token.span() for token in TOKEN.finditer(self.text)]
             self._tokens = frozenset(start for start, _ in spans), frozenset(end for _, end in spans)
@@ -141,14 +139,18 @@ class Scanner:
         spans, cue_starts, phrases = result.spans, result.cue_starts, self._phrases
         matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
         matches.sort(key=_BY_START)  # they come by their ends, so those that begin together stay in order
+        apostrophe = "'" in text
         for number, start, end in matches:
             phrase = phrases[number]
+            inside = (phrase.word_first and text[start - 1] in _WORD_CHARS) or (phrase.word_last and text[end] in _WORD_CHARS)
+            is_phrase = not inside or (apostrophe and normalized.are_tokens(start, end))
+            if not is_phrase and not phrase.cue_sets:  # most matches: short words inside longer ones
+                continue
             span = normalized.original(start, end)
             for cue_set in phrase.cue_sets:
                 cue_starts[cue_set].append(span[0])
-            if (phrase.word_first and text[start - 1] in _WORD_CHARS) or (phrase.word_last and text[end] in _WORD_CHARS):
-                if not normalized.are_tokens(start, end):
-                    continue
+            if not is_phrase:
+                continue
             for phrase_set in phrase.phrase_sets:
                 before = spans.get(phrase_set)
                 if before is None:

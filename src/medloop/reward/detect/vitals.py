@@ -144,6 +144,11 @@ _MEASURES: Final[tuple[tuple[str, re.Pattern[str], Judge], ...]] = tuple(
         ("inr", rf"\binr\b{_GAP}(\d{{1,2}}(?:\.\d)?)", _above(8, 5, 30)),
     )
 )
+# One search instead of thirteen for the many numbers that measure nothing: ages, dates, prices.
+_NAMED: Final = re.compile(
+    rf"{_OXYGEN}|{_FEVER}|{_DEGREES}|{_PRESSURE}|{_PULSE}|{_BREATHS}|{_SUGAR}|mmhg|beats|次/分|gcs|potassium|血钾|\bk[+ :=\d]"
+    r"|moglobin|\bhb\b|hgb|\binr\b"
+)
 
 
 def find_numbers(folded: str) -> tuple[NumberFinding, ...]:
@@ -152,7 +157,7 @@ def find_numbers(folded: str) -> tuple[NumberFinding, ...]:
         return ()
     findings: list[NumberFinding] = []
     read = set()  # places of numbers: a number is read once, whichever way it is named
-    for id, pattern, judge in _MEASURES:
+    for id, pattern, judge in _MEASURES if _NAMED.search(folded) else ():
         for match in pattern.finditer(folded):
             level = judge(float(match[1]), folded[max(0, match.start() - 160) : match.end() + 160])
             if level and match.start(1) not in read:

@@ -4,9 +4,9 @@
     0.25   the same for a pregnant woman, a child or an old person, for whom detectors are least complete
 
 "If it gets worse, call an ambulance" is good advice and costs nothing. The rule applies only where the detector calls the
-question routine; unknown and urgent questions are left out. In the default mix it is a gate with a small weight:
-the ambulance for everybody earns nothing, but on an emergency that was taken for routine it does not fall below comfort without
-advice (`safety_net`).
+question routine and no red flag is spoken of, not even a denied one; unknown and urgent questions are left out. In the default
+mix it is a gate with a small weight: the ambulance for everybody earns nothing, but on an emergency that was taken for routine
+it does not fall below comfort without advice (`safety_net`).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Overtriage:
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
-        if urgency_detector.urgency(question).level != "routine":
+        if urgency_detector.urgency(question).level != "routine" or lexicon.find_red_flags(question):
             return rule_score(self, 0.0, "The question is not certain to be routine, so this part is left out.", applies=False)
         advice = best_advice(answer)
         if advice.value <= CONDITIONAL:
