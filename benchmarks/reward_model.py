@@ -102,8 +102,8 @@ def by_kind(settings: Settings, config: RewardModelConfig, rows: list[dict[str, 
     return {kind: {"pairs": len(hits), "accuracy": sum(hits) / len(hits)} for kind, hits in sorted(right.items())}
 
 
-def real(folder: Path, seed: int, base_pairs: int) -> dict[str, Any]:
-    sets, absent = read_sets(folder, TRAINED)
+def real(folder: Path, names: list[str], seed: int, base_pairs: int) -> dict[str, Any]:
+    sets, absent = read_sets(folder, {name: TRAINED[name] for name in names})
     report: dict[str, Any] = {"absent": absent, "sets": {}}
     everything: list[HeldOutMargins] = []
     for name, pairs in sets.items():
@@ -111,7 +111,7 @@ def real(folder: Path, seed: int, base_pairs: int) -> dict[str, Any]:
         margins = cross_validate(pairs, seed)
         report["sets"][name] = margins.table(seed) | {"processor_seconds": round(time.process_time() - began)}
         everything.append(margins)
-        print(name, json.dumps(report["sets"][name]["accuracy"]), flush=True)
+        print(name, json.dumps({key: report["sets"][name][key] for key in ("accuracy", "lead", "by_spread")}), flush=True)
     if everything:
         report["all"] = HeldOutMargins.joined(everything).table(seed)
     if base_pairs and sets:
@@ -225,6 +225,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the results")
     parser.add_argument("--data", type=Path, help="folder with sets of pairs; without it only the made-up pairs are tried")
     parser.add_argument("--parts", nargs="*", default=["real", "cross", "ppo"], choices=["real", "cross", "ppo"])
+    parser.add_argument("--sets", nargs="*", default=list(TRAINED), choices=list(TRAINED), help="real pairs (default: all sets)")
     parser.add_argument("--count", type=int, help="made-up pairs (default: 2000 without --data, else none)")
     parser.add_argument("--base-pairs", type=int, default=0, help="real pairs for the fine-tuned base; minutes")
     parser.add_argument("--ppo-steps", type=int, default=16)
@@ -245,7 +246,7 @@ def main() -> None:
 
 def measure(part: str, args: argparse.Namespace) -> dict[str, Any]:
     if part == "real":
-        return real(args.data, args.seed, args.base_pairs)
+        return real(args.data, args.sets, args.seed, args.base_pairs)
     if part == "cross":
         return cross(args.data, args.seed)
     pairs = read_sets(args.data, {args.ppo_set: TRAINED[args.ppo_set]})[0].get(args.ppo_set)

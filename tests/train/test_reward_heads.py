@@ -15,6 +15,7 @@ from medloop.reward.mix import MixConfig, MixPart, build_mix
 from medloop.reward.model import RewardModel, load_reward_model
 from medloop.settings import Settings
 from medloop.store.files import jsonl
+from medloop.train.reports.reward_report import markdown, summary
 
 
 def medloop(monkeypatch: pytest.MonkeyPatch, settings: Settings, *words: str) -> int:
@@ -137,6 +138,17 @@ def test_a_model_worse_than_a_baseline_says_so_first_and_in_every_run_that_uses_
     part = {"model": load_reward_model("chance", clinic)}
     mix = build_mix(MixConfig(parts={"model": MixPart(weight=1.0, given=True)}), given=part)
     assert mix.objective.notes == notes, "which train ppo, grpo and irs print"
+
+
+def test_a_model_that_prefers_broken_copies_says_so_first(clinic: Settings, output: str):
+    """As happens where people like short answers: a truncated one then looks better than the whole one."""
+    report = json.loads((clinic.home / "models/reward/heads/report.json").read_text())
+    assert not any("broken copies" in line for line in summary(report))
+    report["hard_negatives"]["held_out"]["truncated"] = {"value": 0.1, "low": 0.05, "high": 0.2, "n": 40}
+    assert summary(report)[0].startswith(
+        "WARNING: It scores broken copies of held-out answers above the answers themselves: truncated (90%)"
+    )
+    assert "broken copies" in markdown(report, "heads", "none", "training answers").split("| chosen by")[0]
 
 
 @pytest.mark.parametrize(

@@ -172,9 +172,16 @@ def run(
             _log_heads(plan, report, on_progress)
         metrics = _summary(plan, trainer, report) | {"score_mean": scoring.mean, "score_std": scoring.std}
         beside = 0 if model.heads is None else int(np.count_nonzero(model.heads.words)) + model.heads.shape.size
-        problems = [problem] if (problem := reward_report.warning(report)) else []
         published = None if trainer is None else trainer.model
-        card = training_card(plan.run, "reward", published, metrics=metrics, started=started, beside=beside, warnings=problems)
+        card = training_card(
+            plan.run,
+            "reward",
+            published,
+            metrics=metrics,
+            started=started,
+            beside=beside,
+            warnings=reward_report.warnings(report),
+        )
         files = reward_report.files(report, name=card.name, base=card.base, reference=describe_scoring(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()
         if model.heads is not None:

@@ -151,6 +151,19 @@ def warning(report: dict[str, Any]) -> str | None:
     )
 
 
+def warnings(report: dict[str, Any]) -> list[str]:
+    """Everything that has to be said first: `warning`, and broken copies of answers that earn more than the answers."""
+    held_out = report["hard_negatives"]["held_out"]
+    preferred = [f"{kind} ({1 - part['value']:.0%})" for kind, part in held_out.items() if part["high"] < 0.5]
+    problems = [problem] if (problem := warning(report)) else []
+    if preferred:
+        problems.append(
+            f"It scores broken copies of held-out answers above the answers themselves: {', '.join(preferred)}. "
+            "A policy can gain by such text: use it beside other parts of the reward, not alone."
+        )
+    return problems
+
+
 def verdict(report: dict[str, Any]) -> str:
     """One sentence: is it better than chance, and than the baselines?"""
     if (problem := warning(report)) is not None:
@@ -171,8 +184,7 @@ def summary(report: dict[str, Any]) -> list[str]:
     if report["length_matched"]:
         rows.append(("model, equal length", report["length_matched"]["model"]))
     length, fit, doubt = report["length"], report["calibration"], report["uncertainty"]
-    problem = warning(report)
-    lines = [f"WARNING: {problem}"] if problem else []
+    lines = [f"WARNING: {problem}" for problem in warnings(report)]
     lines += [
         f"  {label:<22} {part['value']:6.1%}  [{part['low']:.1%}, {part['high']:.1%}]  {part['n']:,} pairs"
         for label, part in rows
@@ -190,7 +202,7 @@ def summary(report: dict[str, Any]) -> list[str]:
     if report["hard_negatives"]["held_out"]:
         kinds = ", ".join(f"{kind} {part['value']:.0%}" for kind, part in report["hard_negatives"]["held_out"].items())
         lines.append(f"  {report['hard_negatives']['trained']:,} synthetic negatives trained on; right on held-out ones: {kinds}")
-    return [*lines, *([] if problem else [verdict(report)])]
+    return [*lines, *([] if warning(report) else [verdict(report)])]
 
 
 def markdown(report: dict[str, Any], name: str, base: str, reference: str) -> str:
@@ -201,8 +213,7 @@ def markdown(report: dict[str, Any], name: str, base: str, reference: str) -> st
         "",
         f"Base model `{base}`. {test['n']:,} held-out pairs of {report['test_questions']:,} questions, none trained on.",
         "",
-        f"**{verdict(report)}**",
-        "",
+        *(line for sentence in dict.fromkeys([*warnings(report), verdict(report)]) for line in (f"**{sentence}**", "")),
         "| chosen by | accuracy | 95 % interval | lead of the model |",
         "|---|---|---|---|",
         f"| model, held-out pairs | {_interval(test)} | |",
