@@ -60,7 +60,7 @@ class Limits:
 
 
 LIMITS: Final = {"en": Limits(-0.4, -3.0), "terse": Limits(-0.1, -5.5), "zh": Limits(-0.3, -3.3)}
-ENCODER_LIMITS: Final = {"en": Limits(-0.9, -4.6), "terse": Limits(0.25, -5.0)}
+ENCODER_LIMITS: Final = {"en": Limits(-0.6, -4.0), "terse": Limits(0.0, -7.5)}
 _WORD: Final = re.compile(r"[A-Za-z]{2}")
 _TERSE_WORDS: Final = 6
 _SPOKEN: Final = re.compile(  # words of someone who talks; a note on a triage sheet has none
