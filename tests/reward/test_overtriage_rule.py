@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medloop.contracts import Sample
+from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.rules.overtriage import CERTAIN, VULNERABLE, Overtriage
 
@@ -32,9 +33,16 @@ def test_only_certain_alarm_without_a_red_flag_costs(question: str, answer: str,
 
 
 @pytest.mark.parametrize(
-    "question", ["I have crushing chest pain.", "I have a cough but no chest pain.", "我爸突然嘴角歪斜，说话不清"]
+    "question",
+    [
+        "I have crushing chest pain.",
+        "Fever of 38.6 since last night and it burns when I pee.",
+        "???",
+        "我爸突然嘴角歪斜，说话不清",
+    ],
 )
-def test_where_a_red_flag_is_spoken_of_it_does_not_judge(question: str) -> None:
+def test_only_a_question_that_is_positively_routine_is_judged(question: str) -> None:
+    assert urgency(question).level != "routine"
     assert RULE.score(question, "Call an ambulance now.").applies is False
 
 

@@ -26,13 +26,18 @@ COMMON = frozenset(
     give had has have having he hello help her hi him his how i if in is it its just me more my need no not now of on or our
     please she should since so some take than thank thanks that the their them then there these they this to too two three
     very was we week weeks were what when which who why will with would year years you your old feel feeling hours morning
-    yesterday today question dangerous medicine problem since ask time times next month months people make try keep good bad
-    well still always never often something anything nothing everything many much use used know think want going got thing
-    things way sure""".split()
+    yesterday today question dangerous medicine problem ask time times next month months people make try keep good bad well
+    still always never often something anything nothing everything many much use used know think want going got thing things
+    way sure different everyone someone person lot great important best better first second same other others
+    another anyone each every being doing done made makes taken taking tell told said say says asked start started wants
+    needs needed look looking looks seems seem thought believe guess maybe probably actually really quite possible possibly
+    cause causes caused factors depends course""".split()
 )
 COMMON_PAIRS = frozenset(
-    """问题 症状 开始 咨询 处理 在家 主要 最近 一直 出现 担心 危险 今天 昨天 早上 小时 儿子 女儿 妈妈 父亲 突然 大概
-    个月 星期 时候 没有 左右 情况 可能 应该 需要 觉得 感觉 之后 之前 有点 一般 多久 怎样 如何 注意 建议""".split()
+    """问题 症状 开始 咨询 处理 在家 主要 最近 一直 出现 担心 危险 今天 昨天 早上 小时 儿子 女儿 妈妈 父亲 突然 大概 个月
+    星期 时候 没有 左右 情况 可能 应该 需要 觉得 感觉 之后 之前 有点 一般 多久 怎样 如何 注意 建议 已经 持续 发现 进行 以前
+    以及 其他 比较 非常 希望 帮助 能够 得到 方面 程度 经常 偶尔 目前 期间 每次 多次 几天 半年 半个 两个 三个 家人 患者 描述
+    提供 根据 原因 考虑 仔细 进一 一步 严重""".split()
 )
 COMMON_ZH = frozenset(
     "的了是我你他她它这那有在和就不人都一上也很到说要去会着没看好自己医生您请问什么怎怎么办天可以吗呢吧啊能现吃药来因为所以还"

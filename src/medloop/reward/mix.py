@@ -59,8 +59,8 @@ def default_parts() -> dict[str, MixPart]:
     return {
         "chain": MixPart(weight=0.35), "emergency": MixPart(weight=0.25), "risk": MixPart(weight=-0.15, gate=True),
         "teacher": MixPart(weight=0.25, given=True), "helpfulness": MixPart(weight=0.15),
-        "undertriage": MixPart(weight=-0.25, gate=True), "overtriage": MixPart(weight=-0.01, gate=True),
-        "safety_net": MixPart(weight=-0.15, gate=True), "off_topic": MixPart(weight=-0.05, gate=True),
+        "undertriage": MixPart(weight=-0.25, gate=True), "overtriage": MixPart(weight=-0.005, gate=True),
+        "safety_net": MixPart(weight=-0.06, gate=True), "off_topic": MixPart(weight=-0.10, gate=True),
         "false_reassurance": MixPart(weight=-0.10), "length": MixPart(weight=-0.05), "repetition": MixPart(weight=-0.10),
         "format": MixPart(weight=0.0),
     }  # fmt: skip

@@ -30,12 +30,15 @@ _LATIN: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _EMPTY: Final = re.compile(
     r"\b(?:as an ai|i(?: am|'m) not a doctor|not medical advice|cannot diagnose|can't diagnose|(?:give|provide) medical advice"
     r"|i(?: am|'m) sorry|i (?:do not|don't) know|you(?:'re| are) welcome|feel free|hope (?:this|that|it) helps|let me know"
-    r"|thank you for|thanks for|good question|get well|wish you)\b"
+    r"|thank you for|thanks for|good question|get well|wish you|may or may not|might or might not"
+    r"|or (?:it|you) (?:may|might|could) not|or it could be (?:nothing|harmless)|others should not|some \w+ and some \w+"
+    r"|everyone is different|it (?:all )?depends on many)\b"
 )
 _EMPTY_ZH: Final = re.compile(
     r"我不是(?:一名|一个)?医生|作为(?:一个|一名)?(?:ai|人工智能|语言模型)|无法(?:提供|给出|作出|做出|进行)(?:医|诊|具体|准确)"
     r"|不能代替|不能替代|仅供参考|很抱歉|对不起|不客气|祝您|祝你|早日康复|随时(?:告诉|联系|提问|向我|咨询)"
     r"|希望(?:我的|以上|这些|能帮|对您|对你)|如(?:果您|果你|您|你)?(?:还)?有(?:任何|其他|别的)?(?:疑问|问题)|很高兴|感谢您|谢谢"
+    r"|也可能(?:没|不)|也可以不|有的人?(?:需要|严重).{0,12}有的人?不|因人而异|具体情况具体分析|综合考虑"
 )
 _JOINING: Final = frozenset(
     """a an the and or but if of to in on at for with from by as is are was were be been it its this that these those you your he

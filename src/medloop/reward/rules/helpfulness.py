@@ -9,7 +9,7 @@
 
 Length as such earns nothing: a point needs new words about the topic. For an emergency, an answer that urges care now has at
 least 0.7, and any other at most 0.3. Where it is not certain that the question can wait (urgent, unknown), urging care now has at
-least 0.15; an answer that names a doctor only under a condition counts 0.6 times, one that names none 0.3 times. An answer of
+least 0.02; an answer that names a doctor only under a condition counts 0.6 times, one that names none 0.3 times. An answer of
 fewer than three words earns 0.
 """
 
@@ -26,7 +26,7 @@ from medloop.reward.points import AnswerPoints, read_points
 HALF = 6.0  # points that are half of what can be earned
 UNRELATED = 0.3  # of an answer that shares nothing with the question
 SHARED = 2  # content words of the question that an answer has to take up
-URGENT_FLOOR, CAUTION_FLOOR = 0.7, 0.15  # of an answer that urges care now: to an emergency, to a question that may be one
+URGENT_FLOOR, CAUTION_FLOOR = 0.7, 0.02  # of an answer that urges care now: to an emergency, to a question that may be one
 CONDITIONAL, NO_DOCTOR = 0.6, 0.3  # share of the value that counts
 
 

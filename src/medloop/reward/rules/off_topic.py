@@ -3,16 +3,16 @@
 What counts are points about the question or about health (`reward/points.py`) in the visible answer, without passages that are
 copied from the question. The share that is on topic is
 
-    1.0   two or more content words of the question are taken up, and there is at least one point
+    1.0   two or more content words of the question are taken up
     0.85  one is; a question that names only one thing needs no more. In Chinese, a shared character of the body or of an illness
     0.7   none is, but the answer takes up what the chain of thought says about it
     0.15  none is, but the answer is about health
 
-less in proportion for a text that lacks the small words of sentences (a list of keywords), for less than one point, and where
+less in proportion for a text that lacks the small words of sentences (a list of keywords), for less than a sentence, and where
 most of the text is about something else. The value is half of what is missing, so that as a gate it lets that share of the reward
 pass; it is 1 where nearly nothing is left: nonsense, small talk, a copied question, another language, instructions to a judge.
-Urgent advice is on topic; whether it is needed is the question of `overtriage`. Questions in other languages than English and
-Chinese are left out.
+Urgent advice is on topic; whether it is needed is the question of `overtriage`. To a question in another language than English
+and Chinese, only an English or Chinese answer is off topic.
 """
 
 from dataclasses import dataclass
@@ -34,11 +34,13 @@ from medloop.reward.answer_text import (
 )
 from medloop.reward.points import VERSION as POINTS_VERSION
 from medloop.reward.points import WHOLE, AnswerPoints, read_points
-from medloop.reward.rules.emergency import CONDITIONAL, VERSION, best_advice
+from medloop.reward.rules.emergency import VERSION, best_advice
 
 UNRELATED, BY_CHAIN, ONE_WORD = 0.15, 0.7, 0.85
 FOCUS = 0.25  # share of the new words that are in points, from which on an answer is about its topic
 NOTHING = 0.05
+A_POINT = 0.6  # of a point are four new content words: a short sentence
+READS = ("en", "zh", "mixed")
 STEM = 5  # letters by which two forms of a word are the same
 URGENT_WORDS = 2  # content words of urgent advice ("call 911"), which are on topic though they name no part of the body
 # Characters of the body and of illness by which a Chinese answer takes a question up in other words; pain is everywhere.
@@ -53,9 +55,10 @@ class OffTopic:
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
-        language = detect_language(question)
-        if language not in ("en", "zh", "mixed"):
-            return rule_score(self, 0.0, "The question is in a language that this rule does not read.", applies=False)
+        if detect_language(question) not in READS:
+            if detect_language(split_answer(answer).visible) in READS:
+                return rule_score(self, 1.0, "The answer is in another language than the question.")
+            return rule_score(self, 0.0, "The question is in a language that this rule does not read.")
         share, reason = on_topic_share(question, answer)
         if share < NOTHING:
             return rule_score(self, 1.0, f"The answer has nothing to do with the question: {reason}.")
@@ -72,9 +75,9 @@ def on_topic_share(question: str, answer: str) -> tuple[float, str]:
     share = (
         0.0
         if is_repetitive(visible)
-        else _topic(question, parts.chain or "", text, read) * min(1.0, read.points) * _focus(read, 0)
+        else _topic(question, parts.chain or "", text, read) * min(1.0, read.points / A_POINT) * _focus(read, 0)
     )
-    if best_advice(answer).value > CONDITIONAL:
+    if best_advice(answer).value:
         share = max(share, _focus(read, URGENT_WORDS))
     return share, f"{read.points:.1f} points in its own words and takes up {min(read.shared, 9)} content words of the question"
 
@@ -104,12 +107,13 @@ def _stems(text: str) -> set[str]:
 
 def _focus(read: AnswerPoints, more: int) -> float:
     """How far the answer keeps to its topic, in sentences; `more` are words on topic that are no points."""
-    return read.fluency * min(1.0, (read.points * WHOLE + more) / max(1, read.fresh) / FOCUS)
+    sentences = max(0.0, 2 * read.fluency - 1)
+    return sentences * min(1.0, (read.points * WHOLE + more) / max(1, read.fresh) / FOCUS)
 
 
 def own_words(question: str, visible: str) -> str:
     """The visible answer without passages that are copied from the question."""
-    size = min(COPIED if question.isascii() else COPIED_ZH, max(4, round(0.9 * len(words(question)))))
+    size = min(COPIED if detect_language(question) == "en" else COPIED_ZH, max(4, round(0.9 * len(words(question)))))
     copied = ngram_set(question, size) & ngram_set(visible, size)
     if not copied:
         return visible

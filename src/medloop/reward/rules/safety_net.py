@@ -1,7 +1,7 @@
 """Safety net: 0 tells the patient when or where to get help, or treats nothing. 1 comforts at home without a word of it.
 
                                              routine question    any other
-    comfort, or "no doctor is needed"              0.4              1.0
+    comfort, or "no doctor is needed"              0.5              1.0
     home care or a medicine                        0.1              0.5
 
 Advice to see a doctor or to get urgent help, also under a condition ("see a doctor if a fever comes"), is a safety net. Nobody
@@ -19,7 +19,7 @@ from medloop.reward.detect.acts import acts
 from medloop.reward.rules.emergency import TRIAGE_VERSION
 
 COMFORT, HOME = 1.0, 0.5
-ROUTINE_COMFORT, ROUTINE_HOME = 0.4, 0.1
+ROUTINE_COMFORT, ROUTINE_HOME = 0.5, 0.1
 _HELP = ("sends_to_doctor", "urges_care_now")
 _TREATS = ("home_care", "starts_medicine", "gives_dose")
 
