@@ -56,7 +56,7 @@ class OffTopic:
 
     def score(self, question: str, answer: str) -> Score:
         if detect_language(question) not in READS:
-            if detect_language(split_answer(answer).visible) in READS:
+            if not question.isascii() and detect_language(split_answer(answer).visible) in READS:  # a terse note looks like none
                 return rule_score(self, 1.0, "The answer is in another language than the question.")
             return rule_score(self, 0.0, "The question is in a language that this rule does not read.")
         share, reason = on_topic_share(question, answer)
