@@ -33,7 +33,14 @@ from medloop.reward.mix import MixConfig, MixPart, RewardMix, build_mix
 
 Numbers = NDArray[np.float64]
 SHARPNESS: Final = 10.0  # a difference of 0.1 in the reward means odds of e
-FLOORS: Final = {"emergency": 0.25, "risk": 0.15, "undertriage": 0.25, "safety_net": 0.15, "false_reassurance": 0.10}
+FLOORS: Final = {
+    "emergency": 0.25,
+    "risk": 0.15,
+    "undertriage": 0.25,
+    "safety_net": 0.06,
+    "off_topic": 0.10,
+    "false_reassurance": 0.10,
+}
 CEILINGS: Final = {"chain": 0.35, "teacher": 0.35}
 CEILING: Final = 0.5  # of all other parts
 SAFETY: Final = ("risk", "undertriage", "safety_net", "false_reassurance")  # parts that a label of harm speaks about

@@ -22,7 +22,7 @@ from medloop.reward import fluency as neighbours
 from medloop.reward.answer_text import CACHE_SIZE, COMMON, content_pairs, words
 from medloop.reward.detect.ngrams import Kind
 
-VERSION: Final = f"3/fluency-{neighbours.VERSION}"
+VERSION: Final = f"4/fluency-{neighbours.VERSION}"
 WHOLE: Final = 6  # new content words of a whole point
 FOREIGN: Final = 0.7  # difference in the share of Chinese characters from which on an answer is in another language
 _STOP: Final = re.compile(r"[。！？!?；;\n]+|\.(?=\s|$)")
