@@ -121,6 +121,12 @@ def read(folder: Path) -> tuple[list[LabelledCase], list[str]]:
     return cases, absent
 
 
+def longer_wins(cases: list[LabelledCase]) -> float:
+    """Agreement of a judge that prefers the longer answer, a tie as half: what a reward has to beat."""
+    pairs = [(len(case.chosen), len(case.rejected)) for case in cases if case.chosen and case.rejected]
+    return sum((chosen > rejected) + 0.5 * (chosen == rejected) for chosen, rejected in pairs) / max(len(pairs), 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with the labelled sets; without it nothing is measured")
@@ -133,9 +139,11 @@ def main() -> None:
         return
     card = measure(cases, build_mix(MixConfig()), config=TrustConfig(), urgency=urgency, strata=strata_of)
     options.out.write_text(
-        json.dumps({"absent": absent, "card": card.model_dump(mode="json")}, indent=2) + "\n", encoding="utf-8"
+        json.dumps({"absent": absent, "longer_wins": longer_wins(cases), "card": card.model_dump(mode="json")}, indent=2) + "\n",
+        encoding="utf-8",
     )
     print(page(card))
+    print(f"A judge that prefers the longer answer agrees on {longer_wins(cases):.2f} of the pairs.")
     print(f"{sum(row.slice == ALL for row in card.measures)} measures; not there: {', '.join(absent) or 'none'}")
 
 
