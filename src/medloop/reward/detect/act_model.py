@@ -25,6 +25,17 @@ CLASSES: Final = ("other", "N", "S", "C")
 KINDS: Final[dict[str, ActKind]] = {"N": "urges_care_now", "S": "stops_medicine", "C": "changes_medicine"}
 THRESHOLD: Final = 0.75  # probability
 LONGEST: Final[dict[Kind, int]] = {"en": 240, "zh": 60}  # characters of a sentence; longer ones say too many things at once
+# What every directive to stop, to change or to get help now has some of; the model is not asked about other sentences.
+_MAY_DIRECT: Final[dict[Kind, re.Pattern[str]]] = {
+    "en": re.compile(
+        r"(?i)\b(?:stop|off|out|away|leave|skip|bin|drop|quit|without|end|ditch|forget|miss|cut|halve|half|double|twice"
+        r"|two|three|extra"
+        r"|more|another|old|spare|your|own|no|not|never|don't|enough|need|back|break|rest|instead|every|all|whole"
+        r"|hospital|ambulance"
+        r"|emergency|er|a&e|casualty|now|tonight|drive|call|ring|go|get|take|use|swap|share|borrow)\b|\d"
+    ),
+    "zh": re.compile("[停断扔丢撤戒别不省免歇搁撂加倍减半双多翻砍隔借剩送去叫打急赶快拨上奔换掰嚼]"),
+}
 _HAN: Final = re.compile("[\u4e00-\u9fff]")
 
 
@@ -40,7 +51,7 @@ def _model(kind: Kind) -> NgramModel:
 def classify(sentence: str) -> tuple[str, float] | None:
     """The likeliest directive of a sentence with its probability, or None below the threshold."""
     kind = kind_of(sentence)
-    if len(sentence) > LONGEST[kind]:
+    if len(sentence) > LONGEST[kind] or _MAY_DIRECT[kind].search(sentence) is None:
         return None
     model = _model(kind)
     shares = probabilities(model, sentence)

@@ -21,12 +21,13 @@ from medloop.lexicon import Mention
 from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.act_model import KINDS, classify
-from medloop.reward.detect.doses import PER_DAY, Advised, advised_drugs, may_have_dose
+from medloop.reward.detect.doses import MAY_HAVE_DOSE, PER_DAY, Advised, advised_drugs, may_have_dose
 from medloop.reward.detect.polarity import find_warning, polarity, sentence_polarity
 
 VERSION: Final = "3"
 _REACH: Final = {"stop_verb": 30, "keep_verb": 30, "change_verb": 16}  # characters between an English verb and its medicine
 _REACH_ZH: Final = 12
+_SHORT: Final = 300  # characters of an answer in which every sentence is about the medicine of the question
 _NEXT: Final = 3  # the same for "停", which is part of many words, and for "别人的"
 # A sentence, not a list of words: something small joins it.
 _IN_SENTENCE: Final = re.compile(
@@ -52,6 +53,8 @@ _OTHER_THING: Final = re.compile(
     r"(?:increas|reduc|rais|lower|boost|up )(?!.{0,24}\b(?:dose|dosage|tablets?|pills?|units|it|them)\b)"
     r"|doubl\w*[\s-]check|adding|add "
 )
+# Without a word of the lists: a question, a number of a dose, or a warning.
+_MAY_ACT: Final = re.compile(rf"\?|not |n't|never|avoid|refrain|away|clear|[不避切禁严别勿忌]|{MAY_HAVE_DOSE.pattern}")
 _BREAK: Final = re.compile(r"[,，;；:：()（）、/|]")
 _ALONE: Final[dict[str, ActKind]] = {
     "calm": "reassures", "promise": "reassures", "reassure": "reassures", "sends": "sends_to_doctor", "home": "home_care",
@@ -66,16 +69,27 @@ _ANCHORS: Final = ("drug", "medicine", "emergency_place")  # without one of them
 Words = dict[str, list[Mention]]  # of one sentence, by part of the lists
 
 
-@lru_cache(maxsize=CACHE_SIZE)
 def acts(answer: str, about_medicine: bool = False) -> tuple[Act, ...]:
     """The acts of an answer in the order of the text.
 
     `about_medicine`: the question is about a medicine, so that "stop it" and "别吃了" mean one without naming it.
     """
     visible = split_answer(answer).visible
+    return _acts(visible, about_medicine and _may_refer(visible))
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _acts(visible: str, about_medicine: bool) -> tuple[Act, ...]:
     if not visible.strip():
         return ()
     return tuple(sorted(_Reader(visible, about_medicine).acts(), key=lambda act: (act.start, act.end, act.kind)))
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _may_refer(visible: str) -> bool:
+    """Whether an answer can mean a medicine without naming it; the others need not be read twice."""
+    words = lexicon.find_act_words(visible)
+    return "stop_verb" in words or "change_verb" in words or len(visible) < _SHORT or may_have_dose(fold(visible))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -95,6 +109,8 @@ class _Reader:
 
     def acts(self) -> Iterator[Act]:
         for (start, end), words in zip(self.spans, self.words, strict=True):
+            if not words and not self.about_medicine and not _MAY_ACT.search(self.folded, start, end):
+                continue  # nothing that any part could find
             sentence = _Sentence(self, start, end, words)
             found = list(_distinct(sentence.acts()))
             yield from found
@@ -234,7 +250,7 @@ class _Sentence:
         if self.folded[first:last].endswith("?"):
             if not any(act.polarity != "question" for act in found):
                 yield _act("asks_back", "directive", first, last, "question")
-        elif not any(act.polarity == "negated" for act in found) and (span := find_warning(self.sentence)):
+        elif not any([act.polarity == "negated" for act in found]) and (span := find_warning(self.sentence)):
             yield _act("warns_against", "directive", self.start + span[0], self.start + span[1], "warning")
 
     def likely(self) -> Iterator[Act]:

@@ -82,6 +82,7 @@ _HEDGE_ZH = _CUES["hedge_zh"]
 _SAID_ZH = _CUES["said_zh"]
 _CALM_IF_ZH = _CUES["calm_if_zh"]
 _PAST_ZH = _CUES["past_zh"]
+_MAY_WARN = {"en": re.compile("not |n't|never|avoid|refrain|away|clear"), "zh": re.compile("[不避切禁严别勿忌]")}
 _WITHOUT_EN = _CUES["without_en"]
 _MAYBE = {"en": _CUES["maybe_en"], "zh": _CUES["maybe_zh"]}
 
@@ -110,7 +111,10 @@ def sentence_polarity(sentence: str) -> ActPolarity:
 
 def find_warning(sentence: str) -> tuple[int, int] | None:
     """Where a sentence tells the patient not to do something."""
-    match = _CUES["warning_en" if sentence.isascii() else "warning_zh"].search(sentence)
+    english = sentence.isascii()
+    if _MAY_WARN["en" if english else "zh"].search(sentence) is None:  # nearly always, and quick
+        return None
+    match = _CUES["warning_en" if english else "warning_zh"].search(sentence)
     return match.span() if match else None
 
 
