@@ -23,7 +23,7 @@ ASSETS: Final = Path(str(files("medloop") / "assets" / "acts"))
 BITS: Final = 16  # 2**16 buckets: the corpus is small, and the file has to be
 CLASSES: Final = ("other", "N", "S", "C")
 KINDS: Final[dict[str, ActKind]] = {"N": "urges_care_now", "S": "stops_medicine", "C": "changes_medicine"}
-THRESHOLD: Final = 0.75  # probability
+THRESHOLD: Final = 0.4  # probability
 LONGEST: Final[dict[Kind, int]] = {"en": 240, "zh": 60}  # characters of a sentence; longer ones say too many things at once
 # What every directive to stop, to change or to get help now has some of; the model is not asked about other sentences.
 _MAY_DIRECT: Final[dict[Kind, re.Pattern[str]]] = {

@@ -250,7 +250,7 @@ class _Sentence:
         if self.folded[first:last].endswith("?"):
             if not any(act.polarity != "question" for act in found):
                 yield _act("asks_back", "directive", first, last, "question")
-        elif not any([act.polarity == "negated" for act in found]) and (span := find_warning(self.sentence)):
+        elif not any(act.polarity == "negated" for act in found) and (span := find_warning(self.sentence)):
             yield _act("warns_against", "directive", self.start + span[0], self.start + span[1], "warning")
 
     def likely(self) -> Iterator[Act]:
