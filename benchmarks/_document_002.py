@@ -35,11 +35,11 @@ def side_of(pair: Pair) -> str:
     return ("reward", "gold", "reward", "gold", "held_out")[zlib.crc32(pair.first_question.encode()) % 5]
 
 
-def document_002(settings: Settings, pairs: list[Pair], *, steps: int, seed: int) -> dict[str, Any]:
+def document_002(settings: Settings, pairs: list[Pair], *, steps: int, seed: int, length_free: bool) -> dict[str, Any]:
     sides: dict[str, list[Pair]] = {"reward": [], "gold": [], "held_out": []}
     for pair in pairs:
         sides[side_of(pair)].append(pair)
-    models = {name: _reward_model(settings, name, sides[name], seed) for name in ("reward", "gold")}
+    models = {name: _reward_model(settings, name, sides[name], seed, length_free) for name in ("reward", "gold")}
     _write_questions(settings, sides)
     run_stage(STAGES["SFT"], SFTConfig(name="sft", data="sft.jsonl", epochs=1, max_length=256, max_steps=40, seed=seed), settings)
     config = PPOConfig(
@@ -53,7 +53,7 @@ def document_002(settings: Settings, pairs: list[Pair], *, steps: int, seed: int
         name: _answers(settings, folder, questions, seed) for name, folder in (("before", "lora/sft"), ("after", "rl/ppo"))
     }
     return {
-        "pairs": {name: len(side) for name, side in sides.items()}, "steps": steps, "seed": seed,
+        "pairs": {name: len(side) for name, side in sides.items()}, "steps": steps, "seed": seed, "length_free": length_free,
         "reward_model": _accuracy(settings, "reward"), "gold_model": _accuracy(settings, "gold"),
         "agreement_of_both_on_held_out_pairs": _agreement(models, sides["held_out"]),
         "reward": {key: card.metrics[key] for key in ("reward_first", "reward_last", "kl_last") if key in card.metrics},
@@ -64,10 +64,10 @@ def document_002(settings: Settings, pairs: list[Pair], *, steps: int, seed: int
     }  # fmt: skip
 
 
-def _reward_model(settings: Settings, name: str, pairs: list[Pair], seed: int) -> RewardModel:
+def _reward_model(settings: Settings, name: str, pairs: list[Pair], seed: int, length_free: bool) -> RewardModel:
     rows = [{"prompt": [m.model_dump() for m in p.prompt], "chosen": p.chosen, "rejected": p.rejected} for p in pairs]
     jsonl.write(settings.home / f"{name}.jsonl", rows)
-    config = RewardModelConfig(name=name, data=f"{name}.jsonl", encoder="none", seed=seed)
+    config = RewardModelConfig(name=name, data=f"{name}.jsonl", encoder="none", length_free=length_free, seed=seed)
     run_stage(STAGES["REWARD"], config, settings)
     return load_reward_model(name, settings)
 

@@ -230,6 +230,7 @@ def main() -> None:
     parser.add_argument("--base-pairs", type=int, default=0, help="real pairs for the fine-tuned base; minutes")
     parser.add_argument("--ppo-steps", type=int, default=16)
     parser.add_argument("--ppo-set", default="pref_en_hh_harmless", help="the set whose pairs lead to PPO")
+    parser.add_argument("--length-free", action="store_true", help="both reward models of PPO without what length explains")
     parser.add_argument("--seed", type=int, default=42)
     args = parser.parse_args()
     report: dict[str, Any] = {"machine": platform.platform(), "python": platform.python_version()}
@@ -253,7 +254,7 @@ def measure(part: str, args: argparse.Namespace) -> dict[str, Any]:
     if not pairs:
         return {"absent": [args.ppo_set]}
     with workspace() as settings:
-        return document_002(settings, pairs, steps=args.ppo_steps, seed=args.seed)
+        return document_002(settings, pairs, steps=args.ppo_steps, seed=args.seed, length_free=args.length_free)
 
 
 if __name__ == "__main__":
