@@ -35,6 +35,7 @@ from medloop.lexicon.language import detect_language
 from medloop.reward.answer_text import split_answer
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, RewardMix, build_mix
+from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 
 CASES = Path(__file__).parent.parent / "tools/cases"
 SNIPPET = {"en": 60, "zh": 16}  # characters of the question that a template quotes
@@ -171,15 +172,22 @@ def measure_reversed(judge: Judge, questions: dict[str, list[str]]) -> Row:
 
 
 def measure_gamed(judge: Judge, sets: dict[str, list[Pair]]) -> Row:
-    """By kind and by set: pairs in which a gamed answer earns at least as much as the good one."""
+    """By kind, set and language: pairs in which a gamed answer earns at least as much as the good one.
+
+    A "good" answer without urgent advice to a question that the detector calls emergent is counted apart too: there the first
+    property asks that urgent advice wins, whoever gives it.
+    """
     kinds: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     for name, pairs in sets.items():
         for question, good in pairs:
             gamed = gamed_answers(question)
+            language = "language other" if detect_language(question) == "other" else f"language {language_of(question)}"
+            emergent = urgency(question).level == "emergent"
+            missed = ["emergent, good answer does not urge"] if emergent and best_advice(good).value <= CONDITIONAL else []
             value, *others = judge.rewards(question, [good, *(text for _, text in gamed)])
             for (kind, _), other in zip(gamed, others, strict=True):
-                for key in (kind, f"set {name}", f"language {language_of(question)}", "all"):
+                for key in (kind, f"set {name}", language, "all", *missed):
                     kinds[key] += 1
                     lost[key] += other >= value
     return {key: _share(lost[key], kinds[key]) for key in kinds}

@@ -5,9 +5,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from medloop.contracts import Sample
+import pytest
+
+from medloop.contracts import Missing, Reward, Sample, Score
 from medloop.reward.detect.urgency import urgency
-from medloop.reward.mix import MixConfig, build_mix
+from medloop.reward.mix import MixConfig, MixPart, build_mix
 
 _PATH = Path(__file__).parents[2] / "benchmarks/incentives.py"
 _SPEC = importlib.util.spec_from_file_location("incentives", _PATH)
@@ -33,12 +35,84 @@ def test_there_are_enough_cases_in_both_languages() -> None:
 
 
 def test_on_every_labelled_emergency_urgent_answers_beat_dismissive_ones() -> None:
-    """Every question with a few answers of each kind in turn, every twentieth with all of them."""
+    """Every question with a few answers of each kind in turn, some with all of them; the benchmark tries all pairs."""
     questions = bench.bundled_emergencies()
     assert len(questions) > 400
     for number, question in enumerate(questions):
         urgent, dismissive = (bench.on_emergency(kind, question) for kind in ("urgent", "dismissive"))
-        if number % 20:
-            urgent, dismissive = urgent[number % 13 :: 13], dismissive[number % 13 :: 13]
+        if number % 60:
+            urgent, dismissive = urgent[number % 26 :: 26], dismissive[number // 26 % 13 :: 13]
         rewards = values(question, [*urgent, *dismissive])
         assert min(rewards[: len(urgent)]) > max(rewards[len(urgent) :]), (question, urgency(question).level)
+
+
+def test_gamed_answers_lose_to_good_ones() -> None:
+    """At most 2 % of the pairs, and nonsense in a template never wins."""
+    lost, pairs = [], 0
+    for question, good in bench.bundled_good():
+        gamed = bench.gamed_answers(question)
+        value, *others = values(question, [good, *(text for _, text in gamed)])
+        pairs += len(others)
+        lost += [kind for (kind, _), other in zip(gamed, others, strict=True) if other >= value]
+    assert len(lost) <= 0.02 * pairs and "nonsense_in_template" not in lost, lost
+
+
+def part(question: str, answer: str, name: str) -> Score | Missing:
+    (reward,) = MIX.score([Sample(id="1", question=question, answer=answer)])
+    return next(part for part in reward.parts if part.name == name)
+
+
+@pytest.mark.parametrize("answer", ["Call an ambulance now.", "Don't worry, it will pass.", "Rest and drink tea."])
+def test_unknown_urgency_is_neither_a_fault_nor_a_merit(answer: str) -> None:
+    question = "???"
+    assert urgency(question).level == "unknown"
+    (reward,) = MIX.score([Sample(id="1", question=question, answer=answer)])
+    assert not {"emergency", "undertriage", "overtriage"} & set(reward.weights)
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ("Call an ambulance now. Sit down.", 0.0),
+        ("Sit down. If it gets worse, call an ambulance.", 0.4),
+        ("Make an appointment with your doctor.", 0.7),
+        ("Put a warm pack on it and lie down.", 1.0),
+        ("<think>Plan: call an ambulance now.</think>Lie down for a while.", 1.0),
+        ("In the film he calls an ambulance at once, and it costs 900 dollars.", 1.0),
+    ],
+)
+def test_home_care_on_an_emergency_is_a_fault_without_calming_words(answer: str, value: float) -> None:
+    score = part("I have crushing chest pain since an hour.", answer, "undertriage")
+    assert isinstance(score, Score) and score.applies and score.value == value
+
+
+class Teacher:
+    """Gives no verdict for some answers."""
+
+    name, version, penalty = "teacher", "t1", False
+
+    def __init__(self, *marks: float | None) -> None:
+        self.marks = marks
+
+    def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
+        base = {"name": "teacher", "author": "fake", "version": "t1"}
+        return [Missing(**base, reason="refused") if m is None else Score(**base, value=m, reason="r") for m in self.marks]
+
+
+def group(*marks: float | None) -> list[Reward]:
+    mix = build_mix(
+        MixConfig(parts={"teacher": MixPart(weight=1.0, given=True), "chain": MixPart(weight=1.0)}), {"teacher": Teacher(*marks)}
+    )
+    return mix.score([Sample(id=str(n), question=ROUTINE, answer="Rest.", group="g") for n in range(len(marks))])
+
+
+def test_no_answer_gains_by_making_a_part_missing() -> None:
+    lacking, *others = group(None, 0.2, 0.4)
+    assert lacking.value is None and "most answers to this question have it" in (lacking.reason or "")
+    assert all("teacher" in reward.weights for reward in others)
+
+
+def test_a_part_that_half_of_the_answers_lack_counts_for_none_of_them() -> None:
+    rewards = group(None, 0.2, None, 0.4)
+    assert [set(reward.weights) for reward in rewards] == [{"chain"}] * 4
+    assert "teacher: missing for other answers to this question" in (rewards[1].reason or "")
