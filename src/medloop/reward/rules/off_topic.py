@@ -55,8 +55,8 @@ class OffTopic:
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
-        if detect_language(question) not in READS:
-            if not question.isascii() and detect_language(split_answer(answer).visible) in READS:  # a terse note looks like none
+        if not (question.isascii() or detect_language(question) in READS):  # a terse note in ASCII looks like no language
+            if detect_language(split_answer(answer).visible) in READS:
                 return rule_score(self, 1.0, "The answer is in another language than the question.")
             return rule_score(self, 0.0, "The question is in a language that this rule does not read.")
         share, reason = on_topic_share(question, answer)
