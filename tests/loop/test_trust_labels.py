@@ -149,3 +149,12 @@ def test_the_bundled_cases_are_many_ours_and_vouch_for_nothing(store: Store) -> 
     card()
     assert "This card is not kept" in medloop("reward", "validate", "--bundled")  # it does not replace what people said
     assert check(store.settings, build_mix(MixConfig()).objective) != (ONLY_BUNDLED,)
+
+
+def test_a_reward_that_fails_even_on_the_bundled_pairs_is_refused(store: Store) -> None:
+    medloop("reward", "validate", "--bundled", "--set", "agreement=0.99")
+    objective = build_mix(MixConfig()).objective
+    with pytest.raises(ConfigError, match=r"The bundled cases disagree with this reward: reward \(agreement"):
+        check(store.settings, objective)
+    accepted = check(store.settings, objective, accept_untrusted=True)
+    assert accepted[0].startswith("Untrusted, and accepted: reward") and accepted[-1] == ONLY_BUNDLED

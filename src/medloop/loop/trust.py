@@ -92,19 +92,20 @@ def check(settings: Settings, objective: Objective, *, accept_untrusted: bool = 
     if card is None:
         return (NOTHING,)
     if card.bundled:  # a few cases by nobody: they stop a reward that is wrong even there, and vouch for none
-        return (*refuse_untrusted([card.verdict_on(MIX, objective.version)], accept_untrusted=accept_untrusted), ONLY_BUNDLED)
+        whole = [card.verdict_on(MIX, objective.version)]
+        return (*refuse_untrusted(whole, accept_untrusted=accept_untrusted, who="The bundled cases"), ONLY_BUNDLED)
     rows = verdicts(card, objective)
     return (*refuse_untrusted(rows, accept_untrusted=accept_untrusted), *measured_notes(rows))
 
 
 def refuse_untrusted(
-    rows: Iterable[JudgeTrust], *, accept_untrusted: bool, what: str = "this reward"
+    rows: Iterable[JudgeTrust], *, accept_untrusted: bool, what: str = "this reward", who: str = "People"
 ) -> tuple[str, ...]:  # fmt: skip
     """ConfigError if a judge is untrusted, unless somebody accepted that; then the sentences that say so."""
     untrusted = [f"{row.judge} ({row.reason})" for row in rows if row.verdict == "untrusted"]
     if untrusted and not accept_untrusted:
         hint = "Mend the part, set its weight to 0, or go on all the same with --accept-untrusted; the result will say so"
-        raise ConfigError(f"People disagree with {what}: {'; '.join(untrusted)}", hint)
+        raise ConfigError(f"{who} disagree with {what}: {'; '.join(untrusted)}", hint)
     return tuple(f"Untrusted, and accepted: {name}." for name in untrusted)
 
 
