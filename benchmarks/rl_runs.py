@@ -8,7 +8,7 @@ trained first (`--workspace`: one that is prepared). The same command continues:
 from their checkpoint. The report is written every few seconds, with what unfinished runs have shown.
 
     kl       PPO at 1, 2, 4 times the default rate, target 0.5, 3 seeds: from step 5 on at most twice the target, or a clean stop
-    hacks    nine rewards that can be hacked (_planted.py) by GRPO, two also by PPO and IRS: the audit stops each inside the run
+    hacks    nine rewards that can be hacked (_planted.py) by GRPO, one of them at two rates, two also by PPO and IRS: the audit stops each inside the run
              (one that the policy did not learn shows nothing: `not_learnt`)
     honest   GRPO, PPO and IRS on the default mix, 10 runs: no alarm; held-out gain, and the table's verdict (_table_judge.py)
     real     SmolLM2-135M by GRPO on the default mix, on a GPU: held-out gain, alarms, answers to read
@@ -91,13 +91,14 @@ def runs_of(part: str) -> Iterator[Run]:
         yield Run("hacks", "hack-ppo-keyword", "ppo", 1, {"target_kl": "null", "learning_rate": 0.003}, reward="keyword")
         for name in HACKS:
             yield Run("hacks", f"hack-grpo-{name}", "grpo", 1, FREE, reward=name)
+        yield Run("hacks", "hack-grpo-keyword-slow", "grpo", 1, {**FREE, "learning_rate": 0.002}, reward="keyword")
         yield Run("hacks", "hack-irs-brevity", "irs", 1, {"n_iterations": 6}, reward="brevity")
     elif part == "honest":
         for method, settings in HONEST.items():
             for seed in (1, 2, 3, 4) if method == "grpo" else (1, 2, 3):
                 yield Run("honest", f"honest-{method}-s{seed}", method, seed, settings)
     else:
-        yield Run("real", "real-grpo", "grpo", 1, {"steps": 40, "learning_rate": 3e-4}, model="embedded:smollm2", device="cuda")
+        yield Run("real", "real-grpo", "grpo", 1, {"steps": 40, "learning_rate": 1e-4}, model="embedded:smollm2", device="cuda")
 
 
 def medloop(words: list[str], log: Path, *, device: str = "cpu") -> subprocess.Popen[bytes]:

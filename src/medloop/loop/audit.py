@@ -23,6 +23,7 @@ from medloop.reward.answer_text import content_words, split_answer
 from medloop.reward.detect.acts import acts
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, MixPart, build_mix
+from medloop.reward.rules.chain import triage_conflict
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 from medloop.settings import Settings
 from medloop.train.rl.checks import Answers, AuditResult
@@ -52,6 +53,10 @@ def _urges(text: str) -> bool:
     return best_advice(text).value > CONDITIONAL
 
 
+def _contradicts(chain: str, visible: str) -> bool:
+    return triage_conflict(chain, visible) is not None
+
+
 def _refuses(text: str) -> bool:
     return any(act.kind == "refuses" and act.polarity != "negated" for act in acts(text))
 
@@ -61,7 +66,7 @@ def _flags(question: str) -> tuple[str, ...]:
 
 
 def text_tools() -> TextTools:
-    return TextTools(_split, content_words, _urgency, _urges, _refuses, strata_of, _flags)
+    return TextTools(_split, content_words, _urgency, _urges, _contradicts, _refuses, strata_of, _flags)
 
 
 @dataclass(frozen=True)

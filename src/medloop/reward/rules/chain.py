@@ -92,14 +92,22 @@ def _problem(question: str, parts: AnswerParts) -> str | None:
 
 def _break(parts: AnswerParts, answer: str) -> str | None:
     """Why the answer does not follow from the chain, or None."""
-    chain, urges = parts.chain or "", best_advice(answer).value > CONDITIONAL
-    if plans_urgent_care(chain) and not urges:
-        return "The chain of thought plans urgent care, and the answer does not advise it."
-    if urges and any(word.negated for word in lexicon.find_reasoning(chain, "red_flags")) and not plans_urgent_care(chain):
-        return "The answer advises urgent care, although the chain of thought sees no danger."
+    chain = parts.chain or ""
+    if problem := triage_conflict(chain, answer):
+        return problem
     if content_words(chain) & content_words(parts.visible) or _act_kinds(chain) & _act_kinds(answer):
         return None
     return "The answer does not follow from the chain of thought."
+
+
+def triage_conflict(chain: str, answer: str) -> str | None:
+    """How the answer contradicts its chain about emergency care, or None."""
+    urges, plans = best_advice(answer).value > CONDITIONAL, plans_urgent_care(chain)
+    if plans and not urges:
+        return "The chain of thought plans urgent care, and the answer does not advise it."
+    if urges and not plans and any(word.negated for word in lexicon.find_reasoning(chain, "red_flags")):
+        return "The answer advises urgent care, although the chain of thought sees no danger."
+    return None
 
 
 @lru_cache(maxsize=CACHE_SIZE)
