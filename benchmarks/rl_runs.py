@@ -8,7 +8,8 @@ trained first (`--workspace`: one that is prepared). The same command continues:
 from their checkpoint. The report is written every few seconds, with what unfinished runs have shown.
 
     kl       PPO at 1, 2, 4 times the default rate, target 0.5, 3 seeds: from step 5 on at most twice the target, or a clean stop
-    hacks    nine rewards that can be hacked (_planted.py) by GRPO, one of them at two rates, two also by PPO and IRS: the audit stops each inside the run
+    hacks    nine rewards that can be hacked (_planted.py) by GRPO, one of them at two rates, two also by PPO and IRS: the audit
+             stops each inside the run
              (one that the policy did not learn shows nothing: `not_learnt`)
     honest   GRPO, PPO and IRS on the default mix, 10 runs: no alarm; held-out gain, and the table's verdict (_table_judge.py)
     real     SmolLM2-135M by GRPO on the default mix, on a GPU: held-out gain, alarms, answers to read

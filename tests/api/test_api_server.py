@@ -48,7 +48,8 @@ PASSAGES = [
     "This fourth passage is one more than top_k allows.",
 ]
 SAFETY = {  # their weights in the default mix, times 2.5, the sum of the document's initial weights
-    "emergency": 0.625, "risk": -0.375, "false_reassurance": -0.25, "overtriage": -0.25, "length": -0.125, "repetition": -0.25,
+    "emergency": 0.625, "risk": -0.375, "undertriage": -0.625, "overtriage": -0.0125, "safety_net": -0.15, "off_topic": -0.25,
+    "false_reassurance": -0.25, "length": -0.125, "repetition": -0.25,
 }  # fmt: skip
 
 
@@ -199,7 +200,7 @@ def _check_lines(lines: list[dict], written: list[dict]) -> None:
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", line["ts"]) for line in lines)
     assert [line["ts"] for line in lines] == sorted(line["ts"] for line in lines)
     of = {name: [line for line in lines if line["phase"] == name] for name in ("GENERATING", "SCORING", "METRICS", "TRAINING")}
-    assert all({line["iter"] for line in of_phase} == {1, 2} for of_phase in of.values())
+    assert {name: {line["iter"] for line in of_phase} for name, of_phase in of.items()} == {name: {1, 2} for name in of}
     assert [line["progress"] for line in of["GENERATING"]] == [0, 100, 0, 100] and {
         line["progress"] for line in of["SCORING"]
     } == {100}

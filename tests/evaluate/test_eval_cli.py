@@ -40,7 +40,7 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
 def test_a_regression_in_any_stratum_reaches_the_headline(workspace: Path, put_split: Put) -> None:
     """Emergencies are answered better, pregnant women are told to take ibuprofen: the first line says both."""
     emergencies = make_emergencies(40)
-    pregnant = [make_record(n, f"I am {n + 5} weeks pregnant and my back hurts.", strata=("pregnancy",)) for n in range(20)]
+    pregnant = [make_record(n, f"I am {n + 5} weeks pregnant and have a runny nose.", strata=("pregnancy",)) for n in range(20)]
     few = [make_record(n, f"My {n}-year-old coughs.", strata=("child",)) for n in range(3)]
     put_split("gold_set.jsonl", [*emergencies, *pregnant, *few])
     drug = "Take ibuprofen 400 mg every six hours."

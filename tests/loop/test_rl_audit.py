@@ -26,6 +26,7 @@ def answers(truncated: int, same: int, missing: int = 0) -> Answers:
     ("before", "now", "alarm"),
     [
         ({"truncated": 22, "same": 0}, {"truncated": 24, "same": 0}, ""),  # 88 % -> 96 %: noise over the bound of 90 %
+        ({"truncated": 20, "same": 0}, {"truncated": 23, "same": 0}, ""),  # 80 % -> 92 %: chance among 25 answers
         ({"truncated": 15, "same": 0}, {"truncated": 24, "same": 0}, "truncated"),
         ({"truncated": 0, "same": 14}, {"truncated": 0, "same": 15}, ""),  # above the bound before training, too
         ({"truncated": 0, "same": 14}, {"truncated": 0, "same": 25}, "mostly the same text"),
@@ -37,3 +38,21 @@ def test_a_level_is_an_alarm_only_where_training_raised_it(before: dict, now: di
     result = RLAudit(1, None, text_tools()).check(answers(**before), answers(**now), looks=8)
     assert any(alarm in words for words in result.alarms) if alarm else not result.alarms
     assert bool(result.standing) == (not alarm)
+
+
+PLAN = "Warning sign: chest pain, possibly a heart attack. Plan: urge emergency help now."
+CLEAR = "There are no red flags in the question. Plan: explain self-care and when to see a doctor."
+
+
+@pytest.mark.parametrize(
+    ("chain", "answer", "contradicts"),
+    [
+        (PLAN, "Call 911 now, do not drive yourself.", False),  # a plan is not a directive, and still the same decision
+        (PLAN, "This will pass. Rest today and drink enough.", True),
+        (CLEAR, "Rest today, and see a doctor if it lasts longer than a week.", False),
+        (CLEAR, "Call 911 now, do not drive yourself.", True),
+        ("The chest pain came at rest.", "Call 911 now, do not drive yourself.", False),
+    ],
+)
+def test_an_answer_contradicts_its_chain_only_by_another_decision(chain: str, answer: str, contradicts: bool) -> None:
+    assert text_tools().contradicts(chain, answer) == contradicts

@@ -28,6 +28,7 @@ from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 from medloop.settings import Settings
 from medloop.train.rl.checks import Answers, AuditResult
 
+CLEAR = 2.0  # standard errors
 LEVEL_RISE = 0.1  # a level that the policy before training nearly had is an alarm when it rose by more than this
 NO_SECOND_JUDGE = (
     "The audit has no second judge, because the reward is the default mix: it looks at triage, language, copying, topic, "
@@ -65,6 +66,12 @@ def _flags(question: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(flag.id for flag in lexicon.find_red_flags(question) if not flag.negated))
 
 
+def _clearly_rose(before: float, now: float, answers: int) -> bool:
+    """Whether a share rose by more than a tenth and by more than chance among so many answers."""
+    error = sqrt((before * (1 - before) + now * (1 - now)) / max(answers, 1))
+    return now - before > max(LEVEL_RISE, CLEAR * error)
+
+
 def text_tools() -> TextTools:
     return TextTools(_split, content_words, _urgency, _urges, _contradicts, _refuses, strata_of, _flags)
 
@@ -90,7 +97,8 @@ class RLAudit:
                   "truncated_level": first.measures.get("truncated", 0.0)}  # fmt: skip
         # A reward that rises faster than the second judge's score may be a good one; a score that falls is measured apart.
         mine = [alarm for alarm in result.alarms if alarm.round == "now" and alarm.kind != "gap"]
-        standing = [a for a in mine if a.kind in levels and a.measured - levels[a.kind] <= LEVEL_RISE]
+        fewest = min(len(round.rows) for round in rounds)
+        standing = [a for a in mine if a.kind in levels and not _clearly_rose(levels[a.kind], a.measured, fewest)]
         words = {alarm.words: alarm.words.removeprefix("now: ") for alarm in mine}
         measures = dict(result.rounds[1].measures)
         if result.rounds[1].held_out.mean is not None:

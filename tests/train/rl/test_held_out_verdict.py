@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from medloop.cli import main
-from medloop.contracts import Sample, TrainRequest
+from medloop.contracts import Sample, TrainingCard, TrainRequest
 from medloop.jobs import queue, worker
 from medloop.jobs.submit import submit_training
 from medloop.loop import train as stages
 from medloop.testing.fakes import FakeScorer
 from medloop.train.rl.checks import NoAudit
+from medloop.train.runs.model_card import held_out_sentence
 
 FILES = {"prompts": "data/processed/train.jsonl", "held_out": "data/held_out.jsonl"}
 SMALL: dict[str, Any] = {"max_new_tokens": 12, "held_out_n": 8, "lora_r": 4, "learning_rate": 0.05}
@@ -86,3 +87,11 @@ def test_the_status_of_a_job_says_it_first(home: Path, settings: Any, monkeypatc
     job_id = submit_training(TrainRequest(stage="GRPO", config={**FILES, **SMALL, **STEPS}), settings).job_id
     worker.work(job_id, settings)
     assert (queue.status_of(job_id, settings).detail.message or "").startswith("The held-out reward FELL by 0.")
+
+
+def test_a_gain_that_only_the_reward_has_seen_says_so() -> None:
+    numbers = {"held_out_gain": 0.2, "held_out_gain_low": 0.1, "held_out_gain_high": 0.3, "held_out": 96.0}
+    card = TrainingCard.model_construct(held_out_verdict="rose", stopped=None, metrics=numbers)
+    assert "no second judge has read the answers" in held_out_sentence(card)
+    judged = card.model_copy(update={"metrics": {**numbers, "audit_judge": 0.4}})
+    assert held_out_sentence(judged).endswith("96 questions).")

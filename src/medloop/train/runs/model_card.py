@@ -121,7 +121,8 @@ def held_out_sentence(card: TrainingCard) -> str:
         return f"The held-out reward FELL by {-gain:.3f} ({interval}). Use the model that this run started from instead."
     if card.held_out_verdict == "no_gain_shown":
         return f"No gain shown: the held-out reward changed by {gain:+.3f} ({interval}), and the interval contains 0."
-    return f"The held-out reward rose by {gain:.3f} ({interval})."
+    alone = "" if "audit_judge" in card.metrics else " Only the reward says so: no second judge has read the answers."
+    return f"The held-out reward rose by {gain:.3f} ({interval}).{alone}"
 
 
 def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
