@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("medloop", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("medloop")
 
 for _name in [name for name in os.environ if name.startswith("MEDLOOP_")]:
     del os.environ[_name]  # a developer's own workspace has no part in the tests, nor in the processes they start

@@ -64,7 +64,7 @@ def test_why_an_item_was_chosen_is_said_only_after_judging_in_both_languages(bro
     fill(chosen)
     someone = browse("annotator")
     page = someone.get("/web/queue").text
-    assert not any(word in page for word in ("thumbs", "random", "risk", "disagree", "Why it"))
+    assert not any(word in page for word in ("thumbs", "random", "high risk", "disagree", "Why it"))
     done = someone.send(page, rating="2")
     assert "Why it was in the queue: a user gave it a thumbs-down, picked at random." in " ".join(done.text.split())
     again = someone.get(f"{done.url.path}?{done.url.query.decode()}", headers={"Accept-Language": "zh"}).text
