@@ -211,6 +211,7 @@ def outcome(settings: Settings) -> dict[str, str]:
     return {name: file_sha256(settings.home / "models/reward/reward" / name) for name in names}
 
 
+@pytest.mark.slow
 def test_killed_at_any_point_it_ends_with_the_same_bytes(settings, preferences, children, untouched):
     write(untouched.home / "data/preferences/preferences.jsonl", lines(60))
     assert start(children, untouched) == 0

@@ -76,6 +76,7 @@ def counted(home: Path) -> dict[str, int]:
         return {kind.__name__: crud.count(store, kind) for kind in (Trace, Feedback, Preference, Correction)}
 
 
+@pytest.mark.slow
 def test_the_people_of_the_demo_speak_once_however_often_it_is_run(folder: Path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("MEDLOOP_HOME", str(folder.parent))  # somebody's own, which the demo must not see
     monkeypatch.setenv("MEDLOOP_DATABASE__URL", "sqlite:////nowhere/else.db")

@@ -100,6 +100,7 @@ def test_a_keyword_in_every_fourth_answer_is_seen_with_few_questions(cases: list
     assert len(few) == 65 and "overtriage" in alarms(few, answers)
 
 
+@pytest.mark.slow
 def test_other_answers_to_the_same_conditions_raise_no_alarm_in_ten_draws(cases: list[Case]) -> None:
     """What another honest sample of the same policy looks like, with rewards that move at random."""
     alike: dict[tuple[str, ...], list[str]] = {}

@@ -91,7 +91,7 @@ def test_the_status_of_a_job_says_it_first(home: Path, settings: Any, monkeypatc
 
 def test_a_gain_that_only_the_reward_has_seen_says_so() -> None:
     numbers = {"held_out_gain": 0.2, "held_out_gain_low": 0.1, "held_out_gain_high": 0.3, "held_out": 96.0}
-    card = TrainingCard.model_construct(held_out_verdict="rose", stopped=None, metrics=numbers)
+    card = TrainingCard.model_construct(held_out_verdict="gained", stopped=None, metrics=numbers)
     assert "no second judge has read the answers" in held_out_sentence(card)
     judged = card.model_copy(update={"metrics": {**numbers, "audit_judge": 0.4}})
     assert held_out_sentence(judged).endswith("96 questions).")
