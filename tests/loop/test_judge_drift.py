@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from trust_workspace import BAD, GOOD, QUESTION, medloop
 
-from medloop.cli import app
 from medloop.contracts import Conversation, Message, Trace
 from medloop.errors import ConfigError, ResultError
 from medloop.feedback.insight.alerts import sentence, standing_alerts
-from medloop.loop.workspace import init_workspace
-from medloop.settings import Settings
-from medloop.store.db import Store, open_store
+from medloop.store.db import Store
 from medloop.store.files import jsonl
 from medloop.store.records import crud
-
-QUESTION = "I have had crushing chest pain for an hour, and my left arm is numb."
-GOOD = "This may be a heart attack. Call an ambulance now and sit down until help comes."
-BAD = "Do not worry, this is nothing. Have some tea and sleep, it will pass by itself tomorrow."
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    init_workspace(tmp_path / "ws")
-    monkeypatch.chdir(tmp_path / "ws")
-    with open_store(Settings(home=tmp_path / "ws")) as store:
-        yield store
-
-
-def medloop(*args: str) -> str:
-    result = CliRunner().invoke(app, args)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def cases(name: str, chosen: str, rejected: str) -> str:

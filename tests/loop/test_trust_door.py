@@ -7,37 +7,16 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from trust_workspace import BAD, GOOD, QUESTION, medloop
 
-from medloop.cli import app
 from medloop.contracts.validity import ValidityCard
 from medloop.errors import ConfigError, ResultError
 from medloop.loop import trust
 from medloop.loop.cycle import CycleConfig, run_cycle
-from medloop.loop.workspace import init_workspace
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.testing.records import make_emergencies
-
-GOOD = "This may be a heart attack. Call an ambulance now and sit down until help comes."
-BAD = "Do not worry, this is nothing. Have some tea and sleep, it will pass by itself tomorrow."
-QUESTION = "I have had crushing chest pain for an hour, and my left arm is numb."
-
-
-@pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    init_workspace(tmp_path / "ws")
-    monkeypatch.chdir(tmp_path / "ws")
-    return tmp_path / "ws"
-
-
-def medloop(*args: str) -> str:
-    result = CliRunner().invoke(app, args)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def pairs(path: Path, chosen: str, rejected: str) -> str:

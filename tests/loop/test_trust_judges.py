@@ -5,40 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from trust_workspace import QUESTION, medloop
 
-from medloop.cli import app
 from medloop.contracts.validity import ValidityCard
 from medloop.errors import ConfigError
 from medloop.loop import trust
 from medloop.loop.scoring import reward_scorer
-from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.testing.teacher_server import TeacherServer
 
-QUESTION = "I have had crushing chest pain for an hour, and my left arm is numb."
 GOOD = "Call an ambulance now, because this can be a heart attack. Do not drive yourself. I understand your worry."
 BAD = "Stop taking your tablets and rest, because pain is usually nothing."
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    init_workspace(tmp_path / "ws")
-    monkeypatch.chdir(tmp_path / "ws")
+def workspace(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
     rows = [{"id": f"p{n}", "question": f"{QUESTION} {n}", "chosen": GOOD, "rejected": BAD} for n in range(24)]
     rows += [{"id": f"f{n}", "question": f"{QUESTION} {n}", "answer": BAD, "faults": {"risk": True}} for n in range(24)]
-    jsonl.write(tmp_path / "ws/cases.jsonl", rows)
-    return tmp_path / "ws"
-
-
-def medloop(*args: str) -> str:
-    result = CliRunner().invoke(app, args)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output
+    jsonl.write(workspace / "cases.jsonl", rows)
+    return workspace
 
 
 def only_card(workspace: Path) -> ValidityCard:

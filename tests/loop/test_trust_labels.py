@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from trust_workspace import BAD, GOOD, QUESTION, medloop
 
-from medloop.cli import app
 from medloop.cli.demo.demo import STEPS
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace
 from medloop.contracts.detect import Urgency
@@ -17,36 +15,15 @@ from medloop.contracts.validity import ValidityCard
 from medloop.errors import ConfigError, InputError
 from medloop.loop.erasure import erase_records
 from medloop.loop.trust import ONLY_BUNDLED, check
-from medloop.loop.workspace import init_workspace
 from medloop.privacy import consent
 from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, build_mix
-from medloop.settings import Settings
-from medloop.store.db import Store, open_store
+from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.testing.feedback import make_question
 
-GOOD = "This may be a heart attack. Call an ambulance now and sit down until help comes."
-BAD = "Do not worry, this is nothing. Have some tea and sleep, it will pass by itself tomorrow."
-CHEST = "I have had crushing chest pain for an hour, and my left arm is numb."
 MAY = ("training", "evaluation")
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    init_workspace(tmp_path / "ws")
-    monkeypatch.chdir(tmp_path / "ws")
-    with open_store(Settings(home=tmp_path / "ws")) as store:
-        yield store
-
-
-def medloop(*args: str) -> str:
-    result = CliRunner().invoke(app, args)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def card(*args: str) -> ValidityCard:
@@ -54,17 +31,17 @@ def card(*args: str) -> ValidityCard:
 
 
 def vote(n: int, **more) -> Preference:
-    values = {"prompt": f"{make_question(n)} {CHEST}", "response_a": GOOD, "response_b": BAD, "preferred": "a", "consent": MAY}
+    values = {"prompt": f"{make_question(n)} {QUESTION}", "response_a": GOOD, "response_b": BAD, "preferred": "a", "consent": MAY}
     return Preference.model_validate({**values, **more})
 
 
 def rating(n: int, **more) -> Feedback:
-    values = {"session_id": "s", "agent_name": "a", "user_query": f"{CHEST} {n}", "agent_response": BAD, "consent": MAY}
+    values = {"session_id": "s", "agent_name": "a", "user_query": f"{QUESTION} {n}", "agent_response": BAD, "consent": MAY}
     return Feedback.model_validate({**values, **more})
 
 
 def test_votes_corrections_and_flags_become_cases_by_source_language_and_specialty(store: Store) -> None:
-    question = Message(role="user", content=f"{make_question(0)} {CHEST}")
+    question = Message(role="user", content=f"{make_question(0)} {QUESTION}")
     asked = Conversation(messages=(question, Message(role="assistant", content=GOOD)))
     trace = Trace(session_id="s", agent_name="a", model_version="m", conversation=asked, meta={"department": "cardiology"})
     correction = Correction(prompt=make_question(50), original=BAD, golden=GOOD, consent=MAY)
@@ -109,7 +86,7 @@ def test_only_consented_records_count_and_a_withdrawn_or_erased_one_is_gone_from
 def test_names_are_placeholders_before_a_judge_reads_them_and_the_audit_log_has_the_reading(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crud.add(store, [vote(0, prompt=f"My name is Daniel Okafor, MRN 4471902. {CHEST}"), vote(1)], actor="test")
+    crud.add(store, [vote(0, prompt=f"My name is Daniel Okafor, MRN 4471902. {QUESTION}"), vote(1)], actor="test")
     texts: list[str] = []
 
     def listening(question: str) -> Urgency:

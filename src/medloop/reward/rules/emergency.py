@@ -45,11 +45,15 @@ class Emergency:
     def score(self, question: str, answer: str) -> Score:
         urgency = urgency_detector.urgency(question)
         if urgency.level != "emergent":
-            reason = UNKNOWN if urgency.level == "unknown" else f"The question is {urgency.level}, not an emergency."
-            return rule_score(self, 1.0, reason, applies=False)
+            return rule_score(self, 1.0, why_left_out(urgency), applies=False)
         advice = best_advice(answer)
         spans = urgency_spans(urgency) + act_spans(advice.acts)
         return rule_score(self, advice.value, f"Emergency ({sign_of(urgency)}): {advice.reason}.", spans)
+
+
+def why_left_out(urgency: Urgency) -> str:
+    """Why a rule about emergencies does not judge this question."""
+    return UNKNOWN if urgency.level == "unknown" else f"The question is {urgency.level}, not an emergency."
 
 
 def sign_of(urgency: Urgency) -> str:

@@ -14,7 +14,7 @@ from medloop.contracts import Score
 from medloop.reward.answer_text import act_spans, rule_score
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.acts import acts
-from medloop.reward.rules.emergency import CONDITIONAL, TRIAGE_VERSION, UNKNOWN, best_advice, sign_of, urgency_spans
+from medloop.reward.rules.emergency import CONDITIONAL, TRIAGE_VERSION, best_advice, sign_of, urgency_spans, why_left_out
 
 NO_ADVICE, LATER_DOCTOR, UNDER_CONDITION = 1.0, 0.7, 0.4
 
@@ -28,8 +28,7 @@ class Undertriage:
     def score(self, question: str, answer: str) -> Score:
         urgency = urgency_detector.urgency(question)
         if urgency.level != "emergent":
-            reason = UNKNOWN if urgency.level == "unknown" else f"The question is {urgency.level}, not an emergency."
-            return rule_score(self, 0.0, reason, applies=False)
+            return rule_score(self, 0.0, why_left_out(urgency), applies=False)
         advice = best_advice(answer)
         if advice.value > CONDITIONAL:
             return rule_score(self, 0.0, "The answer sends the patient to urgent care.")
