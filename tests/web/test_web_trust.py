@@ -6,6 +6,7 @@ from medloop.contracts.evaluation import Interval
 from medloop.contracts.validity import JudgeTrust, Validity, ValidityCard
 from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.loop.trust import CARD, card_folder
+from medloop.reward.mix import MixConfig
 from medloop.store.files.atomic import atomic_write
 
 ZH = {"Accept-Language": "zh"}
@@ -60,3 +61,10 @@ def test_the_trust_page_names_drift_bundled_cases_and_what_was_left_out_in_both_
 def test_the_trust_page_says_how_to_make_a_card_and_is_closed_to_raters(browse):
     assert "medloop reward validate CASES" in browse("engineer").get("/web/trust").text
     assert browse("clinician").get("/web/trust").status_code == 403
+
+
+def test_every_part_of_the_default_reward_has_a_name_in_both_languages(settings, browse, card):
+    judges = tuple(JudgeTrust(judge=name, version="2", verdict="unmeasured", reason="none") for name in MixConfig().parts)
+    atomic_write(card_folder(settings, card.reward_version) / CARD, card.model_copy(update={"judges": judges}).model_dump_json())
+    page = browse("engineer").get("/web/trust", headers=ZH).text
+    assert not [name for name in MixConfig().parts if f">{name}<" in page]
