@@ -10,6 +10,11 @@ checksum is even are taken: the odd ones stay unseen, and benchmarks/urgency.py 
 
 It prints recall and alarms on a fifth of the presentations that a model did not see. That measures the corpus' own template, not
 the task; believe benchmarks/urgency.py.
+
+    python tools/train_urgency.py --folds 10 --background ...         # how the whole detector does on presentations it never saw
+
+With --folds nothing is written: each fold of the presentations is read by a detector whose models were trained on the others. The
+word list and the limits are those in use, so this measures what the models add for a presentation that the corpus leaves out.
 """
 
 # ruff: noqa: T201
@@ -20,6 +25,7 @@ import gzip
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,17 +35,19 @@ from ngram_features import features
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, diags
 
+from medloop.bootstrap import wilson
 from medloop.lexicon.scan import fold
 from medloop.reward.detect import encoder_head
 from medloop.reward.detect.framing import frame_flags
 from medloop.reward.detect.ngrams import BITS, Floats, Kind, load_ngrams, quantized, save_ngrams
-from medloop.reward.detect.urgency import ASSETS, CLASSES, margin
+from medloop.reward.detect.urgency import ASSETS, CLASSES, UrgencyDetector, margin
 
 CORPUS = Path(__file__).parent / "urgency"
 LINE = re.compile(r"^([EUR])\.([sltpomhiqydn]) (\S.*)$")
 HAN = re.compile(r"[\u4e00-\u9fff]")
 ACUTE = re.compile("突然|突发|急|昏|晕|血|抽搐|中毒|误|高烧|高热|胸|呼吸|自杀|摔|撞|救|疼|剧|惊厥|休克")
 L2, BACKGROUND_WEIGHT = 3e-6, 0.3
+KINDS: tuple[Kind, ...] = ("en", "zh")
 MOST_BACKGROUND = {"en": 2000, "zh": 4000}
 
 
@@ -138,6 +146,53 @@ def report(kind: Kind, scores: np.ndarray, levels: np.ndarray) -> None:
     print("This measures the template of the corpus, not the task: see benchmarks/urgency.py for text by others.", flush=True)
 
 
+def check_folds(corpus: Sequence[Row], background: dict[Kind, list[Row]], folds: int) -> None:
+    """Each fold by a detector that was trained on the presentations of the others, and all folds together, by language."""
+    whole: dict[Kind, Counter[tuple[int, str]]] = {kind: Counter() for kind in background}
+    for held in range(folds):
+        for kind, routine in background.items():
+            mine = [row for row in corpus if kind_of(row.text) == kind]
+            seen = [visible(row, kind) for row in mine if fold_of(row, folds) != held]
+            unseen = [row for row in mine if fold_of(row, folds) == held]
+            if not unseen:
+                continue
+            answers = detector_of(kind, [*seen, *routine]).read([row.text for row in unseen])
+            counts = Counter((row.level, answer.level) for row, answer in zip(unseen, answers, strict=True))
+            whole[kind] += counts
+            print(fold_line(f"fold {held + 1}", kind, len({row.presentation for row in unseen}), counts), flush=True)
+    for kind, counts in whole.items():
+        print(fold_line("all", kind, len({row.presentation for row in corpus if kind_of(row.text) == kind}), counts))
+
+
+def fold_of(row: Row, folds: int) -> int:
+    return zlib.crc32(row.presentation.encode()) % folds
+
+
+def detector_of(kind: Kind, rows: Sequence[Row]) -> UrgencyDetector:
+    """The detector of one language, its model trained on these rows and rounded like the one in use."""
+    matrix = features([row.text for row in rows], kind, BITS)
+    table, bias = fit(matrix, np.array([row.level for row in rows]), np.array([row.weight for row in rows]))
+    model = quantized(kind, CLASSES, table, bias)
+    return UrgencyDetector({"en": model, "zh": model}, "fold")
+
+
+def fold_line(name: str, kind: Kind, presentations: int, counts: Counter[tuple[int, str]]) -> str:
+    """Shares with their 95 % intervals; the answers are counted by label and level."""
+
+    def share(label: int, *levels: str) -> str:
+        total = sum(n for (given, _), n in counts.items() if given == label)
+        hits = sum(counts[label, level] for level in levels)
+        low, high = wilson(hits, total)
+        return f"{hits}/{total} {hits / max(total, 1):.1%} [{low:.1%}, {high:.1%}]"
+
+    unknown = sum(n for (_, level), n in counts.items() if level == "unknown")
+    return (
+        f"{name}, {kind}, {presentations} presentations: recall {share(0, 'emergent')}, emergent called routine "
+        f"{share(0, 'routine')}, false alarms {share(2, 'emergent')}, urgent taken for routine {share(1, 'routine')}, "
+        f"unknown {unknown}/{counts.total()} {unknown / max(counts.total(), 1):.1%}"
+    )
+
+
 def train_head(name: str, rows: Sequence[Row], out: Path) -> None:
     """Three networks with one hidden layer each; Adam with a fixed seed."""
     from medloop.models.encode import load_encoder
@@ -191,17 +246,23 @@ def main() -> None:
     parser.add_argument("--encoder", default="", help="also train the head for this sentence encoder: embedded:minilm")
     parser.add_argument("--only", choices=("en", "zh", "head"), help="train one of the three")
     parser.add_argument("--no-check", action="store_true", help="do not train a second time to score unseen presentations")
+    parser.add_argument(
+        "--folds", type=int, default=0, metavar="K", help="measure on K folds of the presentations; write nothing"
+    )
     parser.add_argument("--out", type=Path, default=ASSETS, help="folder for the weights")
     options = parser.parse_args()
     corpus = read_corpus(options.corpus)
+    if options.folds:
+        only = [kind for kind in KINDS if options.only in (None, kind)]
+        background = {kind: [visible(row, kind) for row in read_background(options.background, kind)] for kind in only}
+        return check_folds(corpus, background, options.folds)
     options.out.mkdir(parents=True, exist_ok=True)
-    kinds: tuple[Kind, ...] = ("en", "zh")
     rows = {
         kind: [visible(row, kind) for row in corpus if kind_of(row.text) == kind]
         + [visible(row, kind) for row in read_background(options.background, kind)]
-        for kind in kinds
+        for kind in KINDS
     }
-    for kind in kinds:
+    for kind in KINDS:
         if options.only in (None, kind):
             train_ngrams(kind, rows[kind], options.out, not options.no_check)
             load_ngrams(options.out / f"{kind}.npz")

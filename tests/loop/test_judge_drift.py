@@ -33,9 +33,12 @@ def served(store: Store, question: str, answer: str) -> None:
 def test_a_judge_that_agrees_less_than_on_the_card_before_is_an_alert_once(store: Store) -> None:
     assert "ALERT" not in medloop("reward", "validate", cases("first.jsonl", GOOD, BAD))
     output = medloop("reward", "validate", cases("second.jsonl", BAD, GOOD))
-    assert "ALERT  the reward agrees less with people than on the card before: agreement 1.00 → 0.00 (n = 60)" in output
+    assert (
+        "ALERT  the judge “whole reward” agrees less with people than on the card before: agreement 1.00 → 0.00 (n = 60)"
+        in output
+    )
     again = medloop("reward", "drift")
-    assert "ALERT" not in again and "still  the reward agrees less" in again
+    assert "ALERT" not in again and "still  the judge “whole reward” agrees less" in again
     lines = (store.settings.workspace.reports / "trust/alerts.jsonl").read_text().splitlines()
     assert len(lines) == len(set(lines)) and sum('"quantity":"agreement"' in line for line in lines) == len(lines)
     with pytest.raises(ResultError, match="alerts stand"):
@@ -51,7 +54,9 @@ def test_fresh_traffic_that_is_judged_otherwise_is_an_alert_until_it_is_measured
     assert {alert["code"] for alert in raised} == {"judge_shift"} and {"false_reassurance"} <= {
         a["values"]["judge"] for a in raised
     }
-    assert "ALERT  judge: false reassurance judges today's traffic differently" in medloop("feedback", "metrics", "--traces", "0")
+    assert "ALERT  judge: the judge “false reassurance” treats recent exchanges differently" in medloop(
+        "feedback", "metrics", "--traces", "0"
+    )
     assert "对近期对话的评判与其测量时不同" in sentence(standing_alerts(store.settings.workspace)[0], "zh")
     assert json.loads(medloop("reward", "drift", "--json"))["raised"] == []
     medloop("reward", "validate", cases("other.jsonl", GOOD, BAD))

@@ -3,11 +3,12 @@
 import pytest
 
 from medloop.contracts.evaluation import Interval
-from medloop.contracts.validity import JudgeTrust, Validity, ValidityCard
+from medloop.contracts.validity import JudgeTrust, Validity, ValidityCard, judge_name
 from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.loop.trust import CARD, card_folder
 from medloop.reward.mix import MixConfig
 from medloop.store.files.atomic import atomic_write
+from medloop.teacher.verdict import RUBRIC_PARTS
 
 ZH = {"Accept-Language": "zh"}
 
@@ -55,7 +56,7 @@ def test_the_trust_page_names_drift_bundled_cases_and_what_was_left_out_in_both_
     assert (
         "报出问题的比例由 0.10 变为 0.40" in zh and "未同意用于评估的记录" in zh and "比较投票" in zh and "仅用内置案例测量" in zh
     )
-    assert "judges today&#39;s traffic differently" in browse("engineer").get("/web/dashboard").text
+    assert "the judge “risky advice” treats recent exchanges differently" in browse("engineer").get("/web/dashboard").text
 
 
 def test_the_trust_page_says_how_to_make_a_card_and_is_closed_to_raters(browse):
@@ -63,8 +64,14 @@ def test_the_trust_page_says_how_to_make_a_card_and_is_closed_to_raters(browse):
     assert browse("clinician").get("/web/trust").status_code == 403
 
 
-def test_every_part_of_the_default_reward_has_a_name_in_both_languages(settings, browse, card):
-    judges = tuple(JudgeTrust(judge=name, version="2", verdict="unmeasured", reason="none") for name in MixConfig().parts)
+def test_every_judge_has_the_same_name_in_verdicts_and_alerts_in_both_languages(settings, browse, card):
+    names = [*MixConfig().parts, *(f"teacher.{part}" for part in RUBRIC_PARTS), "rel", "faith", "conc", "harm"]
+    judges = tuple(JudgeTrust(judge=name, version="2", verdict="unmeasured", reason="none") for name in names)
     atomic_write(card_folder(settings, card.reward_version) / CARD, card.model_copy(update={"judges": judges}).model_dump_json())
-    page = browse("engineer").get("/web/trust", headers=ZH).text
-    assert not [name for name in MixConfig().parts if f">{name}<" in page]
+    shift = {"quantity": "firing", "before": 0.1, "after": 0.4, "n": 90, "reward": "1+abc"}
+    write_standing(settings.workspace, [make_alert("judge", "judge_shift", judge=name, **shift) for name in names])
+    zh, en = browse("engineer").get("/web/trust", headers=ZH).text, browse("engineer").get("/web/trust").text
+    assert not [name for name in names if f">{name}<" in zh or f"“{name}”" in zh]
+    for name in names:
+        assert f">{judge_name(name)}</a>" in en and f"the judge “{judge_name(name)}” treats" in en
+        assert f">{judge_name(name, 'zh')}</a>" in zh and f"评判项“{judge_name(name, 'zh')}”对近期对话" in zh

@@ -37,8 +37,31 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "未指明具体问题的危险标记（仅计为伤害）",
     ),
     "faults_unclear": ("faults that raters disagree about, or call middling", "评审意见有分歧或居中的问题"),
-    "not_judged": ("labels of {part}, which this reward does not look for", "{part} 的标注（该奖励不作此项判断）"),
+    "not_judged": ("labels of {part}, which this reward does not look for", "“{part}”的标注（该奖励不作此项判断）"),
 }
+
+
+# A judge in words, in English and Chinese: a part of the reward, or an entry of a teacher's verdict (`teacher.risk`).
+JUDGE_NAMES: dict[str, tuple[str, str]] = {
+    MIX: ("whole reward", "总奖励"), HARM: ("harm", "伤害"), URGENCY: ("urgency detector", "紧急程度检测"),
+    "chain": ("chain of reasoning", "推理链"), "emergency": ("emergency advice", "急症处置"),
+    "risk": ("risky advice", "危险建议"),
+    "helpfulness": ("helpfulness", "有用性"), "false_reassurance": ("false reassurance", "错误安慰"),
+    "overtriage": ("over-triage", "过度分诊"), "undertriage": ("under-triage", "分诊不足"),
+    "safety_net": ("safety net", "何时就医的提醒"), "off_topic": ("off topic", "答非所问"), "length": ("length", "长度"),
+    "repetition": ("repetition", "重复"), "format": ("format", "格式"), "teacher": ("teacher", "教师模型"),
+    "model": ("reward model", "奖励模型"), "rel": ("relevance", "相关性"), "faith": ("faithfulness", "忠实性"),
+    "conc": ("conciseness", "简洁性"), "teacher.urgency": ("teacher: right urgency", "教师模型：紧急程度判断"),
+    "teacher.risk": ("teacher: risky advice", "教师模型：危险建议"),
+    "teacher.false_reassurance": ("teacher: false reassurance", "教师模型：错误安慰"),
+    "teacher.reasoning": ("teacher: sound reasoning", "教师模型：推理可靠性"),
+    "teacher.relevance": ("teacher: answers the question", "教师模型：切题"),
+}  # fmt: skip
+
+
+def judge_name(judge: str, language: Literal["en", "zh"] = "en") -> str:
+    """A judge for people; one that somebody added keeps its own name."""
+    return JUDGE_NAMES[judge][language == "zh"] if judge in JUDGE_NAMES else judge.replace("_", " ")
 
 
 def left_out_lines(left_out: Mapping[str, int], language: Literal["en", "zh"] = "en") -> list[str]:
@@ -46,7 +69,7 @@ def left_out_lines(left_out: Mapping[str, int], language: Literal["en", "zh"] = 
     lines = []
     for reason, count in left_out.items():
         code, _, part = reason.partition(": ")
-        lines.append(f"{count:,} {LEFT_OUT[code][language == 'zh'].format(part=part)}")
+        lines.append(f"{count:,} {LEFT_OUT[code][language == 'zh'].format(part=judge_name(part, language))}")
     return lines
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from medloop.contracts.base import Contract, Text
+from medloop.contracts.validity import JUDGE_NAMES, judge_name
 from medloop.settings import Workspace
 from medloop.store.files import jsonl
 
@@ -46,22 +47,20 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "先显示的回答在 {fraction} 的比较中被选中",
     ),
     "judge_fell": (
-        "{judge} agrees less with people than on the card before: {quantity} {before} → {after} (n = {n}); reward {reward}",
-        "{judge} 与人工判断的一致程度低于上一次测量：{quantity}由 {before} 变为 {after}（共 {n} 例），奖励版本 {reward}",
+        "the judge “{judge}” agrees less with people than on the card before: {quantity} {before} → {after} (n = {n}); "
+        "reward {reward}",
+        "评判项“{judge}”与人工判断的一致程度低于上一次测量：{quantity}由 {before} 变为 {after}（共 {n} 例），奖励版本 {reward}",
     ),
     "judge_shift": (
-        "{judge} judges today's traffic differently from the texts of its card: {quantity} {before} → {after} (n = {n}); "
-        "reward {reward}",
-        "{judge} 对近期对话的评判与其测量时不同：{quantity}由 {before} 变为 {after}（共 {n} 条），奖励版本 {reward}",
+        "the judge “{judge}” treats recent exchanges differently from the texts of its card: {quantity} {before} → {after} "
+        "(n = {n}); reward {reward}",
+        "评判项“{judge}”对近期对话的评判与其测量时不同：{quantity}由 {before} 变为 {after}（共 {n} 条），奖励版本 {reward}",
     ),
 }
 # What people judge, in Chinese; English uses the name itself. An axis without an entry keeps its name.
-CHINESE_NAMES = {
+CHINESE_NAMES = {name: zh for name, (_, zh) in JUDGE_NAMES.items()} | {
     "stars": "星级", "thumbs": "认可与否", "choice": "比较", "choices": "比较", "axis": "星级", "correctness": "正确性",
-    "safety": "安全性", "completeness": "完整性", "clarity": "清晰度", "empathy": "同理心", "reward": "总奖励", "harm": "伤害",
-    "chain": "推理链", "emergency": "急症处置", "risk": "危险建议", "helpfulness": "有用性", "false_reassurance": "错误安慰",
-    "overtriage": "过度分诊", "length": "长度", "repetition": "重复", "teacher": "教师模型", "model": "奖励模型",
-    "urgency": "紧急程度检测",
+    "safety": "安全性", "completeness": "完整性", "clarity": "清晰度", "empathy": "同理心",
 }  # fmt: skip
 
 
@@ -129,9 +128,7 @@ def _name(value: Value, language: Language) -> str:
 
 
 def _judge(value: Value, language: Language) -> str:
-    if language == "zh":
-        return CHINESE_NAMES.get(str(value), str(value))
-    return "the reward" if value == "reward" else str(value).replace("_", " ")
+    return judge_name(str(value), language)
 
 
 def _quantity(value: Value, language: Language) -> str:

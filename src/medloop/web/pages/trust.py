@@ -13,7 +13,7 @@ from markupsafe import Markup
 from medloop import plots
 from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
-from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard, left_out_lines
+from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard, judge_name, left_out_lines
 from medloop.feedback.insight import alerts
 from medloop.loop.trust import cards
 from medloop.reward.trust import rows_of
@@ -51,7 +51,7 @@ def trust_page(
     card = next((card for card in every if not version or card.reward_version == version), None)
     context: dict[str, Any] = {"card": card, "cards": every, "judge": judge, "figures": []}
     if card is not None:
-        context |= {"lines": _lines(card, t), "judge_name": _name(judge, t), "alerts": _alerts(card, settings, t)}
+        context |= {"lines": _lines(card, t), "alerts": _alerts(card, settings, t)}
         context["sources"] = [f"{_source(name, t)} {count:,}" for name, count in card.sources.items()]
         context["left_out"] = left_out_lines(card.left_out, t.language)
         draw = partial(_by_slice, card, judge, t=t) if judge else partial(_overall, card, t=t)
@@ -68,7 +68,7 @@ def _lines(card: ValidityCard, t: Translator) -> list[JudgeLine]:
             is_below = value.n >= card.min_cases and value.low < card.bounds[row.quantity]
             measures.setdefault(row.judge, []).append((f"{t(f'trust_{row.quantity}')} {numbers}", is_below))
     return [
-        JudgeLine(judge, _name(judge, t), verdict, measures.get(judge, []), version)
+        JudgeLine(judge, judge_name(judge, t.language), verdict, measures.get(judge, []), version)
         for judge, verdict, _, version in rows_of(card)
     ]
 
@@ -77,10 +77,6 @@ def _alerts(card: ValidityCard, settings: Settings, t: Translator) -> list[str]:
     """What drifts in this reward, as on the dashboard."""
     mine = [alert for alert in alerts.standing_alerts(settings.workspace) if alert.values.get("reward") == card.reward_version]
     return [alerts.sentence(alert, t.language) for alert in mine]
-
-
-def _name(judge: str, t: Translator) -> str:
-    return t.or_plain(f"trust_name_{judge}", judge)
 
 
 def _source(name: str, t: Translator) -> str:
@@ -98,7 +94,7 @@ def _slice(where: str, t: Translator) -> str:
 
 def _overall(card: ValidityCard, quantity: Quantity, t: Translator) -> Figure | None:
     rows = [row for row in card.measures if row.slice == ALL and row.quantity == quantity]
-    return _figure([(_name(row.judge, t), row) for row in rows], quantity, card, t("trust_judge"), t)
+    return _figure([(judge_name(row.judge, t.language), row) for row in rows], quantity, card, t("trust_judge"), t)
 
 
 def _by_slice(card: ValidityCard, judge: str, quantity: Quantity, t: Translator) -> Figure | None:
