@@ -60,6 +60,9 @@ class RewardSettings(Section):
         description="Cross-encoder of the relevance reward, a folder or hub id; "
         "empty: BAAI/bge-reranker-v2-m3 if it is installed, else none.",
     )
+    drift_hours: int = Field(
+        24, ge=0, description="Hours between two looks for drift of the rewards with a card, beside the API; 0: never."
+    )
     urgency_encoder: str = Field(
         "",
         description="Sentence encoder that helps to judge how urgent an English question is: embedded:minilm; empty: none.",

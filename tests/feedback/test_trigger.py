@@ -265,7 +265,7 @@ def test_beside_the_api_each_reason_is_filed_once_and_a_failure_after_a_rest(sql
         return started[-1]
 
     with open_store(settings) as store:
-        watch = Retrainer(store, settings, every_s=0.05, file=file)
+        watch = Retrainer(store, settings, every_s=0.05, start=file)
         add(store, 9)
         watch.poll()
         assert not started

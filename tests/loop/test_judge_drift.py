@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from trust_workspace import BAD, GOOD, QUESTION, medloop
 
-from medloop.contracts import Conversation, Message, Trace
+from medloop.contracts import Conversation, Message, Trace, utc_now
+from medloop.contracts.validity import DriftRecord
 from medloop.errors import ConfigError, ResultError
 from medloop.feedback.insight.alerts import sentence, standing_alerts
+from medloop.jobs.drift_watch import DriftWatch
+from medloop.loop.judge_drift import write_record
+from medloop.loop.trust import cards as trust_cards
+from medloop.settings import RewardSettings
 from medloop.store.db import Store
 from medloop.store.files import jsonl
 from medloop.store.records import crud
+
+ROOT = Path(__file__).parents[2]
 
 
 def cases(name: str, chosen: str, rejected: str) -> str:
@@ -73,3 +82,54 @@ def test_bounds_can_be_set_and_a_reward_without_a_card_is_named(store: Store) ->
     assert "nothing to compare" in medloop("reward", "drift", "--set", "traces=0")
     with pytest.raises(ConfigError, match="shift"):
         medloop("reward", "drift", "--set", "shift=2")
+
+
+def test_chosen_cases_are_no_baseline_of_traffic_but_the_first_exchanges_are(store: Store) -> None:
+    medloop("reward", "validate", cases("cases.jsonl", GOOD, BAD))  # no exchange yet, and half of the answers are bad
+    served(store, QUESTION, GOOD)
+    first = medloop("reward", "drift")
+    assert "60 exchanges are the baseline from now on" in first and "ALERT" not in first
+    served(store, QUESTION, BAD)
+    assert "60 exchanges with the 60 of the baseline" in (output := medloop("reward", "drift")) and "ALERT" in output
+
+
+def test_all_rewards_with_a_card_are_checked_and_what_has_changed_is_named(store: Store, workspace: Path) -> None:
+    served(store, QUESTION, GOOD)
+    mix = workspace / "mine.yaml"
+    mix.write_text("version: mine\nparts: {risk: {weight: -1.0, gate: true}, emergency: {weight: 1.0}}\n")
+    medloop("reward", "validate", cases("cases.jsonl", GOOD, BAD))
+    medloop("reward", "validate", cases("cases.jsonl", GOOD, BAD), "--config", str(mix))
+    served(store, QUESTION, BAD)
+    raised = json.loads(medloop("reward", "drift", "--all", "--json"))["raised"]
+    assert {alert["values"]["reward"].partition("+")[0] for alert in raised} == {"3", "mine"}
+    cron = next(
+        line for line in (ROOT / "docs/stages/trust.md").read_text().splitlines() if line.startswith("0 6 * * * medloop ")
+    )
+    with pytest.raises(ResultError, match="alerts stand"):
+        medloop(*cron.replace("/srv/clinic", str(workspace)).split()[6:])
+    mix.write_text("version: mine\nparts: {risk: {weight: -0.5, gate: true}, emergency: {weight: 1.0}}\n")
+    assert "Not checked: what it was made of has changed since" in medloop("reward", "drift", "--all")
+    mix.unlink()
+    assert "Not checked: it cannot be read again" in medloop("reward", "drift", "--all")
+    with pytest.raises(ConfigError, match="one is named as well"):
+        medloop("reward", "drift", "--all", "--dw", "")
+
+
+def test_beside_the_api_drift_is_looked_for_by_itself_logged_and_can_be_switched_off(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    off = store.settings.model_copy(update={"reward": RewardSettings(drift_hours=0)})
+    assert not DriftWatch(store, store.settings).is_due()  # no card, nothing to compare
+    served(store, QUESTION, GOOD)
+    medloop("reward", "validate", cases("cases.jsonl", GOOD, BAD))
+    served(store, QUESTION, BAD)
+    assert not DriftWatch(store, store.settings).is_due()  # the card is new
+    version = trust_cards(store.settings)[0].reward_version
+    write_record(store.settings, version, DriftRecord(checked=utc_now() - timedelta(hours=25)))
+    assert not DriftWatch(store, off).is_due()
+    with DriftWatch(store, store.settings, every_s=0.05).running():
+        deadline = time.monotonic() + 60
+        while "the judge “false reassurance” treats" not in caplog.text:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    assert not DriftWatch(store, store.settings).is_due()

@@ -3,8 +3,9 @@
 import pytest
 
 from medloop.contracts.evaluation import Interval
-from medloop.contracts.validity import JudgeTrust, Validity, ValidityCard, judge_name
+from medloop.contracts.validity import DriftRecord, JudgeTrust, Validity, ValidityCard, judge_name
 from medloop.feedback.insight.alerts import make_alert, write_standing
+from medloop.loop.judge_drift import write_record
 from medloop.loop.trust import CARD, card_folder
 from medloop.reward.mix import MixConfig
 from medloop.store.files.atomic import atomic_write
@@ -57,6 +58,18 @@ def test_the_trust_page_names_drift_bundled_cases_and_what_was_left_out_in_both_
         "报出问题的比例由 0.10 变为 0.40" in zh and "未同意用于评估的记录" in zh and "比较投票" in zh and "仅用内置案例测量" in zh
     )
     assert "the judge “risky advice” treats recent exchanges differently" in browse("engineer").get("/web/dashboard").text
+    home = browse("engineer").get("/web/").text
+    assert '<a href="/web/trust?version=1%2Babc"><strong><span aria-hidden="true">⚠ </span>Alerts about drift' in home
+    assert "奖励评判漂移提醒：1 条" in browse("admin").get("/web/", headers=ZH).text
+    assert "drift" not in browse("clinician").get("/web/").text
+
+
+def test_the_trust_page_says_when_drift_was_looked_for(card, browse, settings):
+    assert "Nobody has looked for drift since this card" in browse("auditor").get("/web/trust").text
+    write_record(settings, "1+abc", DriftRecord(exchanges=500))
+    assert "Exchanges read: 500." in browse("auditor").get("/web/trust").text
+    write_record(settings, "1+abc", DriftRecord(problem="changed"))
+    assert "奖励的组成已经改变" in browse("auditor").get("/web/trust", headers=ZH).text
 
 
 def test_the_trust_page_says_how_to_make_a_card_and_is_closed_to_raters(browse):

@@ -23,6 +23,7 @@ from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
 from medloop.api.routes import data, feedback, feedback_read, incidents, quarantine, queue, train
 from medloop.feedback.submit import phi_scan
+from medloop.jobs.drift_watch import DriftWatch
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
 from medloop.loop.queue_filler import QueueFiller
@@ -64,6 +65,7 @@ def create_app(
             if supervise:
                 stack.enter_context(Supervisor(settings, slots=slots).running())
                 stack.enter_context(Retrainer(store, settings).running())
+                stack.enter_context(DriftWatch(store, settings).running())
             yield
 
     # FastAPI's own docs pages load scripts from other sites; the description itself needs a key like everything else.

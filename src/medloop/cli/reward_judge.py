@@ -1,8 +1,13 @@
 """The options that name a judge, for `medloop reward validate` and `medloop reward drift`."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from medloop.contracts.validity import JudgeSource
+from medloop.knobs import split_pairs
 
 BUDGET_FREE = 0.0  # USD: a teacher only answers from its cache
 DwFile = Annotated[
@@ -14,3 +19,11 @@ TeacherFile = Annotated[
 ModelAlone = Annotated[
     str | None, typer.Option("--reward-model", metavar="MODEL", help="A reward model alone: its name or folder.")
 ]
+
+
+def judge_source(
+    config: Path | None, with_: Sequence[str] | None, dw: str | None, teacher: str | None, reward_model: str | None
+) -> JudgeSource:
+    """The judge that the options name."""
+    given = split_pairs("--with", with_ or (), bare=True)
+    return JudgeSource(config=str(config) if config else None, given=given, dw=dw, teacher=teacher, reward_model=reward_model)

@@ -6,15 +6,15 @@ from typing import Annotated
 import typer
 
 from medloop.cli import reward_drift, ui
-from medloop.cli.reward_judge import DwFile, ModelAlone, TeacherFile
+from medloop.cli.reward_judge import DwFile, ModelAlone, TeacherFile, judge_source
 from medloop.contracts.feedback import Purpose
 from medloop.contracts.validity import ALL, LabelledCase, ValidityCard, left_out_lines
 from medloop.data.feedback.labels import UseLabels, labels_from_use
 from medloop.errors import ConfigError, InputError, ResultError
-from medloop.knobs import load_config, split_pairs
+from medloop.knobs import load_config
 from medloop.loop import trust
 from medloop.loop.judge_drift import check_drift, traffic_profile
-from medloop.loop.scoring import judge_of, teachers_of
+from medloop.loop.scoring import judge_of, kept_source, teachers_of
 from medloop.reward.judge_drift import DriftConfig
 from medloop.reward.trust import TrustConfig, bundled_cases, read_cases, rows_of
 from medloop.reward.trust_page import NO_EVIDENCE, WORDS, measure_row
@@ -64,11 +64,8 @@ def validate(
     """
     settings = ui.settings()
     bounds = load_config(TrustConfig, file=None, pairs=set_ or (), flags={})
-    given = split_pairs("--with", with_ or (), bare=True)
-    kind, judge = judge_of(
-        settings, reward=str(config) if config else None, given=given, dw=dw, teacher=teacher, reward_model=reward_model,
-        budget=budget,
-    )  # fmt: skip
+    source = judge_source(config, with_, dw, teacher, reward_model)
+    kind, judge = judge_of(settings, source, budget=budget)
     teachers = teachers_of(judge)
     with open_audit_trail(settings) as trail:
         uses: tuple[Purpose, ...] = ("evaluation", "teacher") if teachers else ("evaluation",)
@@ -80,8 +77,9 @@ def validate(
         traffic = () if teachers else traffic_profile(trail.store, judge, DriftConfig().traces)
         with ui.progress("Measuring") as bar:
             card, folder = trust.validate(
-                settings, labelled, judge, config=bounds, kind=kind, left_out=use.left_out, traffic=traffic, progress=bar.update
-            )
+                settings, labelled, judge, config=bounds, kind=kind, source=kept_source(settings, source), left_out=use.left_out,
+                traffic=traffic, progress=bar.update,
+            )  # fmt: skip
         is_kept = trust.read_card(settings, card.reward_version) == card
         drift = check_drift(settings, trail.store, judge, config=DriftConfig(), new_card=True) if is_kept else None
         trail.record("reward.validate", folder, cases=card.n_cases, reward=card.reward_version)

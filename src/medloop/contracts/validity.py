@@ -134,16 +134,43 @@ class JudgeProfile(Contract):
     missing: Unit
 
 
+class JudgeSource(Contract):
+    """Which judge was measured, as the options of the command name it; all empty: the default mix.
+
+    Files in the workspace are relative to it.
+    """
+
+    config: str | None = None
+    given: dict[str, str] = Field(default_factory=dict)
+    dw: str | None = None
+    teacher: str | None = None
+    reward_model: str | None = None
+
+
+class DriftRecord(Contract):
+    """The last look for drift of one reward: when, at how many exchanges, and why it could not be checked, if so.
+
+    `baseline` is of the exchanges up to `baseline_until`, where the card itself has too few of them.
+    """
+
+    checked: Timestamp = Field(default_factory=utc_now)
+    exchanges: int = Field(0, ge=0)
+    problem: Literal["", "changed", "unreadable"] = ""
+    baseline: tuple[JudgeProfile, ...] = ()
+    baseline_until: Timestamp | None = None
+
+
 class ValidityCard(Contract):
     """Every judge of one reward against one set of cases. Another version of the reward needs another card.
 
     `bundled`: all cases are those in the package, which say that the meter works and nothing about patients. `sources` counts
-    the cases by source, `left_out` the labels that could not be used, by reason. `profiles` are of the answers of the cases,
-    `traffic` of the newest exchanges at that time.
+    the cases by source, `left_out` the labels that could not be used, by reason. `traffic` is what the judges said about the
+    newest exchanges at that time.
     """
 
     reward_version: Text
     kind: Text = "mix"
+    judge_source: JudgeSource = JudgeSource()
     cases: Hash
     n_cases: int = Field(ge=0)
     bundled: bool = False
@@ -153,7 +180,6 @@ class ValidityCard(Contract):
     measures: tuple[Validity, ...]
     bounds: dict[str, float]
     min_cases: int = Field(20, ge=1)
-    profiles: tuple[JudgeProfile, ...] = ()
     traffic: tuple[JudgeProfile, ...] = ()
     created: Timestamp = Field(default_factory=utc_now)
 

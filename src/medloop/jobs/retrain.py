@@ -5,31 +5,26 @@ trains on the experts' and the liked answers of the feedback, the other stages o
 """
 
 import logging
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from medloop.contracts import TrainRequest
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.feedback.write import ANSWERS
-from medloop.errors import ConfigError, MedloopError
+from medloop.errors import ConfigError
 from medloop.feedback.trigger import trigger_if_due
 from medloop.jobs import queue
 from medloop.jobs.job_row import UnknownJobError
+from medloop.jobs.periodic import PeriodicProcess, Start, command_in_a_process
 from medloop.jobs.submit import submit_training
-from medloop.jobs.supervisor import environment
 from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records import triggers
 from medloop.store.records.triggers import Trigger
 
 log = logging.getLogger(__name__)
-MAX_REST_S = 3600.0  # between two tries to file a job
+_FILE = command_in_a_process("feedback", "trigger", "--submit")
 
 
 @dataclass(frozen=True)
@@ -113,57 +108,13 @@ def _known(request: TrainRequest, settings: Settings) -> str | None:
     return None
 
 
-def file_in_a_process(settings: Settings) -> subprocess.Popen[bytes]:
-    """Building the data takes minutes of a processor, which the API cannot spare."""
-    command = [sys.executable, "-m", "medloop", "--home", str(settings.home), "feedback", "trigger", "--submit"]
-    return subprocess.Popen(
-        command, cwd=settings.home, env=environment(settings), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-
-
 @dataclass
-class Retrainer:
-    """Checks every few seconds whether new feedback is a reason to train again, and has the job filed."""
+class Retrainer(PeriodicProcess):
+    """Checks whether new feedback is a reason to train again, and has the job filed; what is filed is filed."""
 
-    store: Store
-    settings: Settings
-    every_s: float = 10.0
-    file: Callable[[Settings], subprocess.Popen[bytes]] = file_in_a_process
-    child: subprocess.Popen[bytes] | None = None
-    failed: int = 0  # filings in a row
-    rest_until: float = 0.0
-    ended: threading.Event = field(default_factory=threading.Event)
+    start: Start = _FILE
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._run, name="retrain", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self.ended.set()
-            thread.join(5)
-            if self.child is not None:
-                with suppress(subprocess.TimeoutExpired):
-                    self.child.wait(5)  # it continues by itself; what it has filed is filed
-
-    def _run(self) -> None:
-        while not self.ended.wait(self.every_s):
-            try:
-                self.poll()
-            except MedloopError as error:  # a busy or absent database: the next round tries again
-                log.warning("%s", error)
-
-    def poll(self) -> None:
-        """One round. Two filings never run at once; one that failed is tried again, each time after a longer rest."""
-        if self.child is not None and (code := self.child.poll()) is None:
-            return
-        if self.child is not None:
-            self.failed = self.failed + 1 if code else 0
-            self.rest_until = time.monotonic() + (min(self.every_s * 4**self.failed, MAX_REST_S) if code else 0.0)
-            self.child = None
-        if time.monotonic() < self.rest_until:
-            return
-        if trigger_if_due(self.store, self.settings, actor="api") or triggers.list_triggers(self.store, without_job=True):
-            self.child = self.file(self.settings)
+    def is_due(self) -> bool:
+        return bool(
+            trigger_if_due(self.store, self.settings, actor="api") or triggers.list_triggers(self.store, without_job=True)
+        )

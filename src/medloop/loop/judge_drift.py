@@ -2,47 +2,62 @@
 
     check = check_drift(settings, store, judge, config=DriftConfig())
     check.raised, check.standing, check.ended         # told once: `raised` are those that did not stand before
+    check_all(settings, store, config=DriftConfig())  # every reward with a card; jobs/drift_watch.py runs it beside the API
 
-The alerts are in reports/trust/alerts.jsonl. `medloop feedback metrics`, the dashboard and the trust page show them.
+The alerts are in reports/trust/alerts.jsonl. `medloop feedback metrics`, the home page, the dashboard and the trust page show
+them. What was looked at last is in reports/trust/VERSION/drift.json.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from medloop.contracts import Trace
-from medloop.contracts.validity import JudgeProfile, ValidityCard
+from medloop.contracts.base import utc_now
+from medloop.contracts.validity import DriftRecord, JudgeProfile, ValidityCard
+from medloop.errors import MedloopError
 from medloop.feedback.insight.alerts import Alert, make_alert, standing_alerts, write_standing
-from medloop.loop.trust import PREVIOUS, cards, read_card
+from medloop.loop.scoring import judge_of, teachers_of
+from medloop.loop.trust import PREVIOUS, card_folder, cards, read_card, trust_folder
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.judge_drift import DriftConfig, JudgeShift, card_shifts, traffic_shifts
 from medloop.reward.trust import Judge, TrustConfig, profile
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor
 from medloop.store.db import Store
+from medloop.store.files.atomic import atomic_write, make_folder
+from medloop.store.files.lock import locked_file
 from medloop.store.records import marks
 from medloop.store.records.audited_read import read_by_ids
 
 PURPOSE = "reward drift"
+RECORD = "drift.json"
+MOST_CARDS = 8  # the newest, in one round of all rewards
 
 
 @dataclass(frozen=True)
 class DriftCheck:
-    """`raised` are new, `standing` were told before and still hold, `ended` no longer do; `compared` says what was looked at."""
+    """`raised` are new, `standing` were told before and still hold, `ended` no longer do; `compared` says what was looked at.
 
-    raised: list[Alert]
-    standing: list[Alert]
-    ended: list[Alert]
-    compared: list[str]
+    `problem` is why nothing could be compared.
+    """
+
+    reward: str
+    raised: list[Alert] = field(default_factory=list)
+    standing: list[Alert] = field(default_factory=list)
+    ended: list[Alert] = field(default_factory=list)
+    compared: list[str] = field(default_factory=list)
+    problem: str = ""
 
 
-def traffic_profile(store: Store, judge: Judge, most: int, *, since: ValidityCard | None = None) -> tuple[JudgeProfile, ...]:
-    """What the judge says about the newest exchanges, or about those after a card; the audit log has the reading."""
+def traffic_profile(store: Store, judge: Judge, most: int, *, since: datetime | None = None) -> tuple[JudgeProfile, ...]:
+    """What the judge says about the newest exchanges, or about those after a time; the audit log has the reading."""
     ids = marks.newest_traces(store, most) if most else []
     traces = read_by_ids(store, Trace, ids, actor=actor(), purpose=PURPOSE) if ids else []
     exchanges = [
         (trace.conversation.user_text, trace.conversation.answer)
         for trace in traces
-        if trace.conversation.answer and (since is None or trace.timestamp > since.created)
+        if trace.conversation.answer and (since is None or trace.timestamp > since)
     ]
     return profile(exchanges, judge, TrustConfig(), urgency)
 
@@ -57,11 +72,44 @@ def check_drift(
     compared: list[str] = []
     card = read_card(settings, judge.version)
     shifts: list[Alert] = []
+    record = DriftRecord()
     if card is not None:
         shifts += _against_previous(settings, card, config, compared)
-        if traffic and not new_card:
-            shifts += _on_traffic(store, judge, card, config, compared)
+        if not traffic:
+            compared.append("no exchanges, because they are not sent to a teacher for this")
+        elif not new_card:
+            record = _on_traffic(settings, store, judge, card, config, compared, shifts)
+        write_record(settings, judge.version, record)
     return _keep(settings, judge.version, shifts, compared, looked_at_traffic=traffic or new_card)
+
+
+def check_all(settings: Settings, store: Store, *, config: DriftConfig) -> Iterator[DriftCheck]:
+    """Every reward that has a card, the newest first.
+
+    A teacher is never asked: of a reward with one, only the cards are compared.
+    """
+    for card in cards(settings)[:MOST_CARDS]:
+        version = card.reward_version
+        try:
+            _, judge = judge_of(settings, card.judge_source, budget=0.0)
+        except MedloopError as error:
+            write_record(settings, version, DriftRecord(problem="unreadable"))
+            yield DriftCheck(version, problem=f"it cannot be read again: {error}")
+            continue
+        if judge.version == version:
+            yield check_drift(settings, store, judge, config=config, traffic=not teachers_of(judge))
+        else:
+            write_record(settings, version, DriftRecord(problem="changed"))
+            yield DriftCheck(version, problem=f"what it was made of has changed since; it is {judge.version} now")
+
+
+def read_record(settings: Settings, version: str) -> DriftRecord | None:
+    path = card_folder(settings, version) / RECORD
+    return DriftRecord.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def write_record(settings: Settings, version: str, record: DriftRecord) -> None:
+    atomic_write(card_folder(settings, version) / RECORD, record.model_dump_json(indent=2) + "\n")
 
 
 def previous_card(settings: Settings, card: ValidityCard) -> ValidityCard | None:
@@ -84,16 +132,28 @@ def _against_previous(settings: Settings, card: ValidityCard, config: DriftConfi
 
 
 def _on_traffic(
-    store: Store, judge: Judge, card: ValidityCard, config: DriftConfig, compared: list[str]
-) -> Iterator[Alert]:  # fmt: skip
-    has_traffic = _texts(card.traffic) >= config.min_cases
-    fresh = traffic_profile(store, judge, config.traces, since=card if has_traffic else None)
+    settings: Settings, store: Store, judge: Judge, card: ValidityCard, config: DriftConfig, compared: list[str],
+    shifts: list[Alert],
+) -> DriftRecord:  # fmt: skip
+    """Fresh exchanges against those at the time of the card; if there were too few, the first check with enough is the baseline.
+
+    The texts of the cases are no baseline: somebody chose them, often for their faults.
+    """
+    before = read_record(settings, card.reward_version) or DriftRecord()
+    baseline, until = before.baseline, before.baseline_until
+    if _texts(card.traffic) >= config.min_cases:
+        baseline, until = card.traffic, card.created
+    started = utc_now()
+    fresh = traffic_profile(store, judge, config.traces, since=until)
+    record = DriftRecord(checked=started, exchanges=_texts(fresh), baseline=before.baseline, baseline_until=before.baseline_until)
     if _texts(fresh) < config.min_cases:
-        return
-    then = "the traffic of that time" if has_traffic else "the answers of its cases"
-    compared.append(f"{_texts(fresh):,} exchanges with {then}")
-    for shift in traffic_shifts(card.traffic if has_traffic else card.profiles, fresh, config):
-        yield _alert("judge_shift", shift, card.reward_version)
+        return record
+    if not baseline:
+        compared.append(f"nothing yet: {_texts(fresh):,} exchanges are the baseline from now on")
+        return record.model_copy(update={"baseline": fresh, "baseline_until": started})
+    compared.append(f"{_texts(fresh):,} exchanges with the {_texts(baseline):,} of the baseline")
+    shifts += [_alert("judge_shift", shift, card.reward_version) for shift in traffic_shifts(baseline, fresh, config)]
+    return record
 
 
 def _texts(profiles: Sequence[JudgeProfile]) -> int:
@@ -111,6 +171,14 @@ def _keep(
     settings: Settings, version: str, found: Sequence[Alert], compared: list[str], *, looked_at_traffic: bool
 ) -> DriftCheck:
     """The alerts of this reward anew; those of others, and those that this check did not look at, stay."""
+    make_folder(trust_folder(settings))
+    with locked_file(trust_folder(settings) / ".alerts.lock", wait_s=10, what="The list of alerts", mode=0o600):
+        return _replace_alerts(settings, version, found, compared, looked_at_traffic=looked_at_traffic)
+
+
+def _replace_alerts(
+    settings: Settings, version: str, found: Sequence[Alert], compared: list[str], *, looked_at_traffic: bool
+) -> DriftCheck:
     known = standing_alerts(settings.workspace)
     mine = [alert for alert in known if alert.values.get("reward") == version]
     looked_at = [alert for alert in mine if looked_at_traffic or alert.code == "judge_fell"]
@@ -120,7 +188,7 @@ def _keep(
     kept = [alert for alert in known if alert not in looked_at]
     if raised or len(standing) < len(looked_at):
         write_standing(settings.workspace, [*kept, *standing, *raised])
-    return DriftCheck(raised, standing, [alert for alert in looked_at if _key(alert) not in now], compared)
+    return DriftCheck(version, raised, standing, [alert for alert in looked_at if _key(alert) not in now], compared)
 
 
 def _key(alert: Alert) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medloop.contracts import Component, Missing, Reward, Sample, Score
+from medloop.contracts.validity import JudgeSource
 from medloop.errors import ConfigError
 from medloop.knobs import load_config
 from medloop.models import require_packages
@@ -101,19 +102,14 @@ def reward_scorer(
 
 
 def judge_of(
-    settings: Settings,
-    *,
-    reward: str | None = None,
-    given: Mapping[str, str] | None = None,
-    dw: str | None = None,
-    teacher: str | None = None,
-    reward_model: str | None = None,
-    budget: float | None = None,
-) -> tuple[str, RewardMix | DynamicScorer]:
+    settings: Settings, source: JudgeSource, *, budget: float | None = None
+) -> tuple[str, RewardMix | DynamicScorer]:  # fmt: skip
     """What `medloop reward validate` measures, and its kind: a mix, dynamic weights, a teacher alone or a reward model alone.
 
     `budget` is the most that a teacher may spend, in USD; with 0 only its cache answers.
     """
+    found = _each_path(source, lambda name: str(settings.find(name)) if name and settings.find(name).exists() else name)
+    reward, given, dw, teacher, reward_model = found.config, found.given, found.dw, found.teacher, found.reward_model
     named = {"dw": dw, "teacher": teacher, "reward_model": reward_model, "mix": reward or given or None}
     kinds = [kind for kind, source in named.items() if source is not None]
     if len(kinds) > 1:
@@ -133,6 +129,24 @@ def judge_of(
     for part in getattr(scorer, "given", {}).values():
         _with_budget(part, budget)
     return "dynamic weights" if dw is not None else "mix", scorer
+
+
+def kept_source(settings: Settings, source: JudgeSource) -> JudgeSource:
+    """The source as a card keeps it: files with their full path, or relative to the workspace if they lie in it."""
+
+    def kept(name: str) -> str:
+        path = Path(name).expanduser().resolve()
+        if not name or not path.exists():
+            return name
+        return path.relative_to(settings.home).as_posix() if path.is_relative_to(settings.home) else str(path)
+
+    return _each_path(source, kept)
+
+
+def _each_path(source: JudgeSource, change: Callable[[str], str]) -> JudgeSource:
+    named = source.model_dump(exclude={"given"}, exclude_none=True)
+    given = {part: change(name) for part, name in source.given.items()}
+    return JudgeSource(**{option: change(name) for option, name in named.items()}, given=given)
 
 
 def _with_budget(part: Component, budget: float | None) -> Component:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from medloop.contracts.score import ABSENT, Objective
-from medloop.contracts.validity import HARM, MIX, JudgeProfile, JudgeTrust, LabelledCase, ValidityCard
+from medloop.contracts.validity import HARM, MIX, JudgeProfile, JudgeSource, JudgeTrust, LabelledCase, ValidityCard
 from medloop.data.text.risk import strata_of
 from medloop.errors import ConfigError
 from medloop.reward import trust_page
@@ -37,13 +37,15 @@ def validate(
     *,
     config: TrustConfig,
     kind: str = "mix",
+    source: JudgeSource = JudgeSource(),
     left_out: Mapping[str, int] | None = None,
     traffic: tuple[JudgeProfile, ...] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[ValidityCard, Path]:
     """Measure a reward on labelled cases and keep the card; the one before, if it has other cases, is kept beside it."""
     card = measure(cases, judge, config=config, urgency=urgency, strata=strata_of, progress=progress, kind=kind)
-    card = card.model_copy(update={"left_out": {**card.left_out, **(left_out or {})}, "traffic": traffic})
+    every_left_out = {**card.left_out, **(left_out or {})}
+    card = card.model_copy(update={"left_out": every_left_out, "traffic": traffic, "judge_source": source})
     folder = card_folder(settings, card.reward_version)
     before = read_card(settings, card.reward_version)
     if before is not None and before.cases != card.cases and before.bundled == card.bundled:

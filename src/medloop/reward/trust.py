@@ -199,7 +199,7 @@ def profile(
     for start in range(0, len(samples), AT_ONCE):
         chunk = samples[start : start + AT_ONCE]
         for sample, reward in zip(chunk, judge.score(chunk), strict=True):
-            meter.listen(sample.question, (reward,))
+            meter.listen(sample.question, reward)
     return meter.profiler.profiles(meter.versions(judge))
 
 
@@ -222,8 +222,7 @@ class _Meter:
     detector_version: str = ""
 
     def add(self, case: LabelledCase, slices: Sequence[str], rewards: Mapping[tuple[str, str], Reward]) -> None:
-        answers = (rewards.get((case.id, which)) for which in ("answer", "chosen", "rejected"))
-        finding = self.listen(case.question, [reward for reward in answers if reward])
+        finding = self._urgency_of(case.question)
         if case.urgency is not None:
             _count_urgency(self.counts, slices, case, finding)
         if reward := rewards.get((case.id, "answer")):
@@ -231,13 +230,14 @@ class _Meter:
         if case.chosen is not None:
             _count_pair(self.counts, slices, rewards[case.id, "chosen"], rewards[case.id, "rejected"], self.parts)
 
-    def listen(self, question: str, rewards: Iterable[Reward]) -> Urgency:
+    def listen(self, question: str, reward: Reward) -> None:
         """What the judges say, without any label."""
+        self.profiler.add_urgency(self._urgency_of(question))
+        self.profiler.add(reward, self._faults_of(reward))
+
+    def _urgency_of(self, question: str) -> Urgency:
         finding = self.urgency(question)
         self.detector_version = finding.version
-        self.profiler.add_urgency(finding)
-        for reward in rewards:
-            self.profiler.add(reward, self._faults_of(reward))
         return finding
 
     def versions(self, judge: Judge) -> dict[str, str]:
@@ -340,7 +340,6 @@ def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str)
         min_cases=config.min_cases, bundled=all((case.source or "").startswith(BUNDLED) for case in cases),
         left_out=dict(sorted(meter.left_out.items())),
         sources=dict(sorted(Counter(case.source for case in cases if case.source).items())),
-        profiles=meter.profiler.profiles(versions),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller
+from medloop.feedback.insight.alerts import standing_alerts
 from medloop.feedback.review import queue
 from medloop.store import audit
 from medloop.store.db import Store
@@ -61,6 +62,9 @@ def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
             yield Task(t("task_confirm", n=counts.proposed), address("/web/incidents", state="proposed"), urgent=True)
         if counts.open:
             yield Task(t("task_incidents", n=counts.open), "/web/incidents", urgent=True)
+    if caller.role in MENU["trust"] and (drifted := standing_alerts(store.settings.workspace)):
+        version = str(drifted[0].values.get("reward", ""))
+        yield Task(t("task_drift", n=len(drifted)), address("/web/trust", version=version), urgent=True)
     if caller.role in MENU["queue"] and (waiting := sum(queue.stats(store).open_by_kind.values())):
         yield Task(t("task_queue", n=waiting), "/web/queue")
     if caller.role in MENU["quarantine"] and (held := quarantine.count(store, not_by=caller.user_id)):

@@ -15,6 +15,7 @@ from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard, judge_name, left_out_lines
 from medloop.feedback.insight import alerts
+from medloop.loop.judge_drift import read_record
 from medloop.loop.trust import cards
 from medloop.reward.trust import rows_of
 from medloop.settings import Settings
@@ -51,7 +52,7 @@ def trust_page(
     card = next((card for card in every if not version or card.reward_version == version), None)
     context: dict[str, Any] = {"card": card, "cards": every, "judge": judge, "figures": []}
     if card is not None:
-        context |= {"lines": _lines(card, t), "alerts": _alerts(card, settings, t)}
+        context |= {"lines": _lines(card, t), "alerts": _alerts(card, settings, t), "drift": _drift(card, settings, t)}
         context["sources"] = [f"{_source(name, t)} {count:,}" for name, count in card.sources.items()]
         context["left_out"] = left_out_lines(card.left_out, t.language)
         draw = partial(_by_slice, card, judge, t=t) if judge else partial(_overall, card, t=t)
@@ -77,6 +78,16 @@ def _alerts(card: ValidityCard, settings: Settings, t: Translator) -> list[str]:
     """What drifts in this reward, as on the dashboard."""
     mine = [alert for alert in alerts.standing_alerts(settings.workspace) if alert.values.get("reward") == card.reward_version]
     return [alerts.sentence(alert, t.language) for alert in mine]
+
+
+def _drift(card: ValidityCard, settings: Settings, t: Translator) -> str:
+    """When somebody, or the server itself, last looked for drift."""
+    record = read_record(settings, card.reward_version)
+    if record is None:
+        return t("trust_never_checked")
+    if record.problem:
+        return t(f"trust_problem_{record.problem}")
+    return t("trust_checked", time=t.time(record.checked), n=f"{record.exchanges:,}")
 
 
 def _source(name: str, t: Translator) -> str:
