@@ -28,7 +28,7 @@ demo: setup
 	@$(BIN)/medloop demo demo
 
 test: lint
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow

@@ -11,10 +11,11 @@ import pytest
 
 from medloop.contracts import Conversation, Message
 from medloop.loop.workspace import init_workspace
+from medloop.testing.processes import run_medloop
 
 
 def medloop(cwd: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "medloop", *args], cwd=cwd, env=os.environ | env, capture_output=True, text=True)
+    return run_medloop(*args, cwd=cwd, **env)
 
 
 @pytest.fixture(scope="module")
@@ -130,5 +131,6 @@ def test_text_after_a_json_array_is_not_passed_over(home: Path) -> None:
 
 
 def test_an_old_terminal_shows_a_question_mark_instead_of_dying(home: Path) -> None:
-    done = medloop(home, "config", "show", PYTHONIOENCODING="latin-1", MEDLOOP_MODEL="模型")
+    env = os.environ | {"PYTHONIOENCODING": "latin-1", "MEDLOOP_MODEL": "模型"}
+    done = subprocess.run([sys.executable, "-m", "medloop", "config", "show"], cwd=home, env=env, capture_output=True, text=True)
     assert done.returncode == 0 and "??" in done.stdout

@@ -41,7 +41,7 @@ class Killer:
     """A server on one port, killed and started again; forks of a process that has the imports."""
 
     def __init__(self, settings: Settings) -> None:
-        self.context = fork_server("medloop.web.app", "uvicorn")
+        self.context = fork_server()
         self.settings = settings
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]

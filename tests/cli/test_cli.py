@@ -16,12 +16,8 @@ from medloop.cli import app
 from medloop.errors import ConfigError
 from medloop.loop.workspace import init_workspace
 from medloop.store.files import jsonl
+from medloop.testing.processes import run_medloop as medloop
 from medloop.testing.records import make_emergencies
-
-
-def medloop(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("MEDLOOP_")}
-    return subprocess.run([sys.executable, "-m", "medloop", *args], cwd=cwd, env=clean | env, capture_output=True, text=True)
 
 
 def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +11,14 @@ from medloop.contracts import ModelRef, Record
 from medloop.errors import ConfigError
 from medloop.models.find import parse_model
 from medloop.store.files import jsonl
+from medloop.testing.processes import run_medloop
 from medloop.testing.records import CALM, URGENT, make_emergencies, make_record
 
 Put = Callable[[str, list[Record]], Path]
 
 
 def medloop(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "medloop", *args], cwd=home, capture_output=True, text=True, check=False)
+    return run_medloop(*args, cwd=home)
 
 
 def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> None:

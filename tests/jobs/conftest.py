@@ -1,6 +1,5 @@
 """A workspace with a small random model and ten questions; workers forked from a process with the heavy imports behind it."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,9 @@ def settings(workspace: Path, made_once: Settings) -> Settings:
 
 @pytest.fixture(scope="session")
 def children():
-    """A fork server whose children have the heavy imports behind them; it finds `warm` by PYTHONPATH, not by our sys.path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])))
-        context = fork_server("warm")
-    assert finish(context, is_warm) == 0, "an import in warm.py fails, and every child would make up for it"
+    """A fork server whose children have the heavy imports behind them."""
+    context = fork_server()
+    assert finish(context, is_warm) == 0, "an import in medloop.testing.warm fails, and every child would make up for it"
     return context
 
 

@@ -130,7 +130,7 @@ def work_slowly(settings: Settings, job_id: str, seconds: float, ticks: int = 10
 
 
 def is_warm() -> None:
-    assert "warm" in sys.modules
+    assert "medloop.testing.warm" in sys.modules
 
 
 def claim_and_die(settings: Settings, job_id: str) -> None:

@@ -33,15 +33,13 @@ FEW = {"records": 5, "keys": 2, "artifacts": 7, "jsonl": 5}
 MANY = {"records": 60, "keys": 20, "artifacts": 50, "jsonl": 50}
 kills = pytest.mark.parametrize("kills", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
 
-PRELOAD = ("medloop.store.records.crud", "medloop.store.rotate", "sqlalchemy.dialects.sqlite", "psycopg")
-
 
 class Killer:
     """Starts workers, kills them, and knows what each has acknowledged."""
 
     def __init__(self, work: Callable[..., None], first: str, second: str, writers: tuple[str, ...]) -> None:
         self.work, self.places = work, (first, second)
-        self.processes = fork_server(*PRELOAD)
+        self.processes = fork_server()
         self.acked = dict.fromkeys(writers, -1)
         self.killed = 0
         seed = random.randrange(2**32)

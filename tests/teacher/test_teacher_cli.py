@@ -1,9 +1,7 @@
 """`medloop teacher` as a user runs it: a real workspace, a real process, a teacher on the loopback interface."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from medloop.loop.workspace import init_workspace
 from medloop.store.files import jsonl
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.verdict import CRITERIA
+from medloop.testing.processes import run_medloop
 from medloop.testing.records import make_record
 from medloop.testing.teacher_server import TeacherServer, form
 
@@ -27,9 +26,7 @@ def clinic(tmp_path: Path) -> Path:
 
 
 def medloop(home: Path, *args: str, key: str = "secret-key") -> subprocess.CompletedProcess[str]:
-    env = {**{k: v for k, v in os.environ.items() if not k.startswith(("MEDLOOP", "DEEPSEEK"))}, "DEEPSEEK_API_KEY": key}
-    command = [sys.executable, "-m", "medloop", "--home", str(home), *args]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+    return run_medloop("--home", str(home), *args, cwd=Path.cwd(), DEEPSEEK_API_KEY=key)
 
 
 def answers(home: Path, count: int, **more: Any) -> Path:

@@ -53,4 +53,4 @@ def untouched(tmp_path_factory: pytest.TempPathFactory, small_base: Path) -> Set
 @pytest.fixture(scope="session")
 def children():
     """Processes forked from one that has the heavy imports behind it: starting and killing them is cheap."""
-    return fork_server("medloop.train.sft")
+    return fork_server()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -21,6 +19,7 @@ from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records import crud, users
+from medloop.testing.processes import run_medloop
 
 ROWS = [
     ("I have hard stools and straining for two days.", "Walk, eat vegetables, see a doctor if there is blood.", 0.85),
@@ -92,8 +91,7 @@ def test_the_people_of_the_demo_speak_once_however_often_it_is_run(folder: Path,
     assert "0 records are new, 15 were stored by an earlier demo." in again and "password" not in again
     assert counted(folder) == expected
 
-    command = [sys.executable, "-m", "medloop", "data", "build", "--name", "demo"]
-    assert subprocess.run(command, cwd=folder, env=clinicians.environ(), capture_output=True).returncode == 0
+    assert run_medloop("data", "build", "--name", "demo", cwd=folder, env=clinicians.environ()).returncode == 0
     clinicians.show_placeholders(folder)
     shown = capsys.readouterr().out
     assert (
@@ -134,8 +132,7 @@ def test_the_demo_leads_to_the_pages(tmp_path: Path, capsys) -> None:
     )
     clinicians.collect_feedback(home)
     command = next(step for _, step in STEPS if isinstance(step, str) and step.startswith("feedback queue fill"))
-    filling = [sys.executable, "-m", "medloop", *command.split()]
-    assert subprocess.run(filling, cwd=home, env=clinicians.environ(), capture_output=True).returncode == 0
+    assert run_medloop(*command.split(), cwd=home, env=clinicians.environ()).returncode == 0
     capsys.readouterr()
     clinicians.show_login(home)
     shown = capsys.readouterr().out
