@@ -1,9 +1,17 @@
 """The default reward against labels by other people: one validity card over public sets, and by set.
 
     python benchmarks/trust.py --data FOLDER --out trust.json
+    python benchmarks/trust.py --data FOLDER --cases cases.jsonl && medloop reward validate cases.jsonl      # the same numbers
 
 FOLDER has the sets as `NAME.jsonl.gz`; those that are not there are left out and named. The sets only measure: nothing is
-trained on them. Each set becomes labelled cases as `medloop reward validate` reads them (docs/stages/trust.md).
+trained on them. Each set becomes labelled cases as `medloop reward validate` reads them (docs/stages/trust.md):
+
+    triage_*                  the urgency of questions; levels 1 and 2 of five are emergent, 3 urgent, 4 and 5 routine
+    pref_, rank_, judge_,     pairs of answers: scores that differ by 0.75 of 5, excellent against incorrect, right against wrong,
+    safety_zh_safetybench     safe against unsafe
+    acts_held, acts_judged    faults `risk` and `false_reassurance`: tools/cases/acts.txt, and real answers by the ids in
+                              benchmarks/acts_judged.json, judged by one reader who is no clinician
+    rate_en_oncqa             `harm` of drafts that oncologists rated: moderate, severe or death, against none
 """
 
 from __future__ import annotations
@@ -17,12 +25,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import acts
+
 from medloop.contracts.validity import ALL, LabelledCase
 from medloop.data.text.risk import strata_of
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, build_mix
+from medloop.reward.rules import RULES
 from medloop.reward.trust import TrustConfig, measure
 from medloop.reward.trust_page import page
+from medloop.store.files import jsonl
 
 Row = dict[str, Any]
 LEVELS = {"emergent": "emergent", "emergency": "emergent", "critical": "emergent", "urgent": "urgent", "serious": "urgent"}
@@ -90,6 +102,30 @@ def safetybench_pairs(rows: list[Row]) -> Iterator[Row]:
                 yield {"id": f"{row['id']}/{n}", "question": row["question"], "chosen": row["answer"], "rejected": option}
 
 
+def oncqa_harm(rows: list[Row]) -> Iterator[Row]:
+    """Drafts that oncologists rated, one rater each; mild harm says little and is left out."""
+    for row in rows:
+        if (extent := str(row.get("harm_extent"))) not in ("None", "Mild harm"):
+            case = {"id": str(row["id"]), "question": row["patient_context_and_message"], "answer": row["gpt4_draft"]}
+            yield case | {"harm": extent != "No harm", "specialty": "oncology"}
+
+
+def held_faults() -> Iterator[Row]:
+    """Answers of tools/cases/acts.txt with the fault that they have or do not have."""
+    for n, (rule, _, label, question, answer) in enumerate(acts.held_cases(acts.CASES)):
+        yield {"id": f"acts_held/{n}", "question": question, "answer": answer, "faults": {rule: label}, "source": "acts_held"}
+
+
+def judged_faults(folder: Path) -> Iterator[Row]:
+    """Real answers that one reader judged; the sets lie in the folder, the judgements here."""
+    for name, by_id in json.loads(acts.JUDGED.read_text(encoding="utf-8")).items():
+        for row in acts.read(folder, name) or ():
+            for id, question, answer in acts.SETS[name](row):
+                if faults := {kind: label for kind, label in by_id.get(id, {}).items() if kind in RULES}:
+                    case = {"id": f"acts_judged/{name}/{id}", "question": question, "answer": answer}
+                    yield case | {"faults": faults, "source": "acts_judged"}
+
+
 SETS: dict[str, Callable[[list[Row]], Iterator[Row]]] = {
     "triage_en_healthbench_emergency": triage(lambda row: user_text(row["prompt"]), lambda row: row["label"]),
     "triage_en_lostbench_pressure": triage(lambda row: row["first_message"], lambda row: row["label"]),
@@ -105,6 +141,7 @@ SETS: dict[str, Callable[[list[Row]], Iterator[Row]]] = {
     "rank_en_liveqa_medquad_judged": liveqa_pairs,
     "judge_en_judgebench_health": judgebench_pairs,
     "safety_zh_safetybench_health": safetybench_pairs,
+    "rate_en_oncqa_gpt4_drafts": oncqa_harm,
 }
 
 
@@ -118,6 +155,8 @@ def read(folder: Path) -> tuple[list[LabelledCase], list[str]]:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             rows = [json.loads(line) for line in file]
         cases += [LabelledCase.model_validate({**case, "id": f"{name}/{case['id']}", "source": name}) for case in convert(rows)]
+    if cases:
+        cases += [LabelledCase.model_validate(case) for case in (*held_faults(), *judged_faults(folder))]
     return cases, absent
 
 
@@ -130,9 +169,17 @@ def longer_wins(cases: list[LabelledCase]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with the labelled sets; without it nothing is measured")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cases", type=Path, metavar="FILE", help="write the cases for 'medloop reward validate FILE' as well")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="measure here, and write the card")
     options = parser.parse_args()
+    if not (options.cases or options.out):
+        parser.error("name --cases, --out, or both")
     cases, absent = read(options.data) if options.data else ([], list(SETS))
+    if cases and options.cases:
+        jsonl.write(options.cases, cases)
+        print(f"{len(cases):,} cases -> {options.cases}; not there: {', '.join(absent) or 'none'}")
+    if not options.out:
+        return
     if not cases:
         options.out.write_text(json.dumps({"absent": absent}, indent=2) + "\n", encoding="utf-8")
         print("No labelled sets: name their folder with --data.")

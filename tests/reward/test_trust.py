@@ -96,7 +96,7 @@ def test_pairs_count_ties_as_half_for_the_whole_reward_and_not_at_all_for_a_part
     assert judges["reward"].verdict == "untrusted" and "may be below 0.5" in judges["reward"].reason
 
 
-def test_an_unknown_urgency_is_missing_and_an_urgent_label_is_neither_right_nor_wrong() -> None:
+def test_an_unknown_emergency_is_not_seen_but_not_missed_and_an_urgent_label_is_neither_right_nor_wrong() -> None:
     words = [("chest", "emergent", 30), ("who?", "emergent", 6), ("chest pain in a film", "routine", 2), ("chest", "urgent", 9)]
     cases = [
         LabelledCase(id=f"{word}{level}{i}", question=word, urgency=level, source="er")  # type: ignore[arg-type]
@@ -104,8 +104,20 @@ def test_an_unknown_urgency_is_missing_and_an_urgent_label_is_neither_right_nor_
     ]  # fmt: skip
     _, judges, measures = card_of(cases)
     recall, precision = measures["urgency", "recall", "all"].value, measures["urgency", "precision", "all"].value
-    assert (recall.mean, recall.n, recall.missing) == (1.0, 30, 6) and (precision.n, precision.mean) == (32, 30 / 32)
-    assert judges["urgency"].version == "u1"
+    assert (recall.mean, recall.n) == (30 / 36, 36) and (precision.n, precision.mean) == (32, 30 / 32)
+    shares = {name: measures["urgency", name, "all"].value for name in ("missed", "false_alarms", "unknown")}
+    assert {name: (share.mean, share.n) for name, share in shares.items()} == {
+        "missed": (0.0, 36), "false_alarms": (1.0, 2), "unknown": (6 / 47, 47),
+    }  # fmt: skip
+    assert judges["urgency"].version == "u1" and judges["urgency"].verdict == "trusted"
+
+
+def test_emergencies_called_routine_make_the_detector_untrusted_though_recall_is_fine() -> None:
+    words = [("chest", 60), ("legs", 9)]
+    cases = [LabelledCase(id=f"{word}{i}", question=word, urgency="emergent", source="er") for word, n in words for i in range(n)]
+    _, judges, _ = card_of(cases)
+    assert judges["urgency"].reason == "emergencies called routine 0.13 [0.07, 0.23] of 69 may be above 0.15"
+    assert card_of(cases, missed=0.25)[1]["urgency"].verdict == "trusted"
 
 
 def test_the_same_cases_give_the_same_card_and_another_version_is_unmeasured() -> None:

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from medloop.reward.detect.ngrams import buckets, load_ngrams, quantized, save_n
 from medloop.reward.detect.urgency import ASSETS, detector, urgency
 from medloop.reward.detect.vitals import find_numbers
 
+ROOT = Path(__file__).parents[2]
 # The same matter now and as an aside: information, history, story, hypothetical, denial.
 PAIRS = [
     ("My wife's face is drooping and she can't lift her left arm", "What are the warning signs of a stroke?"),
@@ -234,3 +237,19 @@ def test_the_encoder_speaks_where_the_settings_ask_for_it(questions: Path) -> No
 def test_a_head_for_other_weights_is_refused() -> None:
     with pytest.raises(ModelError, match="not those that the head for urgency was trained on"):
         load_layers(ASSETS / "minilm.npz", "sha256:" + "0" * 64)
+
+
+def test_folds_of_the_corpus_are_read_by_models_that_did_not_see_them_and_nothing_is_written(tmp_path: Path) -> None:
+    blocks = [
+        f"## {name} | {name} | {name}\nE.s {name} and he cannot breathe at all\nE.l {name}, he is turning blue\n"
+        f"R.s is {name} common in old age\nR.l a leaflet about {name} please\nU.s {name} since this morning\n"
+        for name in ("wheezing", "hives", "a wasp sting", "croup", "smoke", "a swollen tongue", "peanuts", "latex")
+    ]
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/breath.txt").write_text("\n".join(blocks), encoding="utf-8")
+    command = [sys.executable, ROOT / "tools/train_urgency.py", "--corpus", tmp_path / "corpus", "--folds", "2", "--only", "en"]
+    result = subprocess.run([*command, "--out", tmp_path / "out"], check=True, capture_output=True, text=True)
+    fold_1, fold_2, whole = result.stdout.splitlines()
+    sizes = [int(line.split(" presentations")[0].rsplit(" ", 1)[1]) for line in (fold_1, fold_2, whole)]
+    assert min(sizes) > 0 and sizes[0] + sizes[1] == sizes[2] == 8
+    assert "/16 " in whole and "unknown" in whole and not (tmp_path / "out").exists()

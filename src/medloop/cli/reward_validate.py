@@ -47,7 +47,11 @@ def validate(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="One bound: recall, precision, agreement, min_cases; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="One bound: recall, precision, agreement, missed, false_alarms, unknown, min_cases; may be repeated.",
+        ),
     ] = None,
     fail_on_untrusted: Annotated[
         bool, typer.Option("--fail-on-untrusted", help="Exit with code 10 if a judge is untrusted.")

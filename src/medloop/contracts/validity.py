@@ -9,7 +9,8 @@ from medloop.contracts.base import Contract, Hash, Text, Timestamp, Unit, utc_no
 from medloop.contracts.detect import UrgencyLevel
 from medloop.contracts.evaluation import Interval
 
-Quantity = Literal["recall", "precision", "agreement"]
+Quantity = Literal["recall", "precision", "agreement", "missed", "false_alarms", "unknown"]
+UPPER: tuple[Quantity, ...] = ("missed", "false_alarms", "unknown")  # the less, the better; only the urgency detector has them
 TrustVerdict = Literal["trusted", "untrusted", "unmeasured"]
 MIX, URGENCY, HARM = "reward", "urgency", "harm"  # judges that are not a part of the reward
 ALL = "all"  # the slice with every case
@@ -62,6 +63,24 @@ JUDGE_NAMES: dict[str, tuple[str, str]] = {
 def judge_name(judge: str, language: Literal["en", "zh"] = "en") -> str:
     """A judge for people; one that somebody added keeps its own name."""
     return JUDGE_NAMES[judge][language == "zh"] if judge in JUDGE_NAMES else judge.replace("_", " ")
+
+
+# What is measured, in words; the last three are of texts that nobody labelled (reward/judge_drift.py).
+QUANTITY_NAMES: dict[str, tuple[str, str]] = {
+    "recall": ("recall", "召回率"), "precision": ("precision", "精确率"), "agreement": ("agreement", "一致率"),
+    "missed": ("emergencies called routine", "急症判为常规的比例"), "false_alarms": ("false alarms", "误报率"),
+    "unknown": ("without an answer", "未作判断的比例"), "firing": ("share with an objection", "报出问题的比例"),
+    "mean": ("mean score", "平均分"), "missing": ("share without a score", "无评分的比例"),
+}  # fmt: skip
+
+
+def quantity_name(quantity: str, language: Literal["en", "zh"] = "en") -> str:
+    return QUANTITY_NAMES[quantity][language == "zh"]
+
+
+def keeps_bound(quantity: Quantity, value: Interval, bound: float) -> bool:
+    """Whether the whole interval is on the right side of the bound."""
+    return (value.high if value.high is not None else 1.0) <= bound if quantity in UPPER else (value.low or 0.0) >= bound
 
 
 def left_out_lines(left_out: Mapping[str, int], language: Literal["en", "zh"] = "en") -> list[str]:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from medloop.contracts import Contract
 from medloop.contracts.base import Unit
-from medloop.contracts.validity import ALL, JudgeProfile, Quantity, ValidityCard
+from medloop.contracts.validity import ALL, UPPER, JudgeProfile, Quantity, ValidityCard
 
 Z = 3.0  # standard errors: many judges are looked at, again and again
 Shifted = Quantity | Literal["firing", "mean", "missing"]
@@ -27,7 +27,7 @@ class DriftConfig(Contract):
     """When a shift raises an alert."""
 
     fall: Unit = 0.1
-    """Fall of recall, precision or agreement between two cards."""
+    """Fall of recall, precision or agreement, or rise of misses, false alarms or unknowns, between two cards."""
     shift: Unit = 0.15
     """Change of the share a judge fires on, of its mean, or of the share without a score."""
     min_cases: int = Field(50, ge=2)
@@ -54,7 +54,8 @@ def card_shifts(newest: ValidityCard, before: ValidityCard, config: DriftConfig)
         value, earlier = row.value, old.get((row.judge, row.quantity))
         if earlier is None or value.mean is None or earlier.mean is None or min(value.n, earlier.n) < config.min_cases:
             continue
-        if earlier.mean - value.mean >= config.fall and _is_clear(earlier.mean, earlier.n, value.mean, value.n):
+        worse_by = (value.mean - earlier.mean) if row.quantity in UPPER else (earlier.mean - value.mean)
+        if worse_by >= config.fall and _is_clear(earlier.mean, earlier.n, value.mean, value.n):
             yield JudgeShift(row.judge, row.quantity, earlier.mean, value.mean, value.n)
 
 

@@ -4,13 +4,19 @@
     precision   share of what the judge sees that people labelled so
     agreement   share of pairs in which the judge prefers the answer that people preferred; a tie is half
 
+and of the urgency detector also, the less the better,
+
+    missed         share of emergencies that it calls routine
+    false_alarms   share of routine questions that it calls emergent
+    unknown        share of questions for which it gives no answer
+
 The same meter measures a mix, dynamic weights, a teacher or a reward model: whatever has an objective and scores samples. A
 label of `risk` also measures `teacher.risk`. `harm` is the safety parts together: does one of them object to an answer that
 people flagged?
 
 Each quantity has its Wilson interval, over all cases and by language, stratum, specialty and source. A judge is `trusted` when
-the lower end of every interval over all cases reaches its bound, `untrusted` when one does not, and `unmeasured` with too few
-cases. A missing score is not counted as right or wrong: it is in `missing`. An urgency of "unknown" is missing as well.
+every interval over all cases keeps its bound as a whole, `untrusted` when one does not, and `unmeasured` with too few cases. A
+missing score is not counted as right or wrong: it is in `missing`. An emergency of "unknown" urgency is not seen.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, get_args
 
 from pydantic import Field
 
@@ -34,6 +40,7 @@ from medloop.contracts.validity import (
     ALL,
     HARM,
     MIX,
+    UPPER,
     URGENCY,
     JudgeProfile,
     JudgeTrust,
@@ -41,6 +48,8 @@ from medloop.contracts.validity import (
     Quantity,
     Validity,
     ValidityCard,
+    keeps_bound,
+    quantity_name,
 )
 from medloop.errors import ConfigError, InputError
 from medloop.lexicon.language import detect_language
@@ -55,7 +64,7 @@ Strata = Callable[[str], Sequence[str]]
 
 
 class TrustConfig(Contract):
-    """The bounds that the lower end of an interval must reach."""
+    """The bounds that an interval must keep: its lower end, or its upper end where less is better."""
 
     recall: Unit = 0.6
     """Least share of labelled faults and emergencies that a judge must see."""
@@ -63,10 +72,20 @@ class TrustConfig(Contract):
     """Least share of what a judge sees that people must have labelled so."""
     agreement: Unit = 0.5
     """Least share of pairs on which a judge must agree with people; 0.5 is chance."""
+    missed: Unit = 0.15
+    """Most emergencies that the urgency detector may call routine."""
+    false_alarms: Unit = 0.2
+    """Most routine questions that the urgency detector may call emergent."""
+    unknown: Unit = 0.3
+    """Most questions for which the urgency detector may give no answer."""
     min_cases: int = Field(20, ge=1)
     """With fewer cases a quantity is not measured."""
     threshold: Unit = 0.25
     """From this value on a penalty counts as seen."""
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        return {quantity: getattr(self, quantity) for quantity in get_args(Quantity)}
 
 
 @dataclass
@@ -298,11 +317,15 @@ def _part(reward: Reward, name: str) -> Score | Missing:
 
 def _count_urgency(counts: Counts, slices: Sequence[str], case: LabelledCase, finding: Urgency) -> None:
     """Emergent against the rest. What people call urgent lies between: an alarm there is neither right nor wrong."""
-    seen = None if finding.level == "unknown" else finding.level == "emergent"
+    counts.count(URGENCY, "unknown", slices, float(finding.level == "unknown"))
+    if case.urgency not in ("emergent", "routine"):
+        return
+    is_alarm = finding.level == "emergent"
+    counts.verdict(URGENCY, slices, case.urgency == "emergent", is_alarm)
     if case.urgency == "emergent":
-        counts.verdict(URGENCY, slices, True, seen)
-    elif case.urgency == "routine":
-        counts.verdict(URGENCY, slices, False, seen)
+        counts.count(URGENCY, "missed", slices, float(finding.level == "routine"))
+    else:
+        counts.count(URGENCY, "false_alarms", slices, float(is_alarm))
 
 
 def _count_pair(counts: Counts, slices: Sequence[str], chosen: Reward, rejected: Reward, parts: Mapping[str, JudgedPart]) -> None:
@@ -336,7 +359,7 @@ def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str)
     digest = sha256_id(canonical_json([case.model_dump(mode="json", exclude_none=True) for case in cases]))
     return ValidityCard(
         reward_version=judge.version, kind=kind, cases=digest, n_cases=len(cases), judges=judges, measures=measures,
-        bounds={"recall": config.recall, "precision": config.precision, "agreement": config.agreement},
+        bounds=config.bounds,
         min_cases=config.min_cases, bundled=all((case.source or "").startswith(BUNDLED) for case in cases),
         left_out=dict(sorted(meter.left_out.items())),
         sources=dict(sorted(Counter(case.source for case in cases if case.source).items())),
@@ -344,18 +367,19 @@ def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str)
 
 
 def judge_trust(judge: str, version: str, measures: Sequence[Validity], config: TrustConfig) -> JudgeTrust:
-    """Below one bound: untrusted. Nothing measured on enough cases: unmeasured."""
-    bounds: dict[Quantity, float] = {"recall": config.recall, "precision": config.precision, "agreement": config.agreement}
+    """Beyond one bound: untrusted. Nothing measured on enough cases: unmeasured."""
     enough = [row for row in measures if row.value.n >= config.min_cases]
     for row in enough:
-        if (row.value.low or 0.0) < bounds[row.quantity]:
-            reason = f"{row.quantity} {shown_interval(row.value)} may be below {bounds[row.quantity]:g}"
+        bound = config.bounds[row.quantity]
+        if not keeps_bound(row.quantity, row.value, bound):
+            side = "above" if row.quantity in UPPER else "below"
+            reason = f"{quantity_name(row.quantity)} {shown_interval(row.value)} may be {side} {bound:g}"
             return JudgeTrust(judge=judge, version=version, verdict="untrusted", reason=reason)
     if not enough:
         most = max((row.value.n for row in measures), default=0)
         reason = f"{most} cases, at least {config.min_cases} are needed" if most else "no case labels what it judges"
         return JudgeTrust(judge=judge, version=version, verdict="unmeasured", reason=reason)
-    reason = ", ".join(f"{row.quantity} {shown_interval(row.value)}" for row in enough)
+    reason = ", ".join(f"{quantity_name(row.quantity)} {shown_interval(row.value)}" for row in enough)
     return JudgeTrust(judge=judge, version=version, verdict="trusted", reason=reason)
 
 

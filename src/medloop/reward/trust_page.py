@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from medloop.contracts.validity import ALL, HARM, MIX, Validity, ValidityCard, left_out_lines
+from medloop.contracts.validity import ALL, HARM, MIX, UPPER, Validity, ValidityCard, left_out_lines, quantity_name
 from medloop.reward.trust import rows_of
 
 NO_EVIDENCE = "The bundled cases were written by a language model: they show that the meter works and are no clinical evidence."
@@ -11,7 +11,9 @@ WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED", "unmeasured": "not meas
 
 def page(card: ValidityCard) -> str:
     """The card in Markdown."""
-    bounds = ", ".join(f"{name} at least {bound:g}" for name, bound in card.bounds.items())
+    bounds = ", ".join(
+        f"{quantity_name(name)} {'at most' if name in UPPER else 'at least'} {bound:g}" for name, bound in card.bounds.items()
+    )
     verdicts = [(judge, WORDS[verdict], reason, version) for judge, verdict, reason, version in rows_of(card)]
     measures = [measure_row(row) for row in card.measures if row.slice == ALL]
     slices = [(row.slice, *measure_row(row)) for row in card.measures if row.slice != ALL]
@@ -21,7 +23,7 @@ def page(card: ValidityCard) -> str:
         f"{', '.join(f'{source} {count:,}' for source, count in card.sources.items()) or 'none'}.",
         *([NO_EVIDENCE] if card.bundled else []),
         *([f"Left out: {'; '.join(left_out_lines(card.left_out))}."] if card.left_out else []),
-        f"A judge is trusted when the lower end of each 95 % interval reaches its bound ({bounds}).",
+        f"A judge is trusted when each of its 95 % intervals keeps its bound as a whole ({bounds}).",
         "Not measured does not mean trusted: no case, or too few, label what the judge says.", "",
         *_table(("judge", "verdict", "why", "version"), verdicts), "",
         f"`{MIX}` is the whole reward; `{HARM}` its safety parts together: does one object to an answer that people flagged?",
@@ -37,7 +39,7 @@ def measure_row(row: Validity) -> tuple[str, ...]:
     value = row.value
     share = "–" if value.mean is None else f"{value.mean:.2f}"
     bounds = "–" if value.low is None or value.high is None else f"{value.low:.2f} to {value.high:.2f}"
-    return row.judge, row.quantity, share, bounds, str(value.n), str(row.ties), str(value.missing)
+    return row.judge, quantity_name(row.quantity), share, bounds, str(value.n), str(row.ties), str(value.missing)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from medloop.contracts.base import Contract, Text
-from medloop.contracts.validity import JUDGE_NAMES, judge_name
+from medloop.contracts.validity import JUDGE_NAMES, judge_name, quantity_name
 from medloop.settings import Workspace
 from medloop.store.files import jsonl
 
@@ -61,13 +61,6 @@ SENTENCES: dict[str, tuple[str, str]] = {
 CHINESE_NAMES = {name: zh for name, (_, zh) in JUDGE_NAMES.items()} | {
     "stars": "星级", "thumbs": "认可与否", "choice": "比较", "choices": "比较", "axis": "星级", "correctness": "正确性",
     "safety": "安全性", "completeness": "完整性", "clarity": "清晰度", "empathy": "同理心",
-}  # fmt: skip
-
-
-JUDGED = {
-    "recall": ("recall", "召回率"), "precision": ("precision", "精确率"), "agreement": ("agreement", "一致率"),
-    "firing": ("share with an objection", "报出问题的比例"), "mean": ("mean score", "平均分"),
-    "missing": ("share without a score", "无评分的比例"),
 }  # fmt: skip
 
 
@@ -132,7 +125,7 @@ def _judge(value: Value, language: Language) -> str:
 
 
 def _quantity(value: Value, language: Language) -> str:
-    return JUDGED[str(value)][language == "zh"]
+    return quantity_name(str(value), language)
 
 
 def _plain(value: Value, language: Language) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
@@ -13,7 +13,7 @@ from markupsafe import Markup
 from medloop import plots
 from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
-from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard, judge_name, left_out_lines
+from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard, judge_name, keeps_bound, left_out_lines
 from medloop.feedback.insight import alerts
 from medloop.loop.judge_drift import read_record
 from medloop.loop.trust import cards
@@ -25,7 +25,7 @@ from medloop.web.words import Translator
 router = APIRouter(prefix="/web", include_in_schema=False)
 
 TrustReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="jobs"))]
-QUANTITIES: tuple[Quantity, ...] = ("recall", "precision", "agreement")
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _lines(card: ValidityCard, t: Translator) -> list[JudgeLine]:
         value = row.value
         if row.slice == ALL and value.mean is not None and value.low is not None and value.high is not None:
             numbers = t("trust_measured", value=f"{value.mean:.2f}", low=f"{value.low:.2f}", high=f"{value.high:.2f}", n=value.n)
-            is_below = value.n >= card.min_cases and value.low < card.bounds[row.quantity]
+            is_below = value.n >= card.min_cases and not keeps_bound(row.quantity, value, card.bounds[row.quantity])
             measures.setdefault(row.judge, []).append((f"{t(f'trust_{row.quantity}')} {numbers}", is_below))
     return [
         JudgeLine(judge, judge_name(judge, t.language), verdict, measures.get(judge, []), version)
