@@ -23,11 +23,12 @@ from medloop.lexicon.scan import NormalizedText, fold, sentence_ends
 
 __all__ = [
     "VERSION", "Dose", "Drug", "Frequency", "LexiconEntry", "Mention", "describe", "drugs", "find_act_words", "find_advice",
-    "find_conditions", "find_doses", "find_drugs", "find_frequencies", "find_groups", "find_medication", "find_reasoning",
-    "find_reassurance", "find_red_flags", "find_urgent_advice", "red_flags", "sentence_at", "sentences",
+    "find_conditions", "find_doses", "find_drugs", "find_frequencies", "find_groups", "find_hazard_settings", "find_hazards",
+    "find_medication", "find_reasoning", "find_reassurance", "find_red_flags", "find_urgent_advice", "has_hazard_setting",
+    "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
-VERSION = "7"
+VERSION = "8"
 
 
 class Mention:
@@ -117,7 +118,22 @@ def find_reassurance(text: str, part: str) -> tuple[Mention, ...]:
 
 def find_act_words(text: str) -> Mapping[str, tuple[Mention, ...]]:
     """Words by which an answer acts on the patient (stop_verb, reassure, urge, ...), by part; those of the text."""
-    return _analyze(text).act_words()
+    return _analyze(text).by_part("act_")
+
+
+def find_hazards(text: str) -> Mapping[str, tuple[Mention, ...]]:
+    """Advice that harms in its setting ("pop the blister", "让孩子吐出来"), by class of hazards.yaml."""
+    return _analyze(text).by_part("hazard_")
+
+
+def find_hazard_settings(text: str) -> Mapping[str, tuple[Mention, ...]]:
+    """Words that make advice of the same class a hazard: "burn", "鱼刺"."""
+    return _analyze(text).by_part("setting_")
+
+
+def has_hazard_setting(id: str) -> bool:
+    """Whether advice of a class counts only in a setting."""
+    return id in load_lexicon().settings
 
 
 def sentences(text: str) -> tuple[tuple[int, int], ...]:
@@ -184,8 +200,8 @@ class _AnalyzedText:
             mentions = self._mentions[kind] = self._as_mentions(kind, self._matches(kind))
         return mentions
 
-    def act_words(self) -> dict[str, tuple[Mention, ...]]:
-        return {kind[4:]: self.mentions(kind) for kind in self._candidates if kind.startswith("act_")}
+    def by_part(self, prefix: str) -> dict[str, tuple[Mention, ...]]:
+        return {kind[len(prefix) :]: self.mentions(kind) for kind in self._candidates if kind.startswith(prefix)}
 
     def _matches(self, kind: str) -> list[PatternMatch]:
         spans = self._scan.spans
@@ -218,9 +234,9 @@ def _negation_for(kind: str) -> str | None:
     """Which cues negate a kind: findings are denied, drugs forbidden, urgent advice withdrawn, words of reasoning never."""
     if kind == "reassurance_promise":  # "surely not cancer" is a promise, not the denial of one
         return None
-    if kind in ("red_flag", "group", "condition", "reasoning_red_flags") or kind.startswith("reassurance_"):
+    if kind in ("red_flag", "group", "condition", "reasoning_red_flags") or kind.startswith(("reassurance_", "setting_")):
         return "finding"
-    if kind.startswith(("reasoning_", "act_")):
+    if kind.startswith(("reasoning_", "act_", "hazard_")):
         return None
     return "urgent" if kind == "urgent" else "drug"
 

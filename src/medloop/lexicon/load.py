@@ -15,7 +15,7 @@ from medloop.lexicon.negation import Negation, compile_negation
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C, where it is installed, is nine times faster
 FILES = (
     "red_flags.yaml", "urgent_advice.yaml", "groups.yaml", "drugs.yaml", "reasoning.yaml", "advice.yaml", "negation.yaml",
-    "reassurance.yaml", "acts.yaml",
+    "reassurance.yaml", "acts.yaml", "hazards.yaml",
 )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ class Lexicon:
     matcher: Matcher  # of all lists
     negations: Mapping[str, Negation]
     drugs: Mapping[str, Drug]
+    settings: frozenset[str]  # classes of hazards that have a setting
     entries: Mapping[tuple[str, str], LexiconEntry]
     child_below: float
     elderly_from: float
@@ -58,7 +59,7 @@ class Lexicon:
 
 @lru_cache(maxsize=1)
 def load_lexicon() -> Lexicon:
-    flags, urgent, groups, drugs, reasoning, advice, negation, reassurance, acts = (read_list(name) for name in FILES)
+    flags, urgent, groups, drugs, reasoning, advice, negation, reassurance, acts, hazards = (read_list(name) for name in FILES)
     sections = [
         ("red_flag", flags, flags["entries"]),
         ("urgent", urgent, urgent["entries"]),
@@ -69,6 +70,8 @@ def load_lexicon() -> Lexicon:
         *((f"advice_{part}", advice, entries) for part, entries in advice["parts"].items()),
         *((f"reassurance_{part}", reassurance, entries) for part, entries in reassurance["parts"].items()),
         *((f"act_{part}", acts, entries) for part, entries in acts["parts"].items()),
+        *((f"hazard_{entry['id']}", hazards, [{"id": entry["id"], **entry["advice"]}]) for entry in hazards["classes"]),
+        *((f"setting_{entry['id']}", hazards, [{"id": entry["id"], **entry.get("setting", {})}]) for entry in hazards["classes"]),
     ]
     patterns = [pattern for kind, file, entries in sections for pattern in _patterns(kind, entries, file.get("words", {}))]
     cue_sets: list[frozenset[str]] = []
@@ -79,6 +82,7 @@ def load_lexicon() -> Lexicon:
         drugs=MappingProxyType(
             {entry["id"]: _drug(entry, key == "families") for key in ("drugs", "families") for entry in drugs[key]}
         ),
+        settings=frozenset(entry["id"] for entry in hazards["classes"] if "setting" in entry),
         entries={(kind, entry["id"]): _entry(kind, entry) for kind, _, entries in sections for entry in entries},
         child_below=float(groups["child_below_years"]),
         elderly_from=float(groups["elderly_from_years"]),

@@ -10,19 +10,31 @@ Where the urgency is unknown, the part is left out: never 0, never a penalty. It
 What an answer without urgent advice costs is `undertriage`; what unnecessary urgent advice costs is `overtriage`.
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from medloop import lexicon
 from medloop.contracts import Score
-from medloop.contracts.detect import Act, Urgency
+from medloop.contracts.detect import Act, Urgency, UrgencyLevel
 from medloop.reward.answer_text import CACHE_SIZE, SpanDict, act_spans, is_repetitive, rule_score, split_answer
 from medloop.reward.detect import acts as act_detector
 from medloop.reward.detect import urgency as urgency_detector
 
 EARLY = 2  # sentences
 FIRST, LATER, CONDITIONAL = 1.0, 0.5, 0.3
+MIN_LETTERS: Final = 4
+BRIEF: Final = 150  # characters of an answer that gives no reasons; a third of it in Chinese
+CONFIDENT: Final = 0.9  # of an alarm that only the model raised
+HELP_WORDS: Final = re.compile(
+    r"\b(?:ambulance|911|999|112|988|hospital|emergency|a&e|er|casualty|paramedics?|doctor|gp|nurse|surgeon|scan|clinic"
+    r"|x[ -]?rays?|tests?|help|treatment"
+    r"|now|go|immediately"
+    r"|at once|(?:do not|don't) (?:wait|delay))\b|120|12356|急诊|医院|救护|医生|大夫|就医|马上|立刻|立即|赶紧|现在|别等"
+    r"|产房|产科|危险|严重|检查|化验|建议查|住院|\b(?:serious|dangerous|danger|urgent|urgently)\b"
+)
+_QUIZ: Final = re.compile(r"以下哪|下列|首先应该|[(（]\s*[)）]|的正确|which of the following", re.IGNORECASE)
 VERSION = f"2/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
 TRIAGE_VERSION = f"{VERSION}/urgency-{urgency_detector.VERSION}"  # of those that compare it with the urgency of the question
 UNKNOWN = "How urgent the question is could not be decided, so this part is left out."
@@ -68,6 +80,30 @@ def urgency_spans(urgency: Urgency) -> list[SpanDict]:
     """The signs in the question; a model's evidence is a whole passage and is left out."""
     signs = [evidence for evidence in urgency.evidence if evidence.source in ("lexicon", "numbers")]
     return [{"where": "question", "start": sign.start, "end": sign.end, "label": sign.id} for sign in signs]
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def penalised_level(question: str) -> UrgencyLevel:
+    """The urgency of a question as far as a penalty may rest on it.
+
+    "emergent" needs a red flag, a number or a confident model, a doubtful alarm is "urgent"; an unknown level is "urgent" where
+    the model leans to danger.
+    """
+    if _QUIZ.search(question):
+        return "unknown"
+    urgency = urgency_detector.urgency(question)
+    precise = any(evidence.source in ("lexicon", "numbers", "teacher") for evidence in urgency.evidence)
+    leans = any(evidence.source in ("model", "encoder") and evidence.id != "routine" for evidence in urgency.evidence)
+    if urgency.level == "emergent":
+        return "emergent" if precise or urgency.confidence >= CONFIDENT else "urgent" if leans else "unknown"
+    return "urgent" if urgency.level == "unknown" and leans else urgency.level
+
+
+def is_brief(answer: str) -> bool:
+    """One or two sentences: too short to explain anything."""
+    visible = split_answer(answer).visible.strip()
+    longest = BRIEF if visible.isascii() else BRIEF // 3
+    return MIN_LETTERS <= len(visible) <= longest and len(lexicon.sentences(visible)) <= 3
 
 
 @lru_cache(maxsize=CACHE_SIZE)

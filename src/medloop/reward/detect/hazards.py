@@ -1,0 +1,78 @@
+"""`hazards(question, answer)`: what the answer tells the patient to do that harms in this patient's setting.
+
+    hazards("I burned my hand, it blisters.", "Pop the blister.")     -> (Act(kind="home_care", evidence id "burn", ...),)
+
+The classes are data (`lexicon/hazards.yaml`). Advice counts as a directive or under a condition, by the grammar of `polarity.py`;
+a warning ("don't pop the blister"), a report and a question do not. Two classes hold only in an emergency (EMERGENCY), and one,
+PERMISSION, only where the question asks about a drug that the patient must not have; the rule that asks for hazards decides both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from medloop import lexicon
+from medloop.contracts.detect import Act, ActKind, ActPolarity, Evidence
+from medloop.lexicon import Mention
+from medloop.lexicon.scan import fold
+from medloop.reward.answer_text import CACHE_SIZE, split_answer
+from medloop.reward.detect.polarity import polarity
+
+VERSION: Final = "1"
+EMERGENCY: Final = frozenset({"delay", "home_treatment"})
+PERMISSION: Final = "permission"
+# Classes whose own words deny something ("no ambulance needed"); in the others a denial inside the words is a warning.
+_DENYING: Final = frozenset(
+    "permission activity alcohol bite delay despair duplicate ignored_result limit low_sugar vaccine".split()
+)
+_DENIED: Final = re.compile(r"[不没别勿]|禁|避免|\b(?:not|no|nothing|never|avoid)\b|n't\b")
+_CONDEMNED: Final = re.compile(
+    r"[^，,。;；]{0,12}(?:会[^，,。]{0,4}(?:增加|加重|导致|引起|造成|损|伤|让|使)|可能[^，,。]{0,4}(?:导致|引起|加重|造成)"
+    r"|不利|有害|风险|危险|不可取|不能|不要|是错)"
+    r"|[^.;,]{0,30}\b(?:can|could|may|might|will|would) (?:cause|damage|harm|worsen|trap|increase|spread|lead|drive|introduce"
+    r"|raise|make (?:it|things) worse)"
+    r"|[^.;,]{0,20}\b(?:is|are) (?:dangerous|harmful|unsafe|risky|not (?:safe|recommended|advised))"
+)
+# Classes whose words state something; their polarity is that of a statement.
+_STATED: Final = frozenset({"ignored_result", "herbs"})
+# Classes whose words allow something ("that's fine") instead of telling the patient to do it.
+ALLOW: Final = frozenset({PERMISSION, "activity", "alcohol", "duplicate"})
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def hazards(question: str, answer: str) -> tuple[Act, ...]:
+    """The hazardous advice of the visible answer in the order of the text."""
+    visible = split_answer(answer).visible
+    by_class = lexicon.find_hazards(visible)
+    if not by_class:
+        return ()
+    asked = _settings(question)
+    found = [act for mentions in by_class.values() for act in _advised(asked, visible, mentions)]
+    return tuple(sorted(found, key=lambda act: (act.start, act.end)))
+
+
+def _advised(asked: frozenset[str], visible: str, mentions: tuple[Mention, ...]) -> Iterator[Act]:
+    for words in mentions:
+        if lexicon.has_hazard_setting(words.id) and words.id not in asked:
+            continue
+        start, end = lexicon.sentence_at(visible, words.start)
+        sentence = fold(visible[start:end])
+        if words.id not in _DENYING and (_DENIED.search(fold(words.text)) or _CONDEMNED.match(sentence, words.end - start)):
+            continue
+        tone = _polarity(sentence, words, start)
+        if tone in ("directive", "conditional"):
+            evidence = Evidence(source="lexicon", id=words.id, start=words.start, end=words.end)
+            yield Act(kind="home_care", polarity=tone, start=words.start, end=words.end, evidence=(evidence,))
+
+
+def _polarity(sentence: str, words: Mention, start: int) -> ActPolarity:
+    kind: ActKind = "reassures" if words.id in ALLOW | _STATED else "home_care"
+    return polarity(sentence, words.start - start, words.end - start, kind)
+
+
+def _settings(text: str) -> frozenset[str]:
+    by_class = lexicon.find_hazard_settings(text)
+    return frozenset(id for id, mentions in by_class.items() if not all(mention.negated for mention in mentions))
