@@ -4,7 +4,11 @@ import pytest
 
 from medloop.reward.rules import RULES
 
-BURN, LEG, CHEST = "I burned my hand, it blisters.", "My calf is swollen and hot since the flight.", "胸口剧痛，出冷汗，喘不上气。"
+BURN, LEG, CHEST = (
+    "I burned my hand, it blisters.",
+    "My calf is swollen and hot since the flight.",
+    "胸口剧痛，出冷汗，喘不上气。",
+)
 
 
 def risk(question: str, answer: str) -> float:
