@@ -128,9 +128,8 @@ def _findings(question: str, answer: str, act: Act, advice: tuple[Act, ...]) -> 
             default = "stopping prescribed medicine is advised" if act.kind == "stops_medicine" else "another dose is advised"
             yield RiskFinding(RISKY_HABIT, _HABITS.get(act.evidence[0].id, default), act)
     elif act.kind == "stops_medicine" and act.evidence[0].id == "keep" and act.drug is not None:
-        drug = lexicon.drugs()[act.drug]
-        if against := sorted(drug.avoid & _contraindications(question) & _NEVER):
-            yield RiskFinding(CONTRAINDICATED, f"{_readable(drug.id)} is to go on despite {_readable(against[0])}", act)
+        if against := sorted(lexicon.drugs()[act.drug].avoid & _contraindications(question) & _NEVER):
+            yield RiskFinding(CONTRAINDICATED, f"{_readable(act.drug)} is to go on despite {_readable(against[0])}", act)
     elif act.kind in ("gives_dose", "starts_medicine") and act.polarity in _GIVEN:
         if drug := _drug_of(question, act):
             yield from _drug_findings(question, answer, act, drug, advice)
