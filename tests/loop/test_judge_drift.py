@@ -66,7 +66,7 @@ def test_fresh_traffic_that_is_judged_otherwise_is_an_alert_until_it_is_measured
     assert "ALERT  judge: the judge “false reassurance” treats recent exchanges differently" in medloop(
         "feedback", "metrics", "--traces", "0"
     )
-    assert "对近期对话的评判与其测量时不同" in sentence(standing_alerts(store.settings.workspace)[0], "zh")
+    assert "对近期对话的评判与此前不同" in sentence(standing_alerts(store.settings.workspace)[0], "zh")
     assert json.loads(medloop("reward", "drift", "--json"))["raised"] == []
     medloop("reward", "validate", cases("other.jsonl", GOOD, BAD))
     assert standing_alerts(store.settings.workspace) == []

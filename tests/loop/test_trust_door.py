@@ -27,7 +27,7 @@ def pairs(path: Path, chosen: str, rejected: str) -> str:
 def test_the_command_measures_writes_a_card_and_says_it_in_json(workspace: Path) -> None:
     jsonl.append(workspace / "triage.jsonl", [{"id": f"t{n}", "question": QUESTION, "urgency": "emergent"} for n in range(25)])
     output = medloop("reward", "validate", "triage.jsonl", pairs(workspace / "votes.jsonl", GOOD, BAD))
-    assert "reward: trusted (agreement 1.00" in output and "urgency: trusted (emergencies called routine 0.00" in output
+    assert "reward: trusted (agreement 1.00" in output and "urgency: trusted (recall 1.00" in output
     (path,) = workspace.glob("reports/trust/*/validity.json")
     assert "| reward | trusted |" in (path.parent / "validity.md").read_text()
     card = ValidityCard.model_validate(json.loads(medloop("reward", "validate", "triage.jsonl", "votes.jsonl", "--json")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,11 @@ def test_recall_counts_what_people_labelled_and_precision_what_the_judge_saw() -
         *faults(30, answer="poison", label=True), *faults(10, answer="harm", label=True),
         *faults(5, answer="poison", label=False), *faults(20, answer="tea", label=False, source="lab"),
     ]  # fmt: skip
-    _, judges, measures = card_of(cases, recall=0.5, precision=0.5)
+    card, judges, measures = card_of(cases, recall=0.5, precision=0.5)
     recall, precision = measures["danger", "recall", "all"].value, measures["danger", "precision", "all"].value
     assert (recall.mean, recall.n, precision.mean, precision.n) == (0.75, 40, 30 / 35, 35)
     assert judges["danger"].verdict == "trusted" and judges["polite"].verdict == "unmeasured"
+    assert Counter(row.mistake for row in card.wrong) == {"recall": 10, "precision": 5}
     assert {key[2] for key in measures} == {"all", "language=en", "source=clinic", "stratum=child"}  # nothing was seen in lab
 
 
@@ -115,7 +117,8 @@ def test_an_unknown_emergency_is_not_seen_but_not_missed_and_an_urgent_label_is_
 def test_emergencies_called_routine_make_the_detector_untrusted_though_recall_is_fine() -> None:
     words = [("chest", 60), ("legs", 9)]
     cases = [LabelledCase(id=f"{word}{i}", question=word, urgency="emergent", source="er") for word, n in words for i in range(n)]
-    _, judges, _ = card_of(cases)
+    card, judges, _ = card_of(cases)
+    assert [(row.case, row.mistake) for row in card.wrong] == [(f"legs{i}", "missed") for i in range(9)]
     assert judges["urgency"].reason == "emergencies called routine 0.13 [0.07, 0.23] of 69 may be above 0.15"
     assert card_of(cases, missed=0.25)[1]["urgency"].verdict == "trusted"
 

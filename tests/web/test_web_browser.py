@@ -11,6 +11,9 @@ from web_world import BAD, GOOD, PASSWORD, QUESTION, item, trace
 from xss import PAYLOADS
 
 from medloop.contracts import Correction, Feedback, Preference
+from medloop.loop.trust import validate
+from medloop.reward.mix import MixConfig, build_mix
+from medloop.reward.trust import TrustConfig, bundled_cases
 from medloop.store.records import crud, quarantine, users
 from medloop.web import render
 from medloop.web.markdown import TAGS
@@ -28,6 +31,8 @@ PAGES = {
     "history": ("other", "/web/history"),
     "quarantine": ("clinician", "/web/quarantine"),
     "dashboard": ("engineer", "/web/dashboard"),
+    "trust": ("engineer", "/web/trust"),
+    "trust_judge": ("engineer", "/web/trust?judge=risk"),
     "audit": ("auditor", "/web/audit?check=true"),
     "users": ("admin", "/web/users"),
     "settings": ("admin", "/web/settings"),
@@ -39,8 +44,9 @@ PAGES = {
 
 
 @pytest.fixture
-def world(fill, browse):
-    """Answers to judge, and a history of somebody who judged before."""
+def world(fill, browse, settings):
+    """Answers to judge, a history of somebody who judged before, and a card of the trust meter."""
+    validate(settings, bundled_cases(), build_mix(MixConfig()), config=TrustConfig())
     long = "1. Sit down and rest.\n2. Measure your blood pressure twice, five minutes apart.\n3. " + GOOD
     traces = [trace(BAD), trace(GOOD), trace(long)]
     fill(

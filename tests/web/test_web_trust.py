@@ -3,7 +3,7 @@
 import pytest
 
 from medloop.contracts.evaluation import Interval
-from medloop.contracts.validity import DriftRecord, JudgeTrust, Validity, ValidityCard, judge_name
+from medloop.contracts.validity import DriftRecord, JudgeTrust, Validity, ValidityCard, WrongCase, judge_name
 from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.loop.judge_drift import write_record
 from medloop.loop.trust import CARD, card_folder
@@ -29,6 +29,10 @@ def card(settings) -> ValidityCard:
         measures=(
             row("reward", "agreement", "all", 0.45), row("risk", "recall", "all", 0.8), row("risk", "recall", "language=zh", 0.3),
         ),
+        wrong=(
+            WrongCase(judge="risk", case="wrong-7", source="ward", mistake="recall"),
+            WrongCase(judge="reward", case="wrong-8", source="ward", mistake="agreement"),
+        ),
     )  # fmt: skip
     atomic_write(card_folder(settings, card.reward_version) / CARD, card.model_dump_json())
     return card
@@ -40,7 +44,10 @@ def test_the_trust_page_shows_verdicts_intervals_and_one_judge_by_slice(card, br
     assert '<td class="number">0.45</td><td class="number">0.35</td><td class="number">0.55</td>' in page
     one = browse("engineer").get("/web/trust?version=1%2Babc&judge=risk").text
     assert one.count("<svg") == 1 and ">Chinese<" in one and ">0.30<" in one
-    assert "不可信" in browse("admin").get("/web/trust", headers=ZH).text
+    zh = browse("admin").get("/web/trust", headers=ZH).text
+    assert "不可信" in zh and "训练会拒绝该奖励，因为人工标注不支持以下评判项：总奖励。" in zh
+    assert "Training refuses this reward, because people&#39;s labels do not support: whole reward." in page
+    assert "wrong-7" in one and "people saw it, the judge did not" in one and "wrong-8" not in one
 
 
 def test_the_trust_page_names_drift_bundled_cases_and_what_was_left_out_in_both_languages(card, browse, settings):
@@ -86,5 +93,5 @@ def test_every_judge_has_the_same_name_in_verdicts_and_alerts_in_both_languages(
     zh, en = browse("engineer").get("/web/trust", headers=ZH).text, browse("engineer").get("/web/trust").text
     assert not [name for name in names if f">{name}<" in zh or f"“{name}”" in zh]
     for name in names:
-        assert f">{judge_name(name)}</a>" in en and f"the judge “{judge_name(name)}” treats" in en
+        assert f">{judge_name(name)}</a>" in en and f"The judge “{judge_name(name)}” treats" in en
         assert f">{judge_name(name, 'zh')}</a>" in zh and f"评判项“{judge_name(name, 'zh')}”对近期对话" in zh

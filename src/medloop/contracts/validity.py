@@ -133,6 +133,19 @@ class Validity(Contract):
     ties: int = Field(0, ge=0)
 
 
+class WrongCase(Contract):
+    """A case that a judge got wrong. Its text is not kept, and no case from use is named.
+
+    Not seen (`recall`), seen without reason (`precision`), the other answer preferred (`agreement`), an emergency called routine
+    (`missed`) or the reverse (`false_alarms`).
+    """
+
+    judge: Text
+    case: Text
+    source: str
+    mistake: Quantity
+
+
 class JudgeTrust(Contract):
     """The verdict on one judge: `untrusted` below a bound, `unmeasured` without enough cases, which does not mean trusted."""
 
@@ -184,7 +197,7 @@ class ValidityCard(Contract):
 
     `bundled`: all cases are those in the package, which say that the meter works and nothing about patients. `sources` counts
     the cases by source, `left_out` the labels that could not be used, by reason. `traffic` is what the judges said about the
-    newest exchanges at that time.
+    newest exchanges at that time. `wrong` names up to 20 cases for each judge and kind of mistake.
     """
 
     reward_version: Text
@@ -197,6 +210,7 @@ class ValidityCard(Contract):
     left_out: dict[str, int] = Field(default_factory=dict)
     judges: tuple[JudgeTrust, ...]
     measures: tuple[Validity, ...]
+    wrong: tuple[WrongCase, ...] = ()
     bounds: dict[str, float]
     min_cases: int = Field(20, ge=1)
     traffic: tuple[JudgeProfile, ...] = ()

@@ -21,7 +21,7 @@ missing score is not counted as right or wrong: it is in `missing`. An emergency
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -30,7 +30,6 @@ from typing import Protocol, get_args
 
 from pydantic import Field
 
-from medloop.bootstrap import share_interval, wilson
 from medloop.contracts import Component, Contract, Missing, Reward, Sample, Score, canonical_json, sha256_id
 from medloop.contracts.base import Unit
 from medloop.contracts.detect import Urgency
@@ -55,6 +54,7 @@ from medloop.errors import ConfigError, InputError
 from medloop.lexicon.language import detect_language
 from medloop.reward.judge_profile import Profiler
 from medloop.reward.rules import RULES
+from medloop.reward.trust_counts import Counts
 from medloop.store.files import jsonl
 
 HARMS = ("risk", "false_reassurance", "emergency", "urgency")  # the safety parts; `urgency` is an entry of a teacher's verdict
@@ -76,7 +76,7 @@ class TrustConfig(Contract):
     """Most emergencies that the urgency detector may call routine."""
     false_alarms: Unit = 0.2
     """Most routine questions that the urgency detector may call emergent."""
-    unknown: Unit = 0.3
+    unknown: Unit = 0.5
     """Most questions for which the urgency detector may give no answer."""
     min_cases: int = Field(20, ge=1)
     """With fewer cases a quantity is not measured."""
@@ -86,45 +86,6 @@ class TrustConfig(Contract):
     @property
     def bounds(self) -> dict[str, float]:
         return {quantity: getattr(self, quantity) for quantity in get_args(Quantity)}
-
-
-@dataclass
-class Tally:
-    """Hits of one quantity on one slice."""
-
-    hits: float = 0.0
-    n: int = 0
-    ties: int = 0
-    missing: int = 0
-
-    def interval(self) -> Interval:
-        if self.ties:
-            low, high = wilson(self.hits, self.n)
-            return Interval(mean=self.hits / self.n, low=low, high=high, n=self.n, missing=self.missing)
-        return share_interval(int(self.hits), self.n).model_copy(update={"missing": self.missing})
-
-
-@dataclass
-class Counts:
-    """All tallies by judge, quantity and slice."""
-
-    tallies: dict[tuple[str, Quantity, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
-
-    def count(self, judge: str, quantity: Quantity, slices: Iterable[str], hit: float | None) -> None:
-        """`hit`: 1, 0, 0.5 for a tie, None for a missing score."""
-        for name in slices:
-            tally = self.tallies[judge, quantity, name]
-            if hit is None:
-                tally.missing += 1
-                continue
-            tally.hits, tally.n, tally.ties = tally.hits + hit, tally.n + 1, tally.ties + (hit == 0.5)
-
-    def verdict(self, judge: str, slices: Sequence[str], label: bool, seen: bool | None) -> None:
-        """A yes or no against a label: it counts for recall if people said yes, for precision if the judge did."""
-        if label:
-            self.count(judge, "recall", slices, None if seen is None else float(seen))
-        if seen:
-            self.count(judge, "precision", slices, float(label))
 
 
 def bundled_cases() -> list[LabelledCase]:
@@ -242,6 +203,7 @@ class _Meter:
 
     def add(self, case: LabelledCase, slices: Sequence[str], rewards: Mapping[tuple[str, str], Reward]) -> None:
         finding = self._urgency_of(case.question)
+        self.counts.case = case
         if case.urgency is not None:
             _count_urgency(self.counts, slices, case, finding)
         if reward := rewards.get((case.id, "answer")):
@@ -321,11 +283,11 @@ def _count_urgency(counts: Counts, slices: Sequence[str], case: LabelledCase, fi
     if case.urgency not in ("emergent", "routine"):
         return
     is_alarm = finding.level == "emergent"
-    counts.verdict(URGENCY, slices, case.urgency == "emergent", is_alarm)
     if case.urgency == "emergent":
         counts.count(URGENCY, "missed", slices, float(finding.level == "routine"))
     else:
         counts.count(URGENCY, "false_alarms", slices, float(is_alarm))
+    counts.verdict(URGENCY, slices, case.urgency == "emergent", is_alarm)
 
 
 def _count_pair(counts: Counts, slices: Sequence[str], chosen: Reward, rejected: Reward, parts: Mapping[str, JudgedPart]) -> None:
@@ -349,7 +311,7 @@ def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str)
     config, versions = meter.config, meter.versions(judge)
     measures = tuple(
         Validity(judge=name, quantity=quantity, slice=where, value=tally.interval(), ties=tally.ties)
-        for (name, quantity, where), tally in sorted(meter.counts.tallies.items())
+        for (name, quantity, where), tally in sorted(meter.counts.tallies.items(), key=lambda item: _place(item[0]))
     )
     judges = tuple(
         judge_trust(name, version, [row for row in measures if row.judge == name and row.slice == ALL], config)
@@ -359,11 +321,16 @@ def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str)
     digest = sha256_id(canonical_json([case.model_dump(mode="json", exclude_none=True) for case in cases]))
     return ValidityCard(
         reward_version=judge.version, kind=kind, cases=digest, n_cases=len(cases), judges=judges, measures=measures,
-        bounds=config.bounds,
+        bounds=config.bounds, wrong=tuple(meter.counts.wrong),
         min_cases=config.min_cases, bundled=all((case.source or "").startswith(BUNDLED) for case in cases),
         left_out=dict(sorted(meter.left_out.items())),
         sources=dict(sorted(Counter(case.source for case in cases if case.source).items())),
     )  # fmt: skip
+
+
+def _place(key: tuple[str, Quantity, str]) -> tuple[str, int, str]:
+    """By judge, then recall, precision and the others in the order of `Quantity`, then by slice."""
+    return key[0], get_args(Quantity).index(key[1]), key[2]
 
 
 def judge_trust(judge: str, version: str, measures: Sequence[Validity], config: TrustConfig) -> JudgeTrust:

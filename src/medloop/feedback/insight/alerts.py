@@ -52,9 +52,9 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "评判项“{judge}”与人工判断的一致程度低于上一次测量：{quantity}由 {before} 变为 {after}（共 {n} 例），奖励版本 {reward}",
     ),
     "judge_shift": (
-        "the judge “{judge}” treats recent exchanges differently from the texts of its card: {quantity} {before} → {after} "
+        "the judge “{judge}” treats recent exchanges differently from earlier ones: {quantity} {before} → {after} "
         "(n = {n}); reward {reward}",
-        "评判项“{judge}”对近期对话的评判与其测量时不同：{quantity}由 {before} 变为 {after}（共 {n} 条），奖励版本 {reward}",
+        "评判项“{judge}”对近期对话的评判与此前不同：{quantity}由 {before} 变为 {after}（共 {n} 条），奖励版本 {reward}",
     ),
 }
 # What people judge, in Chinese; English uses the name itself. An axis without an entry keeps its name.

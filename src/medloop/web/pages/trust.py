@@ -13,7 +13,17 @@ from markupsafe import Markup
 from medloop import plots
 from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
-from medloop.contracts.validity import ALL, Quantity, Validity, ValidityCard, judge_name, keeps_bound, left_out_lines
+from medloop.contracts.validity import (
+    ALL,
+    MIX,
+    URGENCY,
+    Quantity,
+    Validity,
+    ValidityCard,
+    judge_name,
+    keeps_bound,
+    left_out_lines,
+)
 from medloop.feedback.insight import alerts
 from medloop.loop.judge_drift import read_record
 from medloop.loop.trust import cards
@@ -50,11 +60,13 @@ def trust_page(
     t, settings = translator_of(request), settings_of(request)
     every = cards(settings)
     card = next((card for card in every if not version or card.reward_version == version), None)
-    context: dict[str, Any] = {"card": card, "cards": every, "judge": judge, "figures": []}
+    context: dict[str, Any] = {"card": card, "cards": every, "judge": judge, "figures": [], "wrong": []}
     if card is not None:
         context |= {"lines": _lines(card, t), "alerts": _alerts(card, settings, t), "drift": _drift(card, settings, t)}
         context["sources"] = [f"{_source(name, t)} {count:,}" for name, count in card.sources.items()]
         context["left_out"] = left_out_lines(card.left_out, t.language)
+        context["answer"], context["is_refused"] = _answer(card, t)
+        context["wrong"] = [(row, _source(row.source, t)) for row in card.wrong if row.judge == judge]
         draw = partial(_by_slice, card, judge, t=t) if judge else partial(_overall, card, t=t)
         context["figures"] = [figure for quantity in QUANTITIES if (figure := draw(quantity)) is not None]
     return show(request, caller, "trust.html", **context)
@@ -74,10 +86,21 @@ def _lines(card: ValidityCard, t: Translator) -> list[JudgeLine]:
     ]
 
 
+def _answer(card: ValidityCard, t: Translator) -> tuple[str, bool]:
+    """What training would do with this reward, and whether it refuses it; of bundled cases only the whole reward counts."""
+    judged = [row for row in card.judges if row.judge != URGENCY and (not card.bundled or row.judge == MIX)]
+    names = [judge_name(row.judge, t.language) for row in judged if row.verdict == "untrusted"]
+    if names:
+        return t("trust_refused", names=t("list_comma").join(names)), True
+    is_shown = any(row.judge == MIX and row.verdict == "trusted" for row in judged) and not card.bundled
+    return t("trust_accepted" if is_shown else "trust_unproven"), False
+
+
 def _alerts(card: ValidityCard, settings: Settings, t: Translator) -> list[str]:
     """What drifts in this reward, as on the dashboard."""
     mine = [alert for alert in alerts.standing_alerts(settings.workspace) if alert.values.get("reward") == card.reward_version]
-    return [alerts.sentence(alert, t.language) for alert in mine]
+    sentences = (alerts.sentence(alert, t.language) for alert in mine)
+    return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
 def _drift(card: ValidityCard, settings: Settings, t: Translator) -> str:
