@@ -29,7 +29,7 @@ PIPELINE = (
     "data list",
     "data prompts --n 12",
     "train sft --set max_steps=2 --set dev_rows=4 --max-length 192",
-    "embedded pairs --n 40 --output pairs.jsonl",
+    "embedded pairs --n 20 --output pairs.jsonl",
     "train dpo --data pairs.jsonl --adapter sft --set max_steps=1 --batch-size 4 --max-length 192",
     "train kto --data pairs.jsonl --adapter sft --set max_steps=1 --batch-size 4 --max-length 192",
     "train reward --data pairs.jsonl --set max_steps=1 --batch-size 4 --max-length 192",

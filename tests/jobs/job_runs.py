@@ -57,18 +57,10 @@ def die(*_: Any, **__: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def without_pictures() -> None:
-    """One takes longer than all steps of these runs."""
-    from medloop.train.rl import result as rl_publish
-
-    rl_publish.draw_curves = lambda *_, **__: b""
-
-
 def work(settings: Settings, job_id: str, die_at: int | None = None, die_in: str | None = None) -> None:
     """Work in this process; by kill -9 it ends at the tick `die_at`, or inside the call named `die_in`."""
     from medloop.jobs.status import StatusWriter
 
-    without_pictures()
     ticks = 0
     was = StatusWriter.on_progress
 
@@ -106,7 +98,6 @@ def work_until_call(settings: Settings, job_id: str, number: int, failure: int |
 
     for name in ("fsync", "rename", "replace"):
         setattr(os, name, counted(getattr(os, name)))
-    without_pictures()
     worker.work(job_id, settings)
 
 
@@ -114,7 +105,6 @@ def work_slowly(settings: Settings, job_id: str, seconds: float, ticks: int = 10
     """Each of the first `ticks` takes a while, so that there is time to do something to the process."""
     from medloop.jobs.status import StatusWriter
 
-    without_pictures()
     was, seen = StatusWriter.on_progress, 0
 
     def slow(self: Any, progress: Any) -> None:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from job_runs import RUNS, SHARED, make_workspace, outcome, row, start, submit, wait_for, without_pictures, work
+from job_runs import RUNS, SHARED, make_workspace, outcome, row, start, submit, wait_for, work
 from typer.testing import CliRunner
 
 from medloop.cli import app
@@ -22,7 +22,6 @@ def fill_the_disk(settings, job_id, at_tick):
     """Somebody else takes all the space while the job is at this tick of its progress."""
     from medloop.jobs.status import StatusWriter
 
-    without_pictures()
     was, ticks = StatusWriter.on_progress, 0
 
     def hungry(self, progress):

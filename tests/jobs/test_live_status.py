@@ -28,7 +28,6 @@ def seen(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[list[dict
         reports.append(job_row.status_json(queue.status_of(job_id, settings)))
 
     monkeypatch.setattr(Lease, "report", recorded)
-    monkeypatch.setattr("medloop.train.rl.result.draw_curves", lambda *_, **__: b"")
     ended = worker.work(job_id, settings)
     assert ended.state == "succeeded", ended.reason
     return reports, job_id

@@ -160,7 +160,7 @@ def _report(trained: Trained) -> None:
     for warning in card.warnings:
         ui.say(warning)
     ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
-    ui.say(f"{target}: {share:.1%} of the weights trained; report.html, curves.png, rewards.csv, card.json.")
+    ui.say(f"{target}: {share:.1%} of the weights trained; report.html, rewards.csv, card.json.")
     _check_ended(trained.result)
     ui.next_step(f"eval --model {shlex.quote(card.base)} --model {shlex.quote(f'{card.base}+{target}')} --split gold --split red")
 

@@ -1,6 +1,5 @@
-"""The curves of an RL run as PNG: one measure and one unit in each panel."""
+"""The curves of an RL run: one measure and one unit in each panel of its report."""
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,30 +29,3 @@ def panels_of(table: Steps) -> dict[str, Series]:
         if measured:
             panels[title] = measured
     return panels
-
-
-def draw_curves(table: Steps, *, title: str) -> bytes:
-    """The panels over the steps, as PNG; those that a method does not measure are left out."""
-    from matplotlib.figure import Figure  # an optional extra; not pyplot, which would look for a screen
-    from matplotlib.ticker import MaxNLocator
-
-    panels = panels_of(table)
-    rows = max(1, -(-len(panels) // 2))
-    figure = Figure(figsize=(10, 2.8 * rows + 0.6), layout="constrained")
-    figure.suptitle(title)
-    grid = list(figure.subplots(rows, 2, squeeze=False).flat)
-    for unused in grid[len(panels) :]:
-        unused.set_axis_off()
-    for axes, (name, series) in zip(grid, panels.items(), strict=False):
-        axes.set_title(name, fontsize="medium")
-        axes.set_xlabel("step")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(alpha=0.3)
-        for label, values in series.items():
-            points = [(row["step"], value) for row, value in zip(table, values, strict=True) if value is not None]
-            axes.plot(*zip(*points, strict=True), label=label, marker="o", markersize=3)
-        if len(series) > 1:
-            axes.legend(fontsize="small")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=110, metadata={"Software": None})
-    return out.getvalue()

@@ -1,7 +1,7 @@
 """The result of an RL run: adapter, value head and card, and beside them the files that people and spreadsheets read.
 
-`rewards.csv` and `kl_metrics.json` have a line per step, `samples.jsonl` some answers of each step, `curves.png` and
-`report.html` show how it went. Held-out rewards before and after are compared question by question, by a paired bootstrap.
+`rewards.csv` and `kl_metrics.json` have a line per step, `samples.jsonl` some answers of each step, `report.html`
+shows how it went. Held-out rewards before and after are compared question by question, by a paired bootstrap.
 """
 
 import csv
@@ -18,7 +18,6 @@ from medloop.contracts.model import AlarmAction, HeldOutVerdict
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
 from medloop.train.rl.audit import has_ended, published_step
-from medloop.train.rl.curves import draw_curves
 from medloop.train.rl.degraded import degraded_sentence, judge_metrics
 from medloop.train.rl.report import RunReport
 from medloop.train.rl.state import TrainState
@@ -40,7 +39,6 @@ def publish_result(state: TrainState) -> TrainingCard:
         "rewards.csv": _csv(table).encode(),
         "teacher_usage.csv": _usage(state.saved.get("usage", {})).encode(),
         "kl_metrics.json": _kl(table, plan.config).encode(),
-        "curves.png": draw_curves(table, title=f"{plan.config.method.upper()} run {plan.config.name}"),
         **samples.content(plan.run.folder),
     }
     if history := state.saved.get("dw"):
