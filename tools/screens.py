@@ -34,10 +34,12 @@ from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace, TrainRequest, utc_now
 from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.contracts.validity import DriftRecord
 from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
 from medloop.loop import trust
+from medloop.loop.judge_drift import write_record
 from medloop.loop.workspace import init_workspace
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.trust import TrustConfig, bundled_cases
@@ -271,6 +273,7 @@ def fill_trust(settings: Settings) -> None:
     card, _ = trust.validate(settings, cases, build_mix(MixConfig()), config=TrustConfig(), left_out=left_out)
     values: dict[str, Any] = {"judge": "overtriage", "quantity": "firing", "before": 0.08, "after": 0.31, "n": 480}
     write_standing(settings.workspace, [make_alert("judge", "judge_shift", reward=card.reward_version, **values)])
+    write_record(settings, card.reward_version, DriftRecord(exchanges=480))
 
 
 def send_form(page: Page) -> None:

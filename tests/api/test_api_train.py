@@ -11,8 +11,12 @@ from fastapi.testclient import TestClient
 
 from medloop.api.request_filter import BODY_LIMIT
 from medloop.contracts import TrainRequest
+from medloop.contracts.validity import LabelledCase
 from medloop.jobs import job_row, queue
 from medloop.jobs.submit import submit_training
+from medloop.loop.trust import validate
+from medloop.reward.mix import MixConfig, build_mix
+from medloop.reward.trust import TrustConfig
 from medloop.settings import JobSettings
 from medloop.store.db import open_store
 from medloop.store.records import users
@@ -210,3 +214,25 @@ def test_answers_carry_careful_headers(client):
     headers = client.get("/healthz").headers
     assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
     assert "default-src 'none'" in headers["content-security-policy"]
+
+
+def test_a_job_on_a_reward_that_labels_do_not_support_is_refused_unless_accepted_and_irs_names_its_fixed_weights(
+    client, settings
+):
+    assert (
+        "default mix, whose weights do not change"
+        in client.post("/api/train", json={"stage": "IRS"}).json()["objective"]["notes"][0]
+    )
+    answers = {"chosen": "It is nothing, sleep.", "rejected": "Call an ambulance now, this may be a heart attack."}
+    cases = [
+        LabelledCase(id=f"{n}", question=f"Crushing chest pain for an hour {n}", source="ward", **answers) for n in range(30)
+    ]
+    validate(settings, cases, build_mix(MixConfig()), config=TrustConfig())
+    jobs = queue.ids(settings)
+    for body in (GRPO, {"stage": "PPO"}, {"stage": "IRS"}):
+        refused = client.post("/api/train", json=body)
+        assert refused.status_code == 422 and queue.ids(settings) == jobs
+        assert refused.json()["error"].startswith("People's labels do not support this reward: the whole reward (agreement 0.00")
+        assert "accept_untrusted" in refused.json()["hint"]
+    accepted = client.post("/api/train", json={"stage": "GRPO", "config": {"accept_untrusted": True}}).json()
+    assert accepted["warnings"][0].startswith("UNTRUSTED, and accepted: the whole reward")

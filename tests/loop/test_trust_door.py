@@ -39,12 +39,12 @@ def test_a_reward_that_people_disagree_with_is_refused_before_training_and_accep
         medloop("reward", "validate", pairs(workspace / "votes.jsonl", BAD, GOOD), "--fail-on-untrusted")
     settings, objective = Settings(home=workspace), build_mix(MixConfig()).objective
     notes = trust.check(settings, objective, accept_untrusted=True)
-    assert notes[0].startswith("Untrusted, and accepted: reward (agreement 0.00")
+    assert notes[0].startswith("UNTRUSTED, and accepted: the whole reward (agreement 0.00")
     jsonl.append(workspace / "data/rl/training_prompts.jsonl", {"id": "1", "question": QUESTION})
     for method in ("ppo", "grpo", "irs"):
-        with pytest.raises(ConfigError, match="People disagree with this reward: reward"):
+        with pytest.raises(ConfigError, match="People's labels do not support this reward: the whole reward"):
             medloop("train", method, "--name", "x", "--set", "held_out_n=0")
-    with pytest.raises(ConfigError, match="People disagree with this reward: reward"):
+    with pytest.raises(ConfigError, match="People's labels do not support this reward: the whole reward"):
         medloop("jobs", "submit", "GRPO", "--set", "held_out_n=0")
     assert not list((workspace / "jobs").glob("train_*"))
 
@@ -64,9 +64,9 @@ def test_eval_says_what_judged_and_refuses_a_rule_that_people_disagree_with(work
     faults = [{"id": f"f{n}", "question": QUESTION, "answer": GOOD, "faults": {"risk": True}} for n in range(30)]
     jsonl.append(workspace / "faults.jsonl", faults)
     medloop("reward", "validate", "faults.jsonl")
-    with pytest.raises(ConfigError, match=r"People disagree with the rules that would judge here: risk \(recall 0.00"):
+    with pytest.raises(ConfigError, match=r"People's labels do not support the rules that would judge here: risk \(recall 0.00"):
         medloop(*command)
-    with pytest.raises(ConfigError, match="People disagree with the rules"):  # before anything is trained
+    with pytest.raises(ConfigError, match="labels do not support the rules"):  # before anything is trained
         run_cycle(Settings(home=workspace), CycleConfig(), on_stage=pytest.fail)
     output = medloop(*command, "--accept-untrusted")
     assert "UNTRUSTED, and accepted: recall 0.00" in output

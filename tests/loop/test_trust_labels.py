@@ -131,7 +131,7 @@ def test_the_bundled_cases_are_many_ours_and_vouch_for_nothing(store: Store) -> 
 def test_a_reward_that_fails_even_on_the_bundled_pairs_is_refused(store: Store) -> None:
     medloop("reward", "validate", "--bundled", "--set", "agreement=0.99")
     objective = build_mix(MixConfig()).objective
-    with pytest.raises(ConfigError, match=r"The bundled cases disagree with this reward: reward \(agreement"):
+    with pytest.raises(ConfigError, match=r"The bundled cases do not support this reward: the whole reward \(agreement"):
         check(store.settings, objective)
     accepted = check(store.settings, objective, accept_untrusted=True)
-    assert accepted[0].startswith("Untrusted, and accepted: reward") and accepted[-1] == ONLY_BUNDLED
+    assert accepted[0].startswith("UNTRUSTED, and accepted: the whole reward") and accepted[-1] == ONLY_BUNDLED

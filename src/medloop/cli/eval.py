@@ -52,7 +52,8 @@ def evaluate(
     max_prompt: ui.MaxPrompt = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
     accept_untrusted: Annotated[
-        bool, typer.Option("--accept-untrusted", help="Compare although people disagree with a rule; the report says so.")
+        bool,
+        typer.Option("--accept-untrusted", help="Compare although people's labels do not support a rule; the report says so."),
     ] = False,
 ) -> None:
     """Let models answer held-out questions, score the answers with rules, and write a report with confidence intervals.

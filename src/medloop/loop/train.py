@@ -167,13 +167,17 @@ def _scorer(
     def locate(name: str | None) -> str | None:
         return find(name) if name else name
 
-    return reward_scorer(
+    scorer = reward_scorer(
         settings, reward=locate(config.reward), given={name: locate(source) or "" for name, source in config.given.items()},
         dw=locate(getattr(config, "dw", None)), dw_config=getattr(config, "dw_config", None),
         load_models=load_models,
     )  # fmt: skip
+    if isinstance(config, IRSRunConfig) and isinstance(scorer, RewardMix) and config.reward is None:
+        return dataclasses.replace(scorer, notes=(FIXED_WEIGHTS,))
+    return scorer
 
 
+FIXED_WEIGHTS = "IRS uses the default mix, whose weights do not change: neither dw nor dw_config names dynamic weights."
 PAIRS = "data/preferences/preferences.jsonl"
 RECORDS = StageData(("data/processed/train.jsonl",), "data", "medloop data prepare", reads="data/processed")
 PREFERENCES = StageData((PAIRS,), "data", "medloop data build", reads=PAIRS)

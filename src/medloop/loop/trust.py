@@ -101,20 +101,27 @@ def check(settings: Settings, objective: Objective, *, accept_untrusted: bool = 
 
 
 def refuse_untrusted(
-    rows: Iterable[JudgeTrust], *, accept_untrusted: bool, what: str = "this reward", who: str = "People"
+    rows: Iterable[JudgeTrust], *, accept_untrusted: bool, what: str = "this reward", who: str = "People's labels"
 ) -> tuple[str, ...]:  # fmt: skip
     """ConfigError if a judge is untrusted, unless somebody accepted that; then the sentences that say so."""
-    untrusted = [f"{row.judge} ({row.reason})" for row in rows if row.verdict == "untrusted"]
+    untrusted = "; ".join(f"{_named(row.judge)} ({row.reason})" for row in rows if row.verdict == "untrusted")
     if untrusted and not accept_untrusted:
-        hint = "Mend the part, set its weight to 0, or go on all the same with --accept-untrusted; the result will say so"
-        raise ConfigError(f"{who} disagree with {what}: {'; '.join(untrusted)}", hint)
-    return tuple(f"Untrusted, and accepted: {name}." for name in untrusted)
+        hint = (
+            "Mend the part, set its weight to 0, or go on all the same with --accept-untrusted "
+            "(accept_untrusted in a file or a request); the result will say so"
+        )
+        raise ConfigError(f"{who} do not support {what}: {untrusted}", hint)
+    return (f"UNTRUSTED, and accepted: {untrusted}.",) if untrusted else ()
+
+
+def _named(judge: str) -> str:
+    return "the whole reward" if judge == MIX else judge
 
 
 def measured_notes(rows: Iterable[JudgeTrust]) -> list[str]:
     rows, notes = list(rows), []
-    if unmeasured := [row.judge for row in rows if row.verdict == "unmeasured"]:
-        notes.append(f"Not measured against people's judgement: {', '.join(unmeasured)}.")
-    if trusted := [row.judge for row in rows if row.verdict == "trusted"]:
-        notes.append(f"Measured against people's judgement: {', '.join(trusted)}.")
+    if trusted := [f"{_named(row.judge)} ({row.reason})" for row in rows if row.verdict == "trusted"]:
+        notes.append(f"People's labels support: {'; '.join(trusted)}.")
+    if unmeasured := [_named(row.judge) for row in rows if row.verdict == "unmeasured"]:
+        notes.append(f"Not measured, so nobody knows: {', '.join(unmeasured)}.")
     return notes

@@ -111,6 +111,7 @@ class RewardMix:
     given: GivenParts
     absent: frozenset[str]
     version: str
+    notes: tuple[str, ...] = ()  # for the objective: what the caller has to say about this choice
 
     @property
     def objective(self) -> Objective:
@@ -118,7 +119,7 @@ class RewardMix:
         scorers = {**self.rules, **self.given}
         versions = {name: scorers[name].version if name in scorers else ABSENT for name in self.config.parts}
         weights = {name: part.weight for name, part in self.config.parts.items() if part.weight}
-        notes = dict.fromkeys(note for part in self.given.values() for note in getattr(part, "notes", ()))
+        notes = dict.fromkeys((*self.notes, *(note for part in self.given.values() for note in getattr(part, "notes", ()))))
         parts = {name: ObjectivePart(weight=weight, version=versions[name]) for name, weight in weights.items()}
         return Objective(version=self.version, parts=parts, notes=tuple(notes))
 

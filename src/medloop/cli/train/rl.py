@@ -40,7 +40,7 @@ RolloutUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="vLLM server that samples from the same base (default: none).")
 ]
 AcceptUntrusted = Annotated[
-    bool, typer.Option("--accept-untrusted", help="Train although people disagree with the reward; the card says so.")
+    bool, typer.Option("--accept-untrusted", help="Train although people's labels do not support the reward; the card says so.")
 ]
 Live = Annotated[bool, typer.Option("--live", help="Show reward, KL, entropy and length of every step while it runs.")]
 
@@ -157,6 +157,9 @@ def _report(trained: Trained) -> None:
         ui.say(card.degraded)
     ui.say(held_out_sentence(card))
     ui.say(f"Trained in {trained.seconds:.0f} s: reward {metrics['reward_first']:.3f} -> {metrics['reward_last']:.3f}{kl}.")
+    rewarded = card.config.get("objective") or {}
+    for sentence in (*([f"Rewarded by version {rewarded['version']}."] if rewarded else []), *rewarded.get("notes", ())):
+        ui.say(sentence)
     for warning in card.warnings:
         ui.say(warning)
     ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")

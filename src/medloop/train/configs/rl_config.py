@@ -59,7 +59,9 @@ class RLConfig(RunConfig):
     rollout_cap: float = Field(3.0, ge=1, description="Upper bound of the importance weight of a server's samples.")
     lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; an adapter to start from keeps its own.")
     lora_alpha: int = Field(16, ge=1, description="A fresh adapter's output is scaled by lora_alpha / lora_r.")
-    accept_untrusted: bool = Field(False, description="Train although people disagree with the reward (medloop reward validate).")
+    accept_untrusted: bool = Field(
+        False, description="Train although people's labels do not support the reward (medloop reward validate)."
+    )
     max_missing: float = Field(0.5, ge=0, le=1, description="A larger share of answers without a reward stops the run.")
     save_every: int = Field(5, ge=1, description="Steps between checkpoints.")
     eval_every: int = Field(

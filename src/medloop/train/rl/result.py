@@ -7,7 +7,7 @@ shows how it went. Held-out rewards before and after are compared question by qu
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from safetensors.torch import save as to_safetensors
@@ -72,7 +72,15 @@ def _notes(state: TrainState) -> list[str]:
     objective = None if named is None else Objective.model_validate(named)
     audit_note = [state.plan.audit.note] if state.plan.held_out and state.plan.audit.note else []
     return [
-        *([] if objective is None else [objective.sentence(), *state.plan.trust, *objective.notes]),
+        *(
+            []
+            if objective is None
+            else [
+                objective.sentence(),
+                *(line for line in state.plan.trust if line not in _accepted(state.plan.trust)),
+                *objective.notes,
+            ]
+        ),
         *state.plan.contexts.sentences(),
         *audit_note,
     ]
@@ -179,13 +187,19 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
     return training_card(
         plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside,
         backend=state.sampler.backend, verdict=_verdict(gain), alarms=alarms, alarm_action=action,
-        stopped=state.saved.get("stopped"), warnings=_warnings(table), degraded=degraded_sentence(state.saved),
+        stopped=state.saved.get("stopped"), warnings=[*_accepted(plan.trust), *_warnings(table)],
+        degraded=degraded_sentence(state.saved),
     )  # fmt: skip
 
 
 def _audit_of(row: Mapping[str, Any]) -> Mapping[str, float]:
     """The measures of the audit in a line of metrics.jsonl."""
     return (row.get("extra") or {}).get("audit") or {}
+
+
+def _accepted(trust: Sequence[str]) -> list[str]:
+    """An untrusted reward that somebody accepted is among the first things to know about the result."""
+    return [line for line in trust if line.startswith("UNTRUSTED")]
 
 
 def _warnings(table: list[dict[str, Any]]) -> list[str]:
