@@ -116,3 +116,70 @@ def test_a_part_that_half_of_the_answers_lack_counts_for_none_of_them() -> None:
     rewards = group(None, 0.2, None, 0.4)
     assert [set(reward.weights) for reward in rewards] == [{"chain"}] * 4
     assert "teacher: missing for other answers to this question" in (rewards[1].reason or "")
+
+
+RU = "Третий день болит горло и немного поднимается температура. Чем можно полоскать горло?"
+RU_ANSWER = "Горло можно полоскать тёплой солёной водой несколько раз в день. Температуру снижает парацетамол. Если станет хуже, вызовите врача."
+ES = "Desde hace dos días tengo dolor de garganta y un poco de fiebre. ¿Qué puedo tomar en casa para el dolor de garganta?"
+ES_ANSWER = "Para el dolor de garganta puede hacer gárgaras con agua tibia y sal. Si la fiebre dura más de tres días, consulte a su médico."
+ANSWERS = {
+    "I have had a sore throat and a little fever for three days. What can I do?": "A sore throat with a little fever is mostly a "
+    "viral infection. Gargle with warm salt water and drink enough. See your doctor if the fever stays for more than three days.",
+    "嗓子疼三天了，还有点低烧，在家可以怎么处理？": "嗓子疼伴低烧多半是病毒感染。可以用温盐水漱口，多喝水，注意休息。如果发烧超过三天，请到医院看医生。",
+    RU: RU_ANSWER,
+    ES: ES_ANSWER,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_only_an_answer_in_the_language_of_the_question_earns(question: str) -> None:
+    texts = [ANSWERS[question], *(text for asked, text in ANSWERS.items() if asked != question)]
+    right, *others = values(question, texts)
+    assert right > 0.03 and max(others) < 0, (right, others)
+
+
+@pytest.mark.parametrize("question", [RU, ES])
+def test_rules_that_do_not_read_a_language_are_left_out(question: str) -> None:
+    """Neither a fault nor a merit is made up; a copied question still earns nothing."""
+    right, copied = MIX.score(
+        [Sample(id=str(n), question=question, answer=t, group="q") for n, t in enumerate((ANSWERS[question], question))]
+    )
+    assert set(right.weights) == {"helpfulness", "off_topic"}
+    assert right.value is not None and copied.value is not None and right.value > 0 > copied.value
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("I have crushing chest pain since an hour.", "Pain, emergency, call 911, ambulance, hospital, doctor, aspirin, rest, water, danger."),
+        ("我胸口剧烈压榨性疼痛一个小时了。", "胸痛 危险 急诊 拨打120 医院 医生 检查 用药 休息 复查"),
+        ("我爸爸突然昏迷，刚才已经立即拨打120送去急诊了，现在怎么办？", "我爸爸突然昏迷，刚才已经立即拨打120送去急诊了，现在怎么办？"),
+    ],
+)  # fmt: skip
+def test_urgent_words_in_a_list_or_in_a_copied_question_are_no_advice(question: str, answer: str) -> None:
+    score = part(question, answer, "undertriage")
+    assert urgency(question).level == "emergent" and isinstance(score, Score) and score.value == 1.0
+
+
+@pytest.mark.parametrize(
+    "question", ["I have crushing chest pain since an hour.", "I keep getting these pimples on my cheeks and my forehead."]
+)
+def test_urging_alone_earns_less_than_urging_with_an_answer(question: str) -> None:
+    """Whatever the urgency: an answer that would fit every question takes up nothing of this one."""
+    about = {"chest": "Crushing chest pain can be a heart attack.", "pimples": "Pimples on the cheeks are mostly acne."}
+    said = next(text for word, text in about.items() if word in question)
+    assert urgency(question).level in ("emergent", "unknown")
+    bare, full = values(
+        question, ["See a doctor. Call 911.", f"See a doctor. Call 911. {said} Do not drive, and sit down until help comes."]
+    )
+    assert 0 < bare < full
+
+
+def test_an_answer_to_another_question_loses_to_the_right_one() -> None:
+    """Fluent, medical and well meant, but not about this: right answers of the same language in turn."""
+    pairs = bench.bundled_good()
+    for language in ("en", "zh"):
+        here = [pair for pair in pairs if bench.language_of(pair[0]) == language]
+        for question, right in here:
+            value, *others = values(question, [right, *(text for _, text in here if text != right)])
+            assert value > max(others), (question, value, others)

@@ -23,16 +23,16 @@ enzyme\w*
 _ILL = r"""
 ache\w* allerg\w+ an(?:a)?emi\w+ anxi\w+ appetite arthritis asthma\w* attacks? bacteri\w+ bleed\w* blisters? bruis\w+ burn\w*
 cancer\w* cholesterol chronic cold complications? constipation cough\w* cramp\w* deficien\w+ dehydrat\w+ depress\w+ diabet\w+
-diarrh\w+ diseases? disorders? dizz\w+ episodes? faint\w* fatigue fever\w* flu fractur\w* harm\w* headaches? heal\w* high-risk
-hurt\w* ill(?:ness\w*)? infect\w+ inflam\w+ injur\w+ itch\w* leuk\w+ lumps? malignan\w+ migraine\w* naus\w+ numb(?:ness)?
-obes\w+ overdos\w+ pain\w* palpitations? poison\w* rash\w* relaps\w* sarcoma\w* seizure\w* severe shock sick\w* signs?
-sor(?:e|es|eness) sprain\w* staging strain\w* stress stroke\w* swell\w* swollen symptoms? syndromes? tired\w* toxic\w* tremor\w*
-tumou?rs? ulcer\w* unwell virus\w* viral vomit\w* weak\w* worsen\w* worse wound\w*
-\w+(?:itis|osis|oma|emia|pathy|algia|uria|plegia|ectomy|opathy|trophy)
+diarrh\w+ diseases? disorders? dizz\w+ emotion\w* episodes? faint\w* fatigue feelings? fever\w* flu fractur\w* grie(?:f|v\w+)
+harm\w* headaches? heal\w* high-risk hurt\w* ill(?:ness\w*)? infect\w+ inflam\w+ injur\w+ itch\w* leuk\w+ lonel\w+ lumps?
+malignan\w+ migraine\w* moods? naus\w+ numb(?:ness)? obes\w+ overdos\w+ pain(?:s|ful\w*|killers?|less)? palpitations? poison\w*
+rash\w* relaps\w* sad(?:ness)? sarcoma\w* seizure\w* severe shock sick\w* signs? sor(?:e|es|eness) sprain\w* staging strain\w*
+stress\w* stroke\w* suicid\w+ swell\w* swollen symptoms? syndromes? tired\w* toxic\w* tremor\w* tumou?rs? ulcer\w* unwell
+virus\w* viral vomit\w* weak\w* worsen\w* worse wound\w* \w+(?:itis|osis|oma|emia|pathy|algia|uria|plegia|ectomy|opathy|trophy)
 """
 _CARE = r"""
 a&e acute adults? ambulance antibiot\w+ aspirin bab(?:y|ies) bandag\w* bath\w* bed birth biops\w+ breastfe\w+ calories
-car(?:e|er|ers) catheter\w* caus\w+ check-up chemo\w+ child\w* clinic\w* compress conditions? consult\w* contagious ct
+car(?:e|er|ers) catheter\w* caus\w+ check-up chemo\w+ child\w* clinic\w* compress conditions? consult\w* contagious counsel\w+ ct
 cur(?:e|es|ed|able) danger\w* diagnos\w+ diet\w* doctors? dos(?:e|es|age)s? drink\w* driv(?:e|ing) drugs? eat\w* emergenc\w+
 exam(?:ination|ined)\w* exercis\w* fluids? food\w* gp health\w* heart-healthy hormone\w* hospital\w* hydrat\w+ hygiene ibuprofen
 ice inhaler\w* inject\w+ insulin lab label leaflet lifestyle massage\w* meals? medic\w+ mg midwi\w+ ml mmhg mmol monitor\w* mri

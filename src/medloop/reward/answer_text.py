@@ -13,6 +13,7 @@ from operator import add
 from medloop import lexicon
 from medloop.contracts import Rule, Score, Span
 from medloop.contracts.detect import Act
+from medloop.lexicon.language import detect_language
 from medloop.lexicon.words import ngrams, split_words
 
 CACHE_SIZE = 16  # texts whose parts and words are cached: several rules read the same answer, many answers have one question
@@ -120,6 +121,7 @@ def _is_content_pair(pair: str) -> bool:
 
 
 COPIED_NGRAM = 4  # words
+COPIED_RUN, COPIED_RUN_ZH = 5, 12  # words or characters in a row that are a copied passage; fewer of a short question
 ON_TOPIC = 2  # content words shared with the question; one is enough for a very short question
 
 
@@ -174,6 +176,34 @@ def is_repetitive(text: str) -> bool:
 def ngram_set(text: str, size: int) -> frozenset[tuple[str, ...]]:
     """The different n-grams of a text."""
     return frozenset(ngrams(words(text), size))
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def own_words(question: str, visible: str) -> str:
+    """The visible answer without passages that are copied from the question."""
+    run = COPIED_RUN if question.isascii() or detect_language(question) == "en" else COPIED_RUN_ZH
+    size = min(run, max(4, round(0.9 * len(words(question)))))
+    copied = ngram_set(question, size) & ngram_set(visible, size)
+    if not copied:
+        return visible
+    tokens = words(visible)
+    keep = [True] * len(tokens)
+    for start in range(len(tokens) - size + 1):
+        if tokens[start : start + size] in copied:
+            keep[start : start + size] = [False] * size
+    return _without(visible, tokens, keep)
+
+
+def _without(visible: str, tokens: tuple[str, ...], keep: list[bool]) -> str:
+    """The text with tokens blanked out; the marks between them stay, because they end sentences."""
+    lowered, position, pieces = visible.lower(), 0, []
+    for token, kept in zip(tokens, keep, strict=True):
+        start = lowered.find(token, position)
+        if start < 0:
+            continue
+        pieces += [visible[position:start], visible[start : start + len(token)] if kept else " "]
+        position = start + len(token)
+    return "".join([*pieces, visible[position:]])
 
 
 SpanDict = dict[str, str | int]  # a Span that is validated together with its score, which is faster than one by one

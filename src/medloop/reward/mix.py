@@ -8,7 +8,8 @@
 
 A part that is missing or does not apply is left out. All other weights then grow by one factor, so that the sum of the positive
 ones stays the same and a penalty keeps its proportion to them. A rule that raises, or whose value is not a number, is missing
-under its name. A missing part that is `required`, or a gate, makes the whole reward missing. A failure is never 0.
+under its name. Rules that know only English and Chinese words are left out for a question in another language. A missing part
+that is `required`, or a gate, makes the whole reward missing. A failure is never 0.
 
 All answers of a group are scored with the same parts, so that none gains by making one missing: a part that most of them have is
 required of the others, and a part that half of them lack is left out for all.
@@ -30,10 +31,14 @@ from medloop.contracts import Component, Contract, Missing, Reward, Rule, Sample
 from medloop.contracts.base import Text, Unit
 from medloop.contracts.score import ABSENT, SERIOUS, Objective, ObjectivePart
 from medloop.errors import ConfigError, MedloopError
+from medloop.lexicon.language import is_read
 from medloop.reward.rules import load_rules
 
 EPS = 1e-4  # as in TRL: a group with equal scores has no spread to divide by
 AUTHOR = "reward:mix"
+UNREAD_RULES = frozenset(  # they know words of English and Chinese; left out for a question in any other language
+    ("chain", "emergency", "risk", "undertriage", "overtriage", "safety_net", "false_reassurance", "length", "repetition")
+)
 GivenParts = Mapping[str, Component]  # parts that are not rules (teacher, reward model, relevance), by name
 
 
@@ -182,13 +187,16 @@ class RewardMix:
     def _parts_of(self, sample: Sample, given: Mapping[str, Score | Missing]) -> tuple[Score | Missing, ...]:
         """One score per part, in the order of the configuration and under the part's name."""
         parts: list[Score | Missing] = []
-        for name in self.config.parts:
+        read = is_read(sample.question)
+        for name, config in self.config.parts.items():
             if name in self.absent:
                 part: Score | Missing = _missing(name, "declared absent", ABSENT)
             elif name in given:
                 part = given[name]
             elif sample.answer is None:
                 part = _missing(name, sample.why_missing, self.rules[name].version)
+            elif not read and (config.rule or name) in UNREAD_RULES:
+                part = _unread(name, self.rules[name])
             else:
                 part = _rule_score(name, self.rules[name], sample.question, sample.answer)
             parts.append(part if part.name == name else part.model_copy(update={"name": name}))
@@ -264,6 +272,12 @@ def _rule_score(name: str, rule: Rule, question: str, answer: str) -> Score | Mi
         return _checked(name, rule.score(question, answer), rule.version)
     except Exception as error:
         return _missing(name, f"the rule failed with {type(error).__name__}", rule.version)
+
+
+def _unread(name: str, rule: Rule) -> Score:
+    """The score of a rule that cannot read the language of the question: it is left out."""
+    reason = "The question is in a language that this rule does not read."
+    return Score(name=name, value=0.0, reason=reason, author=AUTHOR, version=rule.version, applies=False)
 
 
 def _component_scores(name: str, component: Component, samples: Sequence[Sample]) -> list[Score | Missing]:

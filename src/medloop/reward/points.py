@@ -11,21 +11,43 @@ medical words for the same thing ("tummy", "abdominal") are shared.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from medloop.lexicon.health_topic import HAN_HEALTH, is_health_word
-from medloop.lexicon.synonyms import STEM, concepts
+from medloop.lexicon.synonyms import STEM, concepts, systems
 from medloop.lexicon.words import Words
 from medloop.reward import fluency as neighbours
 from medloop.reward.answer_text import CACHE_SIZE, COMMON, content_pairs, words
 from medloop.reward.detect.ngrams import Kind
+from medloop.reward.keyword_list import JOINING, LISTED, listed_share
 
-VERSION: Final = f"4/fluency-{neighbours.VERSION}"
+VERSION: Final = f"5/fluency-{neighbours.VERSION}"
+FITTING: Final = 0.12  # overlap of two texts from which on one answers the other: nine of ten right answers have more
+RELATED: Final = 0.4  # fit of an answer about the same part of medicine: the disease instead of its signs
+ONE_WORD, SINGLE = 0.6, 4  # what one shared word is worth, for a question with at least so many
+LONGEST: Final = 40  # content words of an answer that count for the overlap: a long answer is not a worse one
 WHOLE: Final = 6  # new content words of a whole point
 FOREIGN: Final = 0.7  # difference in the share of Chinese characters from which on an answer is in another language
 _STOP: Final = re.compile(r"[。！？!?；;\n]+|\.(?=\s|$)")
+_COMMON: Final = COMMON | JOINING
+# Words of nearly every medical text: they do not show what a question is about, unless it has no others.
+_GENERIC: Final = frozenset(
+    word[:STEM]
+    for word in """abnormal advice affect age amount appear associated based become body care case certain change common complete
+    condition daily develop diagnosis difficult disease disorder dosage dose doses drug drugs during early effect effects examine
+    example follow form found frequent general happen health healthy high hospital however include increase individual
+    information known level levels long low lower manage mean means medical medication miss normal number occur one part patient
+    pill pills prescribe prescription provide recommend reduce result risk safe safely severe several short show side signs
+    sometimes specific stop symptom syndrome tablet tablets test tests therapy treat treatment type usually various
+    worried""".split()
+) | frozenset(
+    """治疗 检查 病情 疾病 及时 同时 意见 平时 对症 正常 引起 健康 控制 身体 积极 由于 指导 分析 效果 方法 日常 恢复 诊断 通过
+    长期 时间 导致 慢性 适当 影响 容易 避免 异常 作用 定期 使用 确诊 增加 常见 服用 缓解 状况 明显 药物 患者 医院 如果 或者 用药
+    副作 剂量 病人 体检 化验 结果 指标""".split()
+)
 _LATIN: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _EMPTY: Final = re.compile(
     r"\b(?:as an ai|i(?: am|'m) not a doctor|not medical advice|cannot diagnose|can't diagnose|(?:give|provide) medical advice"
@@ -40,31 +62,28 @@ _EMPTY_ZH: Final = re.compile(
     r"|希望(?:我的|以上|这些|能帮|对您|对你)|如(?:果您|果你|您|你)?(?:还)?有(?:任何|其他|别的)?(?:疑问|问题)|很高兴|感谢您|谢谢"
     r"|也可能(?:没|不)|也可以不|有的人?(?:需要|严重).{0,12}有的人?不|因人而异|具体情况具体分析|综合考虑"
 )
-_JOINING: Final = frozenset(
-    """a an the and or but if of to in on at for with from by as is are was were be been it its this that these those you your he
-    she they them his her their i we our my me not no do does did can could may might will would should have has had there than
-    then so such when which who what how more most any some all also only very about into over up out after before between because
-    while until other too just each both same""".split()
-) | frozenset(
-    "的了是我你您他她它这那有在和就不都一也很到说要去会着没请可以吗呢吧能因为所还如果或者与及等对把被让给从但而且并将其应该最多少后前时"
-)
 _JOINING_SHARE: Final[dict[Kind, float]] = {
     "en": 0.2,
     "zh": 0.06,
 }  # of the words; real text has more
 _FEWEST: Final = 10  # words from which on the share says something
+_SENTENCES: Final = 0.42  # share of joining words from which on an English text has no room for lists
 
 
 class AnswerPoints(NamedTuple):
     """`points`: distinct points on the topic. `shared`: content of the question that the answer takes up, of `asked` in all.
 
+    `fit` is how much the two overlap as a cosine of their content, 1 from `FITTING` on, less for one shared word, and at least
+    0.4 where both are about the same part of medicine. Shuffled answers and mixed sentences rarely have half of it (docs/log.md).
     `words` are all words of the answer, a Chinese character as one; `fresh` is the number of its different content words.
-    `fluency` is 1 for sentences and falls to 0 for keywords that nothing joins and for shuffled words (`fluency.py`).
+    `fluency` is 1 for sentences and falls to 0 for lists of keywords (`keyword_list.py`), for keywords that nothing joins and for
+    shuffled words (`fluency.py`).
     """
 
     points: float
     shared: int
     asked: int
+    fit: float
     words: int
     fresh: int
     fluency: float
@@ -84,24 +103,36 @@ def read_points(question: str, visible: str) -> AnswerPoints:
         fresh += len(new)
         if new and (content & topic or _is_about_health(latin, han)) and not _is_empty(sentence, han):
             points += min(len(new), WHOLE) / WHOLE
-    shared = len(topic & (subjects | concepts(subjects)))
+    named = concepts(subjects)
+    shared = len(topic & (subjects | named))
+    fit = _fit(shared, len(topic), len(subjects))
+    if fit < RELATED and named and systems(named) & systems(topic):
+        fit = RELATED
     tokens = words(visible)
     han_share = _han_share(tokens)
     if abs(han_share - _han_share(words(question))) > FOREIGN:
         points = 0.0
-    return AnswerPoints(points, shared, len(topic), len(tokens), fresh, _fluency(tokens, han_share))
+    return AnswerPoints(points, shared, len(topic), fit, len(tokens), fresh, _fluency(visible, tokens, han_share))
+
+
+def _fit(shared: int, asked: int, said: int) -> float:
+    if shared == 0:
+        return 0.0
+    overlap = min(1.0, shared / math.sqrt(asked * min(said, LONGEST)) / FITTING)
+    return overlap if shared > 1 or asked < SINGLE else overlap * ONE_WORD
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _question(question: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The content of a question, and the same with the concepts that its words stand for."""
+    """The content of a question, and its topic: the same without generic words, with the concepts that words stand for."""
     lowered = question.lower()
     content = frozenset(_content(_LATIN.findall(lowered), lowered))
-    return content, content | concepts(content)
+    topic = content - _GENERIC or content
+    return content, topic | concepts(topic)
 
 
 def _content(latin: list[str], han: str) -> set[str]:
-    content = {word[:STEM] for word in set(latin) - COMMON if len(word) > 2}
+    content = {word[:STEM] for word in set(latin) - _COMMON if len(word) > 2}
     return content | content_pairs(han) if han else content
 
 
@@ -119,9 +150,12 @@ def _han_share(tokens: Words) -> float:
     return 1 - sum(map(str.isascii, tokens)) / len(tokens) if tokens else 0.0
 
 
-def _fluency(tokens: Words, han_share: float) -> float:
+def _fluency(visible: str, tokens: Words, han_share: float) -> float:
     if len(tokens) < _FEWEST:
         return 1.0
-    joining = sum(map(_JOINING.__contains__, tokens))
+    share = sum(map(JOINING.__contains__, tokens)) / len(tokens)
     kind: Kind = "en" if han_share < 0.5 else "zh"
-    return min(1.0, joining / len(tokens) / _JOINING_SHARE[kind]) * neighbours.fluency(tokens, kind)
+    value = min(1.0, share / _JOINING_SHARE[kind]) * neighbours.fluency(tokens, kind)
+    if kind == "en" and share > _SENTENCES:
+        return value
+    return value * min(1.0, max(0.0, 2 - listed_share(visible) / LISTED))

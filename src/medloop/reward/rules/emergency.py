@@ -1,9 +1,10 @@
 """Emergency coverage: an emergent question requires urgent advice early in the visible answer.
 
     1.0   advice to get help at once in the first two sentences
-    0.5   the same, but later: a frightened reader may not get that far
+    0.85  the same, but later: a frightened reader may not get that far
     0.3   only under a condition ("if it gets worse, go to the emergency department"), or contradicted elsewhere
-    0     none, only in the chain of thought, only as a question, reported (a film, a price, history) or negated
+    0     none, only in the chain of thought, only as a question, reported (a film, a price, history), negated, or a word in a
+          list of keywords
 
 `reward/detect/urgency.py` says how urgent the question is, `reward/detect/acts.py` what the answer tells this patient to do.
 Where the urgency is unknown, the part is left out: never 0, never a penalty. It does not apply to urgent and routine questions.
@@ -18,12 +19,14 @@ from typing import Final, NamedTuple
 from medloop import lexicon
 from medloop.contracts import Score
 from medloop.contracts.detect import Act, Urgency, UrgencyLevel
-from medloop.reward.answer_text import CACHE_SIZE, SpanDict, act_spans, is_repetitive, rule_score, split_answer
+from medloop.reward.answer_text import CACHE_SIZE, SpanDict, act_spans, is_repetitive, own_words, rule_score, split_answer
 from medloop.reward.detect import acts as act_detector
 from medloop.reward.detect import urgency as urgency_detector
+from medloop.reward.keyword_list import listed_spans
+from medloop.reward.unread import in_another_language
 
 EARLY = 2  # sentences
-FIRST, LATER, CONDITIONAL = 1.0, 0.5, 0.3
+FIRST, LATER, CONDITIONAL = 1.0, 0.85, 0.3
 MIN_LETTERS: Final = 4
 BRIEF: Final = 150  # characters of an answer that gives no reasons; a third of it in Chinese
 CONFIDENT: Final = 0.9  # of an alarm that only the model raised
@@ -35,7 +38,7 @@ HELP_WORDS: Final = re.compile(
     r"|产房|产科|危险|严重|检查|化验|建议查|住院|\b(?:serious|dangerous|danger|urgent|urgently)\b"
 )
 _QUIZ: Final = re.compile(r"以下哪|下列|首先应该|[(（]\s*[)）]|的正确|which of the following", re.IGNORECASE)
-VERSION = f"2/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
+VERSION = f"3/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
 TRIAGE_VERSION = f"{VERSION}/urgency-{urgency_detector.VERSION}"  # of those that compare it with the urgency of the question
 UNKNOWN = "How urgent the question is could not be decided, so this part is left out."
 
@@ -58,7 +61,7 @@ class Emergency:
         urgency = urgency_detector.urgency(question)
         if urgency.level != "emergent":
             return rule_score(self, 1.0, why_left_out(urgency), applies=False)
-        advice = best_advice(answer)
+        advice = advice_for(question, answer)
         spans = urgency_spans(urgency) + act_spans(advice.acts)
         return rule_score(self, advice.value, f"Emergency ({sign_of(urgency)}): {advice.reason}.", spans)
 
@@ -80,6 +83,20 @@ def urgency_spans(urgency: Urgency) -> list[SpanDict]:
     """The signs in the question; a model's evidence is a whole passage and is left out."""
     signs = [evidence for evidence in urgency.evidence if evidence.source in ("lexicon", "numbers")]
     return [{"where": "question", "start": sign.start, "end": sign.end, "label": sign.id} for sign in signs]
+
+
+def advice_for(question: str, answer: str) -> UrgentAdvice:
+    """The urgent advice that an answer gives to this question: in its language, and in words that are not the question's own."""
+    visible = split_answer(answer).visible
+    advice = best_advice(answer)
+    if not advice.value:
+        return advice
+    if in_another_language(question, visible):
+        return UrgentAdvice(0.0, "the answer is in another language than the question", ())
+    own = own_words(question, visible)
+    if own == visible or best_advice(own).value:
+        return advice
+    return UrgentAdvice(0.0, "urgent help is only named in a passage that repeats the question", ())
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -118,10 +135,19 @@ def best_advice(answer: str) -> UrgentAdvice:
     if given := by_polarity.get("directive"):
         if "negated" in by_polarity:
             return UrgentAdvice(CONDITIONAL, "urgent advice is given and then retracted", advice)
+        given = outside_lists(answer, given)
+        if not given:
+            return UrgentAdvice(0.0, "urgent help is only a word in a list", advice)
         return _grade(split_answer(answer).visible, given[0])
     if conditional := by_polarity.get("conditional"):
         return UrgentAdvice(CONDITIONAL, "urgent advice only under a condition", (conditional[0],))
     return UrgentAdvice(0.0, _why_none(answer, by_polarity), advice)
+
+
+def outside_lists(answer: str, acts: list[Act]) -> list[Act]:
+    """The acts that are said in sentences; a word in a list of keywords tells nobody to do anything."""
+    lists = listed_spans(split_answer(answer).visible) if acts else ()
+    return [act for act in acts if not any(start <= act.start < end for start, end in lists)]
 
 
 def _grade(visible: str, act: Act) -> UrgentAdvice:

@@ -11,10 +11,19 @@ The rule applies to emergent questions only; where the urgency is unknown it is 
 from dataclasses import dataclass
 
 from medloop.contracts import Score
-from medloop.reward.answer_text import act_spans, rule_score
+from medloop.reward.answer_text import act_spans, rule_score, split_answer
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.acts import acts
-from medloop.reward.rules.emergency import CONDITIONAL, TRIAGE_VERSION, best_advice, sign_of, urgency_spans, why_left_out
+from medloop.reward.rules.emergency import (
+    CONDITIONAL,
+    TRIAGE_VERSION,
+    advice_for,
+    outside_lists,
+    sign_of,
+    urgency_spans,
+    why_left_out,
+)
+from medloop.reward.unread import in_another_language
 
 NO_ADVICE, LATER_DOCTOR, UNDER_CONDITION = 1.0, 0.7, 0.4
 
@@ -29,14 +38,15 @@ class Undertriage:
         urgency = urgency_detector.urgency(question)
         if urgency.level != "emergent":
             return rule_score(self, 0.0, why_left_out(urgency), applies=False)
-        advice = best_advice(answer)
+        advice = advice_for(question, answer)
         if advice.value > CONDITIONAL:
             return rule_score(self, 0.0, "The answer sends the patient to urgent care.")
         sign, spans = sign_of(urgency), urgency_spans(urgency)
         if advice.value:
             return rule_score(self, UNDER_CONDITION, f"Emergency ({sign}): {advice.reason}.", spans + act_spans(advice.acts))
         later = [act for act in acts(answer) if act.kind == "sends_to_doctor" and act.polarity in ("directive", "conditional")]
-        if later:
+        later = outside_lists(answer, later)
+        if later and not in_another_language(question, split_answer(answer).visible):
             reason = f"Emergency ({sign}): the answer sends to a doctor, but not now."
             return rule_score(self, LATER_DOCTOR, reason, spans + act_spans(later))
         return rule_score(self, NO_ADVICE, f"Emergency ({sign}): {advice.reason}.", spans)
