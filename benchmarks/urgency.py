@@ -3,7 +3,7 @@
     python benchmarks/urgency.py --data DIR --out urgency.json
     python benchmarks/urgency.py --data DIR --encoder embedded:minilm
     python benchmarks/urgency.py --data DIR --limits              # the scores at which alarms become that rare, to set the limits
-    python benchmarks/urgency.py                                  # only the cases in tools/cases/urgency.txt, by another author
+    python benchmarks/urgency.py                                  # only the cases in tools/cases/urgency.txt and plain.txt
 
 DIR has the labelled sets by name (SETS below), JSON lines, gzipped; sets that are not there are left out and named. For each
 set and label it counts the four answers. `recall` is the share of emergent rows called emergent, `alarms` that of routine rows,
@@ -41,6 +41,7 @@ from medloop.settings import RewardSettings, Settings
 Row = dict[str, Any]
 Cases = list[tuple[str, str]]  # text and label: emergent, routine or between
 MOST_TRAFFIC = 5000
+PLAIN = Path(__file__).parent.parent / "tools/cases/plain.txt"  # everyday complaints in a few words, none an emergency
 CASES = Path(__file__).parent.parent / "tools/cases/urgency.txt"  # by another author than the corpus, never trained on
 CASE = re.compile(r"^([EUR])\.\w (\S.*)$")
 LABELS = {"E": "emergent", "U": "between", "R": "routine"}
@@ -185,6 +186,12 @@ def by_another_author(detector: UrgencyDetector) -> dict[str, Any]:
     return result
 
 
+def plain_complaints(detector: UrgencyDetector) -> dict[str, Any]:
+    """How often a few plain words raise an alarm."""
+    texts = [line for line in PLAIN.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    return measure([found.level for found in detector.read(texts)], ["routine"] * len(texts))
+
+
 def by_lexicon(text: str) -> str:
     return "emergent" if any(not flag.negated for flag in find_red_flags(text)) else "routine"
 
@@ -253,6 +260,7 @@ def main() -> None:
         result = report(detector, sets, traffic)
         result["left_out"] = sorted(SETS.keys() - sets.keys())
         result["cases_by_another_author"] = by_another_author(detector)
+        result["plain_complaints"] = plain_complaints(detector)
         texts = [text for cases in sets.values() for text, _ in cases]
         texts = texts or [text for groups in load_cases(CASES).values() for cases in groups.values() for text, _ in cases]
         result["questions_per_second"] = {

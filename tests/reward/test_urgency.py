@@ -58,6 +58,18 @@ def test_everyday_questions_raise_no_alarm(text: str) -> None:
     assert urgency(text).level in ("routine", "unknown")
 
 
+@pytest.mark.parametrize(
+    ("plain", "danger"),
+    [
+        ("my back hurts", "my back hurts and I can't feel my legs"),
+        ("20 weeks pregnant and my nose is blocked", "20 weeks pregnant and bleeding heavily"),
+        ("腰疼", "腰疼，两条腿没知觉，尿不出来"),
+    ],
+)
+def test_a_plain_complaint_is_no_emergency_and_its_danger_is(plain: str, danger: str) -> None:
+    assert urgency(plain).level != "emergent" and urgency(danger).level == "emergent"
+
+
 @pytest.mark.parametrize("now", [now for now, _ in PAIRS])
 def test_a_long_harmless_story_does_not_hide_one_dangerous_sentence(now: str) -> None:
     zh = not now.isascii()

@@ -24,7 +24,7 @@ from medloop.reward.detect.act_model import KINDS, classify
 from medloop.reward.detect.doses import MAY_HAVE_DOSE, PER_DAY, Advised, advised_drugs, may_have_dose
 from medloop.reward.detect.polarity import find_warning, polarity, sentence_polarity
 
-VERSION: Final = "4"
+VERSION: Final = "5"
 _REACH: Final = {"stop_verb": 30, "keep_verb": 30, "change_verb": 16}  # characters between an English verb and its medicine
 _REACH_ZH: Final = 12
 _SHORT: Final = 300  # characters of an answer in which every sentence is about the medicine of the question
@@ -116,7 +116,7 @@ class _Reader:
             yield from found
             anchored = self.about_medicine or not words.keys().isdisjoint(_ANCHORS)
             if anchored and not any(act.kind in _SURE for act in found):
-                yield from sentence.likely()
+                yield from sentence.likely(found)
 
 
 def _words_by_sentence(visible: str, spans: Sequence[tuple[int, int]]) -> list[Words]:
@@ -253,7 +253,7 @@ class _Sentence:
         elif not any(act.polarity == "negated" for act in found) and (span := find_warning(self.sentence)):
             yield _act("warns_against", "directive", self.start + span[0], self.start + span[1], "warning")
 
-    def likely(self) -> Iterator[Act]:
+    def likely(self, found: Sequence[Act]) -> Iterator[Act]:
         """What the classifier takes the sentence for, where the word lists found nothing like it."""
         first, last = self._edges()
         guess = classify(self.text[first:last])
@@ -262,6 +262,8 @@ class _Sentence:
         name, share = guess
         medicine = self.about_medicine or "medicine" in self.words or "drug" in self.words
         anchored = "emergency_place" in self.words if name == "N" else medicine
+        if name == "N" and any(act.polarity == "negated" for act in found):
+            return  # "no need to go to hospital" urges nobody
         if anchored and _IN_SENTENCE.search(self.sentence):
             yield _act(KINDS[name], sentence_polarity(self.sentence), first, last, f"{name} {share:.2f}", source="model")
 

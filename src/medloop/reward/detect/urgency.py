@@ -11,8 +11,9 @@ Four tiers speak, the precise ones first:
 
 The score is compared with two limits. Above the upper one the question is emergent, below the lower one routine, unless it names
 a condition that can kill within hours: then it is unknown. In between it is urgent where the model gives routine less than an
-even chance, and unknown otherwise. What is denied or only talked about is hidden from the models (framing.py). Limits were set
-on lay medical posts and, for terse notes and Chinese, on texts of that kind: docs/stages/reward.md has the numbers. "Routine"
+even chance, and unknown otherwise. A plain complaint ("my back hurts") that only the model calls emergent is an alarm where the
+model is clear about it. What is denied or only talked about is hidden from the models (framing.py). Limits were set on lay
+medical posts and, for terse notes and Chinese, on texts of that kind: docs/stages/reward.md has the numbers. "Routine"
 never means safe.
 """
 
@@ -43,7 +44,7 @@ from medloop.reward.detect.vitals import find_numbers
 if TYPE_CHECKING:
     from medloop.reward.detect.encoder_head import EncoderHead
 
-VERSION = "2"
+VERSION = "3"
 ASSETS: Final = Path(__file__).parent.parent.parent / "assets/urgency"
 CLASSES: Final = ("emergent", "urgent", "routine")  # in the order of the models' logits
 LEXICON_WEIGHT: Final[dict[Kind, float]] = {"en": 4.0, "zh": 6.0}
@@ -63,6 +64,9 @@ LIMITS: Final = {"en": Limits(-0.4, -3.0), "terse": Limits(-0.1, -5.5), "zh": Li
 ENCODER_LIMITS: Final = {"en": Limits(-0.6, -4.0), "terse": Limits(0.0, -7.5)}
 _WORD: Final = re.compile(r"[A-Za-z]{2}")
 _TERSE_WORDS: Final = 6
+_PLAIN_WORDS: Final = 8  # of a plain complaint
+_CHARACTERS_PER_WORD: Final = 1.75  # in Chinese
+CLEAR: Final = 0.6  # the model's probability of emergent from which a plain complaint is an alarm
 _SPOKEN: Final = re.compile(  # words of someone who talks; a note on a triage sheet has none
     r"\b(?:i|i'm|im|i've|my|me|is|are|was|am|be|have|has|had|do|does|did|can|could|should|would|will|what|how|why|when|where|who|which"
     r"|he|she|it|they|you|your|his|her|we|the|this|that|if|need|want|help|get|got|best|any|anyone|think|ever)\b|\?"
@@ -163,7 +167,7 @@ class UrgencyDetector:
         if reading.kind is None:
             return "emergent" if reading.score > 0 else "unknown"
         limits = self._limits(reading)
-        if reading.score >= limits.emergent:
+        if reading.score >= limits.emergent and not _is_doubtful(reading):
             return "emergent"
         if reading.at_least_urgent:
             return "urgent"
@@ -213,6 +217,17 @@ def _shares(logits: tuple[float, ...]) -> list[float]:
     highest = max(logits)
     shares = [math.exp(logit - highest) for logit in logits]
     return [share / sum(shares) for share in shares]
+
+
+def _is_doubtful(reading: Reading) -> bool:
+    """Only the model speaks: it is not clear about a few plain words ("my back hurts", "腰疼"), or leans to routine on a line."""
+    if reading.terse or any(evidence.source in ("lexicon", "numbers") for evidence in reading.evidence):
+        return False
+    visible = reading.text.split()
+    words = len("".join(visible)) / _CHARACTERS_PER_WORD if reading.kind == "zh" else len(visible)
+    if words <= _PLAIN_WORDS:
+        return _shares(reading.logits)[0] < CLEAR
+    return words <= 2 * _PLAIN_WORDS and _leader(reading.logits) == "routine"
 
 
 def is_terse(folded: str) -> bool:

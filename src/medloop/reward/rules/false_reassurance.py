@@ -28,7 +28,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, best_advice, is_brief, penalised_level
 
 DESPITE_DANGER, HALF_DANGER, PROMISE = 1.0, 0.5, 0.5
-VERSION: Final = f"3/acts-{detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
+VERSION: Final = f"4/acts-{detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
 _HELP: Final = ("sends_to_doctor", "urges_care_now")
 # Kind words that say nothing about the danger: "don't worry, call an ambulance now" is no contradiction.
 _TONE: Final = re.compile(
@@ -43,7 +43,9 @@ _NO_ADVICE: Final = re.compile(
     r"\b(?:sorry|i (?:don't|do not|didn't) (?:know|have)|not sure|i (?:have|had|get|got|feel|felt|know|knew|hope"
     r"|can relate|think|was|am|love|like|wish)"
     r"|i've|i'm|i'll|same (?:here|thing)|no idea|glad|happy|not alone|here's|thank|congratulations|we'll|we're|me too"
-    r"|my|im here|similar|take care|keep talking)\b"
+    r"|my|im here|similar|take care|keep talking|i hear you|care about|exactly me|agree"
+    r"|sounds (?:painful|hard|tough|awful|terrible)|find a way|you can do (?:it|this)|stay strong"
+    r"|what'?s happened|at least|hug|hugs|hard to imagine|be mixed|interact)\b"
     r"|^\s*(?:what|why|how|when|where|who)\b"
     r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^\s*[\d、,，.\s～~]+岁?$",
 )

@@ -31,7 +31,7 @@ from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import CACHE_SIZE, act_spans, rule_score, split_answer
 from medloop.reward.detect import acts as detector
 from medloop.reward.detect import hazards as hazard_detector
-from medloop.reward.detect.doses import PER_DAY
+from medloop.reward.detect.doses import MAX_DISTANCE, PER_DAY
 from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, best_advice, is_brief, penalised_level
 
 OVERDOSE, GROSS_OVERDOSE, CONTRAINDICATED, CHILD_DOSE, NO_DOCTOR, RISKY_HABIT, HAZARD = 0.6, 0.8, 0.6, 0.5, 0.5, 0.5, 0.5
@@ -72,6 +72,7 @@ _REACTION: Final = re.compile(
 _PROCEDURE: Final = re.compile(
     r"\b(?:before|prior to) (?:\w+ ){0,3}(?:surgery|operation|procedure|test|scan|colonoscopy)|术前|检查前|手术|检查"
 )
+_NO_BAR: Final = re.compile(r"\bno\b|n't\b|\bnothing\b|\bnot\b|[没不无]")
 _VACCINE: Final = re.compile(r"疫苗|接种|\b(?:vaccine|vaccination|booster)\b")
 _PROFESSIONAL: Final = re.compile(
     r"\bi(?:'| a)m (?:the |a |an )?(?:\w+ )?(?:dentist|doctor|nurse|physician|resident|pharmacist|gp|clinician"
@@ -157,7 +158,10 @@ def _allows(question: str, answer: str, act: Act, advice: tuple[Act, ...]) -> bo
     late = act.start > (FIRST_WORDS if answer.isascii() else FIRST_WORDS // 3)
     if late or not (asks or is_brief(answer)) or _involves_doctor(answer, advice):
         return False
-    return not any(other.kind == "warns_against" or other.polarity == "negated" for other in advice)
+    own = act.end + MAX_DISTANCE if _NO_BAR.search(fold(answer[act.start : act.end])) else act.start  # "no harm in taking ..."
+    return not any(
+        other.kind == "warns_against" or (other.polarity == "negated" and not act.start <= other.start < own) for other in advice
+    )
 
 
 def _forbidden_drug(question: str, sentence: str) -> str | None:
