@@ -22,10 +22,10 @@ from medloop.lexicon.numbers import Dose, Frequency
 from medloop.lexicon.scan import NormalizedText, fold, sentence_ends
 
 __all__ = [
-    "VERSION", "Dose", "Drug", "Frequency", "LexiconEntry", "Mention", "describe", "drugs", "find_act_words", "find_advice",
-    "find_conditions", "find_doses", "find_drugs", "find_frequencies", "find_groups", "find_hazard_settings", "find_hazards",
-    "find_medication", "find_reasoning", "find_reassurance", "find_red_flags", "find_urgent_advice", "has_hazard_setting",
-    "red_flags", "sentence_at", "sentences",
+    "VERSION", "Dose", "Drug", "Frequency", "LexiconEntry", "Mention", "describe", "drugs", "find_act_part", "find_act_words",
+    "find_advice", "find_conditions", "find_doses", "find_drugs", "find_frequencies", "find_groups", "find_hazard_settings",
+    "find_hazards", "find_medication", "find_reasoning", "find_reassurance", "find_red_flags", "find_urgent_advice", "folded",
+    "has_hazard_setting", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
 VERSION = "8"
@@ -121,6 +121,11 @@ def find_act_words(text: str) -> Mapping[str, tuple[Mention, ...]]:
     return _analyze(text).by_part("act_")
 
 
+def find_act_part(text: str, part: str) -> tuple[Mention, ...]:
+    """The words of one of these parts."""
+    return _mentions(text, f"act_{part}")
+
+
 def find_hazards(text: str) -> Mapping[str, tuple[Mention, ...]]:
     """Advice that harms in its setting ("pop the blister", "让孩子吐出来"), by class of hazards.yaml."""
     return _analyze(text).by_part("hazard_")
@@ -134,6 +139,11 @@ def find_hazard_settings(text: str) -> Mapping[str, tuple[Mention, ...]]:
 def has_hazard_setting(id: str) -> bool:
     """Whether advice of a class counts only in a setting."""
     return id in load_lexicon().settings
+
+
+def folded(text: str) -> str:
+    """The text as the lists read it; see `scan.fold`."""
+    return _analyze(text).folded
 
 
 def sentences(text: str) -> tuple[tuple[int, int], ...]:
@@ -193,11 +203,10 @@ class _AnalyzedText:
         self.sentences: tuple[tuple[int, int], ...] | None = None
 
     def mentions(self, kind: str) -> tuple[Mention, ...]:
-        if kind not in self._candidates:
-            return ()
         mentions = self._mentions.get(kind)
         if mentions is None:
-            mentions = self._mentions[kind] = self._as_mentions(kind, self._matches(kind))
+            mentions = self._as_mentions(kind, self._matches(kind)) if kind in self._candidates else ()
+            self._mentions[kind] = mentions
         return mentions
 
     def by_part(self, prefix: str) -> dict[str, tuple[Mention, ...]]:

@@ -12,8 +12,8 @@ from medloop.contracts.dataset import Language
 
 _LOOK_AT = 2_000  # characters; more does not change the answer
 _BEGINNING = 600  # characters by which `languages` decides
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_KANA_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+_KANA_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]+")
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f][A-Za-z\u00c0-\u024f'’-]*")
 _OTHER = re.compile(r"[\u0370-\u1dff]+")  # Greek, Cyrillic, Arabic, Devanagari, Thai, ...
 _ENGLISH = frozenset(
@@ -60,11 +60,14 @@ _ONLY_ENGLISH: Final = frozenset({"en"})
 _READ: Final = frozenset({"en", "zh"})
 
 
+@lru_cache(maxsize=16)  # several rules ask about one question
 def detect_language(text: str) -> Language:
     """Chinese with drug names and lab values in Latin letters is still zh; it takes three tenths of English to be mixed."""
     text = text[:_LOOK_AT]
-    han = len(_HAN.findall(text)) / _CHARS_A_WORD
-    foreign = len(_KANA_HANGUL.findall(text)) / _CHARS_A_WORD + len(_OTHER.findall(text))
+    han = foreign = 0.0
+    if not text.isascii():
+        han = len("".join(_HAN.findall(text))) / _CHARS_A_WORD
+        foreign = len("".join(_KANA_HANGUL.findall(text))) / _CHARS_A_WORD + len(_OTHER.findall(text))
     words = [word.lower() for word in _LATIN.findall(text) if len(word) > 1 or word in "aAI"]
     latin = float(len(words))
     total = han + foreign + latin
@@ -74,7 +77,7 @@ def detect_language(text: str) -> Language:
         return "zh"
     if han > 0.2 * total:
         return "mixed"
-    return "en" if len(words) < 12 or sum(word in _ENGLISH for word in words) * 8 > len(words) else "other"
+    return "en" if len(words) < 12 or sum(map(_ENGLISH.__contains__, words)) * 8 > len(words) else "other"
 
 
 @lru_cache(maxsize=64)
@@ -84,7 +87,7 @@ def languages(text: str) -> frozenset[str]:
     Two texts are in different languages only where these sets have nothing in common.
     """
     text = text.lstrip()[:_BEGINNING].lower()
-    characters = 0 if text.isascii() else len(_HAN.findall(text))
+    characters = 0 if text.isascii() else len("".join(_HAN.findall(text)))
     if characters > len(text) / 2 and not _KANA_HANGUL.search(text):
         return frozenset({"zh"})
     words = _LATIN.findall(text)

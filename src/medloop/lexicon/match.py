@@ -98,14 +98,7 @@ class CompiledPattern:
     def __init__(self, pattern: Pattern, parts: tuple[PhraseSet, ...]) -> None:
         self.kind, self.id, self.near, self.gaps = pattern.kind, pattern.id, pattern.near, pattern.gaps
         self.parts = parts
-        self.others = parts[1:]
-
-    def has_other_parts(self, spans: Spans) -> bool:
-        """Whether all parts but the first are somewhere in the text."""
-        for part in self.others:
-            if part not in spans:
-                return False
-        return True
+        self.others = frozenset(parts[1:])
 
     def add_matches(self, matches: list[PatternMatch], spans: Spans, ends: list[int]) -> None:
         if not self.others:
@@ -149,12 +142,10 @@ class Matcher:
     def candidates(self, spans: Spans) -> dict[str, list[CompiledPattern]]:
         """Kind -> patterns all of whose parts are somewhere in the text."""
         candidates: dict[str, list[CompiledPattern]] = {}
-        for phrase_set in spans:
-            patterns = self._by_first_part.get(phrase_set)
-            if patterns is None:
-                continue
-            for pattern in patterns:
-                if not pattern.others or pattern.has_other_parts(spans):
+        present = spans.keys()
+        for phrase_set in filter(self._by_first_part.__contains__, spans):
+            for pattern in self._by_first_part[phrase_set]:
+                if not pattern.others or pattern.others <= present:
                     same_kind = candidates.get(pattern.kind)
                     if same_kind is None:
                         candidates[pattern.kind] = [pattern]

@@ -104,18 +104,6 @@ class ScanResult:
         self.cue_starts: list[list[int]] = [[] for _ in range(cue_sets)]
 
 
-class _Phrase:
-    """The phrase sets and cue sets of one text. `word_first`, `word_last`: no word may continue beyond that edge."""
-
-    __slots__ = ("cue_sets", "phrase_sets", "word_first", "word_last")
-
-    def __init__(self, text: str, phrase_sets: Iterable[PhraseSet], cue_sets: Iterable[int]) -> None:
-        self.word_first = text[0] in _WORD_CHARS
-        self.word_last = text[-1] in _WORD_CHARS
-        self.phrase_sets = tuple(phrase_sets)
-        self.cue_sets = tuple(cue_sets)
-
-
 class Scanner:
     """Finds phrases, each with the sets it belongs to, and cues, which are found wherever they stand, even inside a word."""
 
@@ -131,7 +119,11 @@ class Scanner:
                 cue_numbers.setdefault(NormalizedText(text).text[:-1], []).append(number)
         known = list(dict.fromkeys((*phrase_sets, *cue_numbers)))
         self._cue_sets = len(cue_sets)
-        self._phrases = [_Phrase(text, phrase_sets.get(text, ()), cue_numbers.get(text, ())) for text in known]
+        # Whether no word may continue before the phrase, the same behind it, its cue sets and its phrase sets.
+        self._phrases = [
+            (text[0] in _WORD_CHARS, text[-1] in _WORD_CHARS, tuple(cue_numbers.get(text, ())), tuple(phrase_sets.get(text, ())))
+            for text in known
+        ]
         self._automaton = AhoCorasick(known, store_patterns=False)
 
     def scan(self, normalized: NormalizedText) -> ScanResult:
@@ -141,20 +133,20 @@ class Scanner:
         matches.sort(key=_BY_START)  # they come by their ends, so those that begin together stay in order
         apostrophe = "'" in text
         for number, start, end in matches:
-            phrase = phrases[number]
-            inside = (phrase.word_first and text[start - 1] in _WORD_CHARS) or (phrase.word_last and text[end] in _WORD_CHARS)
-            is_phrase = not inside or (apostrophe and normalized.are_tokens(start, end))
-            if not is_phrase and not phrase.cue_sets:  # most matches: short words inside longer ones
-                continue
+            word_first, word_last, cue_sets, phrase_sets = phrases[number]
+            is_phrase = True
+            if (word_first and text[start - 1] in _WORD_CHARS) or (word_last and text[end] in _WORD_CHARS):
+                is_phrase = apostrophe and normalized.are_tokens(start, end)
+                if not is_phrase and not cue_sets:  # most matches: short words inside longer ones
+                    continue
             span = normalized.original(start, end)
-            for cue_set in phrase.cue_sets:
+            for cue_set in cue_sets:
                 cue_starts[cue_set].append(span[0])
-            if not is_phrase:
-                continue
-            for phrase_set in phrase.phrase_sets:
-                before = spans.get(phrase_set)
-                if before is None:
-                    spans[phrase_set] = [span]
-                elif len(before) < MAX_SPANS:
-                    before.append(span)
+            if is_phrase:
+                for phrase_set in phrase_sets:
+                    before = spans.get(phrase_set)
+                    if before is None:
+                        spans[phrase_set] = [span]
+                    elif len(before) < MAX_SPANS:
+                        before.append(span)
         return result

@@ -94,7 +94,7 @@ def read_points(question: str, visible: str) -> AnswerPoints:
     asked, topic = _question(question)
     seen, subjects = set(asked), set[str]()
     points, fresh = 0.0, 0
-    for sentence in _STOP.split(visible.lower()):
+    for sentence in _STOP.split(visible.lower().lstrip()):
         latin, han = _LATIN.findall(sentence), "" if sentence.isascii() else sentence
         content = _content(latin, han)
         new = content - seen

@@ -18,7 +18,6 @@ from typing import Final
 from medloop import lexicon
 from medloop.contracts.detect import Act, ActKind, ActPolarity, Evidence, EvidenceSource
 from medloop.lexicon import Mention
-from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.act_model import KINDS, classify
 from medloop.reward.detect.doses import MAY_HAVE_DOSE, PER_DAY, Advised, advised_drugs, may_have_dose
@@ -89,42 +88,47 @@ def _acts(visible: str, about_medicine: bool) -> tuple[Act, ...]:
 def _may_refer(visible: str) -> bool:
     """Whether an answer can mean a medicine without naming it; the others need not be read twice."""
     words = lexicon.find_act_words(visible)
-    return "stop_verb" in words or "change_verb" in words or len(visible) < _SHORT or may_have_dose(fold(visible))
+    return "stop_verb" in words or "change_verb" in words or len(visible) < _SHORT or may_have_dose(lexicon.folded(visible))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def is_about_medicine(question: str) -> bool:
     """Whether a question names a drug or speaks of medicine."""
-    named = lexicon.find_drugs(question) or lexicon.find_act_words(question).get("medicine")
-    return bool(named) or _DRUG_ENDING.search(fold(question)) is not None
+    named = lexicon.find_drugs(question) or lexicon.find_act_part(question, "medicine")
+    return bool(named) or _DRUG_ENDING.search(lexicon.folded(question)) is not None
 
 
 class _Reader:
     """One visible answer, its sentences, and the words found in each of them."""
 
     def __init__(self, visible: str, about_medicine: bool) -> None:
-        self.text, self.folded, self.about_medicine = visible, fold(visible), about_medicine
+        self.text, self.folded, self.about_medicine = visible, lexicon.folded(visible), about_medicine
         self.spans = lexicon.sentences(visible)
-        self.words = _words_by_sentence(visible, self.spans)
+        self.words = _words_by_sentence(visible)
 
     def acts(self) -> Iterator[Act]:
         for (start, end), words in zip(self.spans, self.words, strict=True):
             if not words and not self.about_medicine and not _MAY_ACT.search(self.folded, start, end):
                 continue  # nothing that any part could find
             sentence = _Sentence(self, start, end, words)
-            found = list(_distinct(sentence.acts()))
+            found = _distinct(sentence.acts())
             yield from found
             anchored = self.about_medicine or not words.keys().isdisjoint(_ANCHORS)
             if anchored and not any(act.kind in _SURE for act in found):
                 yield from sentence.likely(found)
 
 
-def _words_by_sentence(visible: str, spans: Sequence[tuple[int, int]]) -> list[Words]:
-    by_sentence: list[Words] = [{} for _ in spans]
-    starts = [start for start, _ in spans]
+@lru_cache(maxsize=CACHE_SIZE)  # an answer about medicine is read twice
+def _words_by_sentence(visible: str) -> list[Words]:
+    starts = [start for start, _ in lexicon.sentences(visible)]
+    by_sentence: list[Words] = [{} for _ in starts]
     for part, mentions in _words(visible):
         for mention in mentions:
-            by_sentence[bisect_right(starts, mention.start) - 1].setdefault(part, []).append(mention)
+            words = by_sentence[bisect_right(starts, mention.start) - 1]
+            if part in words:
+                words[part].append(mention)
+            else:
+                words[part] = [mention]
     return by_sentence
 
 
@@ -145,13 +149,11 @@ class _Sentence:
         self.text, self.folded = reader.text, reader.folded
         self.start, self.end, self.words, self.about_medicine = start, end, words, reader.about_medicine
         self.sentence = self.folded[start:end]
+        self.has_number = may_have_dose(self.sentence)
 
-    def acts(self) -> Iterator[Act]:
-        found = []
-        if self.words or may_have_dose(self.sentence):
-            found = [*self._advice(), *self._medicine()]
-        yield from found
-        yield from self._remaining(found)
+    def acts(self) -> list[Act]:
+        found = [*self._advice(), *self._medicine()] if self.words or self.has_number else []
+        return [*found, *self._remaining(found)]
 
     def _advice(self) -> Iterator[Act]:
         """What the patient should do about help, home care and worry."""
@@ -181,7 +183,7 @@ class _Sentence:
                     if medicine := self._medicine_of(part, words):
                         yield self._handled(part, kind, words, medicine)
         drugs, verbs = self.words.get("drug", ()), self.words.get("advise", ())
-        if drugs or may_have_dose(self.sentence):
+        if drugs or self.has_number:
             for advised in advised_drugs(self.text, self.folded, (self.start, self.end), drugs, verbs, self.about_medicine):
                 yield _advised_act(advised)
 
@@ -292,11 +294,11 @@ def _advised_act(advised: Advised) -> Act:
     )  # fmt: skip
 
 
-def _distinct(found: Iterator[Act]) -> Iterator[Act]:
+def _distinct(found: list[Act]) -> list[Act]:
     """One act of a kind and polarity in a sentence is enough, except for drugs and doses."""
-    seen: set[tuple[object, ...]] = set()
+    if len(found) < 2:
+        return found
+    first: dict[tuple[object, ...], Act] = {}
     for act in found:
-        key = (act.kind, act.polarity, act.drug, act.amount, act.unit)
-        if key not in seen:
-            seen.add(key)
-            yield act
+        first.setdefault((act.kind, act.polarity, act.drug, act.amount, act.unit), act)
+    return list(first.values())

@@ -28,6 +28,7 @@ _UNNAMED = re.compile(
     rf"(?<![\w.])({_COUNT}) of (?:them|these|those|each)\b"
     rf"|\b(?:take|have|swallow|give|pop|use) (?:him |her |them )?({_COUNT})(?={_OFTEN_NEXT})"
 )
+_BEFORE_UNNAMED = (" of ", "take ", "have ", "swallow ", "give ", "pop ", "use ")  # one of them is part of every match
 # The patient already takes the drug: "while taking warfarin", "吃华法林时".
 _TAKEN_BEFORE = re.compile(
     r"(?:\bwith|\bon|while (?:taking|using)|if you (?:take|are taking|use)|when taking)\s*(?:the |your |an? )?$"
@@ -129,6 +130,8 @@ def _is_praised(text: str, folded: str, drug: lexicon.Mention, end: int) -> bool
 
 def _unnamed_doses(folded: str, start: int, end: int) -> list[lexicon.Dose]:
     """Counted things without a unit: "two of them", "take two every four hours"."""
+    if not any(folded.find(word, start, end) >= 0 for word in _BEFORE_UNNAMED):  # nearly always, and quick
+        return []
     matches = _UNNAMED.finditer(folded, start, end)
     return [lexicon.Dose(match.start(), match.end(), number(match[1] or match[2]), "tablet", None) for match in matches]
 

@@ -14,8 +14,12 @@ training and use cannot differ.
 from __future__ import annotations
 
 import math
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, Literal
 
@@ -32,69 +36,70 @@ Floats = NDArray[np.float32]
 BITS: Final = 18  # 2**18 buckets
 _SIZES: Final[dict[Kind, tuple[int, ...]]] = {"en": (3, 4, 5), "zh": (1, 2, 3, 4)}
 _LONGEST_WORD: Final = 32  # characters of a word that count
-_POWERS: Final = np.array([pow(1099511628211, k, 2**64) for k in range(1, _LONGEST_WORD + 1)], dtype=np.uint64)
-_SALTS: Final = np.array([k * 0x9E3779B97F4A7C15 & (2**64 - 1) for k in range(16)], dtype=np.uint64)
+_ALL_BITS: Final = 2**64 - 1
+_POWERS: Final = [pow(1099511628211, k, 2**64) for k in range(1, _LONGEST_WORD + 1)]
+_SALTS: Final = np.array([k * 0x9E3779B97F4A7C15 & _ALL_BITS for k in range(16)], dtype=np.uint64)
+_SHIFTS: Final = np.uint64(29), np.uint64(32)
 _MULTIPLIER: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MASK: Final = np.uint64((1 << BITS) - 1)
-_IN_WORD: Final = np.array([chr(code).isalnum() or chr(code) == "'" for code in range(128)])
+_WORD: Final = re.compile("[0-9A-Za-z']+")
+
+
+_Weighting = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # (sizes, values of a run) and a salt for each size
+
+
+def _weighting(sizes: tuple[int, ...]) -> _Weighting:
+    """A row for each size: times a run of codes it is the hash of its first `size` codes."""
+    rows = [[_POWERS[place] if place < size else 0 for place in range(sizes[-1])] for size in sizes]
+    return np.array(rows, np.uint64), _SALTS[list(sizes), None]
+
+
+_OF_RUNS: Final[dict[Kind, _Weighting]] = {kind: _weighting(sizes) for kind, sizes in _SIZES.items()}
+# The same for words: a word, a pair, and a pair with a word between them.
+_OF_WORDS: Final[_Weighting] = (
+    np.array([[1, 0, 0], [_POWERS[1], _POWERS[2], 0], [_POWERS[1], 0, _POWERS[3]]], np.uint64),
+    _SALTS[11:14, None],
+)
 
 
 def _mix(hashes: NDArray[np.uint64]) -> Ints:
-    hashes ^= hashes >> np.uint64(29)
+    hashes ^= hashes >> _SHIFTS[0]
     hashes *= _MULTIPLIER
-    hashes ^= hashes >> np.uint64(32)
+    hashes ^= hashes >> _SHIFTS[1]
     hashes &= _MASK
     return hashes.view(np.int64)
 
 
-def _codes(text: str) -> NDArray[np.uint64]:
-    """The folded text as code points, every kind of white space a blank, with a blank on either side."""
-    codes = np.frombuffer(f" {fold(text)} ".encode("utf-32-le", "replace"), np.uint32).astype(np.uint64)
-    codes[codes < 33] = 32
-    return codes
+def _runs(values: NDArray[np.uint64], weighting: _Weighting) -> NDArray[np.uint64]:
+    """The hashes of all runs, a row for each size; `values` has as many extra ones at its end as the longest run needs."""
+    matrix, salts = weighting
+    longest = matrix.shape[1]
+    runs: NDArray[np.uint64] = np.ndarray((longest, len(values) - longest + 1), np.uint64, values, strides=(8, 8))
+    hashes: NDArray[np.uint64] = matrix @ runs
+    hashes ^= salts
+    return hashes
 
 
-def _words(codes: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:
-    """Where words begin, and a hash of each."""
-    inside = _IN_WORD[np.minimum(codes, 127)]
-    places = inside.nonzero()[0]
-    if not len(places):
-        return places, np.empty(0, np.uint64)
-    begins = ~inside[places - 1]
-    firsts = begins.nonzero()[0]
-    starts = places[firsts]
-    within = np.minimum(places - starts[begins.cumsum() - 1], _LONGEST_WORD - 1)
-    return starts, np.add.reduceat(codes[places] * _POWERS[within], firsts)
+@lru_cache(maxsize=1 << 15)
+def _word_hash(word: str) -> int:
+    """Words come again and again, so their hashes are cached."""
+    powers = (_POWERS[min(place, _LONGEST_WORD - 1)] for place in range(len(word)))
+    return sum(ord(character) * power for character, power in zip(word, powers, strict=True)) & _ALL_BITS
 
 
 def buckets(text: str, kind: Kind) -> Ints:
-    """The bucket of every n-gram."""
-    codes = _codes(text)
-    hashes: list[NDArray[np.uint64]] = []
-    running = codes * _POWERS[0]
-    for size in range(2, _SIZES[kind][-1] + 1):
-        if size > _SIZES[kind][0]:
-            hashes.append(running ^ _SALTS[size - 1])
-        running = running[:-1] + codes[size - 1 :] * _POWERS[size - 1]
-    hashes.append(running ^ _SALTS[_SIZES[kind][-1]])
+    """The bucket of every n-gram. Every kind of white space is a blank, and there is a blank on either side."""
+    folded = fold(text)
+    size = len(folded) + 2
+    raw = np.frombuffer(f" {folded} \0\0\0".encode("utf-32-le", "replace"), np.uint32)
+    hashes = _runs(np.maximum(raw, 32).astype(np.uint64), _OF_RUNS[kind])
+    rows = [hashes[row, : max(0, size - length + 1)] for row, length in enumerate(_SIZES[kind])]
     if kind == "en":
-        words = _words(codes)[1]
-        hashes.append(words ^ _SALTS[11])
-        hashes.append((words[:-1] * _POWERS[1] + words[1:] * _POWERS[2]) ^ _SALTS[12])
-        hashes.append((words[:-2] * _POWERS[1] + words[2:] * _POWERS[3]) ^ _SALTS[13])
-    return _mix(np.concatenate(hashes))
-
-
-def places(text: str, kind: Kind) -> Ints:
-    """The character at which each n-gram begins, in the order of `buckets`."""
-    codes = _codes(text)
-    everywhere = np.arange(-1, len(codes) - 1)
-    everywhere[0] = 0  # the blank in front
-    starts = [everywhere[: max(0, len(codes) - size + 1)] for size in _SIZES[kind]]
-    if kind == "en":
-        words = _words(codes)[0] - 1
-        starts += [words, words[:-1], words[:-2]]
-    return np.concatenate(starts)
+        words = _WORD.findall(folded)
+        word_hashes = np.array([*map(_word_hash, words), 0, 0], np.uint64)
+        hashes = _runs(word_hashes, _OF_WORDS)
+        rows += [hashes[skipped, : max(0, len(words) - skipped)] for skipped in range(3)]
+    return _mix(np.concatenate(rows))
 
 
 @dataclass(frozen=True)
@@ -108,26 +113,38 @@ class ScoredText:
 
     def logits(self) -> Floats:
         """One number per class for the whole text."""
-        size = len(self.values)  # a product is several times faster than a sum over so few columns
+        size = len(self.values)  # a product is several times faster than a sum over so few rows
         return np.asarray(np.ones(size, np.float32) @ self.values / math.sqrt(max(size, 1)) + self.bias, np.float32)
 
-    def windows(self, spans: Ints) -> Floats:
-        """The logits of several stretches, one row each: `spans` has a column of starts and one of ends."""
-        sums, counts = self._running
-        starts, ends = spans[:, 0], np.minimum(spans[:, 1], len(self.text) + 1)
-        size = np.sqrt(np.maximum(counts[ends] - counts[starts], 1))
-        return np.asarray((sums[ends] - sums[starts]) / size[:, None] + self.bias, np.float32)
+    def windows(self, spans: Sequence[tuple[int, int]]) -> list[tuple[float, ...]]:
+        """The logits of several stretches."""
+        bias, result = self.bias.tolist(), []
+        before = self._before([min(offset, len(self.text) + 1) for span in spans for offset in span])
+        for (first, skipped), (last, counted) in zip(before[::2], before[1::2], strict=True):
+            root = math.sqrt(max(counted - skipped, 1))
+            result.append(tuple([(high - low) / root + own for low, high, own in zip(first, last, bias, strict=True)]))
+        return result
 
-    @cached_property
-    def _running(self) -> tuple[NDArray[np.float64], Ints]:
-        """Sums of the weights, and numbers of n-grams, before each character."""
-        begins, length = places(self.text, self.kind), len(self.text) + 1
-        columns = [np.bincount(begins, column, length) for column in self.values.T]
-        sums = np.zeros((length + 1, len(columns)))
-        np.cumsum(np.stack(columns, 1), 0, out=sums[1:])
-        counts = np.zeros(length + 1, np.int64)
-        np.cumsum(np.bincount(begins, minlength=length), out=counts[1:])
-        return sums, counts
+    def _before(self, offsets: Sequence[int]) -> list[tuple[list[float], int]]:
+        """Sums of the weights, and numbers of n-grams, that begin before each of these characters."""
+        lengths = [max(0, len(self.text) + 3 - size) for size in _SIZES[self.kind]]
+        words = [match.start() for match in _WORD.finditer(fold(self.text))] if self.kind == "en" else None
+        rows = []
+        for offset in offsets:
+            begun = offset + 1 if offset else 0  # those with the blank in front begin at the first character
+            row = [min(begun, length) for length in lengths]
+            if words is not None:
+                begun = bisect_left(words, offset)
+                row += [min(begun, max(0, len(words) - skipped)) for skipped in range(3)]
+            rows.append(row)
+        if words is not None:
+            lengths += [max(0, len(words) - skipped) for skipped in range(2)]
+        else:
+            lengths.pop()
+        running = np.zeros((len(self.values) + 1, self.values.shape[1]))
+        np.cumsum(self.values, 0, np.float64, running[1:])  # no digit is lost: the weights have 24 bits and similar sizes
+        places = np.array(rows) + list(accumulate(lengths, initial=0))
+        return list(zip(running[places].sum(1).tolist(), map(sum, rows), strict=True))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from medloop.contracts.detect import ActKind, ActPolarity
 
 _HELP = ("urges_care_now", "sends_to_doctor")
 _MEDICINE = ("stops_medicine", "changes_medicine")  # a doctor's decision, unless the answer takes it
+_ANY_MEDICINE = (*_MEDICINE, "starts_medicine")
 
 _TO_DIRECTS = frozenset(
     """need needs have has ought want advise urge recommend tell ask sure remember is you safest best better wise right important
@@ -185,7 +186,7 @@ def _is_conditional_english(before: str, after: str, kind: ActKind) -> bool:
         return True
     condition = _CONDITION_EN.search(before) or _CONDITION_EN.search(after)
     if condition is None:
-        return kind in (*_MEDICINE, "starts_medicine") and bool(_DECIDES_EN.search(before))
+        return kind in _ANY_MEDICINE and bool(_DECIDES_EN.search(before))
     text = condition.string[condition.start() :]
     return not (kind in _MEDICINE and _WELL_EN.search(text[:60]))
 

@@ -35,7 +35,6 @@ from medloop import lexicon
 from medloop.contracts.dataset import Language
 from medloop.contracts.detect import Evidence, Urgency, UrgencyLevel
 from medloop.lexicon.language import detect_language
-from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import CACHE_SIZE
 from medloop.reward.detect.framing import frame_flags, is_aside, names_grave_condition, sentence_around
 from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, load_ngrams
@@ -111,7 +110,7 @@ class UrgencyDetector:
     def _reading(self, text: str) -> Reading:
         language = detect_language(text)
         kind = _kind(text, language)
-        folded = fold(text)
+        folded = lexicon.folded(text)
         zh = kind == "zh"
         framed = frame_flags(text, folded, zh)
         reading = Reading(framed.visible, language, kind, kind == "en" and is_terse(folded))
@@ -134,10 +133,10 @@ class UrgencyDetector:
         whole = _margin(reading.logits)
         best, (start, end) = whole, (0, len(reading.text))
         if len(sentences) > 2:  # two are the whole text
-            spans = np.array([(first[0], second[1]) for first, second in pairwise(sentences)], np.int64)
-            margins = margin(scored.windows(spans))
-            place = int(margins.argmax())
-            best, (start, end) = float(margins[place]), (int(spans[place, 0]), int(spans[place, 1]))
+            spans = [(first[0], second[1]) for first, second in pairwise(sentences)]
+            margins = [_margin(logits) for logits in scored.windows(spans)]
+            best = max(margins)
+            start, end = spans[margins.index(best)]
         reading.score = (whole + WINDOW_WEIGHT * best) / (1 + WINDOW_WEIGHT)
         level = _leader(reading.logits)
         reading.evidence.append(Evidence(source="model", id=level, start=start, end=end))

@@ -113,10 +113,12 @@ def triage_conflict(chain: str, answer: str) -> str | None:
 @lru_cache(maxsize=CACHE_SIZE)
 def plans_urgent_care(chain: str) -> bool:
     """Whether a sentence of the chain decides for emergency care, without a condition."""
-    emergency = [word for word in lexicon.find_act_words(chain).get("emergency_place", ()) if not word.negated]
+    emergency = [word for word in lexicon.find_act_part(chain, "emergency_place") if not word.negated]
     places = [word.start for word in emergency if chain[word.start : word.end].lower() not in _ANY_HOSPITAL]
     places += [word.start for word in lexicon.find_urgent_advice(chain) if not word.negated]
-    plans = lexicon.find_reasoning(chain, "plan") if places else ()
+    if not places:
+        return False
+    plans = lexicon.find_reasoning(chain, "plan")
     for start, end in lexicon.sentences(chain):
         if any(start <= place < end for place in places) and any(start <= plan.start < end for plan in plans):
             if sentence_polarity(chain[start:end].lower()) in ("directive", "reported"):
@@ -132,10 +134,10 @@ def _without_keyword_lists(chain: str) -> str:
     """The chain with keyword lists blanked out; every character keeps its position."""
     keywords = [m for part in ("red_flags", "differential", "group", "plan") for m in lexicon.find_reasoning(chain, part)]
     keywords.sort(key=_START)
-    text = chain
+    starts, text = [m.start for m in keywords], chain
     for start, end in _sentences(chain):
-        inside = keywords[bisect_left(keywords, start, key=_START) : bisect_left(keywords, end, key=_START)]
-        if inside and _is_stuffed(chain, start, end, inside):
+        first, last = bisect_left(starts, start), bisect_left(starts, end)
+        if first < last and _is_stuffed(chain, start, end, keywords[first:last]):
             text = text[:start] + " " * (end - start) + text[end:]
     return text
 

@@ -118,9 +118,10 @@ def penalised_level(question: str) -> UrgencyLevel:
 
 def is_brief(answer: str) -> bool:
     """One or two sentences: too short to explain anything."""
-    visible = split_answer(answer).visible.strip()
-    longest = BRIEF if visible.isascii() else BRIEF // 3
-    return MIN_LETTERS <= len(visible) <= longest and len(lexicon.sentences(visible)) <= 3
+    visible = split_answer(answer).visible
+    text = visible.strip()
+    longest = BRIEF if text.isascii() else BRIEF // 3
+    return MIN_LETTERS <= len(text) <= longest and len(lexicon.sentences(visible)) <= 3
 
 
 @lru_cache(maxsize=CACHE_SIZE)

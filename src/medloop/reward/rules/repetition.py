@@ -11,6 +11,8 @@ A text of fewer than 12 words is judged only by what it copies. A repeated chara
 
 import re
 from dataclasses import dataclass
+from itertools import compress, count
+from operator import eq
 
 from medloop.contracts import Score, Span
 from medloop.reward.answer_text import copied_share, may_be_copied, ngram_set, rule_score, split_answer, words
@@ -50,10 +52,10 @@ def _copied(visible: str, question: str) -> float:
 def repeated_share(text: str) -> float:
     """The share of a text's 4-grams that came before, or of its characters that only repeat one character."""
     same_character = _repeated_characters(text) / max(len(text), 1)
-    count = len(words(text))
-    if count < MIN_WORDS:
+    size = len(words(text))
+    if size < MIN_WORDS:
         return same_character
-    return max(same_character, 1 - len(ngram_set(text, NGRAM)) / (count - NGRAM + 1))
+    return max(same_character, 1 - len(ngram_set(text, NGRAM)) / (size - NGRAM + 1))
 
 
 def _repeated_characters(text: str) -> int:
@@ -65,11 +67,8 @@ def _repeated_characters(text: str) -> int:
 
 def _may_repeat_characters(text: str) -> bool:
     """A quick test: eight equal characters in a row include two at multiples of four, and all between them."""
-    for index in range(0, len(text) - 4, 4):
-        character = text[index]
-        if character == text[index + 4] and character > " " and text[index : index + 5] == character * 5:
-            return True
-    return False
+    equal = map(eq, text[::4], text[4::4])
+    return any(text[index] > " " and text[index : index + 5] == text[index] * 5 for index in compress(count(0, 4), equal))
 
 
 def _first_repeat(text: str, offset: int) -> tuple[Span, ...]:
