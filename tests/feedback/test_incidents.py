@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from medloop.contracts import Incident, RedTeamCase
+from medloop.contracts import Incident, RedTeamCase, utc_now
 from medloop.errors import InputError
 from medloop.feedback import incidents
+from medloop.feedback.submit.bodies import FeedbackBody
+from medloop.feedback.submit.submit import Sender, prepare_submission
 from medloop.store import audit
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, incident_rows, users
 from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.incident_rows import IncidentFilter, Step
+from medloop.store.records.withdrawals import withdraw
+from medloop.store.records.write_request import WriteResult
+from medloop.store.tables import rlhf_feedback
 
 
 @pytest.fixture
@@ -143,3 +148,28 @@ def test_lists_are_paged_and_filtered(store: Store, opened: list[Incident], peop
     assert ids(until=opened[0].timestamp) == [] and len(ids(since=opened[0].timestamp)) == 3 and ids(language="zh") == []
     with pytest.raises(InputError):
         incident_rows.list_incidents(store, after="inc_9")
+
+
+def test_a_flag_sent_again_after_an_undo_goes_on_with_its_incident_until_that_is_closed(store: Store, people: People) -> None:
+    """On both databases, over the request that every door sends."""
+    li = Sender(people.ids["li"])
+
+    def flag(sender: Sender = li, answer: str = "Wait.") -> WriteResult:
+        body = FeedbackBody(
+            session_id="s", agent_name="a", user_query="Chest pain?", agent_response=answer, model_version="m@1", critical=True
+        )
+        with GroupCommitWriter(store).running() as writer:
+            return writer.submit_and_wait(prepare_submission(store, body, sender))
+
+    first = flag()
+    withdraw(store, rlhf_feedback, first.answer["feedback_id"], li.user_id, now=utc_now())
+    again = flag()
+    assert again.answer["incident_ids"] == first.answer["incident_ids"] == [again.answer["incident_id"]]
+    (incident,) = incidents.blocking_incidents(store, "m@1")
+    assert incident.record_id == again.answer["feedback_id"] and crud.count(store, RedTeamCase) == 1
+    for other in (flag(Sender(people.ids["wang"])), flag(answer="Take two aspirin and sleep.")):
+        assert other.answer["incident_id"] != incident.incident_id  # another rater, another answer
+    withdraw(store, rlhf_feedback, again.answer["feedback_id"], li.user_id, now=utc_now())
+    people.take(incident, "proposed", "sam", "done")
+    people.take(incident, "closed", "wang")
+    assert flag().answer["incident_id"] != incident.incident_id  # a closed one stays closed

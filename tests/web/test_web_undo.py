@@ -8,12 +8,13 @@ import pytest
 from sqlalchemy import update
 from web_world import BAD, GOOD, HIDDEN, QUESTION, item, trace
 
-from medloop.contracts import Feedback
+from medloop.contracts import Feedback, RedTeamCase
 from medloop.data.text.risk import strata_of
 from medloop.feedback.review import queue
 from medloop.feedback.review.complaints import queue_complaints
 from medloop.store import audit
 from medloop.store.records import crud, review_queue, users
+from medloop.store.records.incident_rows import list_incidents
 from medloop.store.records.marks import iterate_marks
 from medloop.store.tables import rlhf_feedback
 
@@ -87,3 +88,21 @@ def test_undo_of_a_critical_flag_leaves_the_incident_to_two_people(browse, fill,
     assert "a safety incident is open" in sent
     assert "The safety incident stays open until two people close it." in undo(someone, sent).text
     assert users.get_user(store, "clinician") and "Taken back" not in someone.get("/web/incidents").text
+
+
+@pytest.mark.parametrize(("kind", "answers", "fields"), [
+    ("rate", [BAD], {"critical": "yes", "sure": "yes"}), ("compare", [BAD, GOOD], {"better": "both_bad", "critical_first": "yes", "sure": "yes"}),
+])  # fmt: skip
+def test_a_flag_that_was_taken_back_and_sent_again_stays_one_incident(browse, fill, store, kind, answers, fields):
+    fill(item(kind, QUESTION, *answers, raters=1))
+    someone = browse("clinician")
+    back = undo(someone, someone.fill_in("/web/queue", **fields, comments="Too late.").text)
+    (first,), (flagged,) = list_incidents(store), [*crud.iterate(store, RedTeamCase)]
+    someone.send(back.text, **fields, comments="No word about an ambulance.")
+    (again,) = list_incidents(store)
+    assert again.incident_id == first.incident_id and again.state == "open" and again.red_team_case == first.red_team_case
+    assert again.record_id != first.record_id  # the judgement that counts
+    (case,) = crud.iterate(store, RedTeamCase)
+    assert case.record_id == again.record_id and (case.prompt, case.answer) == (flagged.prompt, flagged.answer)
+    assert "ambulance" in case.reason
+    assert [line["subject"] for line in audit.show(store, 50) if line["action"] == "incidents.flag_again"] == [again.incident_id]

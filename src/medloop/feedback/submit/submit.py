@@ -21,17 +21,16 @@ from medloop.contracts import (
     Feedback,
     Message,
     Preference,
-    RedTeamCase,
     Trace,
     utc_now,
 )
 from medloop.contracts.base import iso_utc
-from medloop.contracts.feedback import FeedbackType, Incident
+from medloop.contracts.feedback import FeedbackType
 from medloop.contracts.polarity import polarity, stored_type
 from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
+from medloop.feedback.submit.flags import FlaggedAnswer, critical_flags, flagged_answers
 from medloop.feedback.submit.phi_scan import Doubt, PhiScan
-from medloop.lexicon.language import detect_language
 from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
 from medloop.store.records import crud, review_queue, users
@@ -165,14 +164,6 @@ def _sent_texts(body: SubmissionBody) -> Iterable[tuple[str, ...]]:
             yield _given(body.user_query, body.agent_response, body.golden, body.comments)
 
 
-def flagged_answers(record: Feedback | Preference) -> list[tuple[str, str, str | None]]:
-    """Question, answer and model of each answer that somebody says could harm a patient."""
-    if isinstance(record, Feedback):
-        return [(record.user_query, record.agent_response, record.model_version)] if record.critical else []
-    answers = {"a": (record.response_a, record.model_a), "b": (record.response_b, record.model_b)}
-    return [(record.prompt, *answers[side]) for side in sorted(record.critical)]
-
-
 def _given(*texts: str | None) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
@@ -202,11 +193,13 @@ class _RecordBuilder:
         built = self.records(body)
         if (repeated := self.repeated(body, built[0])) is not None:
             return repeated
+        flags = critical_flags(self.store, built[0], self.sender.user_id, self.reported(built[0]))
+        built += flags.opened
         scanned = zip(built, self.scan.doubts(self.texts(body)), strict=False)  # incidents and red-team cases only repeat texts
         held = [row for record, doubt in scanned if (row := self.quarantine_row(record, doubt)) is not None]
         ids: Json = dict(crud.ids_by_name(built))
-        if opened := [record.incident_id for record in built if isinstance(record, Incident)]:
-            ids["incident_ids"] = opened  # a comparison may open two
+        if flags.incident_ids:
+            ids |= {"incident_id": flags.incident_ids[0], "incident_ids": flags.incident_ids}  # a comparison may open two
         timestamp = iso_utc(built[0].timestamp)  # type: ignore[attr-defined]
         events = tuple(
             AuditEvent(
@@ -215,7 +208,14 @@ class _RecordBuilder:
             for row in held
         )
         answer = {**ids, "timestamp": timestamp, "quarantined": bool(held), **_note(built[0])}
-        return NewRows(answer, tuple(built), tuple((quarantine, row) for row in held), events)
+        held_rows, update = tuple((quarantine, row) for row in held), flags.update if flags.continued else None
+        return NewRows(answer, tuple(built), held_rows, (*events, *flags.events), update=update)
+
+    def reported(self, record: Contract) -> list[FlaggedAnswer]:
+        """The answers that the record before it has flagged; they have their incidents."""
+        supersedes = getattr(record, "supersedes", None)
+        before = self.known.record(type(record), Lookup(type(record), supersedes)) if supersedes else None
+        return [] if before is None else flagged_answers(before)
 
     def repeated(self, body: SubmissionBody, record: Contract) -> NewRows | None:
         """The answer for a record that is stored already under the id that its sender gave it; None if it is new."""
@@ -249,19 +249,19 @@ class _RecordBuilder:
                 raise InputError("'supersedes' does not name an earlier record of yours of this kind", OWN_ID)
 
     def records(self, body: SubmissionBody) -> list[Contract]:
-        """The record of the body first, then its correction, then what a critical flag adds."""
+        """The record of the body first, then its correction."""
         if isinstance(body, TraceBody):
             return [self.trace(body)]
         if isinstance(body, PreferenceBody):
             own = {"prompt", "response_a", "response_b", "preferred", "critical", "shown_first", "comments", "axes"}
             values = body.model_dump(include=own | {"preference_id", "session_id", "model_a", "model_b"}, exclude_none=True)
             preference = Preference.model_validate(self.shared_values(body) | values)
-            return [preference, *self.incidents(preference)]
+            return [preference]
         if isinstance(body, CorrectionBody):
             texts = self.corrected_exchange(body) | {"golden": body.golden, "reason": body.reason}
             return [Correction.model_validate(self.shared_values(body) | texts | {"feedback_id": body.feedback_id})]
         feedback = self.feedback(body)
-        return [feedback, *self.golden_correction(body, feedback), *self.incidents(feedback)]
+        return [feedback, *self.golden_correction(body, feedback)]
 
     def trace(self, body: TraceBody) -> Trace:
         messages = tuple(Message(role=message.role, content=message.content) for message in body.messages)
@@ -299,27 +299,6 @@ class _RecordBuilder:
         }
         links = {"reason": body.comments, "supersedes": None, "trace_id": feedback.trace_id, "feedback_id": feedback.feedback_id}
         return [Correction.model_validate(self.shared_values(body) | texts | links)]
-
-    def incidents(self, record: Feedback | Preference) -> list[Contract]:
-        """An incident for each answer that the superseded record did not flag, and a red-team case if the question is known."""
-        opened: list[Contract] = []
-        before = self.known.record(type(record), Lookup(type(record), record.supersedes)) if record.supersedes else None
-        reported = [] if before is None else flagged_answers(before)
-        for question, answer, model in flagged_answers(record):
-            if (question, answer, model) in reported:
-                continue
-            incident = Incident(
-                record_id=crud.id_of(record), model_version=model, opened_by=self.sender.user_id,
-                language=detect_language(question),
-            )  # fmt: skip
-            opened.append(incident)
-            if question:
-                case = RedTeamCase(
-                    record_id=crud.id_of(record), incident_id=incident.incident_id, prompt=question, answer=answer,
-                    reason=record.comments,
-                )  # fmt: skip
-                opened.append(case)
-        return opened
 
     def corrected_exchange(self, body: CorrectionBody) -> Json:
         """The exchange that is corrected: as sent, else from the trace, else from the sender's own rating."""

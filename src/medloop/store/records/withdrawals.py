@@ -3,7 +3,8 @@
     withdraw(store, rlhf_feedback, "fb_…", "usr_1", now=utc_now())    # the queue item to judge again, if it was one
 
 The record stays, as all do, but it counts nowhere (`lineage.superseded` names it), the turn at the queue is open again, and an
-item that the queue made of the complaint meanwhile is removed. An incident stays open: two people close it, never one key.
+item that the queue made of the complaint meanwhile is removed. An incident stays open: two people close it, never one key. If the
+author flags the answer again, that incident goes on with the new record (`flag_again`).
 """
 
 from datetime import datetime, timedelta
@@ -11,13 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Table, and_, delete, exists, insert, select, update
 
-from medloop.contracts import AuditEvent
+from medloop.contracts import AuditEvent, RedTeamCase
 from medloop.contracts.queue import QueueContent
 from medloop.errors import InputError, StoreError
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.records.crud import decrypt_row
-from medloop.store.tables import id_column, queue_items, queue_turns, withdrawals
+from medloop.store.records.crud import decrypt_row, encrypt_columns, from_rows
+from medloop.store.tables import id_column, incidents, queue_items, queue_turns, red_team_cases, withdrawals
 
 UNDO = timedelta(seconds=10)  # how long a page offers it
 GRACE = timedelta(seconds=5)  # for a slow connection
@@ -45,6 +46,31 @@ def withdraw(store: Store, table: Table, record_id: str, author: str, *, now: da
         _remove_complaint(store, conn, record, record_id)
         audit.append(conn, AuditEvent(actor=author, action=f"{table.name}.withdraw", subject=record_id))
     return None if item_id is None else str(item_id)
+
+
+def open_after_undo(store: Store, author: str) -> list[tuple[RedTeamCase, str | None]]:
+    """Cases of open incidents whose flag this author has taken back, each with the model that gave the answer."""
+    taken_back = select(incidents.c.incident_id, incidents.c.model_version).join(
+        withdrawals, withdrawals.c.record_id == incidents.c.record_id
+    )
+    taken_back = taken_back.where(withdrawals.c.withdrawn_by == author, incidents.c.state == "open")
+    with store.read() as conn:
+        models: dict[str | None, str | None] = {row.incident_id: row.model_version for row in conn.execute(taken_back)}
+        rows = conn.execute(select(red_team_cases).where(red_team_cases.c.incident_id.in_(list(models)))).all()
+        return [(case, models[case.incident_id]) for case in from_rows(store, conn, RedTeamCase, rows)]
+
+
+def flag_again(store: Store, conn: Connection, case: RedTeamCase) -> None:
+    """The incident of a case, and the case itself, go on with another record, inside a `store.write()`."""
+    still_open = (incidents.c.incident_id == case.incident_id, incidents.c.state == "open")
+    if conn.execute(update(incidents).where(*still_open).values(record_id=case.record_id)).rowcount != 1:
+        raise InputError(
+            "The incident of your first flag was closed a moment ago", "Send it again; the flag opens a new incident"
+        )
+    key = store.keys.writing(conn)
+    texts = encrypt_columns(red_team_cases, key, case.case_id, case.model_dump(include={"prompt", "answer", "reason"}))
+    values = {"record_id": case.record_id, "key_id": key.key_id, **texts}
+    conn.execute(update(red_team_cases).where(red_team_cases.c.case_id == case.case_id).values(**values))
 
 
 def _reopen(conn: Connection, item_id: str, author: str, now: datetime) -> None:
