@@ -1,10 +1,8 @@
 """The command line as a person meets it: help, one-sentence errors, exit codes."""
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -15,9 +13,7 @@ from typer.testing import CliRunner
 from medloop.cli import app
 from medloop.errors import ConfigError
 from medloop.loop.workspace import init_workspace
-from medloop.store.files import jsonl
 from medloop.testing.processes import run_medloop as medloop
-from medloop.testing.records import make_emergencies
 
 
 def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
@@ -84,54 +80,6 @@ def test_a_wrong_value_is_told_in_plain_words(tmp_path: Path, words: tuple[str, 
 def test_a_set_without_a_value_is_explained(tmp_path: Path) -> None:
     done = medloop("--set", "seed", "config", "show", cwd=tmp_path)
     assert done.returncode == 2 and "NAME=VALUE" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "predict q.jsonl --output a.jsonl",
-        "eval --model embedded:tiny",
-        "train sft",
-        "train grpo",
-        "--home clinic train sft --set epochz=3",
-        "--home clinic train grpo --config bad.yaml",
-        "--home clinic train dpo --adapter nosuch",
-        "--home clinic train sft",
-        "--home clinic predict q.jsonl --output a.jsonl --adapter nosuch",
-        "--home clinic eval --model embedded:tiny+nosuch",
-        "--home clinic predict q.jsonl --output a.jsonl --model encoder",
-        "--home clinic predict q.jsonl --output /proc/a.jsonl",
-        "--set seed=x embedded sample",
-        "--set seed=x embedded build --output m",
-    ],
-)
-def test_bad_settings_names_and_a_missing_workspace_are_told_before_torch_is_loaded(tmp_path: Path, words: str) -> None:
-    if "clinic" in words:
-        init_workspace(tmp_path / "clinic")
-        jsonl.write(tmp_path / "clinic/data/processed/red_team.jsonl", make_emergencies(2))
-        (tmp_path / "bad.yaml").write_text("steps: [")
-        (tmp_path / "encoder").mkdir()
-        (tmp_path / "encoder/config.json").write_text('{"architectures": ["BertModel"]}')
-        (tmp_path / "encoder/tokenizer_config.json").write_text("{}")
-    code = (
-        f"import sys; sys.argv = ['medloop', *{words.split()!r}]\nfrom medloop.cli import main\n"
-        "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
-    )
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("MEDLOOP_")}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=clean, capture_output=True, text=True, check=True)
-    code, has_torch = done.stdout.split()
-    assert code in "234" and has_torch == "False"
-    told = (
-        "workspace",
-        "seed is 'x'",
-        "did you mean epochs",
-        "not valid YAML",
-        "no adapter 'nosuch'",
-        "no training file",
-        "encoder",
-        "Cannot create /proc",
-    )
-    assert any(words in done.stderr for words in told), done.stderr
 
 
 LISTS = {"list", "status", "show", "stats", "usage", "card", "check", "verify", "metrics", "rules", "weights", "preview"}

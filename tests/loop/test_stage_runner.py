@@ -48,6 +48,20 @@ def test_the_caller_hears_the_plan_its_cost_and_every_step(settings):
     assert again.plan is None and again.card == result.card
 
 
+def test_a_finished_run_and_a_taken_name_are_known_without_torch(settings):
+    run_stage(STAGES["SFT"], config(settings), settings)
+    code = (
+        "import sys\nfrom medloop.cli import main\ndef run(*more):\n"
+        f"    sys.argv = ['medloop', '--home', {str(settings.home)!r}, 'train', 'sft', '--model', {settings.model!r}, '--batch-size', '4',"
+        f" '--seed', '{config(settings).seed}', '--set', 'max_steps=2', '--set', 'lora_r=2', '--set', 'save_every=1', *more]\n"
+        "    try: main()\n    except SystemExit as end: print(end.code, 'torch' in sys.modules)\n"
+        "run(); run('--epochs', '9')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Already trained" in done.stdout and done.stdout.splitlines()[-2:] == ["0 False", "2 False"], done.stdout + done.stderr
+    assert "models/lora/sft is from another run (epochs" in done.stderr
+
+
 def test_a_result_is_entered_once_also_after_a_kill_before_the_entry(settings, monkeypatch):
     with monkeypatch.context() as killed:
         killed.setattr("medloop.loop.train.enter_result", lambda *args: 1 / 0)

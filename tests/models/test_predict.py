@@ -11,7 +11,6 @@ from medloop.cli import app, main
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError, InputError
 from medloop.loop.workspace import init_workspace
-from medloop.models import predict as stage
 from medloop.models.generate import TorchGenerator
 from medloop.models.load import load
 from medloop.models.predict import Sampling, predict
@@ -108,7 +107,7 @@ def test_a_file_written_in_two_goes_equals_one_written_in_one(
 def test_what_was_answered_before_a_crash_stays(
     base: Path, settings, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    out, calls, real = tmp_path / "out.jsonl", [], stage.TorchGenerator.__call__
+    out, calls, real = tmp_path / "out.jsonl", [], TorchGenerator.__call__
 
     def failing(self, prompts, **more):
         calls.append(len(prompts))
@@ -116,7 +115,7 @@ def test_what_was_answered_before_a_crash_stays(
             raise RuntimeError("power cut")
         return real(self, prompts, **more)
 
-    monkeypatch.setattr(stage.TorchGenerator, "__call__", failing)
+    monkeypatch.setattr(TorchGenerator, "__call__", failing)
     with pytest.raises(RuntimeError):
         predict(questions, out, ModelRef(base=str(base)), SHORT, settings, batch_size=2)
     assert len(read(out)) == 8

@@ -66,7 +66,8 @@ def _check(request: TrainRequest, settings: Settings) -> None:
     stage, name = STAGES[request.stage], "check"
     config = load_config(stage.config, flags=requests.config_values(request, name, settings))
     prepared = prepare_stage(stage, config, settings, folder=settings.workspace.jobs / name)
-    ui.say(" ".join([*warnings, prepared.trainer.cost(prepared.plan, settings).sentence()]))
+    costs = [] if prepared.trainer is None else [prepared.trainer.cost(prepared.plan, settings).sentence()]
+    ui.say(" ".join([*warnings, *costs]))
 
 
 def _request(stage: str, model: str | None, file: Path | None, pairs: list[str]) -> TrainRequest:

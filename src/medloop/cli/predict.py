@@ -11,6 +11,8 @@ from medloop.contracts import ModelRef
 from medloop.models import require_packages
 from medloop.models.context_limits import trained_limits
 from medloop.models.find import resolve_chat_model
+from medloop.models.predict import Sampling
+from medloop.models.predict import predict as answer_file
 from medloop.store.files.atomic import require_writable
 
 
@@ -49,9 +51,6 @@ def predict(
     resolve_chat_model(ref, settings)
     limits = trained_limits([ref], settings, top_k=top_k, max_prompt=max_prompt)
     require_writable(output)
-    from medloop.models.predict import Sampling  # torch, so after everything that may be wrong with the settings
-    from medloop.models.predict import predict as answer_file
-
     sampling = Sampling(temperature=temperature, max_new_tokens=max_new_tokens, seed=settings.seed if seed is None else seed)
     with ui.progress("Answering") as bar:
         done = answer_file(

@@ -4,9 +4,7 @@ Rough on purpose. Memory: the weights, 12 bytes for each weight of the adapter, 
 three checkpoints (two are kept, one is being written) and the result. The worker adds the time when it has read the data.
 """
 
-import json
 import shutil
-import struct
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +16,7 @@ from medloop.jobs import requests
 from medloop.jobs.job_row import StateError
 from medloop.loop import trust
 from medloop.loop.train import STAGES, Stage, objective_of
+from medloop.models.size import ModelSize, model_size
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.runs.trained_share import check_trained_share
@@ -25,7 +24,6 @@ from medloop.train.runs.trained_share import check_trained_share
 ROOM = 1.2  # times what the checkpoints need
 SMALL_FILES = 20_000_000  # metrics, samples, curves, log
 TOKENS = 256  # in memory per answer where the request does not say
-MAX_LAYERS = 1000
 
 
 @dataclass(frozen=True)
@@ -34,16 +32,6 @@ class Preflight:
     memory_bytes: int | None  # None for a model that is not here yet
     warnings: tuple[str, ...]
     objective: Objective | None = None  # of an RL job
-
-
-@dataclass(frozen=True)
-class ModelSize:
-    """Of a model on this disk, by its headers."""
-
-    parameters: int
-    adapter: int  # weights of a LoRA adapter of rank 1
-    layers: int
-    width: int
 
 
 def check(request: TrainRequest, settings: Settings) -> Preflight:
@@ -145,19 +133,9 @@ def machine_memory() -> tuple[int, int]:
 
 
 def size_of(model: str, settings: Settings) -> ModelSize | None:
-    """From config.json and the headers of the safetensors files; None when the model is not a folder here."""
+    """None when the model is not a folder here; the worker looks closer and says what is wrong with it."""
     folder = _folder_of(model, settings)
-    if folder is None:
-        return None
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        config = config.get("text_config", config)
-        shapes = [pair for file in sorted(folder.glob("*.safetensors")) for pair in _shapes(file)]
-        layers, width = min(int(config["num_hidden_layers"]), MAX_LAYERS), int(config["hidden_size"])
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
-        return None  # the worker looks closer and says what is wrong with it
-    matrices = [shape for name, shape in shapes if len(shape) == 2 and "embed" not in name and "lm_head" not in name]
-    return ModelSize(sum(_product(shape) for _, shape in shapes), sum(sum(shape) for shape in matrices), layers, width)
+    return None if folder is None else model_size(folder)
 
 
 def _folder_of(model: str, settings: Settings) -> Path | None:
@@ -166,21 +144,6 @@ def _folder_of(model: str, settings: Settings) -> Path | None:
     else:
         folder = requests.workspace_path(model, settings)
     return folder if folder.is_dir() else None
-
-
-def _shapes(file: Path) -> list[tuple[str, list[int]]]:
-    """Names and shapes of the tensors in a safetensors file: 8 bytes of length, then JSON."""
-    with file.open("rb") as raw:
-        (length,) = struct.unpack("<Q", raw.read(8))
-        header: dict[str, Any] = json.loads(raw.read(min(length, 100_000_000)))
-    return [(name, value["shape"]) for name, value in header.items() if name != "__metadata__"]
-
-
-def _product(shape: list[int]) -> int:
-    total = 1
-    for side in shape:
-        total *= side
-    return total
 
 
 def _number(request: TrainRequest, name: str, otherwise: int) -> int:

@@ -9,6 +9,7 @@ from medloop.contracts.validity import JudgeSource
 from medloop.errors import ConfigError
 from medloop.knobs import load_config
 from medloop.models import require_packages
+from medloop.models.find import check_reward_model, find_reward_model
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.reward.conflicts import write_conflicts
 from medloop.reward.dynamic import DynamicConfig, DynamicScorer, load_dynamic
@@ -164,10 +165,11 @@ def teachers_of(scorer: RewardMix | DynamicScorer) -> list[TeacherPart]:
 
 def load_reward_model_part(settings: Settings, source: str) -> Component:
     require_packages()
-    from medloop.reward.model import load_reward_model  # torch
-
     if not source:
         raise ConfigError("The part 'model' needs the name of a reward model", "For example: --with model=models/reward/first")
+    check_reward_model(find_reward_model(source, settings))
+    from medloop.reward.model import load_reward_model  # torch, so after what may be wrong with the folder
+
     return load_reward_model(source, settings)
 
 

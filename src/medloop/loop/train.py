@@ -24,6 +24,7 @@ from medloop.loop.audit import rl_audit
 from medloop.loop.scoring import conflict_writer, reward_scorer
 from medloop.models import require_packages
 from medloop.models.find import resolve
+from medloop.models.size import model_size, tensor_shapes
 from medloop.reward.dynamic import DwState, DynamicScorer
 from medloop.reward.dynamic_plot import draw_histories
 from medloop.reward.mix import RewardMix
@@ -34,6 +35,7 @@ from medloop.train.configs.reward_model_config import RewardModelConfig
 from medloop.train.configs.rl_config import GRPOConfig, IRSRunConfig, PPOConfig, RLConfig
 from medloop.train.configs.run_config import RunConfig
 from medloop.train.configs.sft_config import SFTConfig
+from medloop.train.runs.find_run import find_run
 from medloop.train.runs.inputs import check_inputs
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.trained_share import check_trained_share
@@ -61,12 +63,19 @@ OnPlan = Callable[[Any, "Cost"], None]
 
 @dataclass(frozen=True)
 class Trainer:
-    """The tensor side of a stage: find the run, plan it, say what it costs, run it."""
+    """The tensor side of a stage: plan the run, say what it costs, run it."""
 
-    find: Callable[..., TrainingRun]
     plan: Callable[..., TrainPlan]
     cost: Callable[[Any, Settings], Cost]
     run: Callable[..., TrainingCard]
+
+
+@dataclass(frozen=True)
+class TrustedReward:
+    """What an RL run is rewarded by, and how far that agrees with people, in sentences."""
+
+    scorer: RewardMix | DynamicScorer
+    trust: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -81,14 +90,15 @@ class StageData:
 
 @dataclass(frozen=True)
 class Stage:
-    """A training method. `load` imports torch and makes the trainer for a config."""
+    """A training method. `load` imports torch and makes the trainer for a config and the reward of the run, if it has one."""
 
     name: StageName
     config: type[RunConfig]
-    load: Callable[[Any, Settings], Trainer]
+    load: Callable[[Any, Settings, Any], Trainer]
     data: StageData
     models: str  # the result lies under models/<this>/NAME
     catalog_kind: str
+    reward: Callable[[Any, Settings], TrustedReward | None] = lambda config, settings: None
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -105,43 +115,46 @@ class Stage:
         return "model" if self.catalog_kind == "adapter" and getattr(config, "full", False) else self.catalog_kind
 
 
-def _load_sft(config: SFTConfig, settings: Settings) -> Trainer:
+def _load_sft(config: SFTConfig, settings: Settings, reward: None) -> Trainer:
     from medloop.train import sft  # torch
 
-    return Trainer(sft.find_run, sft.make_plan, sft.cost, sft.run)
+    return Trainer(sft.make_plan, sft.cost, sft.run)
 
 
-def _load_reward_model(config: RewardModelConfig, settings: Settings) -> Trainer:
+def _load_reward_model(config: RewardModelConfig, settings: Settings, reward: None) -> Trainer:
     from medloop.train import reward_model  # torch
 
-    return Trainer(reward_model.find_run, reward_model.make_plan, reward_model.cost, reward_model.run)
+    return Trainer(reward_model.make_plan, reward_model.cost, reward_model.run)
 
 
-def _load_preference(config: DPOConfig | KTOConfig, settings: Settings) -> Trainer:
+def _load_preference(config: DPOConfig | KTOConfig, settings: Settings, reward: None) -> Trainer:
     from medloop.train import preference  # torch
 
-    return Trainer(preference.find_run, preference.make_plan, preference.cost, preference.run)
+    return Trainer(preference.make_plan, preference.cost, preference.run)
 
 
-def _load_rl(config: RLConfig, settings: Settings) -> Trainer:
-    """RL methods are handed their reward, and the panel that looks for a hacked one."""
-    scorer = _scorer(
-        config, settings, partial(_find_file, settings)
-    )  # first: what is wrong with the reward's files is told before torch is imported
+def _trusted_reward(config: RLConfig, settings: Settings) -> TrustedReward:
+    """ConfigError for a reward that people disagree with, and what is wrong with its files."""
+    scorer = _scorer(config, settings, partial(_find_file, settings))
     objective = getattr(scorer, "objective", None)  # a scorer of one's own need not say what it rewards
     accept = config.accept_untrusted
     notes = (trust.NOTHING,) if objective is None else trust.check(settings, objective, accept_untrusted=accept)
+    return TrustedReward(scorer, notes)
+
+
+def _load_rl(config: RLConfig, settings: Settings, reward: TrustedReward) -> Trainer:
+    """RL methods are handed their reward, and the panel that looks for a hacked one."""
     from medloop.train import grpo, irs, ppo  # torch
     from medloop.train.rl.cost import cost
-    from medloop.train.rl.plan import find_run, make_plan
+    from medloop.train.rl.plan import make_plan
 
-    find = partial(find_run, scorer=scorer)
+    scorer = reward.scorer
     judge = {name: _find_file(settings, source) if source else "" for name, source in config.second_judge.items()}
     audit = rl_audit(settings, scorer, seed=config.seed, second_judge=judge)
-    plan = partial(make_plan, scorer=scorer, audit=audit, plot_weights=_plot_weights, trust=notes)
+    plan = partial(make_plan, scorer=scorer, audit=audit, plot_weights=_plot_weights, trust=reward.trust)
     if isinstance(scorer, RewardMix) and "teacher" in scorer.given:
         plan = partial(plan, on_scored=conflict_writer(settings, scorer))
-    return Trainer(find, plan, cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
+    return Trainer(plan, cost, {"ppo": ppo.run, "grpo": grpo.run, "irs": irs.run}[config.method])
 
 
 def _plot_weights(history: dict[str, Any]) -> bytes:
@@ -191,21 +204,21 @@ STAGES: dict[str, Stage] = {
         Stage("REWARD", RewardModelConfig, _load_reward_model, PREFERENCES, "reward", "reward model"),
         Stage("DPO", DPOConfig, _load_preference, PREFERENCES, "lora", "adapter"),
         Stage("KTO", KTOConfig, _load_preference, THUMBS, "lora", "adapter"),
-        Stage("PPO", PPOConfig, _load_rl, PROMPTS, "rl", "adapter"),
-        Stage("GRPO", GRPOConfig, _load_rl, PROMPTS, "rl", "adapter"),
-        Stage("IRS", IRSRunConfig, _load_rl, PROMPTS, "rl", "adapter"),
+        Stage("PPO", PPOConfig, _load_rl, PROMPTS, "rl", "adapter", _trusted_reward),
+        Stage("GRPO", GRPOConfig, _load_rl, PROMPTS, "rl", "adapter", _trusted_reward),
+        Stage("IRS", IRSRunConfig, _load_rl, PROMPTS, "rl", "adapter", _trusted_reward),
     )
 }
 
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run before its first step: `plan` says what it will do, or `card` that it was finished before."""
+    """A run before its first step: `card` says that it was finished before, else `plan` what `trainer` will do."""
 
-    trainer: Trainer
     run: TrainingRun
-    plan: TrainPlan | None
-    card: TrainingCard | None
+    card: TrainingCard | None = None
+    plan: TrainPlan | None = None
+    trainer: Trainer | None = None
 
 
 @dataclass(frozen=True)
@@ -228,23 +241,29 @@ def prepare_stage(
     """
     require_packages(*stage.packages)
     check_inputs(config, settings)
-    trainer = stage.load(config, settings)
-    run = dataclasses.replace(trainer.find(config, settings, folder=folder), guard=guard)
-    card = None if replace else run.finished()
-    if card is None and not getattr(config, "full", False) and getattr(config, "encoder", "fine-tuned") == "fine-tuned":
+    reward = stage.reward(config, settings)
+    scorer = None if reward is None else reward.scorer
+    run = dataclasses.replace(find_run(config, settings, scorer=scorer, folder=folder), guard=guard)
+    if not replace and (card := run.finished()) is not None:
+        return PreparedRun(run, card)
+    if not replace:
+        run.check_unfinished()
+    run.check_writable()
+    if not getattr(config, "full", False) and getattr(config, "encoder", "fine-tuned") == "fine-tuned":
         _check_trained_share(stage, config, settings)
-    return PreparedRun(trainer, run, trainer.plan(config, settings, run, replace=replace) if card is None else None, card)
+    trainer = stage.load(config, settings, reward)
+    return PreparedRun(run, plan=trainer.plan(config, settings, run, replace=replace), trainer=trainer)
 
 
 def _check_trained_share(stage: Stage, config: Any, settings: Settings) -> None:
-    from medloop.train.runs.estimate import model_shape, tensor_sizes  # torch
-
-    adapter = resolve(ModelRef(base=config.model, adapter=getattr(config, "adapter", None)), settings).adapter
-    shape, _ = model_shape(config.model, settings, lora_r=1)
-    sizes = None if adapter is None else [math.prod(size) for _, size in tensor_sizes(adapter / "adapter_model.safetensors")]
+    model = resolve(ModelRef(base=config.model, adapter=getattr(config, "adapter", None)), settings)
+    size = model_size(model.folder)
+    if size is None:
+        return  # whoever loads it says what is wrong with it
+    shapes = None if model.adapter is None else tensor_shapes(model.adapter / "adapter_model.safetensors")
     check_trained_share(
-        config, config.lora_r, parameters=shape.parameters, per_rank=shape.trainable,
-        head=shape.width + 1 if stage.has_head else 0, adapter=None if sizes is None else sum(sizes),
+        config, config.lora_r, parameters=size.parameters, per_rank=size.adapter, head=size.width + 1 if stage.has_head else 0,
+        adapter=None if shapes is None else sum(math.prod(shape) for _, shape in shapes),
     )  # fmt: skip
 
 
@@ -260,10 +279,11 @@ def run_stage(
     with open_audit_trail(settings):
         pass  # a database that cannot be opened stops the run now, not at its end
     prepared = prepare_stage(stage, config, settings, folder=folder, replace=replace, guard=guard)
-    card = prepared.card
+    card, trainer = prepared.card, prepared.trainer
     if card is None:
-        on_plan(prepared.plan, prepared.trainer.cost(prepared.plan, settings))
-        card = prepared.trainer.run(prepared.plan, settings, on_progress=on_progress, should_stop=should_stop)
+        assert trainer is not None, "a run that is not finished has a trainer"
+        on_plan(prepared.plan, trainer.cost(prepared.plan, settings))
+        card = trainer.run(prepared.plan, settings, on_progress=on_progress, should_stop=should_stop)
     enter_result(stage.kind_of(config), prepared.run, card, settings)
     return TrainingResult(card, prepared.run, prepared.plan)
 

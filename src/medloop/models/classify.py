@@ -28,15 +28,13 @@ from medloop.contracts import Contract, Message, ModelRef, TrainingCard
 from medloop.contracts.base import Hash, Text
 from medloop.errors import ModelError
 from medloop.models import runtime
-from medloop.models.find import resolve
+from medloop.models.find import SCORING, check_reward_model, resolve
 from medloop.models.heads import HeadWeights
 from medloop.models.load import load_tokenizer
-from medloop.models.safety import check_folder, fingerprint, read_json
+from medloop.models.safety import fingerprint, read_json
 from medloop.models.template import end_ids, neutralise, render_prompt, shorter, tokenise
 from medloop.settings import Settings
-from medloop.store.files.artifacts import verify_artifact
 
-SCORING = "scoring.json"  # beside the weights: how a logit becomes a score
 HEADS = ("score", "classifier", "pre_classifier", "pooler")  # modules that a base may lack: they are initialised and trained
 EncoderUse = Literal["fine-tuned", "frozen", "none"]  # what a reward model does with its base
 QUESTION_TOKENS = 16  # at least so many tokens of the question stay
@@ -173,12 +171,7 @@ def open_classifier(folder: Path, settings: Settings, *, device: torch.device | 
 
 def read_reward_model(folder: Path) -> tuple[TrainingCard, Scoring]:
     """Card and scoring of a folder that medloop wrote and nobody changed."""
-    if not folder.is_dir():
-        raise ModelError(f"There is no reward model {folder}", "Train one with: medloop train reward")
-    if not (folder / SCORING).is_file():
-        raise ModelError(f"{folder} is not a reward model of medloop", "Train one with: medloop train reward")
-    verify_artifact(folder)
-    check_folder(folder)
+    check_reward_model(folder)
     try:
         card = TrainingCard.model_validate(read_json(folder / "card.json"))
         scoring = Scoring.model_validate(read_json(folder / SCORING))

@@ -22,6 +22,7 @@ from medloop.store.files.artifacts import verify_artifact
 EMBEDDED = ("embedded:tiny", "embedded:smollm2", "embedded:minilm")
 HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?(@[\w./-]+)?")
 ADAPTER = "adapter_config.json"
+SCORING = "scoring.json"  # in a reward model, beside the weights: how a logit becomes a score
 WRITES_TEXT = re.compile(r"CausalLM|LMHead|ConditionalGeneration|DoubleHeads")  # in the name of an architecture
 
 
@@ -72,6 +73,23 @@ def resolve_chat_model(ref: ModelRef, settings: Settings) -> ResolvedModel:
             "Name a chat model such as embedded:tiny; an encoder can be the base of a reward model",
         )
     return model
+
+
+def find_reward_model(model: str | Path, settings: Settings) -> Path:
+    """Its folder: as given, relative to the workspace, or by its name; the last guess is returned for the error message."""
+    path = Path(model).expanduser()
+    folders = (path, settings.home / path, settings.workspace.models / "reward" / path)
+    return next((folder for folder in folders if folder.is_dir()), folders[-1] if len(path.parts) == 1 else path)
+
+
+def check_reward_model(folder: Path) -> None:
+    """Whether a folder is a reward model that medloop wrote and nobody changed."""
+    if not folder.is_dir():
+        raise ModelError(f"There is no reward model {folder}", "Train one with: medloop train reward")
+    if not (folder / SCORING).is_file():
+        raise ModelError(f"{folder} is not a reward model of medloop", "Train one with: medloop train reward")
+    verify_artifact(folder)
+    check_folder(folder)
 
 
 def adapters_named(name: str, settings: Settings) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Batch prediction: JSON lines in, JSON lines out, continued where it was stopped.
+"""Batch prediction: JSON lines in, JSON lines out, continued where it was stopped. No torch until input and output are checked.
 
 Each answer carries the hash of everything that decided it (`run`: model, adapter, sampling). A second call with the same
 `run` answers only what is missing; a file with answers of another run is refused. Answers come in the order of
@@ -6,21 +6,26 @@ the input and each draws from the random stream of its own id, so a file written
 Context passages stand in the prompt as in RL training; `context` in a line of the output are those that the model read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import Completion, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError, InputError
 from medloop.models.context_limits import ContextLimits
-from medloop.models.generate import Prompt, TorchGenerator, load_generator, prompt_id
+from medloop.models.find import ResolvedModel, resolve_chat_model
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import ConversationLine, read_conversations, refuse_duplicate
+
+if TYPE_CHECKING:
+    from medloop.models.generate import Prompt, TorchGenerator
 
 BATCHES_PER_WRITE = 4  # at most so many batches are lost when the process dies
 
@@ -74,9 +79,11 @@ def predict(
     lines = _read(source)
     if output.exists() and output.samefile(source):
         raise ConfigError(f"{output} is the input itself", "Name another output")
-    generate = load_generator(ref, settings)
-    run = _run(generate, sampling)
+    run = _run(resolve_chat_model(ref, settings), sampling)
     answered = set() if replace else _answered(output, run)
+    from medloop.models.generate import load_generator, prompt_id  # torch, so after everything that may be wrong
+
+    generate = load_generator(ref, settings)
     if replace:
         output.unlink(missing_ok=True)
     elif answered:
@@ -111,8 +118,8 @@ def _read(source: Path) -> list[ConversationLine]:
     return lines
 
 
-def _run(generate: TorchGenerator, sampling: Sampling) -> str:
-    parts = {"model": generate.loaded.sha256, "adapter": generate.adapter, **sampling.model_dump()}
+def _run(model: ResolvedModel, sampling: Sampling) -> str:
+    parts = {"model": model.sha256, "adapter": model.adapter_sha256, **sampling.model_dump()}
     return sha256_id(canonical_json(parts))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from medloop.contracts import Message, Missing, Sample, Score
 from medloop.models import runtime
 from medloop.models.classify import Scoring
+from medloop.models.find import find_reward_model
 from medloop.models.preference_model import BATCH, JudgedAnswer, PreferenceModel, open_preference_model
 from medloop.settings import Settings
 
@@ -100,10 +101,3 @@ def load_reward_model(model: str | Path, settings: Settings, *, batch_size: int 
     folder = find_reward_model(model, settings)
     opened, scoring = open_preference_model(folder, settings, device=device, batch_size=batch_size)
     return RewardModel(opened, scoring, version=f"model-{opened.sha256.removeprefix('sha256:')[:16]}")
-
-
-def find_reward_model(model: str | Path, settings: Settings) -> Path:
-    """Its folder: as given, relative to the workspace, or by its name; the last guess is returned for the error message."""
-    path = Path(model).expanduser()
-    folders = (path, settings.home / path, settings.workspace.models / "reward" / path)
-    return next((folder for folder in folders if folder.is_dir()), folders[-1] if len(path.parts) == 1 else path)

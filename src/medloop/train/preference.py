@@ -26,29 +26,27 @@ from trl import DPOConfig as TrlDPO
 from trl import KTOConfig as TrlKTO
 
 from medloop.contracts import ModelRef, TrainingCard
-from medloop.errors import ConfigError, InputError, ResultError
+from medloop.errors import ResultError
 from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
 from medloop.models.find import resolve
 from medloop.models.load import Loaded, load, load_tokenizer
-from medloop.models.safety import read_json
 from medloop.settings import Settings
-from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.examples import thumbs
 from medloop.train.examples.batch_order import LabelMixedSampler, LengthGroupedSampler
 from medloop.train.examples.encode_preferences import (
     EncodedPreferences,
-    check_both_sides,
     encode_pairs,
     encode_thumbs,
     with_mismatched_answers,
 )
-from medloop.train.examples.pairs import count_contradictions, read_pairs, split_by_prompt
+from medloop.train.examples.pairs import check_both_sides, count_contradictions, read_pairs, split_by_prompt
 from medloop.train.reports import preference_report
 from medloop.train.reports.preference_report import AnswerLogprobs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.find_run import find_run as find_run
 from medloop.train.runs.inputs import preference_file
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
@@ -88,23 +86,6 @@ class PreferencePlan:
         if side is self.train and isinstance(self.order, LabelMixedSampler):
             batches = self.order.batches
         return with_mismatched_answers(side, batches, self.config.max_length)
-
-
-def find_run(config: DPOConfig | KTOConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
-    """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
-    inputs = {"preference": file_sha256(preference_file(config, settings))}
-    models = resolve(_start(config), settings)
-    values: dict[str, Any] = config.model_dump()
-    if models.adapter is not None and models.adapter_sha256 is not None:
-        inputs["adapter"] = models.adapter_sha256
-        shape = read_json(models.adapter / "adapter_config.json")  # an adapter keeps its shape, whatever the settings say
-        values |= {"lora_r": shape.get("r"), "lora_alpha": shape.get("lora_alpha")}
-    identity = {"config": values, "base_sha256": models.sha256, "inputs": inputs}
-    run_folder = folder or settings.workspace.jobs / f"train_{config.method}-{config.name}"
-    target = settings.workspace.models / "lora" / config.name
-    if models.adapter is not None and models.adapter.resolve() == target.resolve():
-        raise ConfigError(f"{config.name} is the adapter to start from, and would be overwritten", "Use another --name")
-    return TrainingRun(run_folder, target, identity)
 
 
 def make_plan(config: DPOConfig | KTOConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> PreferencePlan:
@@ -207,11 +188,9 @@ def _sides(
         sides = tuple(encode_pairs(tokenizer, half, max_length=config.max_length) for half in halves)  # type: ignore[assignment]
         contradictions, skipped = count_contradictions(pairs), Counter()
     train, test = sides
-    check_both_sides(path, train, test, "rows")
-    for side, where in ((train, "to train on"), (test, "held out")):
-        if isinstance(config, KTOConfig) and len(set(side.table["label"])) < 2:
-            kind = "liked" if side.table["label"][0] else "not liked"
-            raise InputError(f"{path}: all {len(side.items)} answers {where} are {kind}", "KTO needs both kinds on both sides")
+    check_both_sides(path, train.items, test.items, "rows", too_long=train.too_long + test.too_long)
+    if isinstance(config, KTOConfig):
+        thumbs.check_both_kinds(path, train.items, test.items)
     return train, test, contradictions, skipped
 
 

@@ -17,7 +17,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,25 +28,25 @@ from trl import RewardConfig as TrlConfig
 from medloop.contracts import MetricLine, ModelRef, TrainingCard, utc_now
 from medloop.errors import ResultError
 from medloop.models import runtime
-from medloop.models.classify import SCORING, Classifier, new_classifier
-from medloop.models.find import parse_model, resolve
+from medloop.models.classify import Classifier, new_classifier
+from medloop.models.find import SCORING, resolve
 from medloop.models.heads import HEADS, HeadWeights, Judged
 from medloop.models.load import load_tokenizer
 from medloop.models.preference_model import JudgedAnswer, PreferenceModel, frozen_encoder, pair_vectors
 from medloop.settings import Settings
 from medloop.store.files import jsonl
-from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.reward_model_config import RewardModelConfig as RewardModelConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
-from medloop.train.examples.encode_preferences import EncodedPreferences, as_text, check_both_sides, encode_reward_pairs
+from medloop.train.examples.encode_preferences import EncodedPreferences, as_text, encode_reward_pairs
 from medloop.train.examples.hard_negatives import hard_negatives
-from medloop.train.examples.pairs import Pair, count_contradictions, read_pairs, split_by_prompt
+from medloop.train.examples.pairs import Pair, check_both_sides, count_contradictions, read_pairs, split_by_prompt
 from medloop.train.heads import FittedHeads, HeadSettings, fit_heads, fit_scales
 from medloop.train.reports import reward_report
 from medloop.train.reports.centre_scores import centre_scores, describe_scoring
 from medloop.train.reports.reward_report import NegativePairs, ScoredPairs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.find_run import find_run as find_run
 from medloop.train.runs.inputs import preference_files
 from medloop.train.runs.progress import OnProgress, Progress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
@@ -81,21 +80,6 @@ class RewardPlan:
     restart: bool = False
 
 
-def find_run(config: RewardModelConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
-    """Where this run lives (`folder`, or by its name) and what it is made of; models are checked and hashed, the data hashed."""
-    files = preference_files(config, settings)
-    inputs = {f"pairs {number}" if number > 1 else "pairs": file_sha256(path) for number, path in enumerate(files, 1)}
-    base = resolve(ModelRef(base=config.model), settings)
-    if config.reference is not None:
-        reference = resolve(parse_model("reference", config.reference), settings)
-        inputs["reference"] = reference.sha256
-        if reference.adapter_sha256 is not None:
-            inputs["reference adapter"] = reference.adapter_sha256
-    identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
-    run_folder = folder or settings.workspace.jobs / f"train_reward-{config.name}"
-    return TrainingRun(run_folder, settings.workspace.models / "reward" / config.name, identity)
-
-
 def make_plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> RewardPlan:
     """Read, split and encode the pairs, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
@@ -117,7 +101,7 @@ def make_plan(config: RewardModelConfig, settings: Settings, run: TrainingRun, *
             return encode_reward_pairs(tokenizer, side, max_length=config.max_length)
 
     encoded = encode(train), encode(test), encode(tune)
-    check_both_sides(path, *encoded[:2], "pairs")
+    check_both_sides(path, encoded[0].items, encoded[1].items, "pairs", too_long=encoded[0].too_long + encoded[1].too_long)
     counts = count_steps(config, len(encoded[0].items), run, replace=replace)
     if config.encoder != "fine-tuned":
         counts = (1, 1, None)

@@ -12,7 +12,6 @@ It leaves out: several processes or GPUs, packing, and choosing the best of seve
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from trl import SFTConfig as TrlConfig
@@ -24,12 +23,12 @@ from medloop.models.find import resolve
 from medloop.models.load import Loaded, load, load_tokenizer
 from medloop.settings import Settings
 from medloop.store.files import jsonl
-from medloop.store.files.artifacts import file_sha256, verify_if_sealed
 from medloop.train.configs.sft_config import SFTConfig as SFTConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
 from medloop.train.examples.sft_examples import SFTExamples, encode_file
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
+from medloop.train.runs.find_run import find_run as find_run
 from medloop.train.runs.inputs import sft_files
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
@@ -51,17 +50,6 @@ class SFTPlan:
     steps: int
     steps_done: int | None
     restart: bool = False
-
-
-def find_run(config: SFTConfig, settings: Settings, *, folder: Path | None = None) -> TrainingRun:
-    """Where this run lives (`folder`, or by its name) and what it is made of: the model, checked, and the data, by hash."""
-    if config.data is None:
-        verify_if_sealed(settings.workspace.processed)
-    target = settings.workspace.models / ("full" if config.full else "lora") / config.name
-    inputs = {role: file_sha256(path) for role, path in sft_files(config, settings).items()}
-    base = resolve(ModelRef(base=config.model), settings)
-    identity = {"config": config.model_dump(), "base_sha256": base.sha256, "inputs": inputs}
-    return TrainingRun(folder or settings.workspace.jobs / f"train_sft-{config.name}", target, identity)
 
 
 def make_plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> SFTPlan:

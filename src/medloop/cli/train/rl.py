@@ -14,6 +14,7 @@ from medloop.cli.train.runner import Trained, train
 from medloop.cli.ui import ConfigFile, SetPairs
 from medloop.errors import ResultError
 from medloop.knobs import split_pairs
+from medloop.train.runs.find_run import objective_of
 from medloop.train.runs.model_card import BACKENDS, alarm_sentence, held_out_sentence, result_sentence
 
 if TYPE_CHECKING:
@@ -127,8 +128,6 @@ def _train(
 
 
 def _announce(plan: RLPlan, cost: Cost) -> None:
-    from medloop.train.rl.plan import objective_of  # torch
-
     config = plan.config
     start = f"adapter {config.adapter}" if config.adapter else "a fresh adapter"
     left_out = f" ({plan.too_long:,} too long)" if plan.too_long else ""

@@ -97,6 +97,11 @@ def read_conversations(path: Path) -> Iterator[ConversationLine]:
         yield ConversationLine(number, _ids(row), conversation, passages_of(row), _strata(row))
 
 
+def is_answered(conversation: Conversation) -> bool:
+    """Whether it ends with an answer to something."""
+    return conversation.answer is not None and len(conversation.messages) > 1
+
+
 def read_samples(path: Path, questions: Questions | None = None, *, unique: bool = True) -> Iterator[Sample]:
     """Every answer of a file as a sample, streaming; see `read_answers`."""
     return (line.sample() for line in read_answers(path, questions, unique=unique))

@@ -78,7 +78,7 @@ class Manifest(Contract):
 def new_artifact(target: Path, *, replace: bool = False) -> Iterator[Path]:
     """A temporary folder to fill; it becomes `target` if the block ends without an error. `target` may be an empty folder."""
     _recover(target)
-    _check_target(target, replace)
+    check_target(target, replace)
     with explain_os_errors(target, writing=True):
         make_folder(target.parent)
         temp, fd = claim_temp(target, _make_temp)
@@ -183,7 +183,7 @@ def _make_temp(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _check_target(target: Path, replace: bool) -> None:
+def check_target(target: Path, replace: bool) -> None:
     """Refuse before any work is done. A folder with files that medloop did not write is never replaced."""
     if not os.path.lexists(target):
         return
@@ -225,7 +225,7 @@ def _seal(temp: Path) -> None:
 def _publish(temp: Path, target: Path, replace: bool) -> None:
     with _swap_lock(target.parent):
         _settle(target)
-        _check_target(target, replace)
+        check_target(target, replace)
         if not (target / MANIFEST).exists():
             os.rename(temp, target)  # also replaces an empty folder
             fsync_folder(target.parent)

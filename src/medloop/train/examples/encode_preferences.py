@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from datasets import Dataset
 
 from medloop.contracts import Message
-from medloop.errors import InputError
 from medloop.models import classify
 from medloop.models.template import encode_example, shorter
 from medloop.train.examples.pairs import Pair
@@ -47,16 +45,6 @@ class EncodedPreferences(Generic[T]):
         """Some of the rows; nothing is left out of them."""
         lengths = [self.lengths[row] for row in rows]
         return EncodedPreferences([self.items[row] for row in rows], self.table.select(rows), lengths, sum(lengths), 0, 0)
-
-
-def check_both_sides(path: Path, train: EncodedPreferences[T], test: EncodedPreferences[T], unit: str) -> None:
-    """Whether a file leaves something to train on and something to measure with."""
-    if not train.items or not test.items:
-        raise InputError(
-            f"{path} leaves {len(train.items)} {unit} to train on and {len(test.items)} held out "
-            f"({train.too_long + test.too_long} too long)",
-            f"Both sides need {unit}: add prompts, raise max_length or change test_share",
-        )
 
 
 def as_text(pairs: Sequence[Pair]) -> EncodedPreferences[Pair]:

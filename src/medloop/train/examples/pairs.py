@@ -102,6 +102,16 @@ def split_by_prompt(pairs: Sequence[T], share: float, seed: int, *, as_marked: b
     return sides
 
 
+def check_both_sides(path: Path, train: Sequence[object], test: Sequence[object], unit: str, *, too_long: int = 0) -> None:
+    """Whether a file leaves something to train on and something to measure with."""
+    if not train or not test:
+        left_out = f" ({too_long} too long)" if too_long else ""
+        raise InputError(
+            f"{path} leaves {len(train)} {unit} to train on and {len(test)} held out{left_out}",
+            f"Both sides need {unit}: add prompts, raise max_length or change test_share",
+        )
+
+
 class InvalidPreference(Exception):
     """Says what is wrong with a line, without quoting it."""
 

@@ -13,7 +13,7 @@ from datasets import Dataset
 
 from medloop.errors import InputError
 from medloop.models.template import encode_example
-from medloop.store.files.answer_lines import read_conversations
+from medloop.store.files.answer_lines import is_answered, read_conversations
 
 IGNORED = -100  # the label of a token that is not trained on
 
@@ -50,7 +50,7 @@ def encode_file(tokenizer: Any, path: Path, *, max_length: int, limit: int | Non
     for item in read_conversations(path):
         if limit is not None and len(ends) > limit:
             break
-        if item.conversation.answer is None or len(item.conversation.messages) < 2:
+        if not is_answered(item.conversation):
             unanswered += 1
             continue
         example = encode_example(tokenizer, item.conversation.messages, max_length=max_length)

@@ -104,6 +104,14 @@ def count_contradictions(thumbs: Sequence[Thumb]) -> int:
     return sum(len(liked) > 1 for liked in verdicts.values())
 
 
+def check_both_kinds(path: Path, train: Sequence[Thumb], test: Sequence[Thumb]) -> None:
+    """Whether both sides of a split have answers that were liked and answers that were not."""
+    for side, where in ((train, "to train on"), (test, "held out")):
+        if len({thumb.liked for thumb in side}) < 2:
+            kind = "liked" if side[0].liked else "not liked"
+            raise InputError(f"{path}: all {len(side)} answers {where} are {kind}", "KTO needs both kinds on both sides")
+
+
 def _unusable(row: dict[str, Any], superseded: set[str]) -> str | None:
     if row.get("feedback_id") in superseded:
         return SUPERSEDED

@@ -3,19 +3,18 @@
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from medloop.contracts import Objective, Reward, Sample, Scorer
+from medloop.contracts import Reward, Sample, Scorer
 from medloop.errors import ConfigError, MissingExtraError
 from medloop.models import runtime
 from medloop.models.find import resolve
 from medloop.models.load import load_tokenizer
 from medloop.settings import Settings
-from medloop.store.files.artifacts import file_sha256
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.rl.checks import Audit, NoAudit
 from medloop.train.rl.experience import NO_CONTEXTS, ContextCounts, RLPrompt, read_prompts
+from medloop.train.runs.find_run import find_run as find_run
 from medloop.train.runs.inputs import prompt_files
 from medloop.train.runs.run import TrainingRun
 
@@ -58,25 +57,6 @@ class RLPlan:
         return int(self.config.steps)
 
 
-def find_run(config: RLConfig, settings: Settings, *, scorer: Scorer, folder: Path | None = None) -> TrainingRun:
-    """Where this run lives and what it is made of: model, adapter, prompts and reward, by hash or version.
-
-    `folder` is that of a submitted job; by default the run's folder is named by method and name.
-    """
-    model = resolve(config.ref, settings)
-    inputs = {role: file_sha256(path) for role, path in prompt_files(config, settings).items()}
-    if model.adapter_sha256 is not None:
-        inputs["adapter"] = model.adapter_sha256
-    # That a server samples decides what is learnt; its address does not, and it is nobody's business.
-    full = {**config.model_dump(exclude={"rollout_url"}), "method": config.method, "reward_version": scorer.version}
-    full["rollouts"] = "vllm" if config.rollout_url else "torch"
-    if (objective := objective_of(scorer)) is not None:
-        full["objective"] = objective.model_dump(mode="json")
-    identity = {"config": full, "base_sha256": model.sha256, "inputs": inputs}
-    run_folder = folder or settings.workspace.jobs / f"train_{config.method}-{config.name}"
-    return TrainingRun(run_folder, settings.workspace.models / "rl" / config.name, identity)
-
-
 def check_optimizer(config: RLConfig, settings: Settings) -> None:
     """Whether the optimizer can be made here: the one in 8 bits needs a package and a GPU."""
     if config.optimizer == "adamw":
@@ -90,12 +70,6 @@ def check_optimizer(config: RLConfig, settings: Settings) -> None:
         raise ConfigError(
             f"optimizer={config.optimizer} needs a GPU, but this run would use the {device.type}", "Set optimizer=adamw"
         )
-
-
-def objective_of(scorer: Scorer) -> Objective | None:
-    """What the scorer rewards; None for one that does not say."""
-    objective = getattr(scorer, "objective", None)
-    return objective if isinstance(objective, Objective) else None
 
 
 def make_plan(

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import torch
-from safetensors import safe_open
 from transformers import AutoConfig
 
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError
 from medloop.models import runtime
 from medloop.models.find import resolve
+from medloop.models.size import matrices, model_shapes
 from medloop.settings import Settings
 from medloop.train.configs.run_config import EpochConfig
 
@@ -69,11 +69,11 @@ def cost(shape: ModelShape, seconds: float, memory: int, device: torch.device) -
 def shape_of(folder: Path, dtype: torch.dtype, lora_r: int | None) -> ModelShape:
     """From the configuration and the headers of the weight files, without reading weights."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
-    sizes = [pair for file in sorted(folder.glob("*.safetensors")) for pair in tensor_sizes(file)]
-    matrices = [size for name, size in sizes if len(size) == 2 and "embed" not in name and "lm_head" not in name]
-    parameters = sum(math.prod(size) for _, size in sizes)
-    trainable = parameters if lora_r is None else sum(lora_r * sum(size) for size in matrices)
-    shape = (config.num_hidden_layers, config.hidden_size, dtype.itemsize, sum(math.prod(size) for size in matrices))
+    shapes = model_shapes(folder)
+    multiplied = matrices(shapes)
+    parameters = sum(math.prod(size) for _, size in shapes)
+    trainable = parameters if lora_r is None else sum(lora_r * sum(size) for size in multiplied)
+    shape = (config.num_hidden_layers, config.hidden_size, dtype.itemsize, sum(math.prod(size) for size in multiplied))
     return ModelShape(parameters, trainable, *shape)
 
 
@@ -154,8 +154,3 @@ def _matrix_speed(width: int, device: torch.device) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
     return max(count, 1) * 2 * 1024 * width * 4 * width / elapsed
-
-
-def tensor_sizes(file: Path) -> list[tuple[str, list[int]]]:
-    with safe_open(file, framework="pt") as tensors:
-        return [(name, tensors.get_slice(name).get_shape()) for name in tensors.keys()]

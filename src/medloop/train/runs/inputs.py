@@ -1,8 +1,9 @@
-"""The files that a run reads, and the models it starts from. No torch, so that a missing one is told at once.
+"""The files that a run reads, and the models it starts from. No torch: what is missing, damaged or wrong is told at once.
 
 A name is looked up from here, then from the workspace; without a name the file is where the stage before it puts it.
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from medloop.contracts import ModelRef
@@ -10,31 +11,67 @@ from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import InputError
 from medloop.models.find import parse_model, resolve, resolve_chat_model
 from medloop.settings import Settings
+from medloop.store.files.answer_lines import is_answered, read_conversations
 from medloop.store.files.artifacts import verify_if_sealed
 from medloop.train.configs.preference_config import KTOConfig, PreferenceConfig
 from medloop.train.configs.reward_model_config import RewardModelConfig
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.configs.run_config import RunConfig
 from medloop.train.configs.sft_config import SFTConfig
+from medloop.train.examples.pairs import check_both_sides, read_pairs, split_by_prompt
+from medloop.train.examples.thumbs import check_both_kinds, read_thumbs
 
 
 def check_inputs(config: RunConfig, settings: Settings) -> None:
-    """Raise the error of the first model or file that is missing or of the wrong kind."""
+    """Raise the error of the first model or file that is missing, damaged or of the wrong kind; every line is read."""
     match config:
         case RLConfig():
             resolve_chat_model(config.ref, settings)
-            prompt_files(config, settings)
+            for path in _intact(prompt_files(config, settings).values()):
+                _read(path)
         case PreferenceConfig():
             resolve_chat_model(ModelRef(base=config.model, adapter=config.adapter), settings)
-            preference_file(config, settings)
+            for path in _intact([preference_file(config, settings)]):
+                _check_preferences(path, config)
         case RewardModelConfig():
             resolve(ModelRef(base=config.model), settings)
             if config.reference is not None:
                 resolve_chat_model(parse_model("reference", config.reference), settings)
-            preference_files(config, settings)
+            files = preference_files(config, settings)
+            pairs = [pair for path in _intact(files) for pair in read_pairs(path)]
+            check_both_sides(files[0], *split_by_prompt(pairs, config.test_share, config.seed), "pairs")
         case SFTConfig():
             resolve_chat_model(ModelRef(base=config.model), settings)
-            sft_files(config, settings)
+            for path in _intact(sft_files(config, settings).values()):
+                _check_answers(path)
+
+
+def _intact(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files, each checked against the manifest of its folder, where that has one."""
+    for path in paths:
+        verify_if_sealed(path.parent)
+        yield path
+
+
+def _read(path: Path) -> tuple[int, int]:
+    """Conversations in a file, and how many of them have an answer; the first bad line raises its error."""
+    lines = [is_answered(line.conversation) for line in read_conversations(path)]
+    return len(lines), sum(lines)
+
+
+def _check_answers(path: Path) -> None:
+    count, answered = _read(path)
+    if not answered:
+        raise InputError(f"{path} has no usable example ({count:,} without an answer)", "Check the file")
+
+
+def _check_preferences(path: Path, config: PreferenceConfig) -> None:
+    if isinstance(config, KTOConfig):
+        sides = split_by_prompt(read_thumbs(path).thumbs, config.test_share, config.seed)
+        check_both_sides(path, *sides, "rows")
+        check_both_kinds(path, *sides)
+    else:
+        check_both_sides(path, *split_by_prompt(read_pairs(path), config.test_share, config.seed), "rows")
 
 
 def sft_files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
@@ -85,7 +122,5 @@ def prompt_files(config: RLConfig, settings: Settings) -> dict[str, Path]:
             raise InputError(
                 f"There is no file of held-out questions {held_out}", "Name one with --held-out, or set held_out_n=0"
             )
-        if config.held_out is None:
-            verify_if_sealed(settings.workspace.processed)
         files["held_out"] = held_out
     return files

@@ -2,8 +2,10 @@
 
 `jobs/train_sft-NAME/` holds `config.json` (identity and start), `metrics.jsonl` and `checkpoints/`. The identity of a run
 is its config, the hash of its base model and the hashes of its input files: two runs with the same identity have the
-same result, so a finished run is not repeated and a killed one is resumed.
+same result, so a finished run is not repeated and a killed one is resumed. No torch until a checkpoint is opened.
 """
+
+from __future__ import annotations
 
 import json
 import shutil
@@ -12,15 +14,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medloop.contracts import TrainingCard, utc_now
 from medloop.errors import ConfigError, IntegrityError, explain_os_errors
 from medloop.store.files import jsonl
-from medloop.store.files.artifacts import sweep, verify_artifact
-from medloop.store.files.atomic import atomic_write
+from medloop.store.files.artifacts import check_target, sweep, verify_artifact
+from medloop.store.files.atomic import atomic_write, require_writable
 from medloop.store.files.lock import locked_file
-from medloop.train.runs.checkpoint import Checkpoint, load_newest
+
+if TYPE_CHECKING:
+    from medloop.train.runs.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,16 @@ class TrainingRun:
         if earlier is not None and self.checkpoints.is_dir():
             self._refuse_other(earlier["identity"], f"{self.folder} holds an unfinished run")
 
+    def check_writable(self) -> None:
+        """What writing the run's files or its result would raise at the end of a long run."""
+        require_writable(self.folder / "config.json")
+        check_target(self.target, replace=True)
+        require_writable(self.target / "card.json")
+
     def resumable(self) -> Checkpoint | None:
         """The newest checkpoint of this run, if it was started before."""
+        from medloop.train.runs.checkpoint import load_newest  # torch
+
         earlier = self._earlier_start()
         return load_newest(self.checkpoints) if earlier is not None and earlier["identity"] == self.identity else None
 
