@@ -4,10 +4,9 @@ An incident outlives the undo of its flag. So an answer that its rater flags, ta
 goes on with the new record, and the audit log has both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from sqlalchemy import Connection
+from functools import partial
 
 from medloop.contracts import AuditEvent, Contract, Feedback, Incident, Preference, RedTeamCase
 from medloop.lexicon.language import detect_language
@@ -43,9 +42,12 @@ class CriticalFlags:
             for case in cases
         )
 
-    def update(self, conn: Connection) -> None:
-        for case in self.continued:
-            flag_again(self.store, conn, case.model_copy(update={"record_id": self.record_id, "reason": self.reason}))
+    @property
+    def update(self) -> Callable[..., None] | None:
+        """What changes in the rows of incidents that go on."""
+        new = {"record_id": self.record_id, "reason": self.reason}
+        cases = [case.model_copy(update=new) for case in self.continued]
+        return partial(flag_again, store=self.store, cases=cases) if cases else None
 
 
 def flagged_answers(record: Contract) -> list[FlaggedAnswer]:

@@ -208,8 +208,8 @@ class _RecordBuilder:
             for row in held
         )
         answer = {**ids, "timestamp": timestamp, "quarantined": bool(held), **_note(built[0])}
-        held_rows, update = tuple((quarantine, row) for row in held), flags.update if flags.continued else None
-        return NewRows(answer, tuple(built), held_rows, (*events, *flags.events), update=update)
+        held_rows = tuple((quarantine, row) for row in held)
+        return NewRows(answer, tuple(built), held_rows, (*events, *flags.events), update=flags.update)
 
     def reported(self, record: Contract) -> list[FlaggedAnswer]:
         """The answers that the record before it has flagged; they have their incidents."""

@@ -7,6 +7,7 @@ item that the queue made of the complaint meanwhile is removed. An incident stay
 author flags the answer again, that incident goes on with the new record (`flag_again`).
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -60,8 +61,13 @@ def open_after_undo(store: Store, author: str) -> list[tuple[RedTeamCase, str | 
         return [(case, models[case.incident_id]) for case in from_rows(store, conn, RedTeamCase, rows)]
 
 
-def flag_again(store: Store, conn: Connection, case: RedTeamCase) -> None:
-    """The incident of a case, and the case itself, go on with another record, inside a `store.write()`."""
+def flag_again(conn: Connection, *, store: Store, cases: Sequence[RedTeamCase]) -> None:
+    """The incidents of these cases, and the cases themselves, go on with another record, inside a `store.write()`."""
+    for case in cases:
+        _continue_incident(conn, store, case)
+
+
+def _continue_incident(conn: Connection, store: Store, case: RedTeamCase) -> None:
     still_open = (incidents.c.incident_id == case.incident_id, incidents.c.state == "open")
     if conn.execute(update(incidents).where(*still_open).values(record_id=case.record_id)).rowcount != 1:
         raise InputError(
