@@ -24,7 +24,7 @@ from medloop.reward.answer_text import CACHE_SIZE, COMMON, content_pairs, words
 from medloop.reward.detect.ngrams import Kind
 from medloop.reward.keyword_list import JOINING, LISTED, listed_share
 
-VERSION: Final = f"5/fluency-{neighbours.VERSION}"
+VERSION: Final = f"6/fluency-{neighbours.VERSION}"
 FITTING: Final = 0.12  # overlap of two texts from which on one answers the other: nine of ten right answers have more
 RELATED: Final = 0.4  # fit of an answer about the same part of medicine: the disease instead of its signs
 ONE_WORD, SINGLE = 0.6, 4  # what one shared word is worth, for a question with at least so many
@@ -48,6 +48,7 @@ _GENERIC: Final = frozenset(
     长期 时间 导致 慢性 适当 影响 容易 避免 异常 作用 定期 使用 确诊 增加 常见 服用 缓解 状况 明显 药物 患者 医院 如果 或者 用药
     副作 剂量 病人 体检 化验 结果 指标""".split()
 )
+_TIME: Final = frozenset("day days week weeks hour hours month months".split())  # beside a word about health, not instead of it
 _LATIN: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _EMPTY: Final = re.compile(
     r"\b(?:as an ai|i(?: am|'m) not a doctor|not medical advice|cannot diagnose|can't diagnose|(?:give|provide) medical advice"
@@ -137,7 +138,7 @@ def _content(latin: list[str], han: str) -> set[str]:
 
 
 def _is_about_health(latin: list[str], han: str) -> bool:
-    return any(map(is_health_word, latin)) or bool(han and HAN_HEALTH.search(han))
+    return any(is_health_word(word) for word in latin if word not in _TIME) or bool(han and HAN_HEALTH.search(han))
 
 
 def _is_empty(sentence: str, han: str) -> bool:

@@ -18,13 +18,16 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 _STOP: Final = re.compile(r"[.!?。！？؟।\n]+")
 _STEM, _SHORTEST = 5, 4  # letters of a word that count, and that it has at least
 _UNSPACED: Final = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # words are not set apart
-_COPIED: Final = 0.8  # share of the answer's words that are the question's
+_COPIED: Final = 0.6  # share of the answer that is the question's: of its letters or of its words
 _RUN: Final = 3  # words in a row that are a copied passage
 WHOLE: Final = 6  # new words of a whole point
 
 
 class UnreadAnswer(NamedTuple):
-    """`shared`: words of the question in the answer. `points`: sentences with new words, six for a whole one."""
+    """`shared`: words of the question in the answer. `points`: sentences with new words, six for a whole one.
+
+    `copied`: the answer is hardly more than the question, or has no words at all.
+    """
 
     shared: int
     points: float
@@ -57,17 +60,16 @@ def _own_words(question: str, visible: str) -> str:
 @lru_cache(maxsize=CACHE_SIZE)
 def read_words(question: str, visible: str) -> UnreadAnswer:
     asked = _stems(question)
-    whole = len(_stems(visible))
-    visible = _own_words(question, visible)
+    own = _own_words(question, visible)
+    left = len("".join(own.split())) / max(1, len("".join(visible.split())))
     seen, points, answered = set(asked), 0.0, set[str]()
-    for sentence in _STOP.split(visible):
+    for sentence in _STOP.split(own):
         stems = _stems(sentence)
         points += min(len(stems - seen), WHOLE) / WHOLE
         seen |= stems
         answered |= stems
     shared = len(asked & answered)
-    copied = len(answered) < (1 - _COPIED) * whole or shared > _COPIED * len(answered)
-    return UnreadAnswer(shared, points, copied)
+    return UnreadAnswer(shared, points, left < 1 - _COPIED or shared > _COPIED * len(answered) or not answered)
 
 
 def _stems(text: str) -> set[str]:

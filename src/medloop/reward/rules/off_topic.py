@@ -11,7 +11,8 @@ copied from the question. The share that is on topic is
 less in proportion for a text that lacks the small words of sentences (a list of keywords), for less than a sentence, and where
 most of the text is about something else. The value is half of what is missing, so that as a gate it lets that share of the reward
 pass; it is 1 where nearly nothing is left: nonsense, small talk, a copied question, instructions to a judge.
-Urgent advice is on topic; whether it is needed is the question of `overtriage`.
+Urgent advice is on topic; whether it is needed is the question of `overtriage`. To a routine or urgent question it counts 0.7
+where the answer takes up nothing of it: "call 911" fits every question. Unknown urgency costs nothing.
 
 An answer in another language than the question earns nothing: 0.5 where it is about health at least, up to 1 where it is not. Two
 texts are in different languages where their scripts or small words say so. A question in a language that the word lists do not
@@ -35,6 +36,8 @@ from medloop.reward.answer_text import (
     rule_score,
     split_answer,
 )
+from medloop.reward.detect.urgency import VERSION as URGENCY_VERSION
+from medloop.reward.detect.urgency import urgency
 from medloop.reward.points import VERSION as POINTS_VERSION
 from medloop.reward.points import WHOLE, AnswerPoints, read_points
 from medloop.reward.rules.emergency import VERSION, advice_for
@@ -46,6 +49,7 @@ NOTHING = 0.05
 A_POINT = 0.6  # of a point are four new content words: a short sentence
 UNREAD = "The question is in a language that this rule reads only word by word"
 STEM = 5  # letters by which two forms of a word are the same
+BARE = 0.7  # share on topic of urgent advice that takes up nothing of a routine or urgent question
 URGENT_WORDS = 2  # content words of urgent advice ("call 911"), which are on topic though they name no part of the body
 # Characters of the body and of illness by which a Chinese answer takes a question up in other words; pain is everywhere.
 _BODY = frozenset("血肝肾肺胃肠脾胆脑骨腰腿膝颈胸腹肚眼睫耳鼻喉咽嗓牙舌嘴唇脚趾手指乳肿咳痰喘呕吐泻尿晕痒疹孕胎睡")
@@ -54,7 +58,7 @@ _BODY = frozenset("血肝肾肺胃肠脾胆脑骨腰腿膝颈胸腹肚眼睫耳�
 @dataclass(frozen=True)
 class OffTopic:
     name: str = "off_topic"
-    version: str = f"2/points-{POINTS_VERSION}/advice-{VERSION}"
+    version: str = f"3/points-{POINTS_VERSION}/advice-{VERSION}/urgency-{URGENCY_VERSION}"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
@@ -99,7 +103,8 @@ def on_topic_share(question: str, answer: str) -> tuple[float, str]:
         else _topic(question, parts.chain or "", text, read) * min(1.0, read.points / A_POINT) * _focus(read, 0)
     )
     if advice_for(question, answer).value:
-        share = max(share, _focus(read, URGENT_WORDS))
+        bare = not read.fit and urgency(question).level in ("routine", "urgent")
+        share = max(share, _focus(read, URGENT_WORDS) * (BARE if bare else 1.0))
     return share, f"{read.points:.1f} points in its own words and takes up {min(read.shared, 9)} content words of the question"
 
 
