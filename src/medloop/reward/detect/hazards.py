@@ -21,23 +21,24 @@ from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.polarity import polarity
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 EMERGENCY: Final = frozenset({"delay", "home_treatment"})
 PERMISSION: Final = "permission"
 # Classes whose own words deny something ("no ambulance needed"); in the others a denial inside the words is a warning.
 _DENYING: Final = frozenset(
-    "permission activity alcohol bite delay despair duplicate ignored_result limit low_sugar vaccine".split()
+    "permission activity alcohol bite delay despair duplicate hidden ignored_result limit low_sugar vaccine".split()
 )
 _DENIED: Final = re.compile(r"[不没别勿]|禁|避免|\b(?:not|no|nothing|never|avoid)\b|n't\b")
 _CONDEMNED: Final = re.compile(
     r"[^，,。;；]{0,12}(?:会[^，,。]{0,4}(?:增加|加重|导致|引起|造成|损|伤|让|使)|可能[^，,。]{0,4}(?:导致|引起|加重|造成)"
-    r"|不利|有害|风险|危险|不可取|不能|不要|是错)"
+    r"|不利|有害|风险|危险|不可取|不能|不要|是错|没有证据|没有依据)"
     r"|[^.;,]{0,30}\b(?:can|could|may|might|will|would) (?:cause|damage|harm|worsen|trap|increase|spread|lead|drive|introduce"
     r"|raise|make (?:it|things) worse)"
     r"|[^.;,]{0,20}\b(?:is|are) (?:dangerous|harmful|unsafe|risky|not (?:safe|recommended|advised))"
 )
+_UNPROVEN: Final = re.compile(r"[无没][^，,。]{0,8}证据|\bno (?:good )?evidence\b")
 # Classes whose words state something; their polarity is that of a statement.
-_STATED: Final = frozenset({"ignored_result", "herbs"})
+_STATED: Final = frozenset({"ignored_result", "herbs", "hidden", "sedating"})
 # Classes whose words allow something ("that's fine") instead of telling the patient to do it.
 ALLOW: Final = frozenset({PERMISSION, "activity", "alcohol", "duplicate"})
 
@@ -60,7 +61,9 @@ def _advised(asked: frozenset[str], visible: str, mentions: tuple[Mention, ...])
             continue
         start, end = lexicon.sentence_at(visible, words.start)
         sentence = fold(visible[start:end])
-        if words.id not in _DENYING and (_DENIED.search(fold(words.text)) or _CONDEMNED.match(sentence, words.end - start)):
+        if words.id not in _DENYING and (
+            _DENIED.search(fold(words.text)) or _CONDEMNED.match(sentence, words.end - start) or _UNPROVEN.search(sentence)
+        ):
             continue
         tone = _polarity(sentence, words, start)
         if tone in ("directive", "conditional"):

@@ -120,8 +120,8 @@ def is_brief(answer: str) -> bool:
     """One or two sentences: too short to explain anything."""
     visible = split_answer(answer).visible
     text = visible.strip()
-    longest = BRIEF if text.isascii() else BRIEF // 3
-    return MIN_LETTERS <= len(text) <= longest and len(lexicon.sentences(visible)) <= 3
+    shortest, longest = (2 * MIN_LETTERS, BRIEF) if text.isascii() else (MIN_LETTERS, BRIEF // 3)
+    return shortest <= len(text) <= longest and len(lexicon.sentences(visible)) <= 3
 
 
 @lru_cache(maxsize=CACHE_SIZE)
