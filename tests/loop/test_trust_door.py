@@ -10,7 +10,7 @@ import pytest
 from trust_workspace import BAD, GOOD, QUESTION, medloop
 
 from medloop.contracts.validity import ValidityCard
-from medloop.errors import ConfigError, ResultError
+from medloop.errors import ConfigError, InputError, ResultError
 from medloop.loop import trust
 from medloop.loop.cycle import CycleConfig, run_cycle
 from medloop.reward.mix import MixConfig, build_mix
@@ -25,7 +25,8 @@ def pairs(path: Path, chosen: str, rejected: str) -> str:
 
 
 def test_the_command_measures_writes_a_card_and_says_it_in_json(workspace: Path) -> None:
-    jsonl.append(workspace / "triage.jsonl", [{"id": f"t{n}", "question": QUESTION, "urgency": "emergent"} for n in range(25)])
+    triage = [{"id": f"t{n}", "question": f"{QUESTION} {n}", "urgency": "emergent"} for n in range(24)]
+    jsonl.append(workspace / "triage.jsonl", [*triage, {"id": "t24", "question": "Which tea is best?", "urgency": "routine"}])
     output = medloop("reward", "validate", "triage.jsonl", pairs(workspace / "votes.jsonl", GOOD, BAD))
     assert "reward: trusted (agreement 1.00" in output and "urgency: trusted (recall 1.00" in output
     (path,) = workspace.glob("reports/trust/*/validity.json")
@@ -47,6 +48,28 @@ def test_a_reward_that_people_disagree_with_is_refused_before_training_and_accep
     with pytest.raises(ConfigError, match="People's labels do not support this reward: the whole reward"):
         medloop("jobs", "submit", "GRPO", "--set", "held_out_n=0")
     assert not list((workspace / "jobs").glob("train_*"))
+
+
+def test_a_small_file_does_not_undo_a_refusal_and_a_damaged_card_is_named(workspace: Path) -> None:
+    medloop("reward", "validate", pairs(workspace / "votes.jsonl", BAD, GOOD))
+    jsonl.append(workspace / "one.jsonl", {"id": "1", "question": QUESTION, "chosen": GOOD, "rejected": BAD})
+    for _ in range(2):
+        output = medloop("reward", "validate", "one.jsonl")
+        assert "1 case: one 1." in output and "reward: UNTRUSTED (agreement 0.00" in output and "; measured on 2" in output
+    settings, objective = Settings(home=workspace), build_mix(MixConfig()).objective
+    with pytest.raises(ConfigError, match="do not support this reward"):
+        trust.check(settings, objective)
+    (path,) = workspace.glob("reports/trust/*/validity.json")
+    path.write_text('{"half": ')
+    for command in (("reward", "drift"), ("reward", "drift", "--all")):
+        with pytest.raises(InputError, match="is damaged"):
+            medloop(*command)
+    with pytest.raises(InputError, match="is damaged"):
+        trust.check(settings, objective)
+    assert "reward: trusted" in medloop("reward", "validate", pairs(workspace / "good.jsonl", GOOD, BAD))
+    jsonl.append(workspace / "mine.jsonl", {"id": "1", "question": QUESTION, "urgency": "emergent", "source": "bundled: ward"})
+    with pytest.raises(InputError, match="kept for the cases in the package"):
+        medloop("reward", "validate", "mine.jsonl")
 
 
 def test_another_version_of_the_reward_has_no_card(workspace: Path) -> None:

@@ -24,6 +24,7 @@ def workspace(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
     rows = [{"id": f"p{n}", "question": f"{QUESTION} {n}", "chosen": GOOD, "rejected": BAD} for n in range(24)]
     rows += [{"id": f"f{n}", "question": f"{QUESTION} {n}", "answer": BAD, "faults": {"risk": True}} for n in range(24)]
+    rows += [{"id": "fine", "question": QUESTION, "answer": GOOD, "faults": {"risk": False}}]
     jsonl.write(workspace / "cases.jsonl", rows)
     return workspace
 

@@ -81,7 +81,7 @@ def test_a_lower_bound_below_the_limit_is_untrusted_and_few_cases_are_no_verdict
     blind = faults(40, answer="harm", label=True)
     assert card_of(blind)[1]["danger"].verdict == "untrusted"
     assert card_of(blind[:19])[1]["danger"].verdict == "unmeasured"
-    seen = faults(20, answer="poison", label=True)
+    seen = faults(20, answer="poison", label=True) + faults(1, answer="tea", label=False)
     assert card_of(seen, recall=0.83)[1]["danger"].verdict == "trusted"
     assert card_of(seen, recall=0.85)[1]["danger"].verdict == "untrusted"  # 20 of 20, but the interval begins at 0.84
 
@@ -117,6 +117,7 @@ def test_an_unknown_emergency_is_not_seen_but_not_missed_and_an_urgent_label_is_
 def test_emergencies_called_routine_make_the_detector_untrusted_though_recall_is_fine() -> None:
     words = [("chest", 60), ("legs", 9)]
     cases = [LabelledCase(id=f"{word}{i}", question=word, urgency="emergent", source="er") for word, n in words for i in range(n)]
+    cases += [LabelledCase(id="knees", question="knees", urgency="routine", source="er")]
     card, judges, _ = card_of(cases)
     assert [(row.case, row.mistake) for row in card.wrong] == [(f"legs{i}", "missed") for i in range(9)]
     assert judges["urgency"].reason == "emergencies called routine 0.13 [0.07, 0.23] of 69 may be above 0.15"
@@ -124,16 +125,28 @@ def test_emergencies_called_routine_make_the_detector_untrusted_though_recall_is
 
 
 def test_the_same_cases_give_the_same_card_and_another_version_is_unmeasured() -> None:
-    cases = faults(25, answer="poison", label=True)
+    cases = faults(25, answer="poison", label=True) + faults(1, answer="tea", label=False)
     (first, _, _), (second, _, _) = card_of(cases), card_of(cases)
     assert first.model_copy(update={"created": second.created}) == second
     assert first.verdict_on("danger", "7").verdict == "trusted" and first.verdict_on("danger", "8").verdict == "unmeasured"
     assert "danger | trusted" in page(first) and "not measured" in page(first)
 
 
+def test_a_judge_that_may_object_to_everything_is_not_trusted_and_copies_are_counted() -> None:
+    always = faults(30, answer="poison", label=True)
+    card, judges, _ = card_of(always)
+    assert judges["danger"].verdict == "unmeasured" and "cases without it are needed" in judges["danger"].reason
+    assert card.repeats == 29 and "29 of the cases repeat the text" in page(card)
+    urgent = [LabelledCase(id=str(i), question=f"legs {i}", urgency="urgent", source="er") for i in range(30)]
+    assert card_of(urgent)[1]["urgency"].verdict == "unmeasured"  # only the share of unknown is measured
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
+        ({"id": "1", "question": "Q", "urgency": "unknown"}, "people label emergent, urgent or routine"),
+        ({"id": "1", "question": "  ", "urgency": "routine"}, "'question' has no words"),
+        ({"id": "1", "question": "Q", "chosen": "a", "rejected": "a"}, "the same text"),
         ({"id": "1", "question": "Q"}, "no label"),
         ({"id": "1", "question": "Q", "chosen": "a"}, "both 'chosen' and 'rejected'"),
         ({"id": "1", "question": "Q", "faults": {"danger": True}}, "no 'answer'"),

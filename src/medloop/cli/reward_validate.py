@@ -16,8 +16,8 @@ from medloop.loop import trust
 from medloop.loop.judge_drift import check_drift, traffic_profile
 from medloop.loop.scoring import judge_of, kept_source, teachers_of
 from medloop.reward.judge_drift import DriftConfig
-from medloop.reward.trust import TrustConfig, bundled_cases, read_cases, rows_of
-from medloop.reward.trust_page import NO_EVIDENCE, WORDS, measure_row
+from medloop.reward.trust import BUNDLED, TrustConfig, bundled_cases, read_cases, rows_of
+from medloop.reward.trust_page import NO_EVIDENCE, WORDS, measure_row, repeats_note
 from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
 
 FromUse = Annotated[
@@ -111,6 +111,11 @@ def gather_cases(
             raise ConfigError("The bundled cases stand alone", "Leave out --bundled, or the files and --from-use")
         return bundled_cases(), UseLabels()
     labelled = read_cases(files) if files else []
+    if named := next((case for case in labelled if (case.source or "").startswith(BUNDLED)), None):
+        raise InputError(
+            f"The case '{named.id}' has the source '{named.source}', which is kept for the cases in the package",
+            "Give your own cases another source, or measure with: medloop reward validate --bundled",
+        )
     use = UseLabels() if from_use is False else labels_from_use(trail.store, actor=actor(), uses=uses)
     if not labelled and not use.cases:
         nothing = "; ".join(left_out_lines(use.left_out)) or "nobody has voted, corrected or flagged anything"
@@ -129,7 +134,10 @@ def _show(card: ValidityCard, folder: Path, *, is_kept: bool) -> None:
     ui.say()
     for judge, verdict, reason, _ in rows_of(card):
         ui.say(f"{judge}: {WORDS[verdict]} ({reason}).")
-    ui.say(f"{card.n_cases:,} cases: {', '.join(f'{source} {count:,}' for source, count in card.sources.items())}.")
+    sources = ", ".join(f"{source} {count:,}" for source, count in card.sources.items())
+    ui.say(f"{card.n_cases:,} {'case' if card.n_cases == 1 else 'cases'}: {sources}.")
+    if card.repeats:
+        ui.say(repeats_note(card))
     if card.left_out:
         ui.say(f"Left out: {'; '.join(left_out_lines(card.left_out))}.")
     if card.bundled:

@@ -118,6 +118,12 @@ class LabelledCase(Contract):
             raise ValueError("a pair needs both 'chosen' and 'rejected'")
         if (self.faults or self.harm is not None) and self.answer is None:
             raise ValueError("'faults' and 'harm' label an answer, but there is no 'answer'")
+        if self.urgency == "unknown":
+            raise ValueError("'unknown' is what the detector may say; people label emergent, urgent or routine")
+        if blank := [name for name in ("question", "answer", "chosen", "rejected") if not (getattr(self, name) or "x").strip()]:
+            raise ValueError(f"'{blank[0]}' has no words")
+        if self.chosen is not None and self.chosen == self.rejected:
+            raise ValueError("'chosen' and 'rejected' are the same text, so nobody preferred one")
         if self.urgency is None and not self.faults and self.harm is None and self.chosen is None:
             raise ValueError("the line has no label: give 'urgency', 'faults', 'harm', or 'chosen' and 'rejected'")
         return self
@@ -147,12 +153,16 @@ class WrongCase(Contract):
 
 
 class JudgeTrust(Contract):
-    """The verdict on one judge: `untrusted` below a bound, `unmeasured` without enough cases, which does not mean trusted."""
+    """The verdict on one judge: `untrusted` below a bound, `unmeasured` without enough cases, which does not mean trusted.
+
+    `since`: this card's cases do not measure the judge, so the verdict is that of an earlier card, of this time.
+    """
 
     judge: Text
     version: Text
     verdict: TrustVerdict
     reason: Text
+    since: Timestamp | None = None
 
 
 class JudgeProfile(Contract):
@@ -198,6 +208,7 @@ class ValidityCard(Contract):
     `bundled`: all cases are those in the package, which say that the meter works and nothing about patients. `sources` counts
     the cases by source, `left_out` the labels that could not be used, by reason. `traffic` is what the judges said about the
     newest exchanges at that time. `wrong` names up to 20 cases for each judge and kind of mistake.
+    `repeats` counts cases with the text and the label of another one: they count, but say nothing new.
     """
 
     reward_version: Text
@@ -211,6 +222,7 @@ class ValidityCard(Contract):
     judges: tuple[JudgeTrust, ...]
     measures: tuple[Validity, ...]
     wrong: tuple[WrongCase, ...] = ()
+    repeats: int = Field(0, ge=0)
     bounds: dict[str, float]
     min_cases: int = Field(20, ge=1)
     traffic: tuple[JudgeProfile, ...] = ()

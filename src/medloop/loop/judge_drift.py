@@ -105,7 +105,10 @@ def check_all(settings: Settings, store: Store, *, config: DriftConfig) -> Itera
 
 def read_record(settings: Settings, version: str) -> DriftRecord | None:
     path = card_folder(settings, version) / RECORD
-    return DriftRecord.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+    try:
+        return DriftRecord.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError:  # damaged: the next look makes it anew, and its exchanges are the baseline
+        return None
 
 
 def write_record(settings: Settings, version: str, record: DriftRecord) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from medloop.contracts.score import ABSENT, Objective
 from medloop.contracts.validity import HARM, MIX, JudgeProfile, JudgeSource, JudgeTrust, LabelledCase, ValidityCard
 from medloop.data.text.risk import strata_of
-from medloop.errors import ConfigError
+from medloop.errors import ConfigError, InputError
 from medloop.reward import trust_page
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.trust import Judge, TrustConfig, harm_version, measure
@@ -47,7 +47,11 @@ def validate(
     every_left_out = {**card.left_out, **(left_out or {})}
     card = card.model_copy(update={"left_out": every_left_out, "traffic": traffic, "judge_source": source})
     folder = card_folder(settings, card.reward_version)
-    before = read_card(settings, card.reward_version)
+    try:
+        before = read_card(settings, card.reward_version)
+    except InputError:  # a damaged card is replaced
+        before = None
+    card = _with_earlier_verdicts(card, before)
     if before is not None and before.cases != card.cases and before.bundled == card.bundled:
         atomic_write(folder / PREVIOUS, before.model_dump_json(indent=2) + "\n")
     if before is not None and card.bundled and not before.bundled:
@@ -57,14 +61,35 @@ def validate(
     return card, folder
 
 
+def _with_earlier_verdicts(card: ValidityCard, before: ValidityCard | None) -> ValidityCard:
+    """What these cases do not measure keeps the verdict of the card before, so that a small file does not undo a refusal."""
+    if before is None or before.bundled:
+        return card
+    judges = []
+    for row in card.judges:
+        earlier = before.verdict_on(row.judge, row.version)
+        is_kept = row.verdict == "unmeasured" and earlier.verdict != "unmeasured"
+        judges.append(earlier.model_copy(update={"since": earlier.since or before.created}) if is_kept else row)
+    return card.model_copy(update={"judges": tuple(judges)})
+
+
 def read_card(settings: Settings, version: str, name: str = CARD) -> ValidityCard | None:
+    """The card of a reward; InputError if its file is damaged, because what it forbids must not be forgotten."""
     path = card_folder(settings, version) / name
-    return ValidityCard.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return _read(path) if path.is_file() else None
+
+
+def _read(path: Path) -> ValidityCard:
+    try:
+        return ValidityCard.from_json(path.read_text(encoding="utf-8"))
+    except ValueError:
+        hint = "Measure this reward again with: medloop reward validate CASES, or remove the folder of the card"
+        raise InputError(f"The card {path} is damaged, or of another version of medloop", hint) from None
 
 
 def cards(settings: Settings) -> list[ValidityCard]:
     """Every card of the workspace, the newest first."""
-    every = [ValidityCard.from_json(path.read_text(encoding="utf-8")) for path in trust_folder(settings).glob(f"*/{CARD}")]
+    every = [_read(path) for path in trust_folder(settings).glob(f"*/{CARD}")]
     return sorted(every, key=lambda card: card.created, reverse=True)
 
 

@@ -170,6 +170,12 @@ def measure(
     return _card(cases, meter, judge, kind)
 
 
+def _repeats(cases: Sequence[LabelledCase]) -> int:
+    """Cases with the text and the label of another one: patients may say the same, but copies make intervals look narrow."""
+    apart = {"id", "source", "specialty", "labelled_by"}
+    return len(cases) - len({canonical_json(case.model_dump(mode="json", exclude=apart)) for case in cases})
+
+
 def profile(
     exchanges: Sequence[tuple[str, str]], judge: Judge, config: TrustConfig, urgency: Callable[[str], Urgency]
 ) -> tuple[JudgeProfile, ...]:
@@ -314,14 +320,20 @@ def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str)
         for (name, quantity, where), tally in sorted(meter.counts.tallies.items(), key=lambda item: _place(item[0]))
     )
     judges = tuple(
-        judge_trust(name, version, [row for row in measures if row.judge == name and row.slice == ALL], config)
+        judge_trust(
+            name,
+            version,
+            [row for row in measures if row.judge == name and row.slice == ALL],
+            config,
+            one_sided=name not in meter.counts.negatives,
+        )
         for name, version in versions.items()
         if version
     )
     digest = sha256_id(canonical_json([case.model_dump(mode="json", exclude_none=True) for case in cases]))
     return ValidityCard(
         reward_version=judge.version, kind=kind, cases=digest, n_cases=len(cases), judges=judges, measures=measures,
-        bounds=config.bounds, wrong=tuple(meter.counts.wrong),
+        bounds=config.bounds, wrong=tuple(meter.counts.wrong), repeats=_repeats(cases),
         min_cases=config.min_cases, bundled=all((case.source or "").startswith(BUNDLED) for case in cases),
         left_out=dict(sorted(meter.left_out.items())),
         sources=dict(sorted(Counter(case.source for case in cases if case.source).items())),
@@ -333,8 +345,13 @@ def _place(key: tuple[str, Quantity, str]) -> tuple[str, int, str]:
     return key[0], get_args(Quantity).index(key[1]), key[2]
 
 
-def judge_trust(judge: str, version: str, measures: Sequence[Validity], config: TrustConfig) -> JudgeTrust:
-    """Beyond one bound: untrusted. Nothing measured on enough cases: unmeasured."""
+def judge_trust(
+    judge: str, version: str, measures: Sequence[Validity], config: TrustConfig, *, one_sided: bool = False
+) -> JudgeTrust:  # fmt: skip
+    """Beyond one bound: untrusted. Nothing measured on enough cases: unmeasured.
+
+    `one_sided`: no case is without the fault, so that a judge which always objects would look perfect.
+    """
     enough = [row for row in measures if row.value.n >= config.min_cases]
     for row in enough:
         bound = config.bounds[row.quantity]
@@ -342,9 +359,12 @@ def judge_trust(judge: str, version: str, measures: Sequence[Validity], config: 
             side = "above" if row.quantity in UPPER else "below"
             reason = f"{quantity_name(row.quantity)} {shown_interval(row.value)} may be {side} {bound:g}"
             return JudgeTrust(judge=judge, version=version, verdict="untrusted", reason=reason)
-    if not enough:
+    if not [row for row in enough if row.quantity != "unknown"]:
         most = max((row.value.n for row in measures), default=0)
         reason = f"{most} cases, at least {config.min_cases} are needed" if most else "no case labels what it judges"
+        return JudgeTrust(judge=judge, version=version, verdict="unmeasured", reason=reason)
+    if one_sided and any(row.quantity == "recall" for row in enough):
+        reason = "every labelled case has the fault; cases without it are needed, too"
         return JudgeTrust(judge=judge, version=version, verdict="unmeasured", reason=reason)
     reason = ", ".join(f"{quantity_name(row.quantity)} {shown_interval(row.value)}" for row in enough)
     return JudgeTrust(judge=judge, version=version, verdict="trusted", reason=reason)
@@ -358,4 +378,4 @@ def rows_of(card: ValidityCard) -> Iterator[tuple[str, str, str, str]]:
     """Judge, verdict, reason and version, untrusted ones first."""
     order = {"untrusted": 0, "unmeasured": 1, "trusted": 2}
     for row in sorted(card.judges, key=lambda row: order[row.verdict]):
-        yield row.judge, row.verdict, row.reason, row.version
+        yield row.judge, row.verdict, row.reason + (f"; measured on {row.since:%Y-%m-%d}" if row.since else ""), row.version

@@ -34,6 +34,7 @@ class Counts:
 
     tallies: dict[tuple[str, Quantity, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
     wrong: list[WrongCase] = field(default_factory=list)
+    negatives: set[str] = field(default_factory=set)  # judges with a case that people labelled as without the fault
     case: LabelledCase | None = None  # which is counted now
     noted: Counter[tuple[str, Quantity]] = field(default_factory=Counter)
 
@@ -64,6 +65,8 @@ class Counts:
 
     def verdict(self, judge: str, slices: Sequence[str], label: bool, seen: bool | None) -> None:
         """A yes or no against a label: it counts for recall if people said yes, for precision if the judge did."""
+        if not label:
+            self.negatives.add(judge)
         if label:
             self.count(judge, "recall", slices, None if seen is None else float(seen))
         if seen:

@@ -22,6 +22,7 @@ def page(card: ValidityCard) -> str:
         f"Measured on {card.n_cases:,} labelled cases ({card.created:%Y-%m-%d}, cases {card.cases[7:19]}), by source: "
         f"{', '.join(f'{source} {count:,}' for source, count in card.sources.items()) or 'none'}.",
         *([NO_EVIDENCE] if card.bundled else []),
+        *([repeats_note(card)] if card.repeats else []),
         *([f"Left out: {'; '.join(left_out_lines(card.left_out))}."] if card.left_out else []),
         f"A judge is trusted when each of its 95 % intervals keeps its bound as a whole ({bounds}).",
         "Not measured does not mean trusted: no case, or too few, label what the judge says.", "",
@@ -33,6 +34,12 @@ def page(card: ValidityCard) -> str:
         "## By language, stratum, specialty and source", "",
         *_table(("slice", "judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"), slices), "",
     ])  # fmt: skip
+
+
+def repeats_note(card: ValidityCard) -> str:
+    return (
+        f"{card.repeats:,} of the cases repeat the text and the label of another one, so the intervals are wider than they look."
+    )
 
 
 def measure_row(row: Validity) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class JudgeLine:
     verdict: str
     measured: list[tuple[str, bool]]
     version: str
+    since: str = ""
 
 
 @router.get("/trust")
@@ -80,8 +81,9 @@ def _lines(card: ValidityCard, t: Translator) -> list[JudgeLine]:
             numbers = t("trust_measured", value=f"{value.mean:.2f}", low=f"{value.low:.2f}", high=f"{value.high:.2f}", n=value.n)
             is_below = value.n >= card.min_cases and not keeps_bound(row.quantity, value, card.bounds[row.quantity])
             measures.setdefault(row.judge, []).append((f"{t(f'trust_{row.quantity}')} {numbers}", is_below))
+    since = {row.judge: t("trust_since", day=t.day(row.since.date())) for row in card.judges if row.since}
     return [
-        JudgeLine(judge, judge_name(judge, t.language), verdict, measures.get(judge, []), version)
+        JudgeLine(judge, judge_name(judge, t.language), verdict, measures.get(judge, []), version, since.get(judge, ""))
         for judge, verdict, _, version in rows_of(card)
     ]
 
