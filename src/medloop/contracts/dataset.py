@@ -71,6 +71,7 @@ class PreferencePair(Contract):
     prompt: Text | tuple[Message, ...]
     chosen: Text
     rejected: Text
+    context: tuple[Text, ...] | None = None
     metadata: Json = Field(default_factory=dict)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from medloop.contracts import Message
 from medloop.lexicon.language import detect_language
-from medloop.models.template import encode_prompt, shorter, tokenise
+from medloop.models.context_limits import ContextLimits
+from medloop.models.template import encode_example, encode_prompt, shorter, tokenise
 
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 MIN_CHARACTERS = 20  # of a passage that is cut; fewer would say nothing
@@ -48,6 +49,24 @@ def fit_with_context(
             bare = ContextPrompt(tuple(token_ids), tuple(remaining), (), len(passages))
             return _fill(tokenizer, bare, passages, max_length) if passages else bare
     return None
+
+
+def fit_answers(
+    tokenizer: Any, messages: Sequence[Message], passages: Sequence[str], answers: Sequence[str], *, limits: ContextLimits,
+    max_length: int,
+) -> ContextPrompt | None:  # fmt: skip
+    """The prompt of a training example: what `fit_with_context` leaves of it beside the longest answer; None without passages.
+
+    The same `limits` give the same prompt as in RL and prediction, unless an answer needs the room.
+    """
+    passages = passages[: limits.top_k]
+    if not passages:
+        return None
+    last = messages[-1]
+    examples = [encode_example(tokenizer, [last, Message(role="assistant", content=answer)]) for answer in answers]
+    longest = max(sum(example.completion_mask) for example in examples if example is not None)
+    prompt = fit_with_context(tokenizer, messages, passages, min(limits.max_prompt, max_length - longest))
+    return prompt if prompt is not None and prompt.shown else None
 
 
 def with_context(messages: Sequence[Message], passages: Sequence[str]) -> tuple[Message, ...]:

@@ -177,15 +177,16 @@ def _sides(
 ) -> tuple[EncodedPreferences[Any], EncodedPreferences[Any], int, Counter[str]]:
     """(train, held out, contradictions, lines skipped)."""
     sides: tuple[EncodedPreferences[Any], EncodedPreferences[Any]]
+    limits: dict[str, Any] = {"max_length": config.max_length, "context": config.context_limits}
     if isinstance(config, KTOConfig):
         read = thumbs.read_thumbs(path)
         parts = split_by_prompt(read.thumbs, config.test_share, config.seed)
-        sides = tuple(encode_thumbs(tokenizer, part, max_length=config.max_length) for part in parts)  # type: ignore[assignment]
+        sides = tuple(encode_thumbs(tokenizer, part, **limits) for part in parts)  # type: ignore[assignment]
         contradictions, skipped = thumbs.count_contradictions(read.thumbs), read.skipped
     else:
         pairs = read_pairs(path)
         halves = split_by_prompt(pairs, config.test_share, config.seed)
-        sides = tuple(encode_pairs(tokenizer, half, max_length=config.max_length) for half in halves)  # type: ignore[assignment]
+        sides = tuple(encode_pairs(tokenizer, half, **limits) for half in halves)  # type: ignore[assignment]
         contradictions, skipped = count_contradictions(pairs), Counter()
     train, test = sides
     check_both_sides(path, train.items, test.items, "rows", too_long=train.too_long + test.too_long)

@@ -12,6 +12,7 @@ It leaves out: several processes or GPUs, packing, and choosing the best of seve
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from trl import SFTConfig as TrlConfig
@@ -58,9 +59,9 @@ def make_plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replac
     if not replace:
         run.check_unfinished()
     files, tokenizer = sft_files(config, settings), load_tokenizer(resolve(ModelRef(base=config.model), settings).folder)
-    train = encode_file(tokenizer, files["train"], max_length=config.max_length)
-    score = "dev" in files and config.dev_rows > 0
-    dev = encode_file(tokenizer, files["dev"], max_length=config.max_length, limit=config.dev_rows) if score else None
+    encode = partial(encode_file, tokenizer, max_length=config.max_length, context=config.context_limits)
+    train, score = encode(files["train"]), "dev" in files and config.dev_rows > 0
+    dev = encode(files["dev"], limit=config.dev_rows) if score else None
     counts = count_steps(config, len(train.lengths), run, replace=replace)
     return SFTPlan(config, run, train, dev, *counts, replace)
 
@@ -133,6 +134,7 @@ def _summary(plan: SFTPlan, trainer: ResumableSFT) -> dict[str, float]:
     tenth = max(1, len(losses) // 10)
     summary = {
         "examples": len(plan.train.lengths),
+        "examples_with_context": plan.train.with_context,
         "train_loss_first": sum(losses[:tenth]) / tenth,
         "train_loss_last": sum(losses[-tenth:]) / tenth,
     }

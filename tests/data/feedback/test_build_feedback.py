@@ -269,7 +269,7 @@ def test_corrections_propose_rules_with_their_evidence(store: Store) -> None:
     assert {"kind": "rules", "reason": "nothing_to_say", "records": ["cor_4"]} in rows["dropped"]
 
 
-def test_the_passages_of_a_trace_reach_experts_answers_liked_answers_and_red_team_questions(store: Store) -> None:
+def test_the_passages_of_a_trace_reach_every_row_that_comes_of_it(store: Store) -> None:
     talk = Conversation(messages=(Message(role="user", content=make_question(1)), Message(role="assistant", content="run")))
     passages = ("Rest helps a sprain.", "Seen by Dr. Amelia Hargreaves, phone 0171 5550142.")
     trace = Trace(trace_id="t1", session_id="s", agent_name="a", conversation=talk, model_version="m", contexts=passages[:1])
@@ -281,6 +281,11 @@ def test_the_passages_of_a_trace_reach_experts_answers_liked_answers_and_red_tea
     contexts = {row["conversation"]["messages"][-1]["content"]: row.get("context") for row in rows["sft_train"]}
     assert contexts == {"rest": ["Rest helps a sprain."], "walk": ["Rest helps a sprain."], "sleep": None}
     assert [row["context"] for row in rows["red_team"]] == [["Rest helps a sprain."]]
+    thumbs = {row["completion"]: row.get("context") for row in rows["thumbs"]}
+    assert thumbs == {"rest": ["Rest helps a sprain."], "run": ["Rest helps a sprain."], "sleep": None}
+    assert {row["chosen"]: row["context"] for row in rows["preferences"]} == {
+        name: list(passages[:1]) for name in ("rest", "walk")
+    }
     rows = built(store, [other, make_thumb(3, "ice", True), make_thumb(1, "ice", True, trace_id="t2")])
     assert "Hargreaves" not in json.dumps(rows) and "5550142" not in json.dumps(rows)
 

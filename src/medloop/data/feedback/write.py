@@ -133,13 +133,16 @@ def _metadata(row: FeedbackRow, split: str) -> dict[str, Any]:
 
 
 def pair_line(row: FeedbackRow, split: str) -> PreferencePair:
-    return PreferencePair(prompt=row.prompt, chosen=row.texts[0], rejected=row.texts[1], metadata=_metadata(row, split))
+    return PreferencePair(
+        prompt=row.prompt, chosen=row.texts[0], rejected=row.texts[1], context=row.context or None, metadata=_metadata(row, split)
+    )
 
 
 def _thumb_line(row: FeedbackRow, split: str) -> dict[str, Any]:
     prompt = row.prompt if isinstance(row.prompt, str) else [message.model_dump() for message in row.prompt]
     metadata = _metadata(row, split)
-    return {"prompt": prompt, "completion": row.texts[0], "label": metadata.pop("liked"), "metadata": metadata}
+    context = {"context": list(row.context)} if row.context else {}
+    return {"prompt": prompt, "completion": row.texts[0], "label": metadata.pop("liked"), **context, "metadata": metadata}
 
 
 def _record_line(number: int, row: FeedbackRow, split: str) -> Record:

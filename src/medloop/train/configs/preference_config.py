@@ -5,12 +5,12 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from medloop.knobs import RUN_NAME
-from medloop.train.configs.run_config import EpochConfig
+from medloop.train.configs.run_config import ContextConfig
 
 DPOLoss = Literal["sigmoid", "robust", "ipo", "hinge", "exo_pair", "sigmoid_norm", "apo_zero", "apo_down", "bco_pair", "nca_pair"]
 
 
-class PreferenceConfig(EpochConfig):
+class PreferenceConfig(ContextConfig):
     small_rate: ClassVar[float] = 3e-4  # DPO at 1e-3 made chosen answers less likely as well
     large_rate: ClassVar[float] = 2e-5
 

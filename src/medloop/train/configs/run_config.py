@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from medloop.knobs import RUN_NAME
+from medloop.models.context_limits import ContextLimits
 
 SMALL_MODEL = 20_000_000  # parameters; so small a model learns best at ten to a hundred times the usual rate
 
@@ -68,3 +69,18 @@ class EpochConfig(RunConfig):
         if self.micro_batch_size and self.batch_size % self.micro_batch_size:
             return [f"micro_batch_size {self.micro_batch_size} does not divide batch_size {self.batch_size}"]
         return []
+
+
+class ContextConfig(EpochConfig):
+    """Settings of SFT, DPO and KTO, whose prompts show the context passages of a record as RL and prediction do."""
+
+    top_k: int = Field(
+        3, ge=0, description="Maximum number of context passages of a record in its prompt, the first ones; 0: none."
+    )
+    max_prompt: int = Field(
+        256, ge=8, description="Passages fill a prompt up to this many tokens; the question is never shortened."
+    )
+
+    @property
+    def context_limits(self) -> ContextLimits:
+        return ContextLimits(top_k=self.top_k, max_prompt=self.max_prompt)

@@ -5,10 +5,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from medloop.knobs import RUN_NAME
-from medloop.train.configs.run_config import EpochConfig
+from medloop.train.configs.run_config import ContextConfig
 
 
-class SFTConfig(EpochConfig):
+class SFTConfig(ContextConfig):
     small_rate: ClassVar[float] = 2e-3
     large_rate: ClassVar[float] = 2e-4
 

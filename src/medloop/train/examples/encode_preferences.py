@@ -18,6 +18,8 @@ from datasets import Dataset
 
 from medloop.contracts import Message
 from medloop.models import classify
+from medloop.models.context_limits import ContextLimits
+from medloop.models.context_prompt import ContextPrompt, fit_answers
 from medloop.models.template import encode_example, shorter
 from medloop.train.examples.pairs import Pair
 from medloop.train.examples.thumbs import Thumb
@@ -35,10 +37,15 @@ class EncodedPreferences(Generic[T]):
     tokens: int
     too_long: int
     shortened: int
+    with_context: int = 0
+    truncated_context: int = 0
 
     def left_out(self) -> str:
         """In words, or empty: `12 too long, 3 with a shortened prompt`."""
-        counts = ((self.too_long, "too long"), (self.shortened, "with a shortened prompt"))
+        counts = (
+            (self.too_long, "too long"), (self.shortened, "with a shortened prompt"),
+            (self.with_context, "with context passages"), (self.truncated_context, "with truncated passages"),
+        )  # fmt: skip
         return ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
 
     def select(self, rows: Sequence[int]) -> EncodedPreferences[T]:
@@ -72,9 +79,11 @@ def encode_reward_pairs(tokenizer: Any, pairs: Sequence[Pair], *, max_length: in
     return EncodedPreferences(items, Dataset.from_dict(columns), lengths, tokens, len(pairs) - len(items), shortened)
 
 
-def encode_pairs(tokenizer: Any, pairs: Sequence[Pair], *, max_length: int) -> EncodedPreferences[Pair]:
+def encode_pairs(
+    tokenizer: Any, pairs: Sequence[Pair], *, max_length: int, context: ContextLimits = ContextLimits()
+) -> EncodedPreferences[Pair]:
     """Columns prompt_ids, chosen_ids, rejected_ids."""
-    fitted = [(pair, fit(tokenizer, pair.prompt, (pair.chosen, pair.rejected), max_length)) for pair in pairs]
+    fitted = [(pair, fit(tokenizer, pair, (pair.chosen, pair.rejected), context, max_length)) for pair in pairs]
     items, rows = [pair for pair, row in fitted if row is not None], [row for _, row in fitted if row is not None]
     columns = {
         "prompt_ids": [row.prompt for row in rows],
@@ -84,9 +93,11 @@ def encode_pairs(tokenizer: Any, pairs: Sequence[Pair], *, max_length: int) -> E
     return _encoded(items, rows, columns, len(pairs))
 
 
-def encode_thumbs(tokenizer: Any, thumbs: Sequence[Thumb], *, max_length: int) -> EncodedPreferences[Thumb]:
+def encode_thumbs(
+    tokenizer: Any, thumbs: Sequence[Thumb], *, max_length: int, context: ContextLimits = ContextLimits()
+) -> EncodedPreferences[Thumb]:
     """Columns prompt_ids, completion_ids, label; `with_mismatched_answers` adds the last one."""
-    fitted = [(thumb, fit(tokenizer, thumb.prompt, (thumb.answer,), max_length)) for thumb in thumbs]
+    fitted = [(thumb, fit(tokenizer, thumb, (thumb.answer,), context, max_length)) for thumb in thumbs]
     items, rows = [thumb for thumb, row in fitted if row is not None], [row for _, row in fitted if row is not None]
     columns: dict[str, list[Any]] = {
         "prompt_ids": [row.prompt for row in rows],
@@ -103,22 +114,27 @@ class FittedRow:
     prompt: list[int]
     answers: list[list[int]]
     dropped_messages: int
+    shown: ContextPrompt | None = None
 
     @property
     def lengths(self) -> list[int]:
         return [len(self.prompt) + len(answer) for answer in self.answers]
 
 
-def fit(tokenizer: Any, prompt: Sequence[Message], answers: Sequence[str], max_length: int) -> FittedRow | None:
-    """All answers after the same prompt, which loses old messages until the longest fits; None when it never does."""
+def fit(
+    tokenizer: Any, row: Pair | Thumb, answers: Sequence[str], context: ContextLimits, max_length: int
+) -> FittedRow | None:  # fmt: skip
+    """All answers after the same prompt. It loses passages, then old messages, until the longest fits; None if it never does."""
+    shown = fit_answers(tokenizer, row.prompt, row.passages, answers, limits=context, max_length=max_length)
+    prompt = row.prompt if shown is None else shown.messages
     for remaining, dropped in shorter(prompt):
         examples = [encode_example(tokenizer, [*remaining, Message(role="assistant", content=answer)]) for answer in answers]
         encoded = [example for example in examples if example is not None]
         assert len(encoded) == len(answers), "without a limit every example can be encoded"
         start = encoded[0].completion_mask.index(1)
-        row = FittedRow(encoded[0].input_ids[:start], [example.input_ids[start:] for example in encoded], dropped)
-        if max(row.lengths) <= max_length:
-            return row
+        fitted = FittedRow(encoded[0].input_ids[:start], [example.input_ids[start:] for example in encoded], dropped, shown)
+        if max(fitted.lengths) <= max_length:
+            return fitted
     return None
 
 
@@ -139,4 +155,7 @@ def with_mismatched_answers(rows: EncodedPreferences[Thumb], batches: Sequence[S
 def _encoded(items: list[T], rows: Sequence[FittedRow], columns: dict[str, list[Any]], count: int) -> EncodedPreferences[T]:
     lengths = [max(row.lengths) for row in rows]
     tokens, shortened = sum(sum(row.lengths) for row in rows), sum(row.dropped_messages > 0 for row in rows)
-    return EncodedPreferences(items, Dataset.from_dict(columns), lengths, tokens, count - len(items), shortened)
+    shown = [row.shown for row in rows if row.shown is not None]
+    truncated = sum(prompt.truncated or prompt.left_out > 0 for prompt in shown)
+    table = Dataset.from_dict(columns)
+    return EncodedPreferences(items, table, lengths, tokens, count - len(items), shortened, len(shown), truncated)

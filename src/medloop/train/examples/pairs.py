@@ -18,6 +18,7 @@ from medloop.contracts import Conversation, Message
 from medloop.errors import InputError
 from medloop.knobs import problem_list
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import passages_of
 
 PROMPTS = ("prompt", "question", "messages")
 CHOICE = ("response_a", "response_b", "preferred")
@@ -47,6 +48,7 @@ class Pair:
     chosen: str
     rejected: str
     split: str | None = None
+    passages: tuple[str, ...] = ()
 
     @property
     def first_question(self) -> str:
@@ -141,7 +143,7 @@ def parse_pair(row: dict[str, Any]) -> Pair:
     chosen, rejected = parse_answer(row, "chosen"), parse_answer(row, "rejected")
     if chosen.strip() == rejected.strip():
         raise InvalidPreference("chosen and rejected are the same text")
-    return Pair(parse_prompt(row), chosen, rejected, parse_split(row))
+    return Pair(parse_prompt(row), chosen, rejected, parse_split(row), passages_of(row))
 
 
 def parse_split(row: dict[str, Any]) -> str | None:

@@ -12,6 +12,8 @@ import pyarrow as pa
 from datasets import Dataset
 
 from medloop.errors import InputError
+from medloop.models.context_limits import ContextLimits
+from medloop.models.context_prompt import fit_answers
 from medloop.models.template import encode_example
 from medloop.store.files.answer_lines import is_answered, read_conversations
 
@@ -28,6 +30,8 @@ class SFTExamples:
     too_long: int
     shortened: int
     unanswered: int
+    with_context: int
+    truncated_context: int
 
     @property
     def tokens(self) -> int:
@@ -39,31 +43,42 @@ class SFTExamples:
             (self.too_long, "too long"),
             (self.unanswered, "without an answer"),
             (self.shortened, "shortened by old messages"),
+            (self.with_context, "with context passages"),
+            (self.truncated_context, "with truncated passages"),
         )
         return ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
 
 
-def encode_file(tokenizer: Any, path: Path, *, max_length: int, limit: int | None = None) -> SFTExamples:
-    """The first `limit` usable examples of a file. Loss falls on answers only: labels of prompts are IGNORED."""
+def encode_file(
+    tokenizer: Any, path: Path, *, max_length: int, context: ContextLimits = ContextLimits(), limit: int | None = None
+) -> SFTExamples:  # fmt: skip
+    """The first `limit` usable examples of a file, with their passages. Loss falls on answers only: prompts are IGNORED."""
     ids, labels, ends = array("i"), array("i"), array("i", [0])
-    too_long = shortened = unanswered = 0
+    too_long = shortened = unanswered = with_context = truncated = 0
     for item in read_conversations(path):
         if limit is not None and len(ends) > limit:
             break
         if not is_answered(item.conversation):
             unanswered += 1
             continue
-        example = encode_example(tokenizer, item.conversation.messages, max_length=max_length)
+        *asked, answer = item.conversation.messages
+        shown = fit_answers(tokenizer, asked, item.passages, [answer.content], limits=context, max_length=max_length)
+        example = encode_example(tokenizer, [*(asked if shown is None else shown.messages), answer], max_length=max_length)
         if example is None:
             too_long += 1
             continue
         shortened += example.dropped_messages > 0
+        if shown is not None:
+            with_context += 1
+            truncated += shown.truncated or shown.left_out > 0
         ids.extend(example.input_ids)
         labels.extend(token if bit else IGNORED for token, bit in zip(example.input_ids, example.completion_mask, strict=True))
         ends.append(len(ids))
     rows = Dataset(pa.table({"input_ids": _lists(ids, ends), "labels": _lists(labels, ends)}))
     lengths = [end - start for start, end in pairwise(ends)]
-    examples = SFTExamples(rows, lengths, len(labels) - labels.count(IGNORED), too_long, shortened, unanswered)
+    examples = SFTExamples(
+        rows, lengths, len(labels) - labels.count(IGNORED), too_long, shortened, unanswered, with_context, truncated
+    )
     if not lengths:
         raise InputError(
             f"{path} has no usable example ({examples.left_out() or 'no lines'})", "Check the file, or raise max_length"

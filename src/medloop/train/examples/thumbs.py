@@ -19,6 +19,7 @@ from medloop.contracts import Message
 from medloop.contracts.polarity import Polarity, combine, label, polarity
 from medloop.errors import InputError
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import passages_of
 from medloop.train.examples.pairs import (
     InvalidPreference,
     first_question,
@@ -48,6 +49,7 @@ class Thumb:
     answer: str
     liked: bool
     split: str | None = None
+    passages: tuple[str, ...] = ()
 
     @property
     def first_question(self) -> str:
@@ -87,13 +89,15 @@ def parse_thumbs(row: dict[str, Any]) -> list[Thumb]:
     """One line as thumbs: two of a pair, one of a record, none of an undecided record; else InvalidPreference."""
     if has_no_winner(row):
         bad = ("a", "b") if row["preferred"] == "both_bad" else flagged_sides(row)
-        return [Thumb(parse_prompt(row), parse_answer(row, f"response_{side}"), False, parse_split(row)) for side in bad]
+        prompt, split, passages = parse_prompt(row), parse_split(row), passages_of(row)
+        return [Thumb(prompt, parse_answer(row, f"response_{side}"), False, split, passages) for side in bad]
     if is_choice(row) or ("chosen" in row and "rejected" in row):
         pair = parse_pair(row)
-        return [Thumb(pair.prompt, pair.chosen, True, pair.split), Thumb(pair.prompt, pair.rejected, False, pair.split)]
+        judged = ((pair.chosen, True), (pair.rejected, False))
+        return [Thumb(pair.prompt, answer, liked, pair.split, pair.passages) for answer, liked in judged]
     liked = _liked(row)
     prompt, answer = _exchange(row)
-    return [] if liked is None else [Thumb(prompt, answer, liked, parse_split(row))]
+    return [] if liked is None else [Thumb(prompt, answer, liked, parse_split(row), passages_of(row))]
 
 
 def count_contradictions(thumbs: Sequence[Thumb]) -> int:
