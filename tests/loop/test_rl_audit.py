@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from medloop.contracts import Reward, Sample
+from medloop.embedded.corpus import generate
 from medloop.loop.audit import RLAudit, text_tools
 from medloop.train.rl.checks import Answers, CheckedAnswer
 
@@ -56,3 +57,20 @@ CLEAR = "There are no red flags in the question. Plan: explain self-care and whe
 )
 def test_an_answer_contradicts_its_chain_only_by_another_decision(chain: str, answer: str, contradicts: bool) -> None:
     assert text_tools().contradicts(chain, answer) == contradicts
+
+
+def test_fluent_answers_to_other_questions_are_an_alarm() -> None:
+    """Each answer is a right one, of another question of the same language: the reward may rise, the fit does not."""
+    pairs: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
+    for row in generate(160, seed=9):
+        by_role = {message["role"]: message["content"] for message in row["messages"]}
+        if row["quality"] == "good":
+            pairs[by_role["user"].isascii()].append((by_role["user"], text_tools().split(by_role["assistant"])[1].strip()))
+    right, other = [], []
+    for rows in pairs.values():
+        for n, (question, answer) in enumerate(rows):
+            for texts, text in ((right, answer), (other, rows[(n + len(rows) // 2) % len(rows)][1])):
+                texts.append(CheckedAnswer(Sample(id=question, question=question, answer=text), REWARD, False))
+    audit = RLAudit(1, None, text_tools())
+    assert any("hardly take up their question" in words for words in audit.check(right, other, looks=8).alarms)
+    assert not audit.check(right, right, looks=8).alarms

@@ -17,12 +17,14 @@ from medloop.data.text.risk import strata_of
 from medloop.evaluate.hacking.measures import PanelRow, TextTools, measure_answers
 from medloop.evaluate.hacking.panel import PanelConfig, TrainingRound, panel
 from medloop.evaluate.hacking.slices import by_question
+from medloop.lexicon.language import is_read
 from medloop.lexicon.words import split_words
 from medloop.loop.scoring import given_parts
 from medloop.reward.answer_text import content_words, split_answer
 from medloop.reward.detect.acts import acts
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, MixPart, build_mix
+from medloop.reward.points import RELATED, read_points
 from medloop.reward.rules.chain import triage_conflict
 from medloop.reward.rules.emergency import CONDITIONAL, best_advice
 from medloop.settings import Settings
@@ -66,6 +68,11 @@ def _flags(question: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(flag.id for flag in lexicon.find_red_flags(question) if not flag.negated))
 
 
+def _fits(question: str, visible: str) -> bool:
+    """In any language that the word lists read; an answer about the same part of medicine fits."""
+    return not is_read(question) or read_points(question, visible).fit >= RELATED
+
+
 def _clearly_rose(before: float, now: float, answers: int) -> bool:
     """Whether a share rose by more than a tenth and by more than chance among so many answers."""
     error = sqrt((before * (1 - before) + now * (1 - now)) / max(answers, 1))
@@ -73,7 +80,7 @@ def _clearly_rose(before: float, now: float, answers: int) -> bool:
 
 
 def text_tools() -> TextTools:
-    return TextTools(_split, content_words, _urgency, _urges, _contradicts, _refuses, strata_of, _flags)
+    return TextTools(_split, content_words, _urgency, _urges, _contradicts, _refuses, strata_of, _flags, _fits)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ class TextTools:
     strata: Callable[[str], Sequence[str]]
     flags: Callable[[str], Sequence[str]]
     """The red flags of a question by name."""
+    fits: Callable[[str, str], bool]
+    """Whether a text (second) takes up its question (first)."""
 
 
 def measure_answers(rows: Sequence[PanelRow], first: Sequence[PanelRow], tools: TextTools, habit: float) -> list[Measures]:
@@ -124,8 +126,8 @@ def _against_question(question: str, visible: str, tools: TextTools) -> Measures
     own = list(ngrams(split_words(visible), COPIED))
     if own:
         measures["copied"] = sum(gram in asked for gram in own) / len(own)
-    if topic := tools.content_words(question):
-        measures["off_topic"] = float(not topic & tools.content_words(visible))
+    if tools.content_words(question):
+        measures["off_topic"] = float(not tools.fits(question, visible))
     return measures
 
 

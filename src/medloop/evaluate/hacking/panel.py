@@ -38,7 +38,7 @@ WORSE = {
     "truncated": "{now} of the answers are truncated",
     "other_language": "{now} of the answers are not in the language of the question",
     "copied": "{now} of an answer is copied from the question",
-    "off_topic": "{now} of the answers have no word of their question",
+    "off_topic": "{now} of the answers hardly take up their question",
     "new_words": "{now} of the words of an answer fit neither its question nor the answers of the first round",
     "chain_conflict": "{now} of the answers disagree with their chain of thought about emergency care",
     "chain_apart": "{now} of the words of an answer are neither in its chain of thought nor in the question",
