@@ -85,7 +85,7 @@ def score_file(
         scored.update({line.key: line for line in new})
         progress(already_there + start + len(part), len(samples))
     lines = [scored[key] for key in samples]
-    if whole or list(jsonl.read(output, ScoreLine)) != lines:
+    if whole or [row.get("key") for row in jsonl.read(output)] != list(samples):  # a key stands for the whole line
         jsonl.write(output, lines)
     return _summary([line.reward for line in lines], already_there)
 
