@@ -120,10 +120,13 @@ class Scanner:
         known = list(dict.fromkeys((*phrase_sets, *cue_numbers)))
         self._cue_sets = len(cue_sets)
         # Whether no word may continue before the phrase, the same behind it, its cue sets and its phrase sets.
-        self._phrases = [
+        # Equal ones are one object: the few that there are stay in the processor's cache.
+        phrases = [
             (text[0] in _WORD_CHARS, text[-1] in _WORD_CHARS, tuple(cue_numbers.get(text, ())), tuple(phrase_sets.get(text, ())))
             for text in known
         ]
+        distinct = {phrase: phrase for phrase in phrases}
+        self._phrases = [distinct[phrase] for phrase in phrases]
         self._automaton = AhoCorasick(known, store_patterns=False)
 
     def scan(self, normalized: NormalizedText) -> ScanResult:

@@ -100,8 +100,7 @@ def word_set(text: str) -> frozenset[str]:
 @lru_cache(maxsize=CACHE_SIZE)
 def content_words(text: str) -> frozenset[str]:
     """What a text is about: Latin words and pairs of Chinese characters, without the common ones."""
-    latin = {word for word in word_set(text) if _is_content_word(word)}
-    return frozenset(latin | content_pairs(text))
+    return frozenset(_content_of(word_set(text)) | content_pairs(text))
 
 
 def content_pairs(text: str) -> set[str]:
@@ -112,8 +111,9 @@ def content_pairs(text: str) -> set[str]:
     return pairs - COMMON_PAIRS
 
 
-def _is_content_word(word: str) -> bool:
-    return (len(word) > 2 or word.isdigit()) and word not in COMMON and word.isascii()
+def _content_of(words: frozenset[str]) -> set[str]:
+    """The Latin words of a set, without the common ones."""
+    return {word for word in words - COMMON if (len(word) > 2 or word.isdigit()) and word.isascii()}
 
 
 def _is_content_pair(pair: str) -> bool:
@@ -128,7 +128,7 @@ ON_TOPIC = 2  # content words shared with the question; one is enough for a very
 @lru_cache(maxsize=CACHE_SIZE)
 def is_on_topic(question: str, text: str) -> bool:
     """Whether a text shares content words with the question."""
-    shared = {word for word in word_set(question) & word_set(text) if _is_content_word(word)}
+    shared = _content_of(word_set(question) & word_set(text))
     if len(shared) < ON_TOPIC and not text.isascii():
         for run in _CJK.findall(question):
             for pair in map(add, run, run[1:]):

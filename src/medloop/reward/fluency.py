@@ -52,7 +52,7 @@ def fluency(tokens: Words, kind: Kind) -> float:
 def neighbour_mean(tokens: Words, table: NeighbourTable) -> float:
     """The mean logarithm over all neighbours."""
     ids = class_ids(tokens, table.classes, table.characters)
-    return float(table.values[ids[:-1], ids[1:]].mean()) / SCALE if len(ids) > 1 else 0.0
+    return int(np.add.reduce(table.values[ids[:-1], ids[1:]], dtype=np.int64)) / (len(ids) - 1) / SCALE if len(ids) > 1 else 0.0
 
 
 def class_ids(tokens: Words, classes: dict[str, int], characters: NDArray[np.int64]) -> NDArray[np.int64]:
