@@ -116,3 +116,13 @@ def test_a_reward_file_that_somebody_wrote_is_not_replaced(home: Path) -> None:
 def test_parts_that_no_label_speaks_about_keep_their_weight(home: Path) -> None:
     result = json.loads(fit(home, pairs("useful", "polite"), "--json"))
     assert result["unchanged"] == {"risk": "no label separates two of its values"} and weights(home)["risk"] == -0.2
+
+
+def test_pairs_that_the_gates_decide_are_named_and_fit_nothing(home: Path) -> None:
+    (home / "base.yaml").write_text(CONFIG.replace("weight: -0.2,", "weight: -0.2, gate: true,"), encoding="utf-8")
+    with pytest.raises(InputError, match="gates decide 90 of the 90 pairs, and no weight changes that"):
+        fit(home, pairs("useful", "useful risk"))
+    few = [*pairs("useful", "useful risk"), *pairs("polite useful", "polite", questions=1)]
+    with pytest.raises(InputError, match="gates decide 90 of the 93 pairs"):
+        fit(home, few)
+    assert not (home / "reward.yaml").exists()

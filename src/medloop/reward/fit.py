@@ -134,6 +134,7 @@ def fit_weights(
     bounds = _Bounds.of(mix.config, data)
     fold_of = {question: index % config.folds for index, question in enumerate(questions)}
     folds = np.array([fold_of.get(question, -1) for question in data.questions])  # -1: a fault, always used for fitting
+    _require_undecided(folds, len(pairs))
     held: dict[str, Reward] = {}
     for fold in range(config.folds):
         weights, _ = _choose(data, folds, fold, bounds, config)
@@ -159,6 +160,16 @@ def _require_enough(pairs: int, questions: int, config: FitConfig) -> None:
         raise InputError(
             f"The labels are too few to fit weights: {pairs} pairs on {questions} questions, {needed}",
             "Collect more lines with 'chosen' and 'rejected'. To measure the present weights: medloop reward validate CASES",
+        )
+
+
+def _require_undecided(folds: NDArray[np.int_], pairs: int) -> None:
+    """Cross-validation holds out a fold, and a fold of the rest: some rows must be left."""
+    if len({*folds.tolist()} - {-1}) < 3 and -1 not in folds:
+        decided = pairs - len(folds)
+        raise InputError(
+            f"The labels are too few to fit weights: gates decide {decided} of the {pairs} pairs, and no weight changes that",
+            "Collect pairs of two answers that are both safe and on topic, or answers with named faults",
         )
 
 
