@@ -73,6 +73,7 @@ _REACTION: Final = re.compile(
 _PROCEDURE: Final = re.compile(
     r"\b(?:before|prior to) (?:\w+ ){0,3}(?:surgery|operation|procedure|test|scan|colonoscopy)|术前|检查前|手术|检查"
 )
+_WHETHER: Final = re.compile("[能要可用]不[能要可用]|可不可以|能否|可否|是否")
 _NO_BAR: Final = re.compile(r"\bno\b|n't\b|\bnothing\b|\bnot\b|[没不无]")
 _VACCINE: Final = re.compile(r"疫苗|接种|\b(?:vaccine|vaccination|booster)\b")
 _PROFESSIONAL: Final = re.compile(
@@ -106,7 +107,7 @@ class RiskFinding:
 @dataclass(frozen=True)
 class Risk:
     name: str = "risk"
-    version: str = f"5/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/lexicon-{lexicon.VERSION}"
+    version: str = f"6/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/lexicon-{lexicon.VERSION}"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
@@ -167,7 +168,9 @@ def _allows(question: str, answer: str, act: Act, advice: tuple[Act, ...]) -> bo
 
 def _forbidden_drug(question: str, sentence: str) -> str | None:
     """A drug of the question or of the sentence that something else there forbids."""
-    mentions = [mention for text in (question, sentence) for mention in lexicon.find_drugs(text) if not mention.negated]
+    asked = _WHETHER.search(question) is not None  # "能不能" denies nothing
+    mentions = [mention for mention in lexicon.find_drugs(question) if asked or not mention.negated]
+    mentions += lexicon.find_drugs(sentence)  # which allows something, so that "no harm in" denies nothing either
     reasons = _contraindications(question) | {f"drug:{mention.id}" for mention in mentions}
     named = [lexicon.drugs()[mention.id] for mention in mentions]
     forbidden = next((drug.id for drug in named if (drug.avoid | _family_avoid(drug)) & reasons), None)
