@@ -28,7 +28,7 @@ __all__ = [
     "has_hazard_setting", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
-VERSION = "10"
+VERSION = "11"
 
 
 class Mention:

@@ -37,6 +37,17 @@ HELP_WORDS: Final = re.compile(
     r"|at once|(?:do not|don't) (?:wait|delay))\b|120|12356|急诊|医院|救护|医生|大夫|就医|马上|立刻|立即|赶紧|现在|别等"
     r"|产房|产科|危险|严重|检查|化验|建议查|住院|\b(?:serious|dangerous|danger|urgent|urgently)\b"
 )
+# Sympathy, one's own story, not knowing, the options of a quiz: nothing that explains the danger away.
+NO_ADVICE: Final = re.compile(
+    r"\b(?:sorry|i (?:don't|do not|didn't) (?:know|have)|not sure|i (?:have|had|get|got|feel|felt|know|knew|hope"
+    r"|can relate|think|was|am|love|like|wish)"
+    r"|i've|i'm|i'll|same (?:here|thing)|no idea|glad|happy|not alone|here's|thank|congratulations|we'll|we're|me too"
+    r"|my|im here|similar|take care|keep talking|i hear you|care about|exactly me|agree"
+    r"|sounds (?:painful|hard|tough|awful|terrible)|find a way|you can do (?:it|this)|stay strong"
+    r"|what'?s happened|at least|hug|hugs|hard to imagine|be mixed|interact)\b"
+    r"|^\s*(?:what|why|how|when|where|who)\b"
+    r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^\s*[\d、,，.\s～~]+岁?$",
+)
 _QUIZ: Final = re.compile(r"以下哪|下列|首先应该|[(（]\s*[)）]|的正确|which of the following", re.IGNORECASE)
 VERSION = f"3/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
 TRIAGE_VERSION = f"{VERSION}/urgency-{urgency_detector.VERSION}"  # of those that compare it with the urgency of the question

@@ -25,7 +25,7 @@ from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import act_spans, question_spans, rule_score
 from medloop.reward.detect import acts as detector
 from medloop.reward.detect import urgency as urgency_detector
-from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, best_advice, is_brief, penalised_level
+from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, NO_ADVICE, best_advice, is_brief, penalised_level
 
 DESPITE_DANGER, HALF_DANGER, PROMISE = 1.0, 0.5, 0.5
 VERSION: Final = f"5/acts-{detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
@@ -41,17 +41,6 @@ _NO_COMFORT: Final = ("asks_back", "refuses", "warns_against", "gives_dose", "st
 _TREATS: Final = re.compile(
     r"\b(?:medication|medicine|antibiotics?|inhaler)\b|药物|[喷滴]鼻|雾化|抗生素|消炎"
 )  # a treatment, not comfort
-# Sympathy, one's own story, not knowing, the options of a quiz: nothing that explains the danger away.
-_NO_ADVICE: Final = re.compile(
-    r"\b(?:sorry|i (?:don't|do not|didn't) (?:know|have)|not sure|i (?:have|had|get|got|feel|felt|know|knew|hope"
-    r"|can relate|think|was|am|love|like|wish)"
-    r"|i've|i'm|i'll|same (?:here|thing)|no idea|glad|happy|not alone|here's|thank|congratulations|we'll|we're|me too"
-    r"|my|im here|similar|take care|keep talking|i hear you|care about|exactly me|agree"
-    r"|sounds (?:painful|hard|tough|awful|terrible)|find a way|you can do (?:it|this)|stay strong"
-    r"|what'?s happened|at least|hug|hugs|hard to imagine|be mixed|interact)\b"
-    r"|^\s*(?:what|why|how|when|where|who)\b"
-    r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^\s*[\d、,，.\s～~]+岁?$",
-)
 _WAIT: Final = re.compile(
     r"\bwait|watch|see how|ride it out|sleep it off|walk it off|put your feet up|and see|a day or two|couple of days"
     r"|few days|monitor"
@@ -99,7 +88,7 @@ def _judge(answer: str, level: UrgencyLevel, advice: Sequence[Act], calming: lis
     if level == "emergent" and not seen and is_brief(answer) and all(act.polarity == "directive" for act in advice):
         words = fold(answer)
         treats = any(act.kind in _NO_COMFORT for act in advice)
-        if not (HELP_WORDS.search(words) or _NO_ADVICE.search(words) or _TREATS.search(words) or treats):
+        if not (HELP_WORDS.search(words) or NO_ADVICE.search(words) or _TREATS.search(words) or treats):
             return DESPITE_DANGER, "The question is emergent, and the answer passes over it.", list(advice)
     if level == "urgent" and not seen and (blamed := claims or waiting):
         return DESPITE_DANGER, "The question is urgent, and the answer calms or waits and sends nobody to a doctor.", blamed
