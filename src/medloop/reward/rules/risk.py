@@ -153,8 +153,8 @@ def _hazard_findings(question: str, answer: str, advice: tuple[Act, ...]) -> Ite
                 yield RiskFinding(HAZARD, LEFT_AT_HOME, act)
         else:
             yield RiskFinding(HAZARD, f"what is advised harms ({_readable(id)})", act)
-    if act := _left_at_home(question, answer, advice):
-        yield RiskFinding(HAZARD, LEFT_AT_HOME, act)
+    if home := _left_at_home(question, answer, advice):
+        yield RiskFinding(HAZARD, LEFT_AT_HOME, home)
 
 
 def _allows(question: str, answer: str, act: Act, advice: tuple[Act, ...]) -> bool:
