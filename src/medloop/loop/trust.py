@@ -15,7 +15,8 @@ from medloop.reward import trust_page
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.trust import Judge, TrustConfig, harm_version, measure
 from medloop.settings import Settings
-from medloop.store.files.atomic import atomic_write
+from medloop.store.files.atomic import atomic_write, make_folder
+from medloop.store.files.lock import locked_file
 
 CARD, PREVIOUS = "validity.json", "previous.json"
 NOTHING = "Nobody has compared this reward with people's judgement yet: medloop reward validate CASES"
@@ -46,6 +47,13 @@ def validate(
     card = measure(cases, judge, config=config, urgency=urgency, strata=strata_of, progress=progress, kind=kind)
     every_left_out = {**card.left_out, **(left_out or {})}
     card = card.model_copy(update={"left_out": every_left_out, "traffic": traffic, "judge_source": source})
+    make_folder(trust_folder(settings))
+    with locked_file(trust_folder(settings) / ".cards.lock", wait_s=30, what="The cards of the trust meter", mode=0o600):
+        return _keep(settings, card)
+
+
+def _keep(settings: Settings, card: ValidityCard) -> tuple[ValidityCard, Path]:
+    """Write the card, unless it is of bundled cases and one with people's labels is there."""
     folder = card_folder(settings, card.reward_version)
     try:
         before = read_card(settings, card.reward_version)
