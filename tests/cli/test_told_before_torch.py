@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from medloop.cli import app
+from medloop.cli.train import runner
 from medloop.loop.workspace import init_workspace
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import new_artifact
@@ -135,3 +138,24 @@ def test_a_dataset_that_was_changed_is_told_before_torch_is_imported(home: Path,
         "eval --model embedded:tiny --split dev",
     )
     told(changed, [(words, 6, "dev.jsonl") for words in commands])
+
+
+@pytest.mark.parametrize(
+    ("words", "left_out"),
+    [
+        ("train sft", True),
+        ("train grpo", True),
+        ("train sft --set load_in_4bit=true", False),
+        ("train ppo --set optimizer=paged_adamw_8bit", False),
+        ("train grpo --with mine=my_module:judge", False),
+    ],
+)
+def test_bitsandbytes_is_left_out_of_a_run_that_cannot_need_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, words: str, left_out: bool
+) -> None:
+    """peft would import it: two of nine seconds. A part of the reward that is somebody's own code may load a model with it."""
+    calls: list[bool] = []
+    monkeypatch.setattr(runner, "leave_out_bitsandbytes", lambda: calls.append(True))
+    monkeypatch.setattr(runner, "run_stage", lambda *args, **more: sys.exit(99))
+    monkeypatch.chdir(home)
+    assert CliRunner().invoke(app, words.split()).exit_code == 99 and bool(calls) == left_out

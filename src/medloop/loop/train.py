@@ -22,7 +22,7 @@ from medloop.contracts.job import StageName
 from medloop.loop import trust
 from medloop.loop.audit import rl_audit
 from medloop.loop.scoring import conflict_writer, reward_scorer
-from medloop.models import require_packages
+from medloop.models import quick_imports, require_packages
 from medloop.models.find import resolve
 from medloop.models.size import model_size, tensor_shapes
 from medloop.reward.dynamic import DwState, DynamicScorer
@@ -251,7 +251,8 @@ def prepare_stage(
     run.check_writable()
     if not getattr(config, "full", False) and getattr(config, "encoder", "fine-tuned") == "fine-tuned":
         _check_trained_share(stage, config, settings)
-    trainer = stage.load(config, settings, reward)
+    with quick_imports():
+        trainer = stage.load(config, settings, reward)
     return PreparedRun(run, plan=trainer.plan(config, settings, run, replace=replace), trainer=trainer)
 
 

@@ -16,6 +16,7 @@ from medloop.cli import ui
 from medloop.contracts import TrainingCard
 from medloop.knobs import load_config
 from medloop.loop.train import STAGES, TrainingResult, run_stage
+from medloop.models import leave_out_bitsandbytes
 from medloop.train.runs.model_card import usage
 from medloop.train.runs.progress import OnProgress, Progress
 
@@ -50,6 +51,8 @@ def train(
     stage, settings = STAGES[stage_name], ui.settings()
     defaults = {"model": settings.model, "seed": settings.seed}
     config = load_config(stage.config, file=file, pairs=pairs or (), flags=flags, defaults=defaults)
+    if not _may_need_bitsandbytes(config):
+        leave_out_bitsandbytes()
     with Terminal(stage_name.lower(), announce, live) as terminal:
         result = run_stage(
             stage, config, settings, replace=replace, on_plan=terminal.on_plan, on_progress=terminal.on_progress,
@@ -60,6 +63,14 @@ def train(
         check(result)
         return None
     return Trained(result, time.monotonic() - terminal.began)
+
+
+def _may_need_bitsandbytes(config: Any) -> bool:
+    """A base in 4 bits and the 8-bit optimizer do; a part of the reward that is somebody's own code may."""
+    return bool(
+        getattr(config, "load_in_4bit", False) or getattr(config, "optimizer", "adamw") != "adamw"
+        or getattr(config, "reward", None) or getattr(config, "given", None) or getattr(config, "second_judge", None)
+    )  # fmt: skip
 
 
 class Terminal:
