@@ -22,10 +22,10 @@ from medloop.lexicon.numbers import Dose, Frequency
 from medloop.lexicon.scan import NormalizedText, fold, sentence_ends
 
 __all__ = [
-    "VERSION", "Dose", "Drug", "Frequency", "LexiconEntry", "Mention", "describe", "drugs", "find_act_part", "find_act_words",
-    "find_advice", "find_conditions", "find_doses", "find_drugs", "find_frequencies", "find_groups", "find_hazard_settings",
-    "find_hazards", "find_medication", "find_reasoning", "find_reassurance", "find_red_flags", "find_urgent_advice", "folded",
-    "has_hazard_setting", "red_flags", "sentence_at", "sentences",
+    "VERSION", "Dose", "Drug", "Frequency", "LexiconEntry", "Mention", "describe", "drugs", "find_act_part",
+    "find_act_words", "find_advice", "find_conditions", "find_doses", "find_drugs", "find_frequencies", "find_groups",
+    "find_hazard_settings", "find_hazards", "find_medication", "find_reasoning", "find_reassurance", "find_red_flags",
+    "find_urgent_advice", "folded", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
 VERSION = "11"
@@ -126,19 +126,15 @@ def find_act_part(text: str, part: str) -> tuple[Mention, ...]:
     return _mentions(text, f"act_{part}")
 
 
-def find_hazards(text: str) -> Mapping[str, tuple[Mention, ...]]:
-    """Advice that harms in its setting ("pop the blister", "让孩子吐出来"), by class of hazards.yaml."""
-    return _analyze(text).by_part("hazard_")
+def find_hazards(text: str, settings: frozenset[str]) -> Mapping[str, tuple[Mention, ...]]:
+    """Advice that harms ("pop the blister", "让孩子吐出来"), by class of hazards.yaml: those of these settings, or without one."""
+    absent = load_lexicon().settings - settings
+    return _analyze(text).by_part("hazard_", absent)
 
 
 def find_hazard_settings(text: str) -> Mapping[str, tuple[Mention, ...]]:
     """Words that make advice of the same class a hazard: "burn", "鱼刺"."""
     return _analyze(text).by_part("setting_")
-
-
-def has_hazard_setting(id: str) -> bool:
-    """Whether advice of a class counts only in a setting."""
-    return id in load_lexicon().settings
 
 
 def folded(text: str) -> str:
@@ -209,8 +205,9 @@ class _AnalyzedText:
             self._mentions[kind] = mentions
         return mentions
 
-    def by_part(self, prefix: str) -> dict[str, tuple[Mention, ...]]:
-        return {kind[len(prefix) :]: self.mentions(kind) for kind in self._candidates if kind.startswith(prefix)}
+    def by_part(self, prefix: str, without: frozenset[str] = frozenset()) -> dict[str, tuple[Mention, ...]]:
+        parts = [kind[len(prefix) :] for kind in self._candidates if kind.startswith(prefix)]
+        return {part: self.mentions(prefix + part) for part in parts if part not in without}
 
     def _matches(self, kind: str) -> list[PatternMatch]:
         spans = self._scan.spans

@@ -67,18 +67,13 @@ def home_advice(answer: str) -> Act | None:
 def hazards(question: str, answer: str) -> tuple[Act, ...]:
     """The hazardous advice of the visible answer in the order of the text."""
     visible = split_answer(answer).visible
-    by_class = lexicon.find_hazards(visible)
-    if not by_class:
-        return ()
-    asked = _settings(question)
-    found = [act for mentions in by_class.values() for act in _advised(asked, visible, mentions)]
+    by_class = lexicon.find_hazards(visible, _settings(question))
+    found = [act for mentions in by_class.values() for act in _advised(visible, mentions)]
     return tuple(sorted(found, key=lambda act: (act.start, act.end)))
 
 
-def _advised(asked: frozenset[str], visible: str, mentions: tuple[Mention, ...]) -> Iterator[Act]:
+def _advised(visible: str, mentions: tuple[Mention, ...]) -> Iterator[Act]:
     for words in mentions:
-        if lexicon.has_hazard_setting(words.id) and words.id not in asked:
-            continue
         start, end = lexicon.sentence_at(visible, words.start)
         sentence = fold(visible[start:end])
         if words.id not in _DENYING and (
@@ -96,6 +91,7 @@ def _polarity(sentence: str, words: Mention, start: int) -> ActPolarity:
     return polarity(sentence, words.start - start, words.end - start, kind)
 
 
+@lru_cache(maxsize=CACHE_SIZE)
 def _settings(text: str) -> frozenset[str]:
     by_class = lexicon.find_hazard_settings(text)
     return frozenset(id for id, mentions in by_class.items() if not all(mention.negated for mention in mentions))
