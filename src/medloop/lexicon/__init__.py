@@ -127,7 +127,7 @@ def find_act_part(text: str, part: str) -> tuple[Mention, ...]:
 
 
 def find_hazards(text: str, settings: frozenset[str]) -> Mapping[str, tuple[Mention, ...]]:
-    """Advice that harms ("pop the blister", "让孩子吐出来"), by class of hazards.yaml: those of these settings, or without one."""
+    """Advice that harms ("pop the blister", "让孩子吐出来"), by class of hazards.yaml: those of these settings or without one."""
     absent = load_lexicon().settings - settings
     return _analyze(text).by_part("hazard_", absent)
 
