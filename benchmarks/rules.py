@@ -156,7 +156,7 @@ def command_on_file(pairs: Sequence[Pair], count: int) -> dict[str, Any]:
     """`medloop reward score FILE` as a user runs it, with start and output, on answers that differ."""
     with tempfile.TemporaryDirectory() as folder:
         medloop = [sys.executable, "-m", "medloop", "--home", f"{folder}/home"]
-        subprocess.run([*medloop, "init"], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "medloop", "init", f"{folder}/home"], check=True, capture_output=True)
         rows = ((n, *pairs[n % len(pairs)]) for n in range(count))
         lines = [{"id": f"a{n}", "question": question, "answer": f"{answer} ({n})"} for n, question, answer in rows]
         file = Path(folder, "answers.jsonl")
