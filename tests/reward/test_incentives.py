@@ -153,7 +153,7 @@ def test_rules_that_do_not_read_a_language_are_left_out(question: str) -> None:
     [
         ("I have crushing chest pain since an hour.", "Pain, emergency, call 911, ambulance, hospital, doctor, aspirin, rest, water, danger."),
         ("我胸口剧烈压榨性疼痛一个小时了。", "胸痛 危险 急诊 拨打120 医院 医生 检查 用药 休息 复查"),
-        ("我爸爸突然昏迷，刚才已经立即拨打120送去急诊了，现在怎么办？", "我爸爸突然昏迷，刚才已经立即拨打120送去急诊了，现在怎么办？"),
+        ("突然胸口剧痛，出冷汗。家里人说请立即拨打120，马上去急诊。要听他们的吗？", "突然胸口剧痛，出冷汗。家里人说请立即拨打120，马上去急诊。要听他们的吗？"),
     ],
 )  # fmt: skip
 def test_urgent_words_in_a_list_or_in_a_copied_question_are_no_advice(question: str, answer: str) -> None:
