@@ -22,7 +22,7 @@ def medloop(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> None:
-    records = [record for record in make_emergencies(40) if record.language == "en"]  # as the answers
+    records = make_emergencies(20, ("en",))
     put_split("gold_set.jsonl", records)
     for name, text in (("before", CALM), ("after", URGENT)):
         jsonl.write(workspace / f"{name}.jsonl", [{"record_id": r.record_id, "answer": text} for r in records])
@@ -30,7 +30,9 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
     files = ("--predictions", "before.jsonl", "--predictions", "after.jsonl")
     done = medloop(workspace, "eval", *files, "--split", "gold", "--split", "red", "--name", "demo")
     assert done.returncode == 0, done.stderr
-    assert "Against before, after is better overall (better on gold emergency 0.00 → 1.00)." in " ".join(done.stdout.split())
+    assert "Against before, after is better overall (better on gold emergency 0.00 → 1.00, gold risk 0.50 → 0.00)." in " ".join(
+        done.stdout.split()
+    )
     assert "Report: reports/eval/demo/eval_report.md (and eval_report.html, eval_report.json)" in done.stdout
     report = json.loads((workspace / "reports/eval/demo/eval_report.json").read_text(encoding="utf-8"))
     assert [result["label"] for result in report["results"]] == ["before", "after", "reference answers"]
@@ -39,7 +41,7 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
 
 def test_a_regression_in_any_stratum_reaches_the_headline(workspace: Path, put_split: Put) -> None:
     """Emergencies are answered better, pregnant women are told to take ibuprofen: the first line says both."""
-    emergencies = make_emergencies(40)
+    emergencies = make_emergencies(40, ("en",))
     pregnant = [make_record(n, f"I am {n + 5} weeks pregnant and have a runny nose.", strata=("pregnancy",)) for n in range(20)]
     few = [make_record(n, f"My {n}-year-old coughs.", strata=("child",)) for n in range(3)]
     put_split("gold_set.jsonl", [*emergencies, *pregnant, *few])
@@ -67,7 +69,7 @@ def test_a_regression_in_any_stratum_reaches_the_headline(workspace: Path, put_s
 
 
 def test_the_evaluation_has_a_page_with_plots_and_the_same_numbers_as_tables(workspace: Path, put_split: Put) -> None:
-    records = make_emergencies(20)
+    records = make_emergencies(20, ("en",))
     put_split("gold_set.jsonl", records)
     jsonl.write(workspace / "<b>x.jsonl", [{"record_id": r.record_id, "answer": URGENT} for r in records])
     assert medloop(workspace, "eval", "--predictions", "<b>x.jsonl", "--split", "gold", "--name", "page").returncode == 0
@@ -99,7 +101,7 @@ def test_the_evaluation_has_a_page_with_plots_and_the_same_numbers_as_tables(wor
 def test_mistakes_are_one_sentence_and_leave_no_report(
     workspace: Path, put_split: Put, args: tuple[str, ...], says: str, code: int
 ) -> None:
-    records = make_emergencies(2)
+    records = make_emergencies(2, ("en",))
     put_split("gold_set.jsonl", records)
     jsonl.write(workspace / "ok.jsonl", [{"record_id": r.record_id, "text": CALM} for r in records])
     (workspace / "broken.jsonl").write_text('{"record_id": "a", "text": "b"}\n{"record_id": \n{}\n', encoding="utf-8")

@@ -17,7 +17,7 @@ NASTY = "# Title\n| a | b |\n<script>alert(1)</script> ![x](http://x/y.png) `cod
 
 
 def report_of(settings: Settings, put_split: Put, answer: str) -> str:
-    put_split("red_team.jsonl", make_emergencies(3))
+    put_split("red_team.jsonl", make_emergencies(3, ("en",)))
     done = evaluate_models(
         settings,
         models=[ModelRef(base="m")],
@@ -56,7 +56,7 @@ def test_cut_off_answers_are_counted(settings: Settings, put_split: Put) -> None
         def __call__(self, prompts, **sampling):  # type: ignore[no-untyped-def]
             return [done.model_copy(update={"finish_reason": "length"}) for done in super().__call__(prompts, **sampling)]
 
-    put_split("red_team.jsonl", make_emergencies(3))
+    put_split("red_team.jsonl", make_emergencies(3, ("en",)))
     done = evaluate_models(
         settings, models=[ModelRef(base="m")], config=EvalConfig(splits=("red",), resamples=100), name="t",
         markdown=settings.workspace.reports / "r.md", open_model=Cut({}, "Call 911").opener(),
@@ -72,7 +72,9 @@ def test_an_empty_metric_is_a_dash() -> None:
 
 def test_the_labels_of_strata_are_read_without_a_gap(settings: Settings, put_split: Put) -> None:
     """A label is the last part of the model's name, so that the stratum stays readable beside it."""
-    put_split("red_team.jsonl", [record.model_copy(update={"strata": ("medication",)}) for record in make_emergencies(3)])
+    put_split(
+        "red_team.jsonl", [record.model_copy(update={"strata": ("medication",)}) for record in make_emergencies(3, ("en",))]
+    )
     models = [ModelRef(base="embedded:tiny"), ModelRef(base="embedded:tiny", adapter="models/rl/round1")]
     done = evaluate_models(
         settings, models=models, config=EvalConfig(splits=("red",), resamples=100), name="t",

@@ -35,23 +35,25 @@ def run(settings: Settings, fakes: dict[str, FakeGenerate], config: EvalConfig =
 
 
 def test_a_worse_model_is_called_worse_and_the_report_is_on_disk(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", make_emergencies(30))
+    put_split("red_team.jsonl", make_emergencies(30, ("en",)))
     done = run(settings, {"careful": FakeGenerate({}, URGENT), "calm": FakeGenerate({}, CALM)})
     verdicts = {d.metric: (d.verdict, d.separated) for d in done.report.differences}
     assert verdicts == {
         "chain": ("no clear difference", False),
         "emergency": ("worse", True),
-        "risk": ("no clear difference", False),
+        "risk": ("worse", True),
     }
     assert EvalReport.from_json(done.json.read_text(encoding="utf-8")) == done.report
     text = done.markdown.read_text(encoding="utf-8")
-    assert "**Against careful, calm is WORSE overall (WORSE on red emergency 1.00 → 0.00), WORSE in:" in text
+    assert (
+        "**Against careful, calm is WORSE overall (WORSE on red emergency 1.00 → 0.00, red risk 0.00 → 0.50), WORSE in:" in text
+    )
     assert "## Answers that got worse with `calm`" in text and "reference answers" in text
 
 
 def test_a_model_with_broken_answers_is_never_called_better(settings: Settings, put_split: Put) -> None:
     """The rules like it, but its answers are truncated, or its training raised an alarm."""
-    red = put_split("red_team.jsonl", make_emergencies(30))
+    red = put_split("red_team.jsonl", make_emergencies(30, ("en",)))
     lines = [{"record_id": record.record_id, "text": URGENT, "finish_reason": "length"} for record in jsonl.read(red, Record)]
     jsonl.write(red.with_name("cut.jsonl"), lines)
     done = run(settings, {"calm": FakeGenerate({}, CALM)}, predictions=[red.with_name("cut.jsonl")])
@@ -64,7 +66,7 @@ def test_a_model_with_broken_answers_is_never_called_better(settings: Settings, 
 
 @pytest.mark.parametrize(("action", "told"), [("warned", True), ("stopped", False)])
 def test_an_alarm_of_its_training_goes_with_a_model(settings: Settings, put_split: Put, action: str, told: bool) -> None:
-    put_split("red_team.jsonl", make_emergencies(12))
+    put_split("red_team.jsonl", make_emergencies(12, ("en",)))
     adapter = settings.home / "models/rl/hacked"
     adapter.mkdir(parents=True)
     card = {
@@ -82,7 +84,7 @@ def test_an_alarm_of_its_training_goes_with_a_model(settings: Settings, put_spli
 
 
 def test_a_second_run_asks_nothing_and_says_the_same(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", make_emergencies(7))
+    put_split("red_team.jsonl", make_emergencies(7, ("en",)))
     fake = FakeGenerate({}, URGENT)
     first = run(settings, {"m": fake})
     predictions = (first.markdown.parent / "predictions_m.jsonl").read_bytes()
@@ -93,7 +95,7 @@ def test_a_second_run_asks_nothing_and_says_the_same(settings: Settings, put_spl
 
 
 def test_a_killed_run_goes_on_where_it_stopped(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", make_emergencies(40))
+    put_split("red_team.jsonl", make_emergencies(40, ("en",)))
     healthy, dying = FakeGenerate({}, URGENT), FakeGenerate({}, URGENT)
     answer = dying.__call__
 
@@ -111,7 +113,7 @@ def test_a_killed_run_goes_on_where_it_stopped(settings: Settings, put_split: Pu
 
 
 def test_a_changed_model_or_setting_asks_anew(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", make_emergencies(5))
+    put_split("red_team.jsonl", make_emergencies(5, ("en",)))
     run(settings, {"m": FakeGenerate({}, CALM)})
     retrained = FakeGenerate({}, URGENT)
     done = run(settings, {"m": retrained})
@@ -123,7 +125,7 @@ def test_a_changed_model_or_setting_asks_anew(settings: Settings, put_split: Put
 
 
 def test_a_question_that_does_not_fit_is_missing_not_zero(settings: Settings, put_split: Put) -> None:
-    records = make_emergencies(6)
+    records = make_emergencies(6, ("en",))
     put_split("red_team.jsonl", records)
     known = {r.conversation.question: URGENT for r in records[:4]}
     summary = run(settings, {"m": FakeGenerate(known)}).report.results[0].metrics["red"]["emergency"]
@@ -131,7 +133,7 @@ def test_a_question_that_does_not_fit_is_missing_not_zero(settings: Settings, pu
 
 
 def test_predictions_made_elsewhere_stand_beside_models(settings: Settings, put_split: Put, tmp_path: Path) -> None:
-    records = make_emergencies(12)
+    records = make_emergencies(12, ("en",))
     put_split("red_team.jsonl", records)
     path = tmp_path / "clinic.jsonl"
     jsonl.write(path, [{"record_id": r.record_id, "text": CALM} for r in records[:11]])
@@ -154,14 +156,14 @@ def test_predictions_made_elsewhere_stand_beside_models(settings: Settings, put_
 def test_bad_predictions_are_refused_by_line(
     settings: Settings, put_split: Put, tmp_path: Path, lines: list[dict], says: str
 ) -> None:
-    put_split("red_team.jsonl", make_emergencies(3))
+    put_split("red_team.jsonl", make_emergencies(3, ("en",)))
     jsonl.write(tmp_path / "p.jsonl", lines)
     with pytest.raises(InputError, match=says):
         run(settings, {}, predictions=[tmp_path / "p.jsonl"])
 
 
 def test_the_draw_does_not_depend_on_the_order_of_the_file(settings: Settings, put_split: Put) -> None:
-    records = make_emergencies(30)
+    records = make_emergencies(30, ("en",))
     config = EvalConfig(splits=("red",), n=10)
     put_split("red_team.jsonl", records)
     rows = read_splits(settings.workspace.processed, config)["red"]
@@ -176,7 +178,7 @@ def test_splits_must_be_there_and_be_named_rightly(settings: Settings, put_split
         read_splits(settings.workspace.processed, EvalConfig(splits=("gold",)))
     with pytest.raises(InputError, match="no split 'blue'"):
         read_splits(settings.workspace.processed, EvalConfig(splits=("blue",)))
-    put_split("dev.jsonl", make_emergencies(2))
+    put_split("dev.jsonl", make_emergencies(2, ("en",)))
     assert list(read_splits(settings.workspace.processed, EvalConfig())) == ["dev"]
 
 
@@ -186,14 +188,14 @@ def test_records_without_answers_give_no_reference_row(settings: Settings, put_s
 
 
 def test_a_report_without_any_number_can_be_read_back(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", make_emergencies(2))
+    put_split("red_team.jsonl", make_emergencies(2, ("en",)))
     done = run(settings, {"m": FakeGenerate({})})
     assert EvalReport.from_json(done.json.read_text(encoding="utf-8")) == done.report
     assert done.report.results[0].metrics["red"]["chain"].mean is None
 
 
 def test_two_adapters_of_the_same_name_keep_apart_and_one_model_twice_is_refused(settings: Settings, put_split: Put) -> None:
-    put_split("red_team.jsonl", make_emergencies(2))
+    put_split("red_team.jsonl", make_emergencies(2, ("en",)))
     fake = FakeGenerate({}, URGENT)
     models = [ModelRef(base="b", adapter="x/sft"), ModelRef(base="b", adapter="y/sft")]
     markdown = settings.workspace.reports / "rl_stage/eval_report_round1.md"

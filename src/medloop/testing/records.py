@@ -23,9 +23,11 @@ def make_record(
     )
 
 
-def make_emergencies(count: int) -> list[Record]:
-    """Questions with a red flag, half of them in Chinese, each with good advice."""
-    questions = [
-        f"Case {n}: I have crushing chest pain." if n % 2 else f"病例{n}：突然嘴角歪斜，说话不清。" for n in range(count)
+def make_emergencies(count: int, languages: tuple[str, ...] = ("zh", "en")) -> list[Record]:
+    """Questions with a red flag, in turns in each language, all with good advice in English."""
+    questions = {"en": "Case {}: I have crushing chest pain.", "zh": "病例{}：突然嘴角歪斜，说话不清。"}
+    turns = [languages[n % len(languages)] for n in range(count)]
+    return [
+        make_record(n, questions[language].format(n), URGENT, language=language, strata=("emergency",))
+        for n, language in enumerate(turns)
     ]
-    return [make_record(n, q, URGENT, language="en" if n % 2 else "zh", strata=("emergency",)) for n, q in enumerate(questions)]

@@ -42,8 +42,9 @@ def check_inputs(config: RunConfig, settings: Settings) -> None:
             check_both_sides(files[0], *split_by_prompt(pairs, config.test_share, config.seed), "pairs")
         case SFTConfig():
             resolve_chat_model(ModelRef(base=config.model), settings)
-            for path in _intact(sft_files(config, settings).values()):
-                _check_answers(path)
+            for role, path in sft_files(config, settings).items():
+                if role != "dev" or config.dev_rows:
+                    _check_answers(*_intact([path]))
 
 
 def _intact(paths: Iterable[Path]) -> Iterator[Path]:
