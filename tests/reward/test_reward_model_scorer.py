@@ -141,7 +141,7 @@ def test_the_trust_meter_measures_it_alone_and_counts_labels_that_it_cannot_judg
     done = CliRunner().invoke(app, command)
     assert (
         "reward: trusted (agreement 1.00" in done.output
-        and "1 labels of risk, which this reward does not look for" in done.output
+        and "1 labels of risky advice, which this reward does not look for" in done.output
     )
     (card,) = (settings.home / "reports/trust").glob("model+*/validity.json")
     assert json.loads(card.read_text())["kind"] == "reward model"
