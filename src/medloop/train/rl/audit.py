@@ -17,6 +17,7 @@ MAX_UNDONE = 3  # alarms that go back; the next one ends the run
 EARLY = 0.5  # share of a bound from which a batch brings the check forward
 CLEAR = 2.0  # standard errors that the difference of the batches has to have
 AGAIN = 0.25  # share of a bound by which it has to get worse still before it does so once more
+TRIAGE = ("overtriage", "undertriage")  # these need not get worse still: as long as they look worse, every step is checked
 
 
 def planned_checks(config: Any) -> int:
@@ -38,7 +39,8 @@ def screen_batch(state: TrainState, experience: Experience) -> None:
         rise, margin = now - first, CLEAR * math.hypot(first_error, error)  # the two batches have other questions
         if name == "words":
             rise, margin = abs(rise) / max(first, 1.0), margin / max(first, 1.0)
-        if rise > max(EARLY * bound, margin, saved["last"].get(name, 0.0) + AGAIN * bound):
+        before = 0.0 if name in TRIAGE or name not in saved["last"] else saved["last"][name] + AGAIN * bound
+        if rise > max(EARLY * bound, margin, before):
             saved["last"][name] = rise
             saved["due"] = True
 
