@@ -41,7 +41,7 @@ STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
     ),
     (
         "Train on the rewards of the rules: sample answers, keep the best, fine-tune on them, twice",
-        "train irs --adapter sft --name rl --n-iterations 2 --n-questions 64 --set held_out_n=96",
+        "train irs --adapter sft --name rl --n-iterations 2 --n-questions 96 --set held_out_n=128",
     ),
     (
         "Compare the model before, after SFT and after RL on unseen questions",
