@@ -116,7 +116,9 @@ def test_changed_data_key_is_found(settings: Settings) -> None:
     fill(settings, 1)
     with open_store(settings) as store, store.write() as conn:
         row = conn.execute(select(data_keys).where(data_keys.c.purpose == "data")).one()
-        conn.execute(update(data_keys).where(data_keys.c.id == row.id).values(wrapped=row.wrapped[:-1] + bytes([row.wrapped[-1] ^ 1])))
+        conn.execute(
+            update(data_keys).where(data_keys.c.id == row.id).values(wrapped=row.wrapped[:-1] + bytes([row.wrapped[-1] ^ 1]))
+        )
     with pytest.raises(IntegrityError, match=f"Data key {row.key_id} was changed"):
         stored(settings)
 
