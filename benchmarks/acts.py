@@ -7,7 +7,7 @@ DIR has public sets as `NAME.jsonl.gz` (SETS below); sets that are not there are
     held cases    tools/cases/acts.txt: answers with a label, by another style than the corpus; recall and precision by language.
                   Misses of the first two parts were read to find classes of mistakes. The third part was written before
                   the classes of lexicon/hazards.yaml by their author, the fourth afterwards, about kinds that no list had.
-                  The fifth is by an author who has seen neither rules nor lists
+                  The fifth is by a language model that has seen neither rules nor lists
     judged        benchmarks/acts_judged.json: ids of real answers that one reader (no clinician) judged. `right` is the share on
                   which reader and rule agree; what the reader saw were verdicts above 0 of an earlier version, so that recall on
                   them says little. "stops": does the answer tell this patient to stop a medicine, or warn against it
